@@ -1,0 +1,438 @@
+//! Requests to the API server, and the one place where their errors are classed.
+//!
+//! [`Api`] is a thin layer over `kube::Client`: paths, field manager, the leadership gate before every write, the client-side
+//! rate limit, `Retry-After`, and errors that say whether a write may have happened. Bodies are JSON going out and bytes
+//! coming back; callers decode what they read of them.
+
+mod error;
+mod stream;
+mod throttle;
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource};
+
+pub use error::{Cause, Error, Status};
+pub use stream::Lines;
+pub use throttle::Throttle;
+
+/// How long a request other than a watch may take before its outcome is given up as unknown. A server ends requests itself
+/// after a minute.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
+/// How often a request is sent again because the server said when to. Upstream: client-go `maxRetries`.
+const MAX_RETRIES: u32 = 10;
+/// The manager of the fields we write: upstream's name, so that a hand-over leaves no second owner of the same fields.
+pub const FIELD_MANAGER: &str = "kube-controller-manager";
+
+/// What a request is counted as.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// HTTP method.
+    pub method: &'a str,
+    /// HTTP status, none without a response.
+    pub code: Option<u16>,
+    /// How long it took, throttling and waiting excluded.
+    pub latency: Duration,
+    /// Bytes sent.
+    pub sent: usize,
+    /// Which attempt this was, from 0.
+    pub attempt: u32,
+    /// Whether it opened a watch.
+    pub watch: bool,
+}
+
+/// Is told of every attempt of a request, for metrics.
+pub trait Observer: Send + Sync {
+    /// An attempt has ended (a watch: has been opened).
+    fn observed(&self, observation: Observation<'_>);
+    /// A request waited this long for the client-side rate limit.
+    fn throttled(&self, _method: &str, _waited: Duration) {}
+}
+
+/// An observer that does not look.
+#[derive(Debug, Default)]
+pub struct Unobserved;
+
+impl Observer for Unobserved {
+    fn observed(&self, _observation: Observation<'_>) {}
+}
+
+/// The kind of a patch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patch {
+    /// RFC 7386.
+    Merge,
+    /// Kubernetes' strategic merge patch, for built-in kinds.
+    Strategic,
+}
+
+impl Patch {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
+/// Options of a DELETE.
+#[derive(Clone, Debug, Default)]
+pub struct Delete {
+    /// Delete only the object with this uid (409 otherwise).
+    pub uid: Option<Uid>,
+    /// Delete only this version of the object (409 otherwise).
+    pub version: Option<Version>,
+    /// `Background`, `Foreground` or `Orphan`; the server's default otherwise.
+    pub propagation: Option<&'static str>,
+    /// Grace period; the object's own otherwise.
+    pub grace_seconds: Option<i64>,
+}
+
+/// What a reply to a write tells of the object it left behind.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+pub struct Written {
+    /// Its metadata.
+    #[serde(default)]
+    pub metadata: crate::meta::Meta,
+}
+
+/// A client of the API server for one controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: kube::Client,
+    clock: Clock,
+    gate: Gate,
+    user_agent: String,
+    throttle: Option<Throttle>,
+    observer: Arc<dyn Observer>,
+}
+
+/// One subject of a request: an object, a collection (empty name) or a subresource.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// The resource.
+    pub resource: Resource,
+    /// Namespace; empty for cluster-scoped objects or all namespaces.
+    pub namespace: &'a str,
+    /// Name; empty for the collection.
+    pub name: &'a str,
+    /// Subresource; empty for none.
+    pub subresource: &'a str,
+}
+
+impl<'a> Target<'a> {
+    /// An object.
+    pub fn object(resource: Resource, namespace: &'a str, name: &'a str) -> Self {
+        Self { resource, namespace, name, subresource: "" }
+    }
+
+    /// Its `/status`.
+    pub fn status(resource: Resource, namespace: &'a str, name: &'a str) -> Self {
+        Self { resource, namespace, name, subresource: "status" }
+    }
+
+    fn path(&self) -> String {
+        self.resource.path(self.namespace, self.name, self.subresource)
+    }
+}
+
+impl Api {
+    /// A client that writes only while `gate` is open.
+    pub fn new(client: kube::Client, clock: Clock, gate: Gate, user_agent: &str) -> Self {
+        let inner = Inner {
+            client,
+            clock,
+            gate,
+            user_agent: user_agent.to_owned(),
+            throttle: None,
+            observer: Arc::new(Unobserved),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The same client with a client-side rate limit.
+    #[must_use]
+    pub fn with_throttle(self, throttle: Option<Throttle>) -> Self {
+        self.with(|inner| inner.throttle = throttle)
+    }
+
+    /// The same client, observed.
+    #[must_use]
+    pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
+        self.with(|inner| inner.observer = observer)
+    }
+
+    /// The same client behind another gate.
+    #[must_use]
+    pub fn with_gate(self, gate: Gate) -> Self {
+        self.with(|inner| inner.gate = gate)
+    }
+
+    fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
+        let i = &self.inner;
+        let mut inner = Inner {
+            client: i.client.clone(),
+            clock: i.clock.clone(),
+            gate: i.gate.clone(),
+            user_agent: i.user_agent.clone(),
+            throttle: i.throttle.clone(),
+            observer: Arc::clone(&i.observer),
+        };
+        change(&mut inner);
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The clock this client waits by.
+    pub fn clock(&self) -> &Clock {
+        &self.inner.clock
+    }
+
+    /// The gate this client writes through.
+    pub fn gate(&self) -> &Gate {
+        &self.inner.gate
+    }
+
+    /// Reads one object, live.
+    pub async fn get(&self, target: Target<'_>) -> Result<Bytes, Error> {
+        self.read(&target.path(), "application/json").await
+    }
+
+    /// Reads a collection; `query` is already encoded.
+    pub async fn list(&self, resource: Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
+        self.list_as(resource, namespace, query, "application/json").await
+    }
+
+    /// Reads a collection in another representation.
+    pub async fn list_as(
+        &self,
+        resource: Resource,
+        namespace: &str,
+        query: &str,
+        accept: &str,
+    ) -> Result<Bytes, Error> {
+        self.read(&with_query(resource.path(namespace, "", ""), query), accept).await
+    }
+
+    /// Reads any path.
+    pub async fn read(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
+        self.send(Method::GET, path, accept, None).await
+    }
+
+    /// Opens a watch; `query` is already encoded and contains `watch=true`. Each line of the stream is one event.
+    ///
+    /// Watches pass the rate limit freely and are never cut by the client.
+    pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Lines, Error> {
+        let path = with_query(resource.path(namespace, "", ""), query);
+        let request = self.request(&Method::GET, &path, accept, None)?;
+        let started = self.inner.clock.instant();
+        let answer = self.inner.client.send(request).await;
+        let code = answer.as_ref().ok().map(|r| r.status().as_u16());
+        self.inner.observer.observed(Observation {
+            method: "GET",
+            code,
+            latency: self.inner.clock.instant() - started,
+            sent: 0,
+            attempt: 0,
+            watch: true,
+        });
+        let response = answer.map_err(Error::transport)?;
+        if response.status().is_success() {
+            return Ok(Lines::new(response.into_body()));
+        }
+        Err(collect(response).await.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
+    }
+
+    /// Creates an object.
+    pub async fn create<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
+        self.write(Method::POST, target, "application/json", encode(body)?).await
+    }
+
+    /// Replaces an object; its `resourceVersion` is the precondition.
+    pub async fn replace<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
+        self.write(Method::PUT, target, "application/json", encode(body)?).await
+    }
+
+    /// Patches an object.
+    pub async fn patch<B: Serialize + ?Sized>(
+        &self,
+        target: Target<'_>,
+        kind: Patch,
+        body: &B,
+    ) -> Result<Bytes, Error> {
+        self.write(Method::PATCH, target, kind.content_type(), encode(body)?).await
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, target: Target<'_>, options: &Delete) -> Result<Bytes, Error> {
+        let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        if let Some(uid) = &options.uid {
+            body["preconditions"]["uid"] = json!(uid);
+        }
+        if let Some(version) = &options.version {
+            body["preconditions"]["resourceVersion"] = json!(version);
+        }
+        if let Some(propagation) = options.propagation {
+            body["propagationPolicy"] = json!(propagation);
+        }
+        if let Some(grace) = options.grace_seconds {
+            body["gracePeriodSeconds"] = json!(grace);
+        }
+        self.write(Method::DELETE, target, "application/json", encode(&body)?).await
+    }
+
+    async fn write(
+        &self,
+        method: Method,
+        target: Target<'_>,
+        content_type: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, Error> {
+        let mut path = target.path();
+        if method != Method::DELETE {
+            path = with_query(path, &format!("fieldManager={FIELD_MANAGER}"));
+        }
+        self.send(method, &path, "application/json", Some((content_type, body))).await
+    }
+
+    /// Sends a request, again for as long as the server says when to come back.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Bytes, Error> {
+        let mut attempt = 0;
+        loop {
+            let error = match self.attempt(&method, path, accept, body.clone(), attempt).await {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) => error,
+            };
+            let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { return Err(error) };
+            attempt += 1;
+            self.inner.clock.sleep(wait).await;
+        }
+    }
+
+    async fn attempt(
+        &self,
+        method: &Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&'static str, Bytes)>,
+        attempt: u32,
+    ) -> Result<Bytes, Error> {
+        let inner = &*self.inner;
+        if let Some(throttle) = &inner.throttle {
+            let waited = throttle.wait(&inner.clock).await;
+            inner.observer.throttled(method.as_str(), waited);
+        }
+        let writes = *method != Method::GET;
+        let sent = body.as_ref().map_or(0, |(_, b)| b.len());
+        let request = self.request(method, path, accept, body)?;
+        // The last thing before the request leaves: a write by who no longer leads must not be sent.
+        if writes && !inner.gate.is_open() {
+            return Err(Error::NotLeader);
+        }
+        let started = inner.clock.instant();
+        let exchange = async {
+            let response = inner.client.send(request).await.map_err(Error::transport)?;
+            let code = response.status().as_u16();
+            Ok((code, collect(response).await))
+        };
+        let closed = async { if writes { inner.gate.closed().await } else { std::future::pending().await } };
+        let answer = tokio::select! {
+            biased;
+            () = closed => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
+            answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => match answer {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs()))),
+            },
+        };
+        inner.observer.observed(Observation {
+            method: method.as_str(),
+            code: answer.as_ref().ok().map(|(code, _)| *code),
+            latency: inner.clock.instant() - started,
+            sent,
+            attempt,
+            watch: false,
+        });
+        answer.and_then(|(_, body)| body)
+    }
+
+    fn request(
+        &self,
+        method: &Method,
+        path: &str,
+        accept: &str,
+        body: Option<(&'static str, Bytes)>,
+    ) -> Result<Request<Body>, Error> {
+        let mut request = Request::builder()
+            .method(method.clone())
+            .uri(path)
+            .header(header::ACCEPT, accept)
+            .header(header::USER_AGENT, &self.inner.user_agent);
+        let body = match body {
+            Some((content_type, bytes)) => {
+                request = request.header(header::CONTENT_TYPE, content_type);
+                Body::from(bytes)
+            }
+            None => Body::empty(),
+        };
+        request.body(body).map_err(|e| Error::Unsent(format!("bad request {method} {path}: {e}")))
+    }
+}
+
+/// Percent-encodes a query value.
+pub fn escape(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
+            _ => {
+                // Writing into a string cannot fail.
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+fn encode<B: Serialize + ?Sized>(body: &B) -> Result<Bytes, Error> {
+    serde_json::to_vec(body).map(Bytes::from).map_err(|e| Error::Unsent(format!("cannot encode the request: {e}")))
+}
+
+fn with_query(path: String, query: &str) -> String {
+    if query.is_empty() { path } else { format!("{path}?{query}") }
+}
+
+/// Reads a response to its end; anything but success is an error.
+async fn collect(response: Response<Body>) -> Result<Bytes, Error> {
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.map_err(|e| Error::Lost(format!("the answer broke off: {e}")))?.to_bytes();
+    if parts.status.is_success() {
+        return Ok(bytes);
+    }
+    let retry_after = parts
+        .headers
+        .get(header::RETRY_AFTER)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.trim().parse().ok())
+        .map(Duration::from_secs)
+        .filter(|_| matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
+    Err(Error::Status(Box::new(Status::read(parts.status.as_u16(), &bytes, retry_after))))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! Errors of requests, by what a caller can do about them.
+
+use std::{fmt, io, time::Duration};
+
+use serde::Deserialize;
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server answered with a failure.
+    #[error("{0}")]
+    Status(Box<Status>),
+    /// Nothing was sent: no connection could be made, or the request could not be built.
+    #[error("{0}")]
+    Unsent(String),
+    /// The request was sent and its outcome is not known: a write may have happened.
+    #[error("{0}")]
+    Lost(String),
+    /// This process does not lead: the write was not sent.
+    #[error("not the leader: the write was not sent")]
+    NotLeader,
+    /// The server's answer could not be read. The request has taken effect.
+    #[error("the server's answer cannot be read: {0}")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// A failure as the API server states it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// HTTP status code.
+    #[serde(skip)]
+    pub code: u16,
+    /// Machine-readable reason, e.g. `NotFound`.
+    pub reason: String,
+    /// Human-readable message.
+    pub message: String,
+    /// More about it.
+    pub details: Details,
+    /// When to come back, if the server said so and did not carry the request out.
+    #[serde(skip)]
+    pub retry_after: Option<Duration>,
+}
+
+/// Details of a failure.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Details {
+    /// Causes.
+    pub causes: Vec<Cause>,
+}
+
+/// One cause of a failure.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Cause {
+    /// Machine-readable reason.
+    pub reason: String,
+    /// Human-readable message.
+    pub message: String,
+    /// The field it concerns.
+    pub field: String,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Status {
+    pub(super) fn read(code: u16, body: &[u8], retry_after: Option<Duration>) -> Self {
+        let mut status: Self = serde_json::from_slice(body).unwrap_or_default();
+        status.code = code;
+        status.retry_after = retry_after;
+        if status.message.is_empty() {
+            let text = String::from_utf8_lossy(&body[..body.len().min(256)]);
+            status.message = format!("the server answered {code}: {}", text.trim());
+        }
+        status
+    }
+}
+
+impl Error {
+    /// Classes a failure below HTTP.
+    pub(super) fn transport(error: kube::Error) -> Self {
+        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        let mut refused = false;
+        while let Some(e) = source {
+            refused |= e
+                .downcast_ref::<hyper_util::client::legacy::Error>()
+                .is_some_and(hyper_util::client::legacy::Error::is_connect);
+            refused |= e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
+            refused |= e.is::<crate::client::Unreachable>() || e.is::<kube::client::AuthError>();
+            source = e.source();
+        }
+        // What the client's own wrapping says of it helps nobody.
+        let text = describe(&error);
+        let text = text.strip_prefix("ServiceError: ").map_or_else(|| text.clone(), str::to_owned);
+        if refused { Self::Unsent(text) } else { Self::Lost(text) }
+    }
+
+    fn status(&self) -> Option<&Status> {
+        if let Self::Status(status) = self { Some(status) } else { None }
+    }
+
+    fn is(&self, reason: &str, code: u16) -> bool {
+        self.status().is_some_and(|s| if s.reason.is_empty() { s.code == code } else { s.reason == reason })
+    }
+
+    /// 404: there is no such object.
+    pub fn is_not_found(&self) -> bool {
+        self.is("NotFound", 404)
+    }
+
+    /// 409: the object has changed since it was read, or a precondition failed.
+    pub fn is_conflict(&self) -> bool {
+        self.is("Conflict", 409)
+    }
+
+    /// 409: an object of that name exists.
+    pub fn is_already_exists(&self) -> bool {
+        self.status().is_some_and(|s| s.reason == "AlreadyExists")
+    }
+
+    /// 422: the server refuses the object.
+    pub fn is_invalid(&self) -> bool {
+        self.is("Invalid", 422)
+    }
+
+    /// 410: the version asked for is no longer kept.
+    pub fn is_gone(&self) -> bool {
+        self.status().is_some_and(|s| matches!(s.reason.as_str(), "Expired" | "Gone") || s.code == 410)
+    }
+
+    /// 403 because the namespace is going away.
+    pub fn is_namespace_terminating(&self) -> bool {
+        self.has_cause("NamespaceTerminating")
+    }
+
+    /// 429: too many requests.
+    pub fn is_too_many_requests(&self) -> bool {
+        self.status().is_some_and(|s| s.code == 429)
+    }
+
+    /// Whether the failure has a cause of that reason.
+    pub fn has_cause(&self, reason: &str) -> bool {
+        self.status().is_some_and(|s| s.details.causes.iter().any(|c| c.reason == reason))
+    }
+
+    /// When to send the request again, if the server said so and has not carried it out.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.status().and_then(|s| s.retry_after)
+    }
+
+    /// Whether a write may have taken effect although it failed: look before doing it again.
+    pub fn may_have_happened(&self) -> bool {
+        match self {
+            Self::Lost(_) | Self::Answer(_) => true,
+            Self::Status(s) => s.code >= 500 && s.retry_after.is_none(),
+            Self::Unsent(_) | Self::NotLeader => false,
+        }
+    }
+
+    /// A name for metrics and logs, one of few.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NotLeader => "not_leader",
+            Self::Unsent(_) => "unsent",
+            Self::Lost(_) => "lost",
+            Self::Answer(_) => "answer",
+            Self::Status(s) => match s.code {
+                403 => "forbidden",
+                404 => "not_found",
+                409 => "conflict",
+                410 => "gone",
+                422 => "invalid",
+                429 => "too_many_requests",
+                500..=599 => "server",
+                _ => "refused",
+            },
+        }
+    }
+}
+
+/// An error and what caused it, in one line, without repeating itself.
+fn describe(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(e) = source {
+        let part = e.to_string();
+        if !text.contains(&part) {
+            text.push_str(": ");
+            text.push_str(&part);
+        }
+        source = e.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, body: &str) -> Error {
+        Error::Status(Box::new(Status::read(code, body.as_bytes(), None)))
+    }
+
+    #[test]
+    fn a_terminating_namespace_is_told_from_other_refusals() {
+        let e = status(
+            403,
+            r#"{"reason":"Forbidden","message":"no","details":{"causes":[{"reason":"NamespaceTerminating"}]}}"#,
+        );
+        assert!(e.is_namespace_terminating());
+        assert!(!status(403, r#"{"reason":"Forbidden","message":"exceeded quota"}"#).is_namespace_terminating());
+    }
+
+    #[test]
+    fn only_what_may_have_happened_says_so() {
+        assert!(Error::Lost("cut".into()).may_have_happened());
+        assert!(status(500, "{}").may_have_happened());
+        assert!(!Error::Unsent("refused".into()).may_have_happened());
+        assert!(!status(409, r#"{"reason":"Conflict"}"#).may_have_happened());
+        assert!(status(409, r#"{"reason":"Conflict"}"#).is_conflict());
+        assert!(!status(409, r#"{"reason":"AlreadyExists"}"#).is_conflict());
+    }
+
+    #[test]
+    fn an_answer_that_is_no_status_still_makes_a_message() {
+        assert_eq!(status(502, "<html>bad gateway").to_string(), "the server answered 502: <html>bad gateway");
+    }
+}

@@ -1,0 +1,158 @@
+//! Requests against a scripted server, in virtual time.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::gate::{Keeper, gate};
+
+const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+
+enum Answer {
+    Status(u16, &'static str, Option<u64>),
+    Refused,
+    Cut,
+    Never,
+}
+
+struct World {
+    api: Api,
+    keeper: Keeper,
+    clock: Clock,
+    requests: Arc<Mutex<Vec<(String, String, Duration)>>>,
+}
+
+fn world(answers: Vec<Answer>) -> World {
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+    let start = clock.instant();
+    let requests: Arc<Mutex<Vec<(String, String, Duration)>>> = Arc::default();
+    let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
+    let (seen, time) = (Arc::clone(&requests), clock.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let at = time.instant() - start;
+        seen.lock().push((request.method().to_string(), request.uri().to_string(), at));
+        let answer = answers.lock().pop_front();
+        async move {
+            let io = |kind| Err(tower::BoxError::from(std::io::Error::from(kind)));
+            match answer {
+                Some(Answer::Status(code, body, retry_after)) => {
+                    let mut response = Response::builder().status(code);
+                    if let Some(seconds) = retry_after {
+                        response = response.header("Retry-After", seconds);
+                    }
+                    Ok(response.body(Body::from(body.as_bytes().to_vec()))?)
+                }
+                Some(Answer::Refused) => io(std::io::ErrorKind::ConnectionRefused),
+                Some(Answer::Cut) | None => io(std::io::ErrorKind::ConnectionReset),
+                Some(Answer::Never) => std::future::pending().await,
+            }
+        }
+    });
+    let (keeper, gate) = gate(clock.clone());
+    let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "replicaset-controller/test");
+    World { api, keeper, clock, requests }
+}
+
+impl World {
+    async fn create(&self) -> Result<Bytes, Error> {
+        self.api.create(Target::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await
+    }
+    fn times(&self) -> Vec<u64> {
+        self.requests.lock().iter().map(|(_, _, at)| at.as_secs()).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_while_the_gate_is_closed_but_everything_can_be_read() {
+    let world = world(vec![Answer::Status(200, "{}", None)]);
+    assert!(matches!(world.create().await, Err(Error::NotLeader)));
+    assert!(world.requests.lock().is_empty());
+    world.api.get(Target::object(PODS, "ns", "a")).await.unwrap();
+    assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods/a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_names_the_field_manager_upstream_uses() {
+    let world = world(vec![Answer::Status(201, "{}", None)]);
+    world.keeper.open();
+    world.create().await.unwrap();
+    assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods?fieldManager=kube-controller-manager");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_comes_back_when_the_server_said_and_not_earlier() {
+    let busy = || Answer::Status(429, r#"{"reason":"TooManyRequests"}"#, Some(3));
+    let world = world(vec![busy(), Answer::Status(503, "{}", Some(10)), Answer::Status(201, "{}", None)]);
+    world.keeper.open();
+    world.create().await.unwrap();
+    assert_eq!(world.times(), [0, 3, 13]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_have_happened_is_not_sent_again() {
+    for (answer, label) in [
+        (Answer::Status(500, "{}", None), "server"),
+        (Answer::Status(504, "{}", Some(1)), "server"),
+        (Answer::Status(429, "{}", None), "too_many_requests"),
+        (Answer::Cut, "lost"),
+    ] {
+        let world = world(vec![answer, Answer::Status(201, "{}", None)]);
+        world.keeper.open();
+        let error = world.create().await.unwrap_err();
+        assert_eq!((error.label(), world.requests.lock().len()), (label, 1));
+        assert_eq!(error.may_have_happened(), label != "too_many_requests");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_connection_means_that_nothing_was_sent() {
+    let world = world(vec![Answer::Refused]);
+    world.keeper.open();
+    let error = world.create().await.unwrap_err();
+    assert!(matches!(error, Error::Unsent(_)) && !error.may_have_happened(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_never_comes_is_given_up() {
+    let world = world(vec![Answer::Never]);
+    world.keeper.open();
+    let error = world.create().await.unwrap_err();
+    assert_eq!(error.to_string(), "no answer within 65s");
+    assert!(error.may_have_happened());
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_the_lease_ends_a_write_on_its_way_and_forbids_its_repetition() {
+    let world = world(vec![Answer::Never, Answer::Status(429, "{}", Some(30)), Answer::Status(201, "{}", None)]);
+    world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
+    let error = world.create().await.unwrap_err();
+    assert!(matches!(&error, Error::Lost(_)), "{error}");
+    assert_eq!(world.clock.now().as_second(), 10);
+    world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
+    assert!(matches!(world.create().await, Err(Error::NotLeader)));
+    assert_eq!(world.times(), [0, 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rate_limit_holds_for_every_attempt() {
+    let ok = || Answer::Status(201, "{}", None);
+    let world = world(vec![ok(), ok(), ok(), ok()]);
+    world.keeper.open();
+    let api = world.api.clone().with_throttle(Throttle::new(1.0, 2));
+    for _ in 0..4 {
+        api.create(Target::object(PODS, "ns", ""), &json!({})).await.unwrap();
+    }
+    assert_eq!(world.times(), [0, 0, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_says_what_it_means() {
+    let world = world(vec![Answer::Status(409, r#"{"reason":"Conflict","message":"uid"}"#, None)]);
+    world.keeper.open();
+    let options = Delete { uid: Some(Uid::new("u")), ..Delete::default() };
+    let error = world.api.delete(Target::object(PODS, "ns", "a"), &options).await.unwrap_err();
+    assert!(error.is_conflict());
+    assert_eq!(world.requests.lock()[0].0, "DELETE");
+    assert_eq!(world.requests.lock()[0].1, "/api/v1/namespaces/ns/pods/a");
+}

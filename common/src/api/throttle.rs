@@ -1,0 +1,74 @@
+//! The client-side rate limit: a token bucket.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::clock::{Clock, Instant};
+
+/// A token bucket that starts full. Clones share the bucket.
+///
+/// Upstream: client-go `flowcontrol.NewTokenBucketRateLimiter`.
+#[derive(Clone, Debug)]
+pub struct Throttle {
+    qps: f64,
+    burst: f64,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    tokens: f64,
+    at: Option<Instant>,
+}
+
+impl Throttle {
+    /// `qps` tokens a second, at most `burst` saved up. None unless both are positive: no limit.
+    pub fn new(qps: f64, burst: u32) -> Option<Self> {
+        (qps > 0.0 && burst > 0).then(|| Self {
+            qps,
+            burst: f64::from(burst),
+            state: Arc::new(Mutex::new(State { tokens: f64::from(burst), at: None })),
+        })
+    }
+
+    /// Takes a token and says how long to wait for it to be there.
+    pub fn reserve(&self, now: Instant) -> Duration {
+        let mut state = self.state.lock();
+        if let Some(at) = state.at {
+            state.tokens = (state.tokens + (now - at).as_secs_f64() * self.qps).min(self.burst);
+        }
+        state.at = Some(now);
+        state.tokens -= 1.0;
+        if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
+    }
+
+    /// Takes a token, waits for it, and says how long that took.
+    pub async fn wait(&self, clock: &Clock) -> Duration {
+        let wait = self.reserve(clock.instant());
+        if !wait.is_zero() {
+            clock.sleep(wait).await;
+        }
+        wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_passes_and_the_rest_comes_at_the_rate() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let throttle = Throttle::new(10.0, 100).unwrap();
+        let now = clock.instant();
+        let waits: Vec<_> = (0..250).map(|_| throttle.reserve(now).as_millis()).collect();
+        assert_eq!((waits[99], waits[100], waits[249]), (0, 100, 15_000));
+    }
+
+    #[test]
+    fn no_rate_is_no_limit() {
+        assert!(Throttle::new(0.0, 30).is_none());
+        assert!(Throttle::new(-1.0, 30).is_none());
+    }
+}

@@ -1,0 +1,286 @@
+//! Control loops, their gate and their election, put together over any client and any clock.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use futures::future;
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+
+use crate::{
+    api::{Api, Throttle},
+    client,
+    clock::Clock,
+    events::{Recorder, Sender},
+    gate::{self, Gate, Keeper},
+    leader::{self, Election, End},
+    metrics::{Metrics, Requests},
+    runtime::{Context, LoopDefinition, Running, Shared},
+    settings::Settings,
+};
+
+/// How long Events that were recorded last may take to leave when everything else is done.
+const LAST_EVENTS: Duration = Duration::from_millis(250);
+
+/// Is told of every loop that starts.
+type Started = Arc<dyn Fn(&'static str, &Arc<dyn Running>) + Send + Sync>;
+
+/// What is put together.
+pub struct Parts {
+    /// The API server, for the loops.
+    pub client: kube::Client,
+    /// The API server, for the election: connections of its own, so that a burst of writes cannot delay a renewal.
+    pub lease_client: kube::Client,
+    /// Time and randomness.
+    pub clock: Clock,
+    /// Where metrics are registered.
+    pub metrics: Metrics,
+    /// What the loops look at.
+    pub settings: Arc<Settings>,
+    /// The loops.
+    pub loops: Vec<LoopDefinition>,
+    /// Who stands for which Lease; without election the gate is open from the start.
+    pub election: Option<leader::Settings>,
+    /// Whether a standby runs its informers.
+    pub standby_warm: bool,
+    /// Requests a second and at once, for each loop.
+    pub rate: Option<(f64, u32)>,
+    /// The API server as metrics name it.
+    pub host: String,
+    /// Pause before each loop starts, before jitter.
+    pub start_interval: Duration,
+    /// The component that Events about the election come from.
+    pub component: &'static str,
+    /// Is told of every loop that starts.
+    pub started: Started,
+}
+
+impl Parts {
+    /// Loops over one client, with defaults for the rest and no election.
+    pub fn new(client: kube::Client, clock: Clock, loops: &[LoopDefinition]) -> Self {
+        Self {
+            lease_client: client.clone(),
+            client,
+            clock,
+            metrics: Metrics::new(),
+            settings: Arc::default(),
+            loops: loops.to_vec(),
+            election: None,
+            standby_warm: true,
+            rate: None,
+            host: String::new(),
+            start_interval: Duration::ZERO,
+            component: loops.first().map_or("controller", |l| l.name),
+            started: Arc::new(|_, _| {}),
+        }
+    }
+}
+
+/// How a shutdown went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// All work was finished, and the Lease was released if it was held.
+    Clean,
+    /// The loops did not finish in time; the Lease was left to run out.
+    TimedOut,
+    /// The Lease was lost meanwhile, or could not be released.
+    Lost,
+}
+
+type Loops = Arc<Mutex<Vec<(&'static str, Arc<dyn Running>)>>>;
+
+/// Loops that run, or wait to. Dropping it ends everything at once: the gate shuts, nothing is released.
+pub struct Assembly {
+    keeper: Arc<Keeper>,
+    gate: Gate,
+    metrics: Metrics,
+    loops: Loops,
+    starter: JoinHandle<()>,
+    sender: Option<Sender>,
+    election: Option<Campaign>,
+}
+
+/// An election in progress.
+struct Campaign {
+    stop: leader::Stop,
+    status: leader::Status,
+    task: JoinHandle<End>,
+    /// The gate of the election's own requests is open for as long as this lives.
+    _always: Keeper,
+}
+
+impl fmt::Debug for Assembly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Assembly").field("gate", &self.gate).finish_non_exhaustive()
+    }
+}
+
+/// Starts loops and their election as tasks.
+///
+/// Must be called inside a tokio runtime.
+pub fn assemble(parts: Parts) -> Assembly {
+    let (keeper, gate) = gate::gate(parts.clock.clone());
+    let keeper = Arc::new(keeper);
+    let requests = Arc::new(Requests::new(&parts.metrics, &parts.host));
+    let api = |client: &kube::Client, name: &str, gate: &Gate| {
+        Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name)).with_observer(Arc::<
+            Requests,
+        >::clone(
+            &requests,
+        ))
+    };
+    let shadow = parts.settings.shadow();
+    let sender = (!shadow).then(|| Sender::start(api(&parts.client, parts.component, &gate), &parts.metrics));
+    let recorder = |component| match &sender {
+        Some(sender) => sender.recorder(component),
+        None => Recorder::silent(component, parts.clock.clone()),
+    };
+    // In shadow mode nobody opens the gate: even a loop that forgot about it could not write.
+    let election = match &parts.election {
+        Some(settings) if !shadow => {
+            let (always, open) = gate::gate(parts.clock.clone());
+            always.open();
+            let api = api(&parts.lease_client, "leader-election", &open);
+            let recorder = recorder(parts.component);
+            let election = Election::new(settings.clone(), api, Arc::clone(&keeper), recorder, &parts.metrics);
+            let (stop, status) = (election.stop(), election.status());
+            Some(Campaign { stop, status, task: tokio::spawn(election.run()), _always: always })
+        }
+        _ => {
+            if !shadow {
+                keeper.open();
+            }
+            None
+        }
+    };
+    let shared = Shared::default();
+    let starts: Vec<_> = parts
+        .loops
+        .iter()
+        .map(|definition| {
+            let rate = parts.rate.and_then(|(qps, burst)| Throttle::new(qps, burst));
+            let context = Context {
+                api: api(&parts.client, definition.client, &gate).with_throttle(rate),
+                clock: parts.clock.clone(),
+                gate: gate.clone(),
+                settings: Arc::clone(&parts.settings),
+                metrics: parts.metrics.clone(),
+                recorder: recorder(definition.component),
+                shared: shared.clone(),
+            };
+            (*definition, context)
+        })
+        .collect();
+    let loops = Loops::default();
+    let begin = {
+        let (loops, started) = (Arc::clone(&loops), Arc::clone(&parts.started));
+        move |definition: LoopDefinition, context: Context| {
+            tracing::debug!(v = 1, logger = definition.name, "Starting controller");
+            let running = (definition.start)(context);
+            started(definition.name, &running);
+            loops.lock().push((definition.name, running));
+        }
+    };
+    let at_once = parts.start_interval.is_zero() && (parts.standby_warm || shadow);
+    let starter = if at_once {
+        for (definition, context) in starts {
+            begin(definition, context);
+        }
+        tokio::spawn(async {})
+    } else {
+        let (clock, gate, interval) = (parts.clock.clone(), gate.clone(), parts.start_interval);
+        let cold = !parts.standby_warm && !shadow;
+        tokio::spawn(async move {
+            if cold {
+                gate.opened().await;
+            }
+            for (definition, context) in starts {
+                clock.sleep(clock.jitter(interval, 1.0)).await;
+                begin(definition, context);
+            }
+        })
+    };
+    Assembly { keeper, gate, metrics: parts.metrics, loops, starter, sender, election }
+}
+
+impl Assembly {
+    /// The permission to write.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// What is counted.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The election, if there is one.
+    pub fn election(&self) -> Option<&leader::Status> {
+        self.election.as_ref().map(|election| &election.status)
+    }
+
+    /// The loops that have started.
+    pub fn loops(&self) -> Vec<(&'static str, Arc<dyn Running>)> {
+        self.loops.lock().clone()
+    }
+
+    /// Waits until the election ends by itself, which means that the Lease was lost. Safe to cancel.
+    pub async fn lost(&mut self) {
+        match &mut self.election {
+            Some(election) => {
+                let ended = (&mut election.task).await;
+                tracing::debug!(?ended, "The election ended");
+            }
+            None => future::pending().await,
+        }
+    }
+
+    /// Finishes what is being done, within `timeout` if there is one, and then gives the Lease up.
+    pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
+        self.starter.abort();
+        if let Some(election) = &self.election {
+            election.stop.drain();
+        }
+        let loops = self.loops();
+        let finished = future::join_all(loops.iter().map(|(_, running)| running.shutdown()));
+        let in_time = async {
+            if let Some(timeout) = timeout {
+                tokio::time::timeout(timeout, finished).await.is_ok()
+            } else {
+                finished.await;
+                true
+            }
+        };
+        if !in_time.await {
+            return Stopped::TimedOut;
+        }
+        drop(loops);
+        if let Some(sender) = &self.sender
+            && self.gate.is_open()
+        {
+            // Nothing depends on Events: they get a moment, not a promise.
+            let _ = tokio::time::timeout(LAST_EVENTS, sender.flush()).await;
+        }
+        let Some(election) = &mut self.election else { return Stopped::Clean };
+        election.stop.release();
+        match (&mut election.task).await {
+            Ok(End::Released | End::Withdrawn) => Stopped::Clean,
+            Ok(End::Lost | End::NotReleased) | Err(_) => Stopped::Lost,
+        }
+    }
+
+    /// Ends everything at once, as a crash would: in-flight writes are cut, nothing is released.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Assembly {
+    fn drop(&mut self) {
+        self.starter.abort();
+        if let Some(election) = &self.election {
+            election.task.abort();
+        }
+        self.keeper.close();
+        self.loops.lock().clear();
+    }
+}

@@ -1,0 +1,236 @@
+use super::*;
+use crate::{
+    runtime::{Context, Running},
+    settings::{FeatureGate, Tune, WorkersFlag},
+};
+use std::sync::Arc;
+
+const GATE: FeatureGate = FeatureGate { name: "PodDeletionCost", default: true, locked: false, help: "Costs" };
+const LOCKED: FeatureGate = FeatureGate { name: "LogarithmicScaleDown", default: true, locked: true, help: "Ranks" };
+const TUNE: Tune = Tune { name: "burst-replicas", default: TuneValue::Count(500), help: "Most Pods" };
+const TIMEOUT: Tune =
+    Tune { name: "expectations-timeout", default: TuneValue::Duration(Duration::from_mins(5)), help: "Patience" };
+const PERIOD: Tune =
+    Tune { name: "node-monitor-period", default: TuneValue::Duration(Duration::from_secs(5)), help: "Period" };
+const WORKERS: WorkersFlag = WorkersFlag { name: "concurrent-replicaset-syncs", default: 5, min: 1, help: "Workers" };
+
+fn never(_: Context) -> Arc<dyn Running> {
+    unreachable!("nothing is started")
+}
+
+const fn a_loop(name: &'static str, alias: &'static str) -> LoopDefinition {
+    LoopDefinition { name, alias, client: name, component: name, start: never }
+}
+
+const DEFINITION: Definition = Definition {
+    name: "replicaset-controller",
+    about: "Keeps as many Pods as ReplicaSets want.",
+    loops: &[
+        a_loop("replicaset-controller", "replicaset"),
+        a_loop("replicationcontroller-controller", "replicationcontroller"),
+    ],
+    workers: &[WORKERS],
+    gates: &[GATE, LOCKED],
+    tunes: &[TUNE, TIMEOUT],
+    flags: &[PERIOD],
+};
+
+fn read(arguments: &[&str]) -> Result<Parsed, String> {
+    let arguments = std::iter::once("replicaset-controller").chain(arguments.iter().copied()).map(str::to_owned);
+    parse(&DEFINITION, arguments, || "me".to_owned())
+}
+
+fn run(arguments: &[&str]) -> Options {
+    match read(arguments) {
+        Ok(Parsed::Run(options)) => *options,
+        Ok(Parsed::Print(text)) => panic!("{arguments:?} prints {text}"),
+        Err(error) => panic!("{arguments:?}: {error}"),
+    }
+}
+
+fn names(options: &Options) -> Vec<&'static str> {
+    options.loops.iter().map(|l| l.name).collect()
+}
+
+#[test]
+fn defaults_are_upstreams() {
+    let o = run(&[]);
+    assert_eq!(names(&o), ["replicaset-controller", "replicationcontroller-controller"]);
+    let election = o.election.unwrap();
+    assert_eq!(
+        (&*election.namespace, &*election.name, &*election.identity),
+        ("kube-system", "replicaset-controller", "me")
+    );
+    assert_eq!(
+        (election.lease_duration, election.renew_deadline, election.retry_period),
+        (Duration::from_secs(15), Duration::from_secs(10), Duration::from_secs(2))
+    );
+    assert_eq!(o.server.secure, Some("0.0.0.0:10257".parse().unwrap()));
+    assert_eq!(o.server.debug, None);
+    assert_eq!(o.open_paths, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(o.rate, None);
+    assert_eq!(o.settings.workers(&WORKERS), 5);
+    assert!(o.settings.gate(&GATE));
+    assert_eq!(o.settings.count(&TUNE), 500);
+    assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(5));
+    assert_eq!(o.settings.duration(&MIN_RESYNC_PERIOD), Duration::from_hours(12));
+    assert_eq!(o.shutdown_timeout, Duration::from_secs(10));
+    assert!(o.standby_warm && !o.settings.shadow() && !o.insecure_debug);
+    assert_eq!((o.threads, o.logging.verbosity, o.logging.format), (1, 0, logging::Format::Text));
+    assert!(o.client.kubeconfig.is_none() && o.client.master.is_none());
+}
+
+#[test]
+fn what_is_given_is_what_counts() {
+    let o = run(&[
+        "--kubeconfig=/k",
+        "--master",
+        "https://h",
+        "--kube_api_qps=20.5",
+        "--kube-api-burst=7",
+        "--concurrent_replicaset_syncs=9",
+        "--leader-elect-lease-duration=1m",
+        "--leader-elect-resource-namespace=other",
+        "--bind-address=::1",
+        "--secure-port=8443",
+        "--debug-address=127.0.0.1:0",
+        "--feature-gates=PodDeletionCost=false",
+        "--tune=burst-replicas=3,expectations-timeout=1m30s",
+        "--node-monitor-period=2s",
+        "--insecure-debug",
+        "--standby-warm=false",
+        "--threads=2",
+        "-v=4",
+        "--vmodule=store=6",
+        "--logging-format=json",
+        "--profiling=false",
+    ]);
+    assert_eq!(o.client.kubeconfig.unwrap().to_str(), Some("/k"));
+    assert_eq!(o.client.master.as_deref(), Some("https://h"));
+    assert_eq!(o.rate, Some((20.5, 7)));
+    assert_eq!(o.settings.workers(&WORKERS), 9);
+    let election = o.election.unwrap();
+    assert_eq!((election.lease_duration, &*election.namespace), (Duration::from_mins(1), "other"));
+    assert_eq!(o.server.secure, Some("[::1]:8443".parse().unwrap()));
+    assert_eq!(o.server.debug, Some("127.0.0.1:0".parse().unwrap()));
+    assert!(!o.settings.gate(&GATE));
+    assert_eq!((o.settings.count(&TUNE), o.settings.duration(&TIMEOUT)), (3, Duration::from_secs(90)));
+    assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(2));
+    assert!(o.insecure_debug && !o.standby_warm);
+    assert_eq!((o.threads, o.logging.verbosity, o.logging.format), (2, 4, logging::Format::Json));
+    assert_eq!(o.logging.modules, [("store".to_owned(), 6)]);
+    assert!(o.given.contains(&("kube-api-qps".to_owned(), "20.5".to_owned())));
+}
+
+#[test]
+fn verbosity_can_be_written_in_every_way_people_do() {
+    for arguments in [&["-v=3"][..], &["-v", "3"], &["-v3"], &["--v=3"], &["--v", "3"]] {
+        assert_eq!(run(arguments).logging.verbosity, 3, "{arguments:?}");
+    }
+}
+
+#[test]
+fn bools_need_no_value() {
+    assert!(run(&["--leader-elect=false"]).election.is_none());
+    assert!(run(&["--leader-elect=F"]).election.is_none());
+    assert!(run(&["--leader-elect"]).election.is_some());
+    let shadow = run(&["--shadow"]);
+    assert!(shadow.settings.shadow() && shadow.election.is_none());
+    assert!(run(&["--secure-port=0"]).server.secure.is_none());
+}
+
+#[test]
+fn the_first_entry_that_names_a_controller_decides() {
+    let chosen = |list: &str| names(&run(&[&format!("--controllers={list}")]));
+    assert_eq!(chosen("*,-replicaset-controller"), ["replicationcontroller-controller"]);
+    assert_eq!(chosen("replicaset"), ["replicaset-controller"]);
+    assert_eq!(chosen("-replicaset,*,replicaset"), ["replicationcontroller-controller"]);
+    assert_eq!(chosen("*,-job,-garbagecollector").len(), 2, "names of other services are no mistake");
+}
+
+#[test]
+fn rates_without_a_limit_are_no_limit() {
+    assert_eq!(run(&["--kube-api-qps=-1"]).rate, None);
+    assert_eq!(run(&["--kube-api-qps=0", "--kube-api-burst=-3"]).rate, None);
+    assert_eq!(run(&["--kube-api-qps=50"]).rate, Some((50.0, 30)));
+}
+
+#[test]
+fn a_gate_that_is_not_known_is_named_and_ignored() {
+    let o = run(&["--feature-gates=Newfangled=true,PodDeletionCost=false,LogarithmicScaleDown=true"]);
+    assert_eq!(o.warnings, ["feature gate Newfangled is not known to this program and has no effect"]);
+    assert!(!o.settings.gate(&GATE));
+    let o = run(&["--feature-gates=AllBeta=false"]);
+    assert!(!o.settings.gate(&GATE) && o.settings.gate(&LOCKED));
+    assert!(run(&["--feature-gates=AllBeta=false,PodDeletionCost=true"]).settings.gate(&GATE));
+    assert!(run(&["--feature-gates=AllAlpha=true"]).warnings.is_empty());
+}
+
+#[test]
+fn bad_input_is_one_clear_line() {
+    for (arguments, expected) in [
+        (&["--kubeconfg=/x"][..], "unexpected argument '--kubeconfg' found; a similar argument exists: '--kubeconfig'"),
+        (&["extra"], "unexpected argument 'extra' found"),
+        (&["--secure-port=http"], "invalid value 'http' for '--secure-port <PORT>'"),
+        (&["--secure-port=70000"], "70000"),
+        (&["--leader-elect=maybe"], "\"maybe\" is neither true nor false"),
+        (&["--leader-elect-lease-duration=15"], "\"15\" is not a duration such as 30s"),
+        (&["--leader-elect-lease-duration=5s"], "lease duration (5s) must be greater than renew deadline (10s)"),
+        (
+            &["--leader-elect-retry-period=9s"],
+            "renew deadline (10s) must be greater than 1.2 times the retry period (9s)",
+        ),
+        (&["--leader-elect-resource-lock=endpoints"], "must be \"leases\", but is \"endpoints\""),
+        (&["--leader-elect-resource-name=kube-controller-manager"], "the built-in controllers' own Lease"),
+        (&["--leader-elect-resource-name=a/b"], "\"a/b\" is not a valid name"),
+        (&["--controllers=*,-nonsense"], "\"nonsense\" is not in the list of known controllers"),
+        (&["--controllers=job"], "none of this program's controllers is switched on"),
+        (&["--concurrent-replicaset-syncs=0"], "--concurrent-replicaset-syncs must be at least 1, but is 0"),
+        (&["--concurrent-replicaset-syncs=-1"], "must be at least 1, but is -1"),
+        (&["--feature-gates=PodDeletionCost"], "\"PodDeletionCost\" is not of the form name=value"),
+        (&["--feature-gates=PodDeletionCost=on"], "PodDeletionCost: \"on\" is neither true nor false"),
+        (&["--feature-gates=LogarithmicScaleDown=false"], "cannot set feature gate LogarithmicScaleDown to false"),
+        (&["--tune=bursts=1"], "\"bursts\" is not known; known are: burst-replicas, expectations-timeout"),
+        (&["--tune=burst-replicas=many"], "burst-replicas: \"many\" is not a whole number"),
+        (&["--tune=expectations-timeout=5"], "\"5\" is not a duration"),
+        (&["--node-monitor-period=x"], "--node-monitor-period: \"x\" is not a duration"),
+        (&["--kube-api-qps=1", "--kube-api-burst=0"], "--kube-api-burst must be greater than 0"),
+        (&["--kube-api-qps=NaN"], "--kube-api-qps must be a number"),
+        (&["--tls-cert-file=/c"], "--tls-cert-file and --tls-private-key-file go together"),
+        (&["--debug-address=0.0.0.0:80"], "0.0.0.0 is not a loopback address"),
+        (&["--debug-address=8080"], "is not of the form 127.0.0.1:8080"),
+        (&["--logging-format=xml"], "invalid value 'xml'"),
+        (&["--vmodule=store"], "\"store\" is not of the form file=N"),
+        (&["-v=loud"], "invalid value 'loud'"),
+        (&["--threads=0"], "0"),
+        (&["--use-service-account-credentials"], "unexpected argument"),
+    ] {
+        let Err(error) = read(arguments) else { panic!("{arguments:?} passes") };
+        assert!(error.contains(expected), "{arguments:?}: {error:?} lacks {expected:?}");
+        assert!(!error.contains('\n') && !error.contains("Usage") && !error.starts_with("error"), "{error:?}");
+    }
+}
+
+#[test]
+fn help_lists_gates_and_tuned_values_and_no_hidden_flags() {
+    for argument in ["--help", "-h"] {
+        let Ok(Parsed::Print(text)) = read(&[argument]) else { panic!("{argument} prints") };
+        for part in [
+            "Keeps as many Pods",
+            "Leader election:",
+            "--leader-elect-lease-duration <DURATION>",
+            "[default: 15s]",
+            "PodDeletionCost",
+            "[default: true]",
+            "LogarithmicScaleDown",
+            "[locked: true]",
+            "burst-replicas",
+            "[default: 5m0s]",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        assert!(!text.contains("profiling"), "{text}");
+    }
+    let Ok(Parsed::Print(text)) = read(&["--version"]) else { panic!("--version prints") };
+    assert!(text.starts_with("replicaset-controller ") && text.ends_with("(Kubernetes v1.36.2)\n"), "{text}");
+}

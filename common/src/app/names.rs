@@ -1,0 +1,88 @@
+//! Names that upstream's `--controllers` and `--feature-gates` know.
+
+/// Every controller of kube-controller-manager 1.36 and the older name it also answers to.
+///
+/// A list that is shared between all of this project's services names controllers of other services; that is no mistake.
+pub(super) const CONTROLLERS: &[(&str, &str)] = &[
+    ("serviceaccount-token-controller", "serviceaccount-token"),
+    ("endpoints-controller", "endpoint"),
+    ("endpointslice-controller", "endpointslice"),
+    ("endpointslice-mirroring-controller", "endpointslicemirroring"),
+    ("replicationcontroller-controller", "replicationcontroller"),
+    ("pod-garbage-collector-controller", "podgc"),
+    ("resourcequota-controller", "resourcequota"),
+    ("namespace-controller", "namespace"),
+    ("serviceaccount-controller", "serviceaccount"),
+    ("garbage-collector-controller", "garbagecollector"),
+    ("daemonset-controller", "daemonset"),
+    ("job-controller", "job"),
+    ("deployment-controller", "deployment"),
+    ("replicaset-controller", "replicaset"),
+    ("statefulset-controller", "statefulset"),
+    ("cronjob-controller", "cronjob"),
+    ("horizontal-pod-autoscaler-controller", "horizontalpodautoscaling"),
+    ("disruption-controller", "disruption"),
+    ("certificatesigningrequest-signing-controller", "csrsigning"),
+    ("certificatesigningrequest-approving-controller", "csrapproving"),
+    ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
+    ("podcertificaterequest-cleaner-controller", ""),
+    ("ttl-controller", "ttl"),
+    ("bootstrap-signer-controller", "bootstrapsigner"),
+    ("token-cleaner-controller", "tokencleaner"),
+    ("node-ipam-controller", "nodeipam"),
+    ("node-lifecycle-controller", "nodelifecycle"),
+    ("taint-eviction-controller", ""),
+    ("service-lb-controller", "service"),
+    ("node-route-controller", "route"),
+    ("cloud-node-lifecycle-controller", "cloud-node-lifecycle"),
+    ("persistentvolume-binder-controller", "persistentvolume-binder"),
+    ("persistentvolume-attach-detach-controller", "attachdetach"),
+    ("persistentvolume-expander-controller", "persistentvolume-expander"),
+    ("persistentvolumeclaim-protection-controller", "pvc-protection"),
+    ("persistentvolume-protection-controller", "pv-protection"),
+    ("volumeattributesclass-protection-controller", ""),
+    ("ephemeral-volume-controller", "ephemeral-volume"),
+    ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
+    ("ttl-after-finished-controller", "ttl-after-finished"),
+    ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
+    ("kube-apiserver-serving-clustertrustbundle-publisher-controller", ""),
+    ("storageversion-garbage-collector-controller", "storage-version-gc"),
+    ("storage-version-migrator-controller", "svm"),
+    ("resourceclaim-controller", "resource-claim-controller"),
+    ("device-taint-eviction-controller", ""),
+    ("resourcepoolstatusrequest-controller", ""),
+    ("podgroup-protection-controller", ""),
+    ("legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"),
+    ("validatingadmissionpolicy-status-controller", ""),
+    ("service-cidr-controller", ""),
+    ("selinux-warning-controller", ""),
+];
+
+/// The canonical name behind a name or alias.
+pub(super) fn canonical(name: &str) -> Option<&'static str> {
+    CONTROLLERS
+        .iter()
+        .find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name))
+        .map(|(canonical, _)| *canonical)
+}
+
+/// Gates that are alpha in 1.36.
+const ALPHA: &[&str] = &[
+    "ClientsAllowCBOR",
+    "ClientsPreferCBOR",
+    "ControllerManagerReleaseLeaderElectionLockOnExit",
+    "LoggingAlphaOptions",
+    "NativeHistograms",
+    "WorkloadWithJob",
+];
+
+/// The stage of a gate as `kubernetes_feature_enabled` names it: empty once it can no longer be switched.
+pub(super) fn stage(name: &str, locked: bool) -> &'static str {
+    if locked {
+        ""
+    } else if ALPHA.contains(&name) {
+        "ALPHA"
+    } else {
+        "BETA"
+    }
+}

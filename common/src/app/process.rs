@@ -1,0 +1,244 @@
+//! The life of the process: up, leading, down.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+use super::{Assembly, Definition, Options, Parts, Stopped, assemble, flags};
+use crate::{
+    api::{Api, Error},
+    client,
+    clock::Clock,
+    gate, logging,
+    metrics::Metrics,
+    panics,
+    server::{self, Access, Server},
+    version,
+};
+
+/// First and longest pause between two looks for the API server.
+const LOOK_FIRST: Duration = Duration::from_millis(500);
+const LOOK_LAST: Duration = Duration::from_secs(30);
+/// How long one look may take.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often it is said that loops still work.
+const STILL_WAITING: Duration = Duration::from_secs(5);
+
+/// How the process ended.
+pub(super) enum Ended {
+    /// Told to stop, and stopped.
+    Well,
+    /// Otherwise. The log says why.
+    Badly,
+    /// Before it began, for this reason.
+    Refused(String),
+}
+
+/// What the process runs on.
+pub(super) fn runtime(threads: usize) -> std::io::Result<Runtime> {
+    let mut builder = if threads > 1 {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(threads);
+        builder
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    // Blocking threads look up names and little else.
+    builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1)).build()
+}
+
+/// The machine's name, as `os.Hostname` gives it to upstream.
+pub(super) fn hostname() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .ok()
+        .or_else(|| std::env::var("HOSTNAME").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// Signals that ask for an end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one. Safe to cancel.
+    async fn asked(&mut self) {
+        tokio::select! {
+            biased;
+            _ = self.terminate.recv() => tracing::info!(signal = "SIGTERM", "Received signal, shutting down"),
+            _ = self.interrupt.recv() => tracing::info!(signal = "SIGINT", "Received signal, shutting down"),
+        }
+    }
+}
+
+/// What `/readyz` says before the loops have a say.
+#[derive(Clone)]
+struct Phase(Arc<Mutex<Result<(), String>>>);
+
+impl Phase {
+    fn new(waiting_for: &str) -> Self {
+        Self(Arc::new(Mutex::new(Err(waiting_for.to_owned()))))
+    }
+
+    fn set(&self, now: Result<(), String>) {
+        *self.0.lock() = now;
+    }
+
+    fn get(&self) -> Result<(), String> {
+        self.0.lock().clone()
+    }
+}
+
+/// Runs until told to stop or the Lease is lost.
+pub(super) async fn run(definition: &Definition, options: Options, clock: Clock, log: logging::Handle) -> Ended {
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => return Ended::Refused(format!("cannot listen for signals: {error}")),
+    };
+    let config = match client::load(&options.client).await {
+        Ok(config) => config,
+        Err(error) => return Ended::Refused(error.to_string()),
+    };
+    // The election has connections of its own: a burst of writes must not delay a renewal.
+    let clients = client::connect(&config).and_then(|client| Ok((client, client::connect_urgent(&config)?)));
+    let (client, lease_client) = match clients {
+        Ok(clients) => clients,
+        Err(error) => return Ended::Refused(error.to_string()),
+    };
+    let v = version::VERSION;
+    tracing::info!(version = v.nonet, kubernetes = v.git_version, commit = v.commit, "Starting {}", definition.name);
+    for (name, value) in &options.given {
+        tracing::debug!(v = 1, "FLAG: --{name}={value:?}");
+    }
+    for warning in &options.warnings {
+        tracing::warn!("{warning}");
+    }
+    let metrics = metrics(definition, &options, &clock);
+    let (always, open) = gate::gate(clock.clone());
+    always.open();
+    let free = Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name));
+
+    let state = server::State::new(metrics.clone(), log);
+    let reached = Phase::new("the API server has not been reached yet");
+    let running = Phase::new("starting");
+    for (name, phase) in [("apiserver", &reached), ("running", &running)] {
+        let phase = phase.clone();
+        state.ready().add(name, move || phase.get());
+    }
+    let access = (!options.insecure_debug).then(|| Access::new(free.clone(), &options.open_paths));
+    let _server: Server = match server::start(&options.server, &state, access, &clock).await {
+        Ok(server) => server,
+        Err(error) => return Ended::Refused(error.to_string()),
+    };
+
+    tokio::select! {
+        biased;
+        () = signals.asked() => return Ended::Well,
+        () = reach(&free, &reached) => {}
+    }
+
+    let started = state.clone();
+    let mut assembly = assemble(Parts {
+        lease_client,
+        metrics,
+        settings: Arc::new(options.settings.clone()),
+        election: options.election.clone(),
+        standby_warm: options.standby_warm,
+        rate: options.rate,
+        host: client::host(&config),
+        start_interval: options.start_interval,
+        component: definition.name,
+        started: Arc::new(move |name, running| started.add_loop(name, running)),
+        ..Parts::new(client, clock.clone(), &options.loops)
+    });
+    if let Some(status) = assembly.election().cloned() {
+        state.live().add("leaderElection", move || status.healthy());
+    }
+    running.set(Ok(()));
+
+    tokio::select! {
+        biased;
+        () = signals.asked() => {}
+        () = assembly.lost() => return Ended::Badly,
+    }
+    running.set(Err("shutting down".to_owned()));
+    let timeout = Some(options.shutdown_timeout).filter(|timeout| !timeout.is_zero());
+    let ended = tokio::select! {
+        biased;
+        () = signals.asked() => {
+            tracing::error!("Received a second signal, exiting at once");
+            Ended::Badly
+        }
+        stopped = stop(assembly, timeout, &clock) => match stopped {
+            Stopped::Clean => {
+                tracing::info!("All controllers terminated");
+                Ended::Well
+            }
+            Stopped::TimedOut => {
+                tracing::error!("Controller shutdown timeout reached");
+                Ended::Badly
+            }
+            Stopped::Lost => Ended::Badly,
+        },
+    };
+    state.clear_loops();
+    ended
+}
+
+/// Shuts down, and says every few seconds that it still does.
+async fn stop(assembly: Assembly, timeout: Option<Duration>, clock: &Clock) -> Stopped {
+    let patience = timeout.map_or(STILL_WAITING, |timeout| timeout / 3);
+    let mut stopping = std::pin::pin!(assembly.shutdown(timeout));
+    loop {
+        tokio::select! {
+            biased;
+            stopped = &mut stopping => return stopped,
+            () = clock.sleep(patience) => tracing::info!("Still waiting for some controllers to terminate..."),
+        }
+    }
+}
+
+/// Looks for the API server until it answers, however it answers.
+async fn reach(api: &Api, reached: &Phase) {
+    let mut pause = LOOK_FIRST;
+    loop {
+        let why = match tokio::time::timeout(LOOK_TIMEOUT, api.read("/version", "application/json")).await {
+            Ok(Ok(_)) => break,
+            Ok(Err(Error::Status(status))) if status.code < 500 => {
+                tracing::warn!(err = %status, "The API server does not tell its version");
+                break;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {}s", LOOK_TIMEOUT.as_secs()),
+        };
+        tracing::error!(err = why, again_in = crate::duration::format(pause), "Cannot reach the API server");
+        reached.set(Err(why));
+        api.clock().sleep(api.clock().jitter(pause, 0.1)).await;
+        pause = (pause * 2).min(LOOK_LAST);
+    }
+    reached.set(Ok(()));
+}
+
+fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Metrics {
+    let metrics = Metrics::new();
+    metrics.process(clock.now());
+    metrics.build("kube");
+    for gate in definition.gates {
+        metrics.feature(gate.name, flags::stage(gate.name, gate.locked), options.settings.gate(gate));
+    }
+    metrics
+}
+
+/// The exit code of a panic is documented beside the others.
+const _: () = assert!(panics::EXIT_CODE == 2);

@@ -1,0 +1,291 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::{
+    api::{Api, Target},
+    metrics::Metrics,
+    object::Resource,
+    runtime::{Context, Running},
+    settings::Settings,
+};
+
+const THINGS: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+
+/// An API server that knows one Lease and accepts everything else.
+#[derive(Clone, Default)]
+struct World {
+    lease: Arc<Mutex<Option<Value>>>,
+    version: Arc<Mutex<u64>>,
+    /// Everything written but the Lease, by user agent.
+    written: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl World {
+    fn client(&self) -> kube::Client {
+        let world = self.clone();
+        kube::Client::new(
+            tower::service_fn(move |request: http::Request<Body>| {
+                let world = world.clone();
+                async move {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    world.serve(request).await
+                }
+            }),
+            "default",
+        )
+    }
+
+    async fn serve(&self, request: http::Request<Body>) -> Result<http::Response<Full<bytes::Bytes>>, std::io::Error> {
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let answer = |code: u16, body: Value| {
+            Ok(http::Response::builder().status(code).body(Full::from(body.to_string())).unwrap())
+        };
+        if parts.uri.query().is_some_and(|query| query.contains("watch=true")) {
+            return answer(403, json!({"reason": "Forbidden"}));
+        }
+        if !parts.uri.path().contains("/leases") {
+            let agent = parts.headers["user-agent"].to_str().unwrap().to_owned();
+            self.written.lock().push((agent, format!("{} {}", parts.method, parts.uri.path())));
+            return answer(201, json!({"metadata": {"name": "x"}}));
+        }
+        let mut lease = self.lease.lock();
+        if parts.method == http::Method::GET {
+            return lease.clone().map_or_else(|| answer(404, json!({"reason": "NotFound"})), |l| answer(200, l));
+        }
+        let mut new: Value = serde_json::from_slice(&body).unwrap();
+        let version = |l: &Value| l["metadata"]["resourceVersion"].clone();
+        if lease.as_ref().is_some_and(|old| version(old) != version(&new)) {
+            return answer(409, json!({"reason": "Conflict"}));
+        }
+        let mut next = self.version.lock();
+        *next += 1;
+        new["metadata"]["resourceVersion"] = json!(next.to_string());
+        *lease = Some(new.clone());
+        answer(200, new)
+    }
+
+    fn holder(&self) -> String {
+        let lease = self.lease.lock();
+        lease.as_ref().and_then(|l| l["spec"]["holderIdentity"].as_str()).unwrap_or_default().to_owned()
+    }
+
+    fn posts(&self) -> usize {
+        self.written.lock().iter().filter(|(_, call)| call.ends_with("/things")).count()
+    }
+}
+
+/// A loop that writes a thing every second while it may.
+struct Ticker {
+    task: JoinHandle<()>,
+    stopping: Arc<AtomicBool>,
+    /// How long it takes to finish.
+    finish: Duration,
+}
+
+impl Ticker {
+    fn start(context: Context) -> Arc<dyn Running> {
+        let finish = context.settings.duration(&FINISH);
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&stopping);
+        let task = tokio::spawn(async move {
+            context.gate.opened().await;
+            while !stop.load(Ordering::Relaxed) {
+                let api: &Api = &context.api;
+                let _ = api.create(Target::object(THINGS, "ns", ""), &json!({})).await;
+                context.clock.sleep(Duration::from_secs(1)).await;
+            }
+        });
+        Arc::new(Self { task, stopping, finish })
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Running for Ticker {
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+    fn debug_queue(&self) -> Value {
+        Value::Null
+    }
+    fn debug_cache(&self) -> Value {
+        Value::Null
+    }
+    fn explain(&self, _key: Option<&str>) -> Value {
+        Value::Null
+    }
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            tokio::time::sleep(self.finish).await;
+            self.stopping.store(true, Ordering::Relaxed);
+            while !self.task.is_finished() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+    }
+}
+
+const FINISH: Tune = Tune { name: "finish", default: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
+const TICKER: LoopDefinition = LoopDefinition {
+    name: "ticker-controller",
+    alias: "ticker",
+    client: "ticker-client",
+    component: "ticker-component",
+    start: Ticker::start,
+};
+
+fn parts(world: &World, seed: u64, settings: Settings) -> Parts {
+    let clock = Clock::simulated(Timestamp::from_second(1_700_000_000).unwrap(), seed);
+    let election = leader::Settings::new("kube-system", "ticker-controller", format!("c{seed}"));
+    Parts { settings: Arc::new(settings), election: Some(election), ..Parts::new(world.client(), clock, &[TICKER]) }
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_works_and_the_standby_waits_until_it_is_released() {
+    let world = World::default();
+    let first = assemble(parts(&world, 1, Settings::new()));
+    pass(5).await;
+    let second = assemble(parts(&world, 2, Settings::new()));
+    pass(30).await;
+    assert!(first.gate().is_open() && !second.gate().is_open());
+    assert_eq!(second.loops().len(), 1, "a standby is warm");
+    let before = world.posts();
+    assert!((30..=36).contains(&before), "{before}");
+    assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, Stopped::Clean);
+    let stopped_at = world.posts();
+    pass(5).await;
+    assert_eq!(world.holder(), "c2");
+    assert!(second.gate().is_open() && world.posts() > stopped_at);
+    let agents: std::collections::BTreeSet<_> =
+        world.written.lock().iter().map(|(agent, _)| agent.rsplit('/').next().unwrap().to_owned()).collect();
+    assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["ticker-client", "ticker-controller"]);
+    assert!(world.written.lock().iter().any(|(_, call)| call == "POST /api/v1/namespaces/kube-system/events"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_kept_while_work_is_finished_and_given_up_after() {
+    let world = World::default();
+    let settings = Settings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_secs(20)));
+    let first = assemble(parts(&world, 1, settings));
+    pass(5).await;
+    let gate = first.gate().clone();
+    let stopping = tokio::spawn(first.shutdown(None));
+    pass(19).await;
+    assert!(gate.is_open() && world.holder() == "c1");
+    assert_eq!(stopping.await.unwrap(), Stopped::Clean);
+    assert!(!gate.is_open());
+    assert_eq!(world.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_finish_in_time_is_cut_and_the_lease_left_to_run_out() {
+    let world = World::default();
+    let settings = Settings::new().with_tune("finish", crate::settings::TuneValue::Duration(Duration::from_mins(1)));
+    let first = assemble(parts(&world, 1, settings));
+    pass(5).await;
+    let gate = first.gate().clone();
+    assert_eq!(first.shutdown(Some(Duration::from_secs(10))).await, Stopped::TimedOut);
+    assert!(!gate.is_open());
+    let writes = world.posts();
+    pass(30).await;
+    assert_eq!(world.posts(), writes);
+    assert_eq!(world.holder(), "c1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_leaves_the_lease_and_writes_nothing_more() {
+    let world = World::default();
+    let first = assemble(parts(&world, 1, Settings::new()));
+    pass(5).await;
+    first.kill();
+    let writes = world.posts();
+    pass(60).await;
+    assert_eq!((world.posts(), world.holder().as_str()), (writes, "c1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cold_standby_starts_nothing_before_it_leads() {
+    let world = World::default();
+    let first = assemble(parts(&world, 1, Settings::new()));
+    pass(5).await;
+    let second = assemble(Parts { standby_warm: false, ..parts(&world, 2, Settings::new()) });
+    pass(10).await;
+    assert!(second.loops().is_empty());
+    first.kill();
+    pass(30).await;
+    assert_eq!(second.loops().len(), 1);
+    assert_eq!(world.holder(), "c2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_the_lease_is_noticed_and_stops_all_writes() {
+    let world = World::default();
+    let mut first = assemble(parts(&world, 1, Settings::new()));
+    pass(5).await;
+    {
+        let mut lease = world.lease.lock();
+        let lease = lease.as_mut().unwrap();
+        lease["spec"]["holderIdentity"] = json!("thief");
+        lease["metadata"]["resourceVersion"] = json!("9999");
+    }
+    tokio::time::timeout(Duration::from_secs(3), first.lost()).await.unwrap();
+    let writes = world.posts();
+    pass(10).await;
+    assert_eq!(world.posts(), writes);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_mode_writes_nothing_at_all() {
+    let world = World::default();
+    let shadow = assemble(parts(&world, 1, Settings::new().with_shadow(true)));
+    pass(60).await;
+    assert_eq!(shadow.loops().len(), 1);
+    assert!(world.written.lock().is_empty() && world.lease.lock().is_none());
+    assert_eq!(shadow.shutdown(Some(Duration::from_secs(1))).await, Stopped::TimedOut, "this loop waits for the gate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_election_the_loops_just_run() {
+    let world = World::default();
+    let metrics = Metrics::new();
+    let alone =
+        Parts { election: None, metrics: metrics.clone(), host: "h:1".to_owned(), ..parts(&world, 1, Settings::new()) };
+    let alone = assemble(alone);
+    pass(3).await;
+    assert!(world.posts() >= 3 && world.lease.lock().is_none());
+    assert!(metrics.prometheus().contains("rest_client_requests_total{code=\"201\",host=\"h:1\",method=\"POST\"}"));
+    assert_eq!(alone.shutdown(Some(Duration::from_secs(5))).await, Stopped::Clean);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rate_that_is_given_is_kept() {
+    let world = World::default();
+    let alone = Parts { election: None, rate: Some((0.1, 2)), ..parts(&world, 1, Settings::new()) };
+    let _alone = assemble(alone);
+    pass(31).await;
+    assert_eq!(world.posts(), 2 + 3);
+}

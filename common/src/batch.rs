@@ -1,0 +1,106 @@
+//! Sizes of slow-start batches: a failing request costs one request, a working one soon runs wide.
+
+use std::iter::FusedIterator;
+
+/// The size of the first batch, as upstream's `SlowStartInitialBatchSize`.
+pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
+
+/// The batches of one run over a number of calls: 1, 2, 4, ... and at last what remains.
+///
+/// The caller awaits each batch and drops the iterator after the first batch with an error; [`Self::remaining`] is then
+/// the number of calls that were never attempted. Upstream: `pkg/controller/replicaset`, `slowStartBatch`.
+#[derive(Clone, Debug)]
+pub struct SlowStart {
+    remaining: usize,
+    next: usize,
+}
+
+/// The batches over `count` calls.
+pub fn slow_start(count: usize) -> SlowStart {
+    SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE }
+}
+
+impl SlowStart {
+    /// The number of calls in batches not yet handed out.
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+}
+
+impl Iterator for SlowStart {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let size = self.next.min(self.remaining);
+        self.remaining -= size;
+        self.next = size.saturating_mul(2);
+        (size > 0).then_some(size)
+    }
+}
+
+impl FusedIterator for SlowStart {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn batches_double_until_the_remainder() {
+        for (count, batches) in [
+            (0, vec![]),
+            (1, vec![1]),
+            (3, vec![1, 2]),
+            (7, vec![1, 2, 4]),
+            (10, vec![1, 2, 4, 3]),
+            (250, vec![1, 2, 4, 8, 16, 32, 64, 123]),
+            (500, vec![1, 2, 4, 8, 16, 32, 64, 128, 245]),
+        ] {
+            assert_eq!(slow_start(count).collect::<Vec<_>>(), batches, "{count}");
+        }
+    }
+
+    /// Calls made, successes and calls to be lowered, of a run that stops after the first failing batch.
+    fn run(wanted: usize, fails: impl Fn(usize) -> bool) -> (usize, usize, usize) {
+        let (mut made, mut successes) = (0, 0);
+        for batch in slow_start(wanted) {
+            let failed = (made..made + batch).filter(|call| fails(*call)).count();
+            made += batch;
+            successes += batch - failed;
+            if failed > 0 {
+                break;
+            }
+        }
+        (made, successes, wanted - successes)
+    }
+
+    #[test]
+    fn a_failing_batch_is_the_last() {
+        assert_eq!(run(10, |_| false), (10, 10, 0));
+        assert_eq!(run(500, |_| false), (500, 500, 0));
+        assert_eq!(run(10, |_| true), (1, 0, 10));
+        assert_eq!(run(10, |call| call >= 3), (7, 3, 7));
+        assert_eq!(run(10, |call| call == 2), (3, 2, 8));
+    }
+
+    #[test]
+    fn what_was_never_attempted_is_what_remains() {
+        let mut batches = slow_start(10);
+        assert_eq!((batches.next(), batches.next(), batches.remaining()), (Some(1), Some(2), 7));
+    }
+
+    proptest! {
+        #[test]
+        fn every_call_is_in_one_batch(count in 0usize..100_000) {
+            let sizes: Vec<_> = slow_start(count).collect();
+            prop_assert_eq!(sizes.iter().sum::<usize>(), count);
+            for pair in sizes.windows(2) {
+                prop_assert!(pair[1] <= 2 * pair[0]);
+            }
+            for pair in sizes.iter().rev().skip(1).rev().collect::<Vec<_>>().windows(2) {
+                prop_assert_eq!(*pair[1], 2 * *pair[0]);
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! The way to the API server: which one, as whom, and over what.
+//!
+//! [`load`] reads the configuration, [`connect`] builds a client over our own connections ([`connection`]): HTTP/2 with pings, so
+//! that a connection that died silently is noticed within a minute, and HTTP/1.1 where there is nothing better. Nothing is
+//! retried here and nothing is compressed.
+
+mod connection;
+
+use std::{fmt, path::PathBuf};
+
+use http::{HeaderValue, Request, header};
+use kube::{
+    Config,
+    client::{Body, ConfigExt as _},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tower::{BoxError, ServiceBuilder};
+
+use crate::version;
+pub use connection::Unreachable;
+
+/// Where the API server is to be found.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// `--kubeconfig`
+    pub kubeconfig: Option<PathBuf>,
+    /// `--master`: overrides the server of the kubeconfig.
+    pub master: Option<String>,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(String);
+
+impl Error {
+    fn new(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
+        let mut text = format!("{what}: {cause}");
+        let mut cause = cause.source();
+        while let Some(deeper) = cause {
+            let part = deeper.to_string();
+            if !text.contains(&part) {
+                text = format!("{text}: {part}");
+            }
+            cause = deeper.source();
+        }
+        Self(text.replace('\n', " "))
+    }
+}
+
+/// Reads the configuration: the kubeconfig, the server alone, or what a Pod finds in its cluster.
+pub async fn load(options: &Options) -> Result<Config, Error> {
+    let master = options.master.as_deref().filter(|m| !m.is_empty()).map(server).transpose()?;
+    let mut config = match (&options.kubeconfig, &master) {
+        (Some(path), _) => {
+            let what = format!("cannot use kubeconfig {}", path.display());
+            std::fs::metadata(path).map_err(|e| Error::new(&what, &e))?;
+            let kubeconfig = Kubeconfig::read_from(path).map_err(|e| Error::new(&what, &e))?;
+            let defaults = KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(kubeconfig, &defaults).await.map_err(|e| Error::new(&what, &e))?
+        }
+        (None, Some(master)) => Config::new(master.clone()),
+        (None, None) => {
+            if std::env::var_os("KUBERNETES_SERVICE_HOST").is_none() {
+                return Err(Error(
+                    "no API server to talk to: give --kubeconfig or --master, or run inside a cluster".to_owned(),
+                ));
+            }
+            Config::incluster_env().map_err(|e| Error::new("cannot use the cluster's own configuration", &e))?
+        }
+    };
+    if let Some(master) = master {
+        config.cluster_url = master;
+    }
+    Ok(config)
+}
+
+/// The server a user named; a bare `host:port` is plain HTTP, as upstream takes it.
+fn server(text: &str) -> Result<http::Uri, Error> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let uri: http::Uri = text.parse().map_err(|e| Error::new(format!("cannot use --master {text}"), &e))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http" | "https"), Some(host)) if !host.is_empty() => Ok(uri),
+        _ => Err(Error(format!("cannot use --master {text}: it is not of the form https://host:port"))),
+    }
+}
+
+/// `host:port` of the server, as metrics name it.
+pub fn host(config: &Config) -> String {
+    let uri = &config.cluster_url;
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+    format!("{}:{port}", uri.host().unwrap_or_default())
+}
+
+/// Builds a client with connections of its own. Nothing is sent yet.
+///
+/// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
+pub fn connect(config: &Config) -> Result<kube::Client, Error> {
+    build(config, connection::Pings::usual())
+}
+
+/// The same for leader election: a connection that died silently is noticed in time to make another before the Lease is lost.
+pub fn connect_urgent(config: &Config) -> Result<kube::Client, Error> {
+    build(config, connection::Pings::urgent())
+}
+
+fn build(config: &Config, pings: connection::Pings) -> Result<kube::Client, Error> {
+    let failed = |e: kube::Error| Error::new("cannot set up the connection to the API server", &e);
+    let wire = connection::Wire::new(config, pings)?;
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(failed)?)
+        .layer(config.extra_headers_layer().map_err(failed)?)
+        .map_request(|mut request: Request<Body>| {
+            // Newer servers compress every event of a watch by itself, which costs both sides more than it saves.
+            request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            request
+        })
+        .map_err(BoxError::from)
+        .service(wire);
+    Ok(kube::Client::new(service, config.default_namespace.clone()))
+}
+
+/// What requests of one client are signed with:
+/// `replicaset-controller/v0.1.0 (linux/amd64) kubernetes/0a1b2c3/replicaset-controller`.
+///
+/// Upstream: `rest.DefaultKubernetesUserAgent` with the client's name.
+pub fn user_agent(client_name: &str) -> String {
+    let program = std::env::args().next().unwrap_or_default();
+    let program = program.rsplit('/').next().filter(|p| !p.is_empty()).unwrap_or("unknown");
+    // A header holds no control characters and nothing beyond ASCII.
+    let program: String = program.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
+    let v = version::VERSION;
+    let number = v.nonet.split('-').next().unwrap_or(v.nonet);
+    let commit = v.commit.get(..7).unwrap_or(v.commit);
+    format!("{program}/v{number} ({}/{}) kubernetes/{commit}/{client_name}", version::os(), version::arch())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_agent_says_who_asks() {
+        let agent = user_agent("job-controller");
+        assert!(
+            agent.ends_with("/job-controller") && agent.contains(" kubernetes/") && agent.contains("linux/"),
+            "{agent}"
+        );
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_used_is_named_in_one_line() {
+        let directory = std::env::temp_dir().join(format!("nonet-client-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let file = |name: &str, text: &str| {
+            let path = directory.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        for (kubeconfig, master, expected) in [
+            (Some(directory.join("missing")), None, "missing: No such file"),
+            (Some(file("garbage", "][ not yaml: {")), None, "garbage"),
+            (Some(file("empty", "")), None, "empty"),
+            (Some(file("dangling", "kind: Config\napiVersion: v1\ncurrent-context: gone\n")), None, "gone"),
+            (None, Some("ftp://x".to_owned()), "ftp://x"),
+            (None, Some("https://".to_owned()), "--master https://"),
+            (None, None, "give --kubeconfig or --master"),
+        ] {
+            let error = load(&Options { kubeconfig, master }).await.unwrap_err().to_string();
+            assert!(error.contains(expected) && !error.contains('\n'), "{error:?} lacks {expected:?}");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_server_named_on_the_command_line_wins() {
+        let options = Options { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
+        assert_eq!(host(&load(&options).await.unwrap()), "127.0.0.1:8080");
+        let options = Options { kubeconfig: None, master: Some("https://api.example".to_owned()) };
+        assert_eq!(host(&load(&options).await.unwrap()), "api.example:443");
+    }
+}

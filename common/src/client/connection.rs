@@ -1,0 +1,341 @@
+//! Connections to one server.
+//!
+//! Over TLS one HTTP/2 connection carries all requests and another all watches, so that neither a watch that is read slowly nor
+//! a burst of writes holds up the other. A connection is made by whoever needs it first while everyone else waits, and a
+//! request that never left on a dying one goes to the next. Where HTTP/2 is not spoken there is a pool of HTTP/1.1 connections.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response, Uri};
+use hyper::{
+    body::Incoming,
+    client::conn::{TrySendError, http2},
+};
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{
+        self,
+        connect::{HttpConnector, proxy::Tunnel},
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use kube::{
+    Config,
+    client::{Body, ConfigExt as _},
+};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{net::TcpStream, sync::Semaphore};
+use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
+
+use super::Error;
+
+/// How long to wait for TCP. Upstream: `net.Dialer{Timeout: 30s}`.
+const CONNECT: Duration = Duration::from_secs(30);
+/// How long to wait for TLS.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Between TCP's own probes, and for how long sent bytes may stay unacknowledged.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+/// Silence after which an HTTP/2 connection is asked for a sign of life. Upstream: `HTTP2_READ_IDLE_TIMEOUT_SECONDS`.
+const PING_AFTER: Duration = Duration::from_secs(30);
+/// How long that may take. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// The same where a few seconds matter.
+const URGENT_PING_AFTER: Duration = Duration::from_secs(3);
+const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(2);
+/// What a server may send on one stream, and on all of them, before anybody reads it.
+const STREAM_WINDOW: u32 = 2 << 20;
+const CONNECTION_WINDOW: u32 = 512 << 20;
+/// HTTP/1.1 requests, and so connections, at once, and how many of them are kept; watches are not counted.
+const HTTP1_REQUESTS: usize = 100;
+
+/// A connection could not be made: nothing was sent.
+#[derive(Debug)]
+pub struct Unreachable(String);
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+impl Unreachable {
+    fn new(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
+        Self(Error::new(what, cause).to_string())
+    }
+}
+
+/// Opens TCP connections, directly or through a proxy.
+type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
+type Http1 = legacy::Client<HttpsConnector<Dial>, Body>;
+
+/// All connections to one server. Clones share them.
+#[derive(Clone)]
+pub(super) struct Wire(Arc<Inner>);
+
+struct Inner {
+    server: Uri,
+    dial: Dial,
+    tls: Option<Tls>,
+    requests: Lane,
+    watches: Lane,
+    /// The server was found not to speak HTTP/2.
+    old: AtomicBool,
+    http1: Http1,
+    http1_requests: Semaphore,
+    pings: Pings,
+}
+
+/// How to speak TLS.
+struct Tls {
+    name: ServerName<'static>,
+    config: Arc<ClientConfig>,
+    /// Client certificates in files are replaced in place: they are read anew for every connection.
+    reread: Option<Config>,
+}
+
+impl Tls {
+    fn new(config: &Config) -> Result<Self, Error> {
+        let host = config.cluster_url.host().unwrap_or_default();
+        let name = config.tls_server_name.as_deref().unwrap_or(host.trim_matches(['[', ']'])).to_owned();
+        let name = ServerName::try_from(name).map_err(|e| Error::new("cannot use the server's name", &e))?;
+        let in_files = config.auth_info.client_certificate.is_some() || config.auth_info.client_key.is_some();
+        let reread = in_files.then(|| config.clone());
+        Ok(Self { name, config: client_config(config)?, reread })
+    }
+
+    fn config(&self) -> Arc<ClientConfig> {
+        // A file that is being replaced, or was damaged, leaves us with what worked.
+        self.reread.as_ref().and_then(|config| client_config(config).ok()).unwrap_or_else(|| Arc::clone(&self.config))
+    }
+}
+
+fn client_config(config: &Config) -> Result<Arc<ClientConfig>, Error> {
+    let mut tls = config.rustls_client_config().map_err(|e| Error::new("cannot set up TLS", &e))?;
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(tls))
+}
+
+/// One HTTP/2 connection, or the place for one.
+#[derive(Default)]
+struct Lane {
+    current: parking_lot::Mutex<Option<http2::SendRequest<Body>>>,
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Lane {
+    fn usable(&self) -> Option<http2::SendRequest<Body>> {
+        let mut current = self.current.lock();
+        if current.as_ref().is_some_and(http2::SendRequest::is_closed) {
+            *current = None;
+        }
+        current.clone()
+    }
+}
+
+/// When an HTTP/2 connection is asked for a sign of life, and how long it may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pings {
+    after: Duration,
+    timeout: Duration,
+}
+
+impl Pings {
+    pub(super) fn usual() -> Self {
+        Self {
+            after: seconds("HTTP2_READ_IDLE_TIMEOUT_SECONDS", PING_AFTER),
+            timeout: seconds("HTTP2_PING_TIMEOUT_SECONDS", PING_TIMEOUT),
+        }
+    }
+
+    pub(super) fn urgent() -> Self {
+        Self { after: URGENT_PING_AFTER, timeout: URGENT_PING_TIMEOUT }
+    }
+}
+
+fn seconds(variable: &str, default: Duration) -> Duration {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).map_or(default, Duration::from_secs)
+}
+
+impl Wire {
+    pub(super) fn new(config: &Config, pings: Pings) -> Result<Self, Error> {
+        let dial = dial(config)?;
+        let secure = config.cluster_url.scheme_str() != Some("http");
+        let tls = if secure { Some(Tls::new(config)?) } else { None };
+        let connector = config
+            .rustls_https_connector_with_connector(dial.clone())
+            .map_err(|e| Error::new("cannot set up TLS", &e))?;
+        let http1 = legacy::Client::builder(TokioExecutor::new())
+            .pool_max_idle_per_host(HTTP1_REQUESTS)
+            .pool_timer(TokioTimer::new())
+            .build(connector);
+        let disabled = std::env::var_os("DISABLE_HTTP2").is_some_and(|v| !v.is_empty());
+        Ok(Self(Arc::new(Inner {
+            server: config.cluster_url.clone(),
+            dial,
+            tls,
+            requests: Lane::default(),
+            watches: Lane::default(),
+            old: AtomicBool::new(!secure || disabled),
+            http1,
+            http1_requests: Semaphore::new(HTTP1_REQUESTS),
+            pings,
+        })))
+    }
+}
+
+/// What opens TCP connections for a configuration.
+fn dial(config: &Config) -> Result<Dial, Error> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(KEEP_ALIVE));
+    let Some(proxy) = &config.proxy_url else {
+        return Ok(BoxCloneSyncService::new(tcp.map_err(BoxError::from)));
+    };
+    if proxy.scheme_str() != Some("http") {
+        return Err(Error(format!("cannot use proxy {proxy}: only http:// proxies are supported")));
+    }
+    let mut tunnel = Tunnel::new(proxy.clone(), tcp);
+    if let Some((credentials, _)) = proxy.authority().and_then(|a| a.as_str().split_once('@')) {
+        use base64::Engine as _;
+        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(credentials));
+        if let Ok(header) = basic.parse() {
+            tunnel = tunnel.with_auth(header);
+        }
+    }
+    Ok(BoxCloneSyncService::new(tunnel.map_err(BoxError::from)))
+}
+
+impl Inner {
+    /// Sends over HTTP/2 if the server speaks it.
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
+        if let Some(tls) = &self.tls {
+            let lane = if watch { &self.watches } else { &self.requests };
+            // A second time only for what never left because the connection was just going away.
+            for last in [false, true] {
+                if self.old.load(Ordering::Relaxed) {
+                    break;
+                }
+                let Some(mut connection) = self.connection(lane, tls).await? else { break };
+                match connection.try_send_request(request).await {
+                    Ok(response) => return Ok(response),
+                    Err(failure) => request = self.unsent(lane, failure, last)?,
+                }
+            }
+        }
+        let _permit = if watch { None } else { Some(self.http1_requests.acquire().await?) };
+        Ok(self.http1.request(request).await?)
+    }
+
+    /// The request, if it never left and may be tried on another connection; the failure otherwise.
+    fn unsent(
+        &self,
+        lane: &Lane,
+        mut failure: TrySendError<Request<Body>>,
+        last: bool,
+    ) -> Result<Request<Body>, BoxError> {
+        let request = failure.take_message();
+        let error = failure.into_error();
+        match request {
+            None => Err(error.into()),
+            Some(_) if last => {
+                Err(Box::new(Unreachable::new(format!("no connection to {} lasts", self.server), &error)))
+            }
+            Some(request) => {
+                *lane.current.lock() = None;
+                Ok(request)
+            }
+        }
+    }
+
+    /// The lane's connection, made if need be; nothing if the server does not speak HTTP/2.
+    async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Unreachable> {
+        if let Some(usable) = lane.usable() {
+            return Ok(Some(usable));
+        }
+        let _making = lane.making.lock().await;
+        if let Some(made) = lane.usable() {
+            return Ok(Some(made));
+        }
+        if self.old.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let made = self.connect(tls).await?;
+        lane.current.lock().clone_from(&made);
+        if made.is_none() {
+            self.old.store(true, Ordering::Relaxed);
+        }
+        Ok(made)
+    }
+
+    async fn connect(&self, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Unreachable> {
+        let server = &self.server;
+        let host = server.authority().map(ToString::to_string).unwrap_or_default();
+        let tcp = match self.dial.clone().oneshot(server.clone()).await {
+            Ok(tcp) => tcp.into_inner(),
+            Err(e) => return Err(Unreachable::new(format!("cannot connect to {host}"), &*e)),
+        };
+        let handshake = tokio_rustls::TlsConnector::from(tls.config()).connect(tls.name.clone(), tcp);
+        let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(e)) => return Err(Unreachable::new(format!("no TLS with {host}"), &e)),
+            Err(e) => return Err(Unreachable::new(format!("no TLS with {host} within {}s", HANDSHAKE.as_secs()), &e)),
+        };
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Ok(None);
+        }
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            // Until the server has said how many streams it takes: it refuses those beyond.
+            .initial_max_send_streams(1)
+            .max_concurrent_reset_streams(1024)
+            .keep_alive_interval(self.pings.after)
+            .keep_alive_timeout(self.pings.timeout)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| Unreachable::new(format!("no HTTP/2 with {host}"), &e))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(v = 2, err = %error, "A connection to the API server ended");
+            }
+        });
+        Ok(Some(sender))
+    }
+}
+
+impl Service<Request<Body>> for Wire {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.send(request).await })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! The only source of time and randomness.
+//!
+//! Everything that waits, stamps or rolls dice takes a [`Clock`]. In production it is the machine's clock and
+//! the operating system's randomness; in simulation it follows tokio's paused clock and one seed, so that a run can be
+//! repeated to the byte. Elsewhere the standard clocks are clippy `disallowed-methods`.
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+pub use tokio::time::Instant;
+
+/// A source of wall-clock time, monotonic time and randomness. Cheap to clone; clones share their state.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    wall: Wall,
+    rng: Mutex<StdRng>,
+}
+
+#[derive(Debug)]
+enum Wall {
+    /// The machine's clock.
+    System,
+    /// `start` plus what tokio's (usually paused) clock has advanced since `origin`, plus a skew that tests move.
+    Virtual { start: Timestamp, origin: Instant, skew: Mutex<SignedDuration> },
+}
+
+impl Clock {
+    /// The machine's clock and the operating system's randomness.
+    pub fn system() -> Self {
+        Self { inner: Arc::new(Inner { wall: Wall::System, rng: Mutex::new(rand::make_rng()) }) }
+    }
+
+    /// A clock that reads `start` now and follows tokio's clock from here; all randomness comes from `seed`.
+    ///
+    /// Must be called inside a tokio runtime.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn simulated(start: Timestamp, seed: u64) -> Self {
+        let wall = Wall::Virtual { start, origin: Instant::now(), skew: Mutex::new(SignedDuration::ZERO) };
+        Self { inner: Arc::new(Inner { wall, rng: Mutex::new(StdRng::seed_from_u64(seed)) }) }
+    }
+
+    /// Wall-clock time, as written into objects.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn now(&self) -> Timestamp {
+        match &self.inner.wall {
+            Wall::System => Timestamp::now(),
+            Wall::Virtual { start, origin, skew } => {
+                let elapsed = Instant::now().saturating_duration_since(*origin);
+                let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
+                start.saturating_add(elapsed.saturating_add(*skew.lock())).unwrap_or(*start)
+            }
+        }
+    }
+
+    /// Monotonic time, for time-outs and back-off. Follows tokio's clock, also when that is paused.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
+    pub fn instant(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Moves a simulated wall clock by `by` (a jump forward, or a step back); monotonic time is not touched.
+    ///
+    /// Does nothing to the machine's clock.
+    pub fn skew(&self, by: SignedDuration) {
+        if let Wall::Virtual { skew, .. } = &self.inner.wall {
+            let mut skew = skew.lock();
+            *skew = skew.saturating_add(by);
+        }
+    }
+
+    /// Waits for `duration` of monotonic time.
+    pub async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+
+    /// A uniformly distributed number in `[0, 1)`.
+    pub fn fraction(&self) -> f64 {
+        self.inner.rng.lock().random()
+    }
+
+    /// A uniformly distributed 64-bit number.
+    pub fn random_u64(&self) -> u64 {
+        self.inner.rng.lock().next_u64()
+    }
+
+    /// A uniformly distributed number in `0..bound`; 0 if `bound` is 0.
+    pub fn random_below(&self, bound: usize) -> usize {
+        if bound == 0 { 0 } else { self.inner.rng.lock().random_range(0..bound) }
+    }
+
+    /// `base` lengthened by a uniformly distributed share of itself below `max_factor`: `base × [1, 1 + max_factor)`.
+    pub fn jitter(&self, base: Duration, max_factor: f64) -> Duration {
+        base.mul_f64(1.0 + max_factor * self.fraction())
+    }
+
+    /// A random (version 4) UUID in its canonical text form.
+    pub fn uuid(&self) -> String {
+        let mut bytes = [0u8; 16];
+        self.inner.rng.lock().fill_bytes(&mut bytes);
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        let n = u128::from_be_bytes(bytes);
+        format!(
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            n >> 96,
+            (n >> 80) & 0xffff,
+            (n >> 64) & 0xffff,
+            (n >> 48) & 0xffff,
+            n & 0xffff_ffff_ffff
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn epoch() -> Timestamp {
+        Timestamp::from_second(1_700_000_000).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulated_clock_follows_paused_time_and_its_skew() {
+        let clock = Clock::simulated(epoch(), 1);
+        clock.sleep(Duration::from_secs(90)).await;
+        assert_eq!(clock.now(), Timestamp::from_second(1_700_000_090).unwrap());
+        clock.skew(SignedDuration::from_secs(-30));
+        assert_eq!(clock.now(), Timestamp::from_second(1_700_000_060).unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_seed_gives_one_sequence() {
+        let (a, b) = (Clock::simulated(epoch(), 7), Clock::simulated(epoch(), 7));
+        assert_eq!((0..4).map(|_| a.uuid()).collect::<Vec<_>>(), (0..4).map(|_| b.uuid()).collect::<Vec<_>>());
+        assert_eq!(a.uuid().len(), 36);
+        assert_eq!(&a.uuid()[14..15], "4");
+    }
+}

@@ -1,0 +1,289 @@
+//! Status conditions: reading, setting and removing entries of a `status.conditions` list.
+//!
+//! Kinds differ in what setting a condition keeps of the one before; each way is a function of its own.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::intern::Text;
+
+/// Condition status `True`.
+pub const TRUE: &str = "True";
+/// Condition status `False`.
+pub const FALSE: &str = "False";
+/// Condition status `Unknown`.
+pub const UNKNOWN: &str = "Unknown";
+
+/// One entry of a conditions list, of any kind; fields not named here are kept as they are.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Condition {
+    /// What it says something about; a list has one entry of a type.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// `True`, `False` or `Unknown`.
+    pub status: Text,
+    /// When the object was last probed, where the kind has that.
+    #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
+    pub last_probe_time: Option<Timestamp>,
+    /// When the condition was last updated, where the kind has that.
+    #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
+    pub last_update_time: Option<Timestamp>,
+    /// When the status last changed.
+    #[serde(with = "seconds", skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
+    /// One word for machines.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: Text,
+    /// A sentence for people.
+    #[serde(deserialize_with = "null_as_empty", skip_serializing_if = "str::is_empty")]
+    pub message: Box<str>,
+    /// Everything else.
+    #[serde(flatten)]
+    pub extra: BTreeMap<String, Value>,
+}
+
+fn null_as_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
+    Ok(Option::<Box<str>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Condition {
+    /// A condition that changed at `now`; [`Condition::last_update_time`] is left out.
+    pub fn new(kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) -> Self {
+        Self {
+            kind: Text::new(kind),
+            status: Text::new(status),
+            reason: Text::new(reason),
+            message: message.into(),
+            last_transition_time: Some(seconds::floor(now)),
+            ..Self::default()
+        }
+    }
+
+    /// The same with [`Condition::last_update_time`].
+    #[must_use]
+    pub fn updated_at(mut self, time: Timestamp) -> Self {
+        self.last_update_time = Some(seconds::floor(time));
+        self
+    }
+
+    /// Whether the status is `True`.
+    pub fn is_true(&self) -> bool {
+        self.status == TRUE
+    }
+}
+
+/// Whether a list was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Change {
+    /// It is another list now.
+    Changed,
+    /// It is as it was.
+    Unchanged,
+}
+
+/// The condition of type `kind`: the first, should a server hold several.
+pub fn get<'a>(conditions: &'a [Condition], kind: &str) -> Option<&'a Condition> {
+    conditions.iter().find(|c| c.kind == kind)
+}
+
+/// Whether the condition of type `kind` is there and `True`.
+pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
+    get(conditions, kind).is_some_and(Condition::is_true)
+}
+
+/// Removes the condition of type `kind`.
+pub fn remove(conditions: &mut Vec<Condition>, kind: &str) -> bool {
+    let before = conditions.len();
+    conditions.retain(|c| c.kind != kind);
+    conditions.len() != before
+}
+
+/// Puts `condition` at the end of the list in place of the one of its type, whatever that was.
+///
+/// Deployments do this for `ReplicaSetUpdated`, where `lastUpdateTime` must move although the reason stays.
+pub fn replace(conditions: &mut Vec<Condition>, condition: Condition) {
+    remove(conditions, &condition.kind);
+    conditions.push(condition);
+}
+
+/// Sets a condition of a Deployment.
+///
+/// Same status and same reason as before: nothing changes, message and times included. Same status, other reason:
+/// replaced, `lastTransitionTime` kept. Otherwise replaced as given. What is replaced moves to the end.
+/// Upstream: `pkg/controller/deployment/util`, `SetDeploymentCondition`.
+pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condition) -> Change {
+    if let Some(current) = get(conditions, &condition.kind)
+        && current.status == condition.status
+    {
+        if current.reason == condition.reason {
+            return Change::Unchanged;
+        }
+        condition.last_transition_time = current.last_transition_time;
+    }
+    replace(conditions, condition);
+    Change::Changed
+}
+
+/// Sets a condition of a `ReplicaSet` or `ReplicationController`.
+///
+/// Same status and same reason as before: nothing changes. Otherwise replaced as given, its `lastTransitionTime` too, at
+/// the end of the list. Upstream: `pkg/controller/replicaset`, `SetCondition`.
+pub fn set_for_replica_set(conditions: &mut Vec<Condition>, condition: Condition) -> Change {
+    if get(conditions, &condition.kind).is_some_and(|c| c.status == condition.status && c.reason == condition.reason) {
+        return Change::Unchanged;
+    }
+    replace(conditions, condition);
+    Change::Changed
+}
+
+/// Times as the API server writes them: RFC 3339, UTC, whole seconds. `null` and empty read as none.
+pub mod seconds {
+    use jiff::Timestamp;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// The whole second at or before `time`.
+    pub fn floor(time: Timestamp) -> Timestamp {
+        let second = time.as_second() - i64::from(time.subsec_nanosecond() < 0);
+        Timestamp::from_second(second).unwrap_or(time)
+    }
+
+    /// `time` as the server writes it.
+    pub fn text(time: Timestamp) -> String {
+        floor(time).to_string()
+    }
+
+    /// Writes a time, or `null`.
+    pub fn serialize<S: Serializer>(time: &Option<Timestamp>, serializer: S) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serializer.collect_str(&floor(*time)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Reads a time, with or without a fraction of a second.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+        match Option::<std::borrow::Cow<'de, str>>::deserialize(deserializer)?.as_deref() {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(D::Error::custom),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn condition(kind: &str, status: &str, reason: &str, second: i64) -> Condition {
+        Condition::new(kind, status, reason, &format!("at {second}"), at(second)).updated_at(at(second))
+    }
+
+    #[test]
+    fn a_deployment_keeps_a_condition_of_the_same_status_and_reason() {
+        let mut list = vec![condition("Progressing", TRUE, "A", 0), condition("Available", TRUE, "M", 0)];
+        let before = list.clone();
+        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "A", 9)), Change::Unchanged);
+        assert_eq!(list, before);
+    }
+
+    #[test]
+    fn a_deployment_keeps_the_transition_time_of_the_same_status() {
+        let mut list = vec![condition("Progressing", TRUE, "A", 0), condition("Available", TRUE, "M", 0)];
+        assert_eq!(set_for_deployment(&mut list, condition("Progressing", TRUE, "B", 9)), Change::Changed);
+        assert_eq!(list[0].kind, "Available");
+        let set = &list[1];
+        assert_eq!((set.last_transition_time, set.last_update_time), (Some(at(0)), Some(at(9))));
+        assert_eq!((&*set.reason, &*set.message), ("B", "at 9"));
+    }
+
+    #[test]
+    fn a_deployment_takes_both_times_of_another_status() {
+        let mut list = vec![condition("Available", FALSE, "M", 0)];
+        let _ = set_for_deployment(&mut list, condition("Available", TRUE, "M", 9));
+        let _ = set_for_deployment(&mut list, condition("Progressing", UNKNOWN, "P", 5));
+        assert_eq!(list, vec![condition("Available", TRUE, "M", 9), condition("Progressing", UNKNOWN, "P", 5)]);
+    }
+
+    #[test]
+    fn replacing_ignores_what_was_there() {
+        let mut list = vec![condition("Progressing", TRUE, "R", 0), condition("Available", TRUE, "M", 0)];
+        replace(&mut list, condition("Progressing", TRUE, "R", 9));
+        assert_eq!(list, vec![condition("Available", TRUE, "M", 0), condition("Progressing", TRUE, "R", 9)]);
+    }
+
+    #[test]
+    fn a_replica_set_takes_the_transition_time_of_another_reason() {
+        let mut list = vec![condition("ReplicaFailure", TRUE, "FailedCreate", 0)];
+        let same = condition("ReplicaFailure", TRUE, "FailedCreate", 5);
+        assert_eq!(set_for_replica_set(&mut list, same), Change::Unchanged);
+        assert_eq!(&*list[0].message, "at 0");
+        let other = condition("ReplicaFailure", TRUE, "FailedDelete", 9);
+        assert_eq!(set_for_replica_set(&mut list, other.clone()), Change::Changed);
+        assert_eq!(list, vec![other]);
+        assert!(remove(&mut list, "ReplicaFailure") && !remove(&mut list, "ReplicaFailure"));
+    }
+
+    #[test]
+    fn unknown_fields_and_servers_times_survive() {
+        let json = json!({"type": "Ready", "status": "True", "lastProbeTime": "2026-11-21T09:50:29Z",
+            "lastTransitionTime": "2026-11-21T09:50:29Z", "reason": "R", "message": "m", "observedGeneration": 3,
+            "newer": {"a": [1]}});
+        let condition: Condition = serde_json::from_value(json.clone()).unwrap();
+        assert!(condition.is_true());
+        assert_eq!(serde_json::to_value(&condition).unwrap(), json);
+    }
+
+    #[test]
+    fn null_and_absent_read_alike() {
+        let bare = json!({"type": "Ready", "status": "True"});
+        let nulls = json!({"type": "Ready", "status": "True", "lastProbeTime": null, "message": null, "reason": null});
+        let condition: Condition = serde_json::from_value(nulls).unwrap();
+        assert_eq!(serde_json::to_value(&condition).unwrap(), bare);
+        assert!(serde_json::from_value::<Condition>(json!({"type": "Ready", "lastUpdateTime": "yesterday"})).is_err());
+    }
+
+    #[test]
+    fn times_are_written_in_whole_seconds() {
+        let time: Timestamp = "2026-11-21T09:50:29.987654321+02:00".parse().unwrap();
+        assert_eq!(seconds::text(time), "2026-11-21T07:50:29Z");
+        assert_eq!(seconds::text("1969-12-31T23:59:58.5Z".parse().unwrap()), "1969-12-31T23:59:58Z");
+        let condition = Condition::new("A", TRUE, "", "", time);
+        assert_eq!(
+            serde_json::to_string(&condition).unwrap(),
+            r#"{"type":"A","status":"True","lastTransitionTime":"2026-11-21T07:50:29Z"}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn setting_leaves_one_entry_of_a_type(steps in prop::collection::vec((0..3usize, 0..2usize, 0..3usize), 1..12)) {
+            let (mut deployment, mut replica_set) = (Vec::new(), Vec::new());
+            for (at, (kind, status, reason)) in steps.into_iter().enumerate() {
+                let kind = ["A", "B", "C"][kind];
+                let new = condition(kind, [TRUE, FALSE][status], ["X", "Y", "Z"][reason], at as i64);
+                for (list, change) in [
+                    (&mut deployment, set_for_deployment as fn(&mut Vec<Condition>, Condition) -> Change),
+                    (&mut replica_set, set_for_replica_set),
+                ] {
+                    let before = list.clone();
+                    let changed = change(list, new.clone());
+                    prop_assert_eq!(changed == Change::Unchanged, *list == before);
+                    prop_assert_eq!(list.iter().filter(|c| c.kind == kind).count(), 1);
+                    let set = get(list, kind).unwrap();
+                    prop_assert_eq!((&set.status, &set.reason), (&new.status, &new.reason));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Read your own writes: a sync never decides on a cache that has not seen what this process wrote before.
+//!
+//! After each write the owner's record holds what the cache must show: the version of the write, the disappearance of what
+//! was deleted, and, where an answer was lost, a child nobody knows yet. As long as something is missing the owner's sync
+//! waits ([`Behind`]). It cannot wait for ever: any list, bookmark or event of the resource moves the cache on, a deletion
+//! is judged by the cache itself (also if it was seen before the answer), and after the time-out the record is dropped.
+//!
+//! Upstream has two mechanisms: expectations (counts, which a foreign Pod satisfies) and, since 1.36, the consistency store
+//! of four controllers. This one does the work of both, by identity. Upstream: `pkg/controller/util/consistency`,
+//! `ControllerExpectations`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+
+use crate::{
+    clock::{Clock, Instant},
+    map::{HashMap, HashSet},
+    meta::{Uid, Version},
+    object::{Object, Resource},
+    store::Store,
+};
+
+/// How long a create whose answer was lost may still take effect: a server ends requests after a minute.
+const LOST_CREATE: Duration = Duration::from_secs(65);
+
+/// A cache, as far as a ledger asks.
+pub trait Cache {
+    /// What it caches.
+    fn resource(&self) -> Resource;
+    /// The version it has caught up with.
+    fn version(&self) -> Version;
+    /// Whether it shows that object, with no deletion requested.
+    fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool;
+}
+
+impl<K: Object> Cache for Store<K> {
+    fn resource(&self) -> Resource {
+        K::RESOURCE
+    }
+
+    fn version(&self) -> Version {
+        Store::version(self)
+    }
+
+    fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
+        self.peek(namespace, name, |meta| meta.uid == *uid && !meta.is_deleting()).unwrap_or(false)
+    }
+}
+
+/// What an owner still waits to see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The cache has not reached the version of a write.
+    Write {
+        /// The resource written.
+        resource: Resource,
+        /// Version of the write.
+        written: Version,
+        /// Version of the cache.
+        read: Version,
+    },
+    /// Deleted children still look alive.
+    Deletes {
+        /// Their resource.
+        resource: Resource,
+        /// How many.
+        count: usize,
+    },
+    /// Children whose creation was not answered may still appear.
+    LostCreates {
+        /// Their resource.
+        resource: Resource,
+        /// How many.
+        count: usize,
+    },
+}
+
+impl Behind {
+    /// The resource that lags.
+    pub fn resource(&self) -> Resource {
+        match self {
+            Self::Write { resource, .. } | Self::Deletes { resource, .. } | Self::LostCreates { resource, .. } => {
+                *resource
+            }
+        }
+    }
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write { resource, written, read } => write!(
+                f,
+                "read version: {read} is not as new as written version: {written} for group resource {resource}"
+            ),
+            Self::Deletes { resource, count } => write!(f, "{count} deleted {resource} still look alive in the cache"),
+            Self::LostCreates { resource, count } => {
+                write!(f, "{count} {resource} may have been created by requests that were not answered")
+            }
+        }
+    }
+}
+
+/// What this process wrote, per owner, and has not seen yet. Clones share it.
+#[derive(Clone)]
+pub struct Ledger {
+    records: Arc<Mutex<HashMap<Uid, Record>>>,
+    clock: Clock,
+    timeout: Duration,
+}
+
+struct Record {
+    written: Vec<(Resource, Version)>,
+    deleted: Vec<Deleted>,
+    created: Vec<Uid>,
+    lost: Option<Lost>,
+    at: Instant,
+}
+
+struct Deleted {
+    resource: Resource,
+    namespace: String,
+    name: String,
+    uid: Uid,
+}
+
+struct Lost {
+    resource: Resource,
+    count: usize,
+    known: HashSet<Uid>,
+    until: Instant,
+}
+
+impl Ledger {
+    /// An empty ledger; a record that is not satisfied after `timeout` is dropped.
+    pub fn new(clock: Clock, timeout: Duration) -> Self {
+        Self { records: Arc::default(), clock, timeout }
+    }
+
+    fn record(&self, owner: &Uid, note: impl FnOnce(&mut Record)) {
+        let now = self.clock.instant();
+        let mut records = self.records.lock();
+        let record = records.entry(owner.clone()).or_insert_with(|| Record {
+            written: Vec::new(),
+            deleted: Vec::new(),
+            created: Vec::new(),
+            lost: None,
+            at: now,
+        });
+        record.at = now;
+        note(record);
+    }
+
+    /// Notes a write (an update, a patch, a status) by its version.
+    pub fn wrote(&self, owner: &Uid, resource: Resource, version: Version) {
+        self.record(owner, |record| raise(record, resource, version));
+    }
+
+    /// Notes a created child.
+    pub fn created(&self, owner: &Uid, resource: Resource, child: &Uid, version: Version) {
+        self.record(owner, |record| {
+            raise(record, resource, version);
+            record.created.push(child.clone());
+        });
+    }
+
+    /// Notes a create whose answer was lost: a child other than those of `before`, and other than the created ones, may
+    /// appear. `before` is what the cache showed when the sync began.
+    pub fn lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
+        let until = self.clock.instant() + LOST_CREATE.min(self.timeout);
+        self.record(owner, |record| match &mut record.lost {
+            Some(lost) => {
+                lost.count += 1;
+                lost.until = until;
+            }
+            None => record.lost = Some(Lost { resource, count: 1, known: before(), until }),
+        });
+    }
+
+    /// Notes a deleted child, before or after the request: a request that failed is taken back with [`Ledger::undelete`].
+    pub fn deleted(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
+        self.record(owner, |record| {
+            record.deleted.push(Deleted {
+                resource,
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                uid: child.clone(),
+            });
+        });
+    }
+
+    /// Takes a deletion back that did not happen.
+    pub fn undelete(&self, owner: &Uid, child: &Uid) {
+        if let Some(record) = self.records.lock().get_mut(owner) {
+            record.deleted.retain(|d| d.uid != *child);
+        }
+    }
+
+    /// Forgets an owner that is gone.
+    pub fn forget(&self, owner: &Uid) {
+        self.records.lock().remove(owner);
+    }
+
+    /// What the owner still waits to see, if anything, and how long at most. `children` are the uids of its children in the
+    /// cache, asked for only where an answer was lost.
+    ///
+    /// A record that is satisfied or too old is dropped. Writes are reported before lost creates, those before deletes.
+    pub fn behind(
+        &self,
+        owner: &Uid,
+        caches: &[&dyn Cache],
+        children: impl FnOnce() -> HashSet<Uid>,
+    ) -> Option<(Behind, Duration)> {
+        let now = self.clock.instant();
+        let mut records = self.records.lock();
+        let record = records.get_mut(owner)?;
+        let age = now.saturating_duration_since(record.at);
+        if age >= self.timeout {
+            tracing::warn!(owner = %owner, age = age.as_secs(), "Own writes were not seen in time, going on without");
+            records.remove(owner);
+            return None;
+        }
+        let left = self.timeout.saturating_sub(age);
+        let cache = |resource: Resource| caches.iter().find(|c| c.resource() == resource);
+        record.written.retain(|(resource, written)| {
+            cache(*resource).is_some_and(|c| c.version().is_known() && c.version() < *written)
+        });
+        if let Some((resource, written)) = record.written.first().copied() {
+            let read = cache(resource).map_or(Version::UNKNOWN, |c| c.version());
+            return Some((Behind::Write { resource, written, read }, left));
+        }
+        if let Some(lost) = &record.lost {
+            let wait = lost.until.saturating_duration_since(now);
+            let unknown = |uid: &Uid| !lost.known.contains(uid) && !record.created.contains(uid);
+            let appeared = if wait.is_zero() { 0 } else { children().iter().filter(|uid| unknown(uid)).count() };
+            if !wait.is_zero() && appeared < lost.count {
+                let behind = Behind::LostCreates { resource: lost.resource, count: lost.count - appeared };
+                return Some((behind, wait));
+            }
+            record.lost = None;
+        }
+        record.created.clear();
+        record.deleted.retain(|d| cache(d.resource).is_some_and(|c| c.shows_live(&d.namespace, &d.name, &d.uid)));
+        if let Some(first) = record.deleted.first() {
+            let resource = first.resource;
+            let count = record.deleted.iter().filter(|d| d.resource == resource).count();
+            return Some((Behind::Deletes { resource, count }, left));
+        }
+        records.remove(owner);
+        None
+    }
+
+    /// How many owners wait for something.
+    pub fn len(&self) -> usize {
+        self.records.lock().len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn raise(record: &mut Record, resource: Resource, version: Version) {
+    if !version.is_known() {
+        return;
+    }
+    match record.written.iter_mut().find(|(r, _)| *r == resource) {
+        Some((_, known)) => *known = version.max(*known),
+        None => record.written.push((resource, version)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+
+    struct Fake {
+        version: RefCell<Version>,
+        live: RefCell<Vec<Uid>>,
+    }
+
+    impl Fake {
+        fn at(version: &str, live: &[&str]) -> Self {
+            Self {
+                version: RefCell::new(Version::parse(version)),
+                live: RefCell::new(live.iter().map(|u| Uid::new(u)).collect()),
+            }
+        }
+        fn children(&self) -> HashSet<Uid> {
+            self.live.borrow().iter().cloned().collect()
+        }
+    }
+
+    impl Cache for Fake {
+        fn resource(&self) -> Resource {
+            PODS
+        }
+        fn version(&self) -> Version {
+            *self.version.borrow()
+        }
+        fn shows_live(&self, _: &str, _: &str, uid: &Uid) -> bool {
+            self.live.borrow().contains(uid)
+        }
+    }
+
+    fn ledger() -> (Ledger, Clock, Uid) {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        (Ledger::new(clock.clone(), Duration::from_secs(300)), clock, Uid::new("owner"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_waits_until_the_cache_has_reached_its_writes() {
+        let (ledger, _, owner) = ledger();
+        let cache = Fake::at("5", &[]);
+        ledger.wrote(&owner, PODS, Version::parse("10"));
+        ledger.wrote(&owner, PODS, Version::parse("9"));
+        let behind = ledger.behind(&owner, &[&cache], || cache.children()).unwrap().0;
+        assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
+        *cache.version.borrow_mut() = Version::parse("10");
+        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+        assert!(ledger.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_seen_before_its_answer_does_not_block() {
+        let (ledger, _, owner) = ledger();
+        let cache = Fake::at("5", &["a"]);
+        for pod in ["a", "b"] {
+            ledger.deleted(&owner, PODS, "ns", pod, &Uid::new(pod));
+        }
+        let behind = ledger.behind(&owner, &[&cache], || cache.children()).unwrap().0;
+        assert_eq!(behind, Behind::Deletes { resource: PODS, count: 1 });
+        ledger.undelete(&owner, &Uid::new("a"));
+        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_create_counts_until_a_stranger_appears_or_its_time_is_over() {
+        let (ledger, clock, owner) = ledger();
+        let cache = Fake::at("20", &["old"]);
+        ledger.created(&owner, PODS, &Uid::new("new"), Version::parse("10"));
+        ledger.lost_create(&owner, PODS, || cache.children());
+        cache.live.borrow_mut().push(Uid::new("new"));
+        let behind = |l: &Ledger| l.behind(&owner, &[&cache], || cache.children()).map(|(b, _)| b);
+        assert_eq!(behind(&ledger), Some(Behind::LostCreates { resource: PODS, count: 1 }));
+        cache.live.borrow_mut().push(Uid::new("stranger"));
+        assert_eq!(behind(&ledger), None);
+        ledger.lost_create(&owner, PODS, || cache.children());
+        assert!(behind(&ledger).is_some());
+        clock.sleep(Duration::from_secs(66)).await;
+        assert_eq!(behind(&ledger), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_ever() {
+        let (ledger, clock, owner) = ledger();
+        let cache = Fake::at("5", &[]);
+        ledger.wrote(&owner, PODS, Version::parse("10"));
+        clock.sleep(Duration::from_secs(299)).await;
+        assert!(ledger.behind(&owner, &[&cache], || cache.children()).is_some());
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_that_knows_no_version_does_not_block() {
+        let (ledger, _, owner) = ledger();
+        let cache = Fake::at("", &[]);
+        ledger.wrote(&owner, PODS, Version::parse("10"));
+        assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
+    }
+}

@@ -1,0 +1,423 @@
+//! A control loop: observe, decide, act.
+//!
+//! [`Controller`] is what a controller crate implements; [`Loop`] runs it: workers take keys from the queue, read the caches
+//! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
+//! time by deciding again and printing the plan: nothing is stored for it.
+//!
+//! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache is at least as
+//! new as the moment the gate opened, so that what a predecessor wrote last is known.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    future::Future,
+    hash::Hash,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::{
+    informer::AnyInformer,
+    meta::Key,
+    metrics::{Counter, Counters, QueueMetrics, Stability},
+    panics,
+    queue::{Backoff, Priority, Queue, QueueObserver},
+    runtime::{Context, Running},
+    store::Origin,
+};
+
+/// How many plans with actions are remembered for diagnostics.
+const RECENT: usize = 128;
+/// How many keys of a sort diagnostics list.
+const LISTED: usize = 100;
+
+/// A key of a work queue.
+pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
+    /// Reads what `Display` writes.
+    fn parse(text: &str) -> Option<Self>;
+}
+
+impl QueueKey for Key {
+    fn parse(text: &str) -> Option<Self> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !name.is_empty() => Some(Self::new(namespace, name)),
+            None if !text.is_empty() => Some(Self::new("", text)),
+            _ => None,
+        }
+    }
+}
+
+/// What a sync finds in the caches.
+pub enum Observed<S> {
+    /// The object is gone; there is nothing to do.
+    Gone,
+    /// The caches do not allow a decision yet. An event of what is waited for brings the key back; if none comes, it comes
+    /// back after `at_most`.
+    Waiting {
+        /// What is waited for.
+        why: String,
+        /// How long at most.
+        at_most: Duration,
+    },
+    /// Everything the decision needs.
+    Ready(S),
+}
+
+/// When a key comes back after a sync that succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requeue {
+    /// With the next event.
+    No,
+    /// After this long.
+    After(Duration),
+    /// Like a failure, after its back-off.
+    RateLimited,
+}
+
+/// What becomes of a key after a sync that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It comes back after its back-off.
+    Backoff,
+    /// It comes back with the next event only.
+    Forget,
+    /// This process may no longer write: nothing comes back here.
+    Stop,
+}
+
+/// An error of a sync.
+pub trait Failure: fmt::Display + Send {
+    /// What becomes of the key.
+    fn retry(&self) -> Retry;
+    /// A name for metrics, one of few.
+    fn label(&self) -> &'static str;
+}
+
+/// What a plan says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Explanation {
+    /// The situation in numbers, one line.
+    pub situation: String,
+    /// What is waited for, and why; none when everything is as wanted.
+    pub waiting: Vec<String>,
+    /// The actions in order, each with its reason.
+    pub actions: Vec<String>,
+}
+
+/// A plan that can say why.
+pub trait Explain {
+    /// What is done and why, and what is waited for.
+    fn explain(&self) -> Explanation;
+    /// Whether the plan changes anything.
+    fn acts(&self) -> bool;
+}
+
+/// A controller.
+pub trait Controller: Send + Sync + 'static {
+    /// What its queue holds.
+    type Key: QueueKey;
+    /// Everything one sync may look at.
+    type Snapshot: Send + Sync;
+    /// What one sync does.
+    type Plan: Explain + Send + Sync;
+    /// Why a sync fails.
+    type Error: Failure;
+
+    /// Reads the caches. No requests, no waiting.
+    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Self::Error>;
+    /// Decides. Pure: the same snapshot gives the same plan.
+    fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
+    /// Carries a plan out.
+    fn act(
+        &self,
+        snapshot: Self::Snapshot,
+        plan: Self::Plan,
+    ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
+    /// The caches that must be filled before the first sync.
+    fn informers(&self) -> Vec<&dyn AnyInformer>;
+    /// Hears of a sync that waits because of [`Observed::Waiting`], for metrics.
+    fn waiting(&self, _key: &Self::Key) {}
+}
+
+/// The priority of a key that an event of that origin enqueues.
+pub fn priority(origin: Origin) -> Priority {
+    match origin {
+        Origin::Initial | Origin::Resync => Priority::Low,
+        Origin::Relist | Origin::Watch => Priority::Normal,
+    }
+}
+
+/// A controller at work.
+pub struct Loop<C: Controller> {
+    shared: Arc<Shared<C>>,
+    workers: tokio::sync::Mutex<JoinSet<()>>,
+}
+
+struct Shared<C: Controller> {
+    name: &'static str,
+    controller: Arc<C>,
+    queue: Queue<C::Key>,
+    context: Context,
+    failures: Mutex<BTreeMap<C::Key, (String, Timestamp)>>,
+    recent: Mutex<VecDeque<(Timestamp, String, Explanation)>>,
+    panics: Counter,
+    errors: Counters,
+    prepared: tokio::sync::OnceCell<()>,
+}
+
+impl Context {
+    /// A work queue with the metrics of that name.
+    pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
+        let metrics = self.metrics.queue(name);
+        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(metrics.clone())));
+        let probed = queue.downgrade();
+        self.metrics.before_scrape(move || {
+            if let Some(queue) = probed.upgrade() {
+                let (unfinished, longest) = queue.unfinished();
+                metrics.running(unfinished, longest);
+            }
+        });
+        queue
+    }
+}
+
+impl QueueObserver for QueueMetrics {
+    fn added(&self) {
+        self.add();
+    }
+    fn taken(&self, waited: Duration) {
+        self.get(waited);
+    }
+    fn done(&self, worked: Duration) {
+        QueueMetrics::done(self, worked);
+    }
+    fn retried(&self) {
+        self.retry();
+    }
+}
+
+impl<C: Controller> Loop<C> {
+    /// Starts `workers` workers. They wait for the gate and the caches themselves.
+    pub fn start(
+        name: &'static str,
+        context: Context,
+        controller: Arc<C>,
+        queue: Queue<C::Key>,
+        workers: usize,
+    ) -> Arc<Self> {
+        let panics = context
+            .metrics
+            .counter("nonet_sync_panics_total", Stability::Alpha, "Syncs that ended in a panic, by loop", &["name"])
+            .with(&[name]);
+        let errors = context.metrics.counter(
+            "nonet_sync_errors_total",
+            Stability::Alpha,
+            "Syncs that failed, by loop and class of error",
+            &["name", "error"],
+        );
+        let shared = Arc::new(Shared {
+            name,
+            controller,
+            queue,
+            context,
+            failures: Mutex::default(),
+            recent: Mutex::default(),
+            panics,
+            errors,
+            prepared: tokio::sync::OnceCell::new(),
+        });
+        let mut set = JoinSet::new();
+        // A loop without a worker would be silently dead.
+        for _ in 0..workers.max(1) {
+            set.spawn(Arc::clone(&shared).work());
+        }
+        Arc::new(Self { shared, workers: tokio::sync::Mutex::new(set) })
+    }
+
+    /// The controller.
+    pub fn controller(&self) -> &Arc<C> {
+        &self.shared.controller
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &Queue<C::Key> {
+        &self.shared.queue
+    }
+}
+
+impl<C: Controller> Shared<C> {
+    async fn work(self: Arc<Self>) {
+        let shadow = self.context.settings.shadow();
+        self.prepared.get_or_init(|| self.prepare(shadow)).await;
+        while let Some(key) = self.queue.next().await {
+            let outcome = AssertUnwindSafe(panics::guard(self.sync(&key, shadow))).catch_unwind().await;
+            if outcome.is_err() {
+                self.panics.inc();
+                self.failed(&key, "the sync panicked");
+                tracing::error!(logger = self.name, key = %key, "Observed a panic in a sync, backing off");
+                self.queue.add_rate_limited(key.clone());
+            }
+            self.queue.done(&key);
+        }
+    }
+
+    /// Waits for the permission to write and for caches that are as new as it.
+    async fn prepare(&self, shadow: bool) {
+        let since = if shadow { None } else { Some(self.context.gate.opened().await) };
+        for informer in self.controller.informers() {
+            informer.synced().await;
+        }
+        if let Some(since) = since {
+            futures::future::join_all(self.controller.informers().into_iter().map(|i| i.catch_up(since))).await;
+        }
+        tracing::info!(logger = self.name, "Caches are synced");
+    }
+
+    async fn sync(&self, key: &C::Key, shadow: bool) {
+        let now = self.context.clock.now();
+        let result = match self.controller.observe(key, now) {
+            Ok(Observed::Gone) => Ok(Requeue::No),
+            Ok(Observed::Waiting { why, at_most }) => {
+                tracing::debug!(logger = self.name, key = %key, why, "Waiting");
+                self.controller.waiting(key);
+                self.queue.add_after(key.clone(), at_most);
+                return;
+            }
+            Ok(Observed::Ready(snapshot)) => {
+                let plan = C::decide(&snapshot);
+                if plan.acts() {
+                    self.remember(now, key, plan.explain());
+                }
+                if shadow { Ok(Requeue::No) } else { self.controller.act(snapshot, plan).await }
+            }
+            Err(error) => Err(error),
+        };
+        match result {
+            Ok(requeue) => {
+                self.failures.lock().remove(key);
+                match requeue {
+                    Requeue::RateLimited => self.queue.add_rate_limited(key.clone()),
+                    Requeue::After(delay) => {
+                        self.queue.forget(key);
+                        self.queue.add_after(key.clone(), delay);
+                    }
+                    Requeue::No => self.queue.forget(key),
+                }
+            }
+            Err(error) => {
+                self.errors.with(&[self.name, error.label()]).inc();
+                match error.retry() {
+                    Retry::Backoff => {
+                        tracing::warn!(logger = self.name, key = %key, err = %error, "Sync failed, backing off");
+                        self.failed(key, &error.to_string());
+                        self.queue.add_rate_limited(key.clone());
+                    }
+                    Retry::Forget => {
+                        tracing::debug!(logger = self.name, key = %key, err = %error, "Sync given up");
+                        self.queue.forget(key);
+                    }
+                    Retry::Stop => {
+                        tracing::debug!(logger = self.name, key = %key, err = %error, "Sync stopped");
+                    }
+                }
+            }
+        }
+    }
+
+    fn failed(&self, key: &C::Key, error: &str) {
+        self.failures.lock().insert(key.clone(), (error.to_owned(), self.context.clock.now()));
+    }
+
+    fn remember(&self, now: Timestamp, key: &C::Key, explanation: Explanation) {
+        let mut recent = self.recent.lock();
+        if recent.len() == RECENT {
+            recent.pop_front();
+        }
+        recent.push_back((now, key.to_string(), explanation));
+    }
+
+    fn explain_key(&self, key: &C::Key) -> Value {
+        let mut out = match self.controller.observe(key, self.context.clock.now()) {
+            Ok(Observed::Gone) => json!({"state": "gone"}),
+            Ok(Observed::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
+            Ok(Observed::Ready(snapshot)) => {
+                let plan = C::decide(&snapshot);
+                let mut out = json!(plan.explain());
+                out["state"] = json!(if plan.acts() { "acting" } else { "settled" });
+                out
+            }
+            Err(error) => json!({"state": "failing", "waiting": [error.to_string()]}),
+        };
+        out["key"] = json!(key.to_string());
+        let failures = self.queue.failures(key);
+        if let Some((error, at)) = self.failures.lock().get(key) {
+            out["lastError"] = json!({"error": error, "at": at.to_string(), "failures": failures});
+        }
+        out
+    }
+}
+
+impl<C: Controller> Running for Loop<C> {
+    fn ready(&self) -> Result<(), String> {
+        for informer in self.shared.controller.informers() {
+            if !informer.is_synced() {
+                let error = informer.state().error.map_or_else(String::new, |(e, _)| format!(": {e}"));
+                return Err(format!("{} waits for {}{error}", self.shared.name, informer.resource()));
+            }
+        }
+        Ok(())
+    }
+
+    fn debug_queue(&self) -> Value {
+        json!({"name": self.shared.name, "queue": self.shared.queue.state(LISTED)})
+    }
+
+    fn debug_cache(&self) -> Value {
+        let one = |i: &dyn AnyInformer| json!({"resource": i.resource().to_string(), "objects": i.len(), "version": i.version().to_string(), "state": i.state()});
+        json!({"name": self.shared.name, "caches": self.shared.controller.informers().into_iter().map(one).collect::<Vec<_>>()})
+    }
+
+    fn explain(&self, key: Option<&str>) -> Value {
+        if let Some(text) = key {
+            return C::Key::parse(text)
+                .map_or_else(|| json!({"error": format!("{text:?} is no key")}), |key| self.shared.explain_key(&key));
+        }
+        let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(LISTED).cloned().collect();
+        let recent: Vec<Value> = self
+            .shared
+            .recent
+            .lock()
+            .iter()
+            .rev()
+            .map(|(at, key, e)| json!({"at": at.to_string(), "key": key, "situation": e.situation, "actions": e.actions, "waiting": e.waiting}))
+            .collect();
+        json!({
+            "name": self.shared.name,
+            "failing": failing.iter().map(|key| self.shared.explain_key(key)).collect::<Vec<_>>(),
+            "recent": recent,
+        })
+    }
+
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            self.shared.queue.close();
+            let mut workers = self.workers.lock().await;
+            // Workers that still wait for the gate or a cache hold no key; without the gate nothing they do leaves the process.
+            if !self.shared.prepared.initialized() || !self.shared.context.gate.is_open() {
+                workers.abort_all();
+            }
+            while workers.join_next().await.is_some() {}
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

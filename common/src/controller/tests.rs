@@ -1,0 +1,240 @@
+//! The loop with a controller that does as it is told, in virtual time.
+
+use super::*;
+use crate::{
+    api::Api,
+    clock::Clock,
+    events::Recorder,
+    gate::{Keeper, gate},
+    metrics::Metrics,
+    settings::Settings,
+};
+
+#[derive(Debug)]
+struct Trouble(Retry);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("in trouble")
+    }
+}
+
+impl Failure for Trouble {
+    fn retry(&self) -> Retry {
+        self.0
+    }
+    fn label(&self) -> &'static str {
+        "trouble"
+    }
+}
+
+/// A plan for the key it was made for.
+struct Obey(String);
+
+impl Explain for Obey {
+    fn explain(&self) -> Explanation {
+        Explanation { situation: format!("key {}", self.0), actions: vec!["obey".to_owned()], waiting: Vec::new() }
+    }
+    fn acts(&self) -> bool {
+        true
+    }
+}
+
+struct Puppet {
+    clock: Clock,
+    /// What the n-th act does; after the last everything is fine.
+    script: Mutex<VecDeque<Move>>,
+    acts: Mutex<Vec<(String, u128)>>,
+    started: crate::clock::Instant,
+}
+
+#[derive(Clone, Copy)]
+enum Move {
+    Fail,
+    GiveUp,
+    Panic,
+    Take(Duration),
+    Again(Requeue),
+}
+
+impl Controller for Puppet {
+    type Key = Key;
+    type Snapshot = String;
+    type Plan = Obey;
+    type Error = Trouble;
+
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<String>, Trouble> {
+        Ok(match &*key.name {
+            "gone" => Observed::Gone,
+            "behind" => Observed::Waiting { why: "own writes".to_owned(), at_most: Duration::from_secs(300) },
+            name => Observed::Ready(name.to_owned()),
+        })
+    }
+
+    fn decide(snapshot: &String) -> Obey {
+        Obey(snapshot.clone())
+    }
+
+    async fn act(&self, snapshot: String, _plan: Obey) -> Result<Requeue, Trouble> {
+        self.acts.lock().push((snapshot, (self.clock.instant() - self.started).as_millis()));
+        let next = self.script.lock().pop_front();
+        match next {
+            Some(Move::Fail) => Err(Trouble(Retry::Backoff)),
+            Some(Move::GiveUp) => Err(Trouble(Retry::Forget)),
+            Some(Move::Panic) => panic!("as told"),
+            Some(Move::Take(time)) => {
+                self.clock.sleep(time).await;
+                Ok(Requeue::No)
+            }
+            Some(Move::Again(requeue)) => Ok(requeue),
+            None => Ok(Requeue::No),
+        }
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        Vec::new()
+    }
+}
+
+struct World {
+    keeper: Keeper,
+    clock: Clock,
+    puppet: Arc<Puppet>,
+    running: Arc<Loop<Puppet>>,
+}
+
+fn world(settings: Settings, script: &[Move]) -> World {
+    let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
+    let (keeper, gate) = gate(clock.clone());
+    let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Err::<http::Response<kube::client::Body>, _>(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
+    });
+    let context = Context {
+        api: Api::new(kube::Client::new(nobody, "default"), clock.clone(), gate.clone(), "test"),
+        clock: clock.clone(),
+        gate,
+        settings: Arc::new(settings),
+        metrics: Metrics::new(),
+        recorder: Recorder::silent("test", clock.clone()),
+        shared: crate::runtime::Shared::default(),
+    };
+    let puppet = Arc::new(Puppet {
+        clock: clock.clone(),
+        script: Mutex::new(script.iter().copied().collect()),
+        acts: Mutex::default(),
+        started: clock.instant(),
+    });
+    let queue = context.queue("test", Backoff::default());
+    let running = Loop::start("test", context, Arc::clone(&puppet), queue, 2);
+    World { keeper, clock, puppet, running }
+}
+
+impl World {
+    fn add(&self, name: &str) {
+        self.running.queue().add(Key::new("ns", name), Priority::Normal);
+    }
+    async fn after(&self, seconds: u64) -> Vec<u128> {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+        self.puppet.acts.lock().iter().map(|(_, at)| *at).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_acts_before_the_gate_is_open() {
+    let world = world(Settings::new(), &[]);
+    world.add("a");
+    assert_eq!(world.after(60).await, [0u128; 0]);
+    world.keeper.open();
+    assert_eq!(world.after(1).await, [60_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_key_backs_off_and_says_so_until_it_succeeds() {
+    let world = world(Settings::new(), &[Move::Fail, Move::Fail, Move::Fail]);
+    world.keeper.open();
+    world.add("a");
+    world.clock.sleep(Duration::from_millis(16)).await;
+    let failing = world.running.explain(Some("ns/a"));
+    assert_eq!(failing["lastError"]["error"], "in trouble");
+    assert_eq!(failing["lastError"]["failures"], 3);
+    let acts = world.after(60).await;
+    assert_eq!(acts.len(), 4);
+    assert!(acts[1] >= 5 && acts[2] - acts[1] >= 10 && acts[3] - acts[2] >= 20, "{acts:?}");
+    assert!(world.running.explain(Some("ns/a")).get("lastError").is_none());
+    assert_eq!(world.running.queue().failures(&Key::new("ns", "a")), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_one_sync_backs_that_key_off_and_nothing_else() {
+    let world = world(Settings::new(), &[Move::Panic]);
+    world.keeper.open();
+    world.add("a");
+    world.add("b");
+    world.after(1).await;
+    let names: Vec<String> = world.puppet.acts.lock().iter().map(|(n, _)| n.clone()).collect();
+    assert_eq!(names, ["a", "b", "a"]);
+    let text = world.running.shared.context.metrics.prometheus();
+    assert!(text.contains("nonet_sync_panics_total{name=\"test\"} 1"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_given_up_or_gone_or_behind_does_not_spin() {
+    let world = world(Settings::new(), &[Move::GiveUp]);
+    world.keeper.open();
+    for name in ["a", "gone", "behind"] {
+        world.add(name);
+    }
+    assert_eq!(world.after(100).await, [0]);
+    assert_eq!(world.running.explain(Some("ns/behind"))["waiting"][0], "own writes");
+    assert_eq!(world.running.explain(Some("ns/gone"))["state"], "gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_comes_back_when_it_asked_to() {
+    let script = [Move::Again(Requeue::After(Duration::from_secs(481))), Move::Again(Requeue::RateLimited)];
+    let world = world(Settings::new(), &script);
+    world.keeper.open();
+    world.add("a");
+    let acts = world.after(500).await;
+    assert_eq!((acts[0], acts[1]), (0, 481_000));
+    assert!(acts[2] >= 481_005 && acts[2] < 481_010, "{acts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutting_down_waits_for_syncs_in_progress_and_takes_no_more_keys() {
+    let world = world(Settings::new(), &[Move::Take(Duration::from_secs(7)), Move::Take(Duration::from_secs(3))]);
+    world.keeper.open();
+    for name in ["a", "b", "c", "d"] {
+        world.add(name);
+    }
+    world.clock.sleep(Duration::from_secs(1)).await;
+    let start = world.clock.instant();
+    world.running.shutdown().await;
+    assert_eq!(world.clock.instant() - start, Duration::from_secs(6));
+    assert_eq!(world.puppet.acts.lock().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_shuts_down_at_once() {
+    let world = world(Settings::new(), &[]);
+    world.add("a");
+    world.clock.sleep(Duration::from_secs(1)).await;
+    world.running.shutdown().await;
+    assert!(world.puppet.acts.lock().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_decides_without_the_gate_and_never_acts() {
+    let world = world(Settings::new().with_shadow(true), &[]);
+    world.add("a");
+    assert_eq!(world.after(5).await, [0u128; 0]);
+    let all = world.running.explain(None);
+    assert_eq!(all["recent"][0]["key"], "ns/a");
+    assert_eq!(all["recent"][0]["actions"][0], "obey");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_key_is_said_so() {
+    let world = world(Settings::new(), &[]);
+    assert_eq!(world.running.explain(Some("ns/"))["error"], "\"ns/\" is no key");
+}

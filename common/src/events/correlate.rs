@@ -1,0 +1,353 @@
+//! Which Events are sent, and as what: aggregation, counting of repeats, and a limit per object.
+//!
+//! Upstream: `client-go/tools/record`, `EventCorrelator` with its defaults.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::{EventType, ObjectRef, Recorded};
+use crate::{
+    clock::{Clock, Instant},
+    intern::Text,
+    meta::Uid,
+};
+
+/// Entries of each cache. Upstream: `maxLruCacheEntries`.
+const CACHE: usize = 4096;
+/// Different messages on one subject from which on they are combined. Upstream: `defaultAggregateMaxEvents`.
+const AGGREGATE_AT: usize = 10;
+/// After this silence a subject starts anew. Upstream: `defaultAggregateIntervalInSeconds`.
+const AGGREGATE_WITHIN: Duration = Duration::from_mins(10);
+/// Events about one object that may be sent at once. Upstream: `defaultSpamBurst`.
+const BURST: f64 = 25.0;
+/// After how long one more may. Upstream: `defaultSpamQPS`.
+const REFILL: Duration = Duration::from_mins(5);
+
+/// A map that forgets what was not used for longest.
+#[derive(Debug)]
+struct Lru<K, V> {
+    entries: BTreeMap<Arc<K>, (u64, V)>,
+    by_age: BTreeMap<u64, Arc<K>>,
+    age: u64,
+    limit: usize,
+}
+
+impl<K: Ord, V> Lru<K, V> {
+    fn new(limit: usize) -> Self {
+        Self { entries: BTreeMap::new(), by_age: BTreeMap::new(), age: 0, limit }
+    }
+
+    /// The value under `key`, made if there is none, and now the youngest.
+    fn touch(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+        self.age += 1;
+        let age = self.age;
+        let known = self.entries.get(&key).map(|(old, _)| *old);
+        let key = known.and_then(|old| self.by_age.remove(&old)).unwrap_or_else(|| Arc::new(key));
+        if known.is_none()
+            && self.entries.len() >= self.limit
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.entries.remove(&oldest);
+        }
+        self.by_age.insert(age, Arc::clone(&key));
+        let entry = self.entries.entry(key).or_insert_with(|| (age, make()));
+        entry.0 = age;
+        &mut entry.1
+    }
+}
+
+/// What Events are about, as far as any cache looks: the version of the object does not matter.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Object {
+    component: &'static str,
+    kind: Text,
+    namespace: Text,
+    name: Text,
+    uid: Uid,
+    api_version: Text,
+    event_type: EventType,
+}
+
+/// A subject on which messages are combined.
+type Subject = (Object, &'static str);
+
+/// What repeats are told by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Repeat {
+    Event(Subject, String),
+    Combined(Subject),
+}
+
+#[derive(Debug)]
+struct Aggregate {
+    messages: BTreeSet<String>,
+    last: Instant,
+}
+
+/// What was sent under one [`Repeat`].
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    count: u32,
+    name: String,
+    first: Timestamp,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+/// An Event as it is to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Outgoing {
+    pub(super) name: String,
+    pub(super) object: ObjectRef,
+    pub(super) component: &'static str,
+    /// Whether the component is also named as the reporting one; a combined Event names none.
+    pub(super) reporting: bool,
+    pub(super) event_type: EventType,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    pub(super) count: u32,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
+    /// Whether an Event of that name was sent before: it is patched rather than created.
+    pub(super) known: bool,
+}
+
+/// Decides what becomes of each Event.
+#[derive(Debug)]
+pub(super) struct Correlator {
+    clock: Clock,
+    aggregates: Lru<Subject, Aggregate>,
+    sent: Lru<Repeat, Sent>,
+    buckets: Lru<Object, Bucket>,
+}
+
+impl Correlator {
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, aggregates: Lru::new(CACHE), sent: Lru::new(CACHE), buckets: Lru::new(CACHE) }
+    }
+
+    /// What to send for `event`, if anything.
+    pub(super) fn correlate(&mut self, event: Recorded) -> Option<Outgoing> {
+        let now = self.clock.instant();
+        let object = Object {
+            component: event.component,
+            kind: event.object.kind.clone(),
+            namespace: event.object.namespace.clone(),
+            name: event.object.name.clone(),
+            uid: event.object.uid.clone(),
+            api_version: event.object.api_version.clone(),
+            event_type: event.kind,
+        };
+        let subject = (object.clone(), event.reason);
+        let combined = self.aggregate(subject.clone(), &event.message, now);
+        let (repeat, name, message) = if combined {
+            let message = format!("(combined from similar events): {}", event.message);
+            (Repeat::Combined(subject), raw_name(&event.object.name, event.at), message)
+        } else {
+            let name = self.name(&event.object.name, event.at);
+            (Repeat::Event(subject, event.message.clone()), name, event.message)
+        };
+        let sent = self.sent.touch(repeat, Sent::default);
+        let known = sent.count > 0;
+        if !known {
+            *sent = Sent { count: 0, name, first: event.at };
+        }
+        // Repeats count even while nothing is sent of them.
+        sent.count += 1;
+        let outgoing = Outgoing {
+            name: sent.name.clone(),
+            object: event.object,
+            component: event.component,
+            reporting: !combined,
+            event_type: event.kind,
+            reason: event.reason,
+            message,
+            count: sent.count,
+            first: sent.first,
+            last: event.at,
+            known,
+        };
+        self.allowed(object, now).then_some(outgoing)
+    }
+
+    /// Remembers a message on a subject; true if it is one too many.
+    fn aggregate(&mut self, subject: Subject, message: &str, now: Instant) -> bool {
+        let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
+        if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {
+            aggregate.messages.clear();
+        }
+        aggregate.last = now;
+        aggregate.messages.insert(message.to_owned());
+        if aggregate.messages.len() < AGGREGATE_AT {
+            return false;
+        }
+        let one = self.clock.random_below(aggregate.messages.len());
+        if let Some(one) = aggregate.messages.iter().nth(one).cloned() {
+            aggregate.messages.remove(&one);
+        }
+        true
+    }
+
+    /// Takes a token for an Event about an object.
+    fn allowed(&mut self, object: Object, now: Instant) -> bool {
+        let bucket = self.buckets.touch(object, || Bucket { tokens: BURST, at: now });
+        let gained = now.saturating_duration_since(bucket.at).as_secs_f64() / REFILL.as_secs_f64();
+        bucket.tokens = (bucket.tokens + gained).min(BURST);
+        bucket.at = now;
+        let allowed = bucket.tokens >= 1.0;
+        if allowed {
+            bucket.tokens -= 1.0;
+        }
+        allowed
+    }
+
+    /// The name of a new Event: told apart by time, or random where the object's name cannot be part of it.
+    fn name(&self, object: &str, at: Timestamp) -> String {
+        let name = raw_name(object, at);
+        if is_subdomain(&name) { name } else { self.clock.uuid() }
+    }
+}
+
+fn raw_name(object: &str, at: Timestamp) -> String {
+    format!("{object}.{:x}", at.as_nanosecond())
+}
+
+/// Whether a text is a DNS subdomain as Kubernetes' names are.
+fn is_subdomain(text: &str) -> bool {
+    let alphanumeric = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    text.len() <= 253
+        && text.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            alphanumeric(bytes.first())
+                && alphanumeric(bytes.last())
+                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Version;
+
+    fn clock() -> Clock {
+        Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), 5)
+    }
+
+    fn event(clock: &Clock, message: &str) -> Recorded {
+        event_about(clock, "web-1", message)
+    }
+
+    fn event_about(clock: &Clock, name: &str, message: &str) -> Recorded {
+        Recorded {
+            component: "replicaset-controller",
+            object: ObjectRef {
+                api_version: Text::new("apps/v1"),
+                kind: Text::new("ReplicaSet"),
+                namespace: Text::new("ns"),
+                name: Text::new(name),
+                uid: Uid::new("u"),
+                version: Version::parse("7"),
+            },
+            kind: EventType::Normal,
+            reason: "SuccessfulCreate",
+            message: message.to_owned(),
+            at: clock.now(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hundred_pods_make_nine_events_and_one_combined_one_that_counts_to_sixteen() {
+        let clock = clock();
+        let mut correlator = Correlator::new(clock.clone());
+        let out: Vec<_> =
+            (0..100).map(|n| correlator.correlate(event(&clock, &format!("Created pod: web-{n}")))).collect();
+        let sent: Vec<_> = out.iter().flatten().collect();
+        assert_eq!(sent.len(), 25);
+        assert!(out[25..].iter().all(Option::is_none));
+        assert!(sent[..9].iter().all(|e| e.count == 1 && !e.known && e.reporting && e.message.starts_with("Created")));
+        for (n, combined) in sent[9..].iter().enumerate() {
+            assert_eq!(combined.count as usize, n + 1);
+            assert_eq!(combined.known, n > 0);
+            assert_eq!(combined.name, sent[9].name);
+            assert!(!combined.reporting);
+            assert_eq!(combined.message, format!("(combined from similar events): Created pod: web-{}", n + 9));
+        }
+        assert_eq!(sent[24].count, 16);
+        // One more every five minutes, and it carries the whole count.
+        clock.sleep(Duration::from_secs(301)).await;
+        let late = correlator.correlate(event(&clock, "Created pod: web-100")).unwrap();
+        assert_eq!(late.count, 92);
+        assert!(correlator.correlate(event(&clock, "Created pod: web-101")).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_repeat_is_counted_under_its_first_name_and_time() {
+        let clock = clock();
+        let mut correlator = Correlator::new(clock.clone());
+        let first = correlator.correlate(event(&clock, "x")).unwrap();
+        clock.sleep(Duration::from_secs(3)).await;
+        let second = correlator.correlate(event(&clock, "x")).unwrap();
+        assert_eq!((second.count, second.known, &second.name, second.first), (2, true, &first.name, first.first));
+        assert_eq!(second.last, clock.now());
+        assert_eq!(first.name, format!("web-1.{:x}", first.first.as_nanosecond()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_minutes_of_silence_end_an_aggregate() {
+        let clock = clock();
+        let mut correlator = Correlator::new(clock.clone());
+        for n in 0..9 {
+            correlator.correlate(event(&clock, &n.to_string())).unwrap();
+        }
+        clock.sleep(Duration::from_secs(601)).await;
+        assert!(correlator.correlate(event(&clock, "new")).unwrap().reporting);
+        for n in 0..8 {
+            assert!(correlator.correlate(event(&clock, &format!("again {n}"))).unwrap().reporting);
+        }
+        assert!(!correlator.correlate(event(&clock, "tenth")).unwrap().reporting);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn warnings_and_other_objects_have_limits_of_their_own() {
+        let clock = clock();
+        let mut correlator = Correlator::new(clock.clone());
+        for _ in 0..25 {
+            assert!(correlator.correlate(event(&clock, "x")).is_some());
+        }
+        assert!(correlator.correlate(event(&clock, "x")).is_none());
+        assert!(correlator.correlate(event_about(&clock, "web-2", "x")).is_some());
+        assert!(correlator.correlate(Recorded { kind: EventType::Warning, ..event(&clock, "x") }).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_whose_name_cannot_be_part_of_a_name_gets_a_random_one() {
+        let clock = clock();
+        let mut correlator = Correlator::new(clock.clone());
+        let name = correlator.correlate(event_about(&clock, "system:node", "x")).unwrap().name;
+        assert_eq!(name.len(), 36, "{name}");
+        let name = correlator.correlate(event_about(&clock, &"a".repeat(250), "x")).unwrap().name;
+        assert_eq!(name.len(), 36, "{name}");
+    }
+
+    #[test]
+    fn what_was_not_used_for_longest_is_forgotten() {
+        let mut lru = Lru::new(2);
+        *lru.touch("a", || 0) = 1;
+        *lru.touch("b", || 0) = 2;
+        assert_eq!(*lru.touch("a", || 0), 1);
+        *lru.touch("c", || 0) = 3;
+        assert_eq!(*lru.touch("a", || 0), 1);
+        assert_eq!(*lru.touch("b", || 0), 0, "it was the oldest");
+        assert_eq!(lru.entries.len(), 2);
+        assert_eq!(lru.by_age.len(), 2);
+    }
+}

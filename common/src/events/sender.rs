@@ -1,0 +1,382 @@
+//! The one task that sends Events.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
+
+use super::{
+    QUEUE, Recorded, Recorder, Stamp,
+    correlate::{Correlator, Outgoing},
+};
+use crate::{
+    api::{Api, Error, Patch, Target, Throttle},
+    clock::Clock,
+    metrics::{Counters, Metrics, Stability},
+    object::Resource,
+};
+
+/// Where Events live.
+pub const EVENTS: Resource = Resource { group: "", version: "v1", plural: "events", kind: "Event", namespaced: true };
+
+/// How often an Event is tried whose sending failed below HTTP. Upstream: `maxTriesPerEvent`.
+const TRIES: u32 = 12;
+/// Wait between tries; before the second it is shorter by chance. Upstream: `defaultSleepDuration`.
+const RETRY: Duration = Duration::from_secs(10);
+/// Events a second, beside and not out of the writes' own limit.
+const RATE: f64 = 100.0;
+/// Events at once.
+const BURST: u32 = 500;
+
+/// What the task is handed.
+pub(super) enum Item {
+    /// An Event.
+    Event(Recorded),
+    /// Tell when everything before this has been dealt with.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Sends the Events of a process. Dropping it stops that.
+#[derive(Debug)]
+pub struct Sender {
+    queue: mpsc::Sender<Item>,
+    clock: Clock,
+    stamp: Arc<Stamp>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Sender {
+    /// Starts the task that sends through `api`, behind its gate: who does not lead records nothing.
+    pub fn start(api: Api, metrics: &Metrics) -> Self {
+        let clock = api.clock().clone();
+        let (queue, items) = mpsc::channel(QUEUE);
+        let sent = metrics.counter(
+            "nonet_events_total",
+            Stability::Alpha,
+            "Events by what became of them: created, patched, suppressed, rejected, lost",
+            &["result"],
+        );
+        let api = api.with_throttle(Throttle::new(RATE, BURST));
+        let task = Task { correlator: Correlator::new(clock.clone()), clock: clock.clone(), api, sent };
+        let task = tokio::spawn(task.run(items));
+        Self { queue, clock, stamp: Arc::default(), task }
+    }
+
+    /// A recorder for one component.
+    pub fn recorder(&self, component: &'static str) -> Recorder {
+        Recorder {
+            component,
+            clock: self.clock.clone(),
+            stamp: Arc::clone(&self.stamp),
+            queue: Some(self.queue.clone()),
+            tap: None,
+        }
+    }
+
+    /// Waits until everything recorded so far was sent or given up. Bound it in time.
+    pub async fn flush(&self) {
+        let (done, finished) = oneshot::channel();
+        if self.queue.send(Item::Flush(done)).await.is_ok() {
+            let _ = finished.await;
+        }
+    }
+}
+
+struct Task {
+    correlator: Correlator,
+    clock: Clock,
+    api: Api,
+    sent: Counters,
+}
+
+impl Task {
+    async fn run(mut self, mut items: mpsc::Receiver<Item>) {
+        while let Some(item) = items.recv().await {
+            match item {
+                Item::Flush(done) => {
+                    let _ = done.send(());
+                }
+                Item::Event(event) => match self.correlator.correlate(event) {
+                    None => self.count("suppressed"),
+                    Some(event) => self.deliver(&event).await,
+                },
+            }
+        }
+    }
+
+    fn count(&self, result: &str) {
+        self.sent.with(&[result]).inc();
+    }
+
+    /// Sends one Event, again after failures below HTTP; what the server refuses is dropped.
+    async fn deliver(&self, event: &Outgoing) {
+        for tries in 1.. {
+            let error = match self.send(event).await {
+                Ok(result) => return self.count(result),
+                Err(error) => error,
+            };
+            match &error {
+                Error::Unsent(_) | Error::Lost(_) if tries < TRIES => {
+                    tracing::warn!(err = %error, event = event.name, "Unable to write event (may retry after sleeping)");
+                    let wait = if tries == 1 { RETRY.mul_f64(self.clock.fraction()) } else { RETRY };
+                    self.clock.sleep(wait).await;
+                }
+                Error::Unsent(_) | Error::Lost(_) => {
+                    tracing::error!(err = %error, event = event.name, "Unable to write event (retry limit exceeded!)");
+                    return self.count("lost");
+                }
+                Error::NotLeader => return self.count("lost"),
+                Error::Answer(_) => return self.count("created"),
+                Error::Status(_) => {
+                    if error.is_already_exists() || error.is_namespace_terminating() {
+                        tracing::debug!(v = 5, err = %error, event = event.name, "Server rejected event (will not retry!)");
+                    } else {
+                        tracing::error!(err = %error, event = event.name, "Server rejected event (will not retry!)");
+                    }
+                    return self.count("rejected");
+                }
+            }
+        }
+    }
+
+    async fn send(&self, event: &Outgoing) -> Result<&'static str, Error> {
+        let namespace = event.object.event_namespace();
+        if event.known {
+            let target = Target::object(EVENTS, namespace, &event.name);
+            match self.api.patch(target, Patch::Strategic, &patch(event)).await {
+                Ok(_) => return Ok("patched"),
+                // Events expire: begin again, with the whole count.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.api.create(Target::object(EVENTS, namespace, ""), &body(event)).await?;
+        Ok("created")
+    }
+}
+
+fn time(at: jiff::Timestamp) -> String {
+    format!("{at:.0}")
+}
+
+fn patch(event: &Outgoing) -> Value {
+    json!({"count": event.count, "lastTimestamp": time(event.last), "message": event.message})
+}
+
+fn body(event: &Outgoing) -> Value {
+    json!({
+        "kind": "Event",
+        "apiVersion": "v1",
+        "metadata": {"name": event.name, "namespace": event.object.event_namespace()},
+        "involvedObject": event.object,
+        "reason": event.reason,
+        "message": event.message,
+        "source": {"component": event.component},
+        "firstTimestamp": time(event.first),
+        "lastTimestamp": time(event.last),
+        "count": event.count,
+        "type": event.event_type.as_str(),
+        "eventTime": null,
+        "reportingComponent": if event.reporting { event.component } else { "" },
+        "reportingInstance": "",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use http::{Request, Response};
+    use http_body_util::BodyExt as _;
+    use kube::client::Body;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::{
+        events::{EventType, ObjectRef},
+        gate::{self, Keeper},
+        intern::Text,
+        meta::{Uid, Version},
+    };
+
+    type Seen = Arc<Mutex<Vec<(String, Value)>>>;
+
+    /// A server that answers from a script, then 201.
+    fn server(script: Vec<Result<u16, ()>>) -> (kube::Client, Seen) {
+        let seen: Seen = Arc::default();
+        let script = Arc::new(Mutex::new(VecDeque::from(script)));
+        let log = Arc::clone(&seen);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (log, script) = (Arc::clone(&log), Arc::clone(&script));
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+                let path = parts.uri.path().to_owned();
+                log.lock().push((format!("{} {path}", parts.method), serde_json::from_slice(&body).unwrap()));
+                let code = match script.lock().pop_front() {
+                    Some(Ok(code)) => code,
+                    Some(Err(())) => return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset)),
+                    None => 201,
+                };
+                let reason = if code == 404 { "NotFound" } else { "" };
+                let body = json!({"reason": reason, "message": "m"}).to_string();
+                Ok(Response::builder().status(code).body(Body::from(body.into_bytes())).unwrap())
+            }
+        });
+        (
+            kube::Client::new(
+                tower::service_fn(move |r| {
+                    let mut service = service.clone();
+                    async move {
+                        let response = tower::Service::call(&mut service, r).await?;
+                        Ok::<_, std::io::Error>(
+                            response.map(|body| body.map_err(|e| std::io::Error::other(e.to_string())).boxed_unsync()),
+                        )
+                    }
+                }),
+                "default",
+            ),
+            seen,
+        )
+    }
+
+    fn start(script: Vec<Result<u16, ()>>) -> (Sender, Seen, Keeper, Clock) {
+        let clock = Clock::simulated("2026-01-02T03:04:05.678Z".parse().unwrap(), 1);
+        let (client, seen) = server(script);
+        let (keeper, gate) = gate::gate(clock.clone());
+        keeper.open();
+        let sender = Sender::start(Api::new(client, clock.clone(), gate, "test"), &Metrics::new());
+        (sender, seen, keeper, clock)
+    }
+
+    fn replica_set() -> ObjectRef {
+        ObjectRef {
+            api_version: Text::new("apps/v1"),
+            kind: Text::new("ReplicaSet"),
+            namespace: Text::new("ns"),
+            name: Text::new("web-1"),
+            uid: Uid::new("u-1"),
+            version: Version::parse("41"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_has_upstreams_fields_and_a_repeat_is_a_patch() {
+        let (sender, seen, _keeper, clock) = start(vec![]);
+        let recorder = sender.recorder("replicaset-controller");
+        recorder.event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
+        sender.flush().await;
+        clock.sleep(Duration::from_secs(2)).await;
+        recorder.event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
+        sender.flush().await;
+        let seen = seen.lock().clone();
+        let nanos: jiff::Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let name = format!("web-1.{:x}", nanos.as_nanosecond());
+        assert_eq!(
+            seen[0],
+            (
+                "POST /api/v1/namespaces/ns/events".to_owned(),
+                json!({
+                    "kind": "Event", "apiVersion": "v1",
+                    "metadata": {"name": name, "namespace": "ns"},
+                    "involvedObject": {"kind": "ReplicaSet", "namespace": "ns", "name": "web-1", "uid": "u-1",
+                                       "apiVersion": "apps/v1", "resourceVersion": "41"},
+                    "reason": "SuccessfulCreate", "message": "Created pod: a",
+                    "source": {"component": "replicaset-controller"},
+                    "firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z",
+                    "count": 1, "type": "Normal", "eventTime": null,
+                    "reportingComponent": "replicaset-controller", "reportingInstance": "",
+                })
+            )
+        );
+        assert_eq!(
+            seen[1],
+            (
+                format!("PATCH /api/v1/namespaces/ns/events/{name}"),
+                json!({"count": 2, "lastTimestamp": "2026-01-02T03:04:07Z", "message": "Created pod: a"})
+            )
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_one_instant_have_different_names() {
+        let (sender, seen, _keeper, _) = start(vec![]);
+        for n in 0..3 {
+            sender.recorder("c").event(&replica_set(), EventType::Normal, "R", n.to_string());
+        }
+        sender.flush().await;
+        let names: std::collections::BTreeSet<_> =
+            seen.lock().iter().map(|(_, body)| body["metadata"]["name"].to_string()).collect();
+        assert_eq!(names.len(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_expired_is_created_again_with_its_count() {
+        let (sender, seen, _keeper, _) = start(vec![Ok(201), Ok(404)]);
+        let recorder = sender.recorder("c");
+        for _ in 0..2 {
+            recorder.event(&replica_set(), EventType::Warning, "Failed", "m".to_owned());
+        }
+        sender.flush().await;
+        let seen = seen.lock();
+        let calls: Vec<_> = seen.iter().map(|(call, _)| call.split(' ').next().unwrap()).collect();
+        assert_eq!(calls, ["POST", "PATCH", "POST"]);
+        assert_eq!(seen[2].1["count"], 2);
+        assert_eq!(seen[2].1["metadata"]["name"], seen[0].1["metadata"]["name"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_drops_and_a_broken_connection_is_tried_again() {
+        let (sender, seen, _keeper, clock) = start(vec![Ok(403), Err(()), Err(()), Ok(201)]);
+        let recorder = sender.recorder("c");
+        let begin = clock.instant();
+        recorder.event(&replica_set(), EventType::Normal, "A", "refused".to_owned());
+        recorder.event(&replica_set(), EventType::Normal, "B", "retried".to_owned());
+        sender.flush().await;
+        assert_eq!(seen.lock().len(), 4);
+        let took = clock.instant() - begin;
+        assert!(took >= RETRY && took < RETRY * 2, "{took:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn recording_never_waits_and_drops_what_is_too_much() {
+        let (sender, seen, _keeper, _) = start(vec![]);
+        let recorder = sender.recorder("c");
+        for n in 0..QUEUE * 2 {
+            let object = ObjectRef { name: Text::new(&format!("o{n}")), ..replica_set() };
+            recorder.event(&object, EventType::Normal, "A", "x".to_owned());
+        }
+        sender.flush().await;
+        assert_eq!(seen.lock().len(), QUEUE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_lead_sends_nothing() {
+        let (sender, seen, keeper, _) = start(vec![]);
+        keeper.close();
+        sender.recorder("c").event(&replica_set(), EventType::Normal, "A", "x".to_owned());
+        sender.flush().await;
+        assert!(seen.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_about_cluster_scoped_objects_live_in_default() {
+        let (sender, seen, _keeper, _) = start(vec![]);
+        let node =
+            ObjectRef { namespace: Text::new(""), uid: Uid::new(""), version: Version::UNKNOWN, ..replica_set() };
+        sender.recorder("c").event(&node, EventType::Normal, "A", "x".to_owned());
+        sender.flush().await;
+        let (call, body) = seen.lock()[0].clone();
+        assert_eq!(call, "POST /api/v1/namespaces/default/events");
+        assert_eq!(body["involvedObject"], json!({"kind": "ReplicaSet", "name": "web-1", "apiVersion": "apps/v1"}));
+    }
+}

@@ -1,0 +1,163 @@
+//! The permission to write: open while this process leads, closed otherwise.
+//!
+//! Every write of every controller passes one gate, in [`crate::api`], so that no code path can forget to ask. Leader election
+//! opens it up to a deadline and moves the deadline with every renewal; whoever holds the gate needs no further notice
+//! that the deadline has passed.
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::clock::{Clock, Instant};
+
+/// The state of a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    /// Open for good: there is no election.
+    Open,
+    /// Open until then, unless moved.
+    Until(Instant),
+}
+
+/// Asks whether writes are allowed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    state: watch::Receiver<State>,
+    opened: Arc<Mutex<Option<Instant>>>,
+    clock: Clock,
+}
+
+/// Opens and closes a [`Gate`].
+#[derive(Debug)]
+pub struct Keeper {
+    state: watch::Sender<State>,
+    opened: Arc<Mutex<Option<Instant>>>,
+    clock: Clock,
+}
+
+/// A closed gate and its keeper.
+pub fn gate(clock: Clock) -> (Keeper, Gate) {
+    let (sender, receiver) = watch::channel(State::Closed);
+    let opened = Arc::new(Mutex::new(None));
+    let keeper = Keeper { state: sender, opened: Arc::clone(&opened), clock: clock.clone() };
+    (keeper, Gate { state: receiver, opened, clock })
+}
+
+impl Keeper {
+    /// Opens the gate for good (no leader election).
+    pub fn open(&self) {
+        self.note_opening();
+        self.state.send_replace(State::Open);
+    }
+
+    /// Opens the gate until `deadline`, or moves the deadline.
+    pub fn open_until(&self, deadline: Instant) {
+        self.note_opening();
+        self.state.send_replace(State::Until(deadline));
+    }
+
+    /// Closes the gate at once.
+    pub fn close(&self) {
+        self.state.send_replace(State::Closed);
+        *self.opened.lock() = None;
+    }
+
+    fn note_opening(&self) {
+        let now = self.clock.instant();
+        self.opened.lock().get_or_insert(now);
+    }
+}
+
+impl Gate {
+    /// Whether a write may start now.
+    pub fn is_open(&self) -> bool {
+        match *self.state.borrow() {
+            State::Closed => false,
+            State::Open => true,
+            State::Until(deadline) => self.clock.instant() < deadline,
+        }
+    }
+
+    /// Waits until the gate is open, and says since when it is.
+    pub async fn opened(&self) -> Instant {
+        let mut state = self.state.clone();
+        loop {
+            if self.is_open() {
+                return self.opened.lock().unwrap_or_else(|| self.clock.instant());
+            }
+            if state.changed().await.is_err() {
+                // Without a keeper a gate never opens again.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until the gate is closed, by its keeper or because its deadline has passed.
+    pub async fn closed(&self) {
+        let mut state = self.state.clone();
+        loop {
+            let now = *state.borrow_and_update();
+            let deadline = match now {
+                State::Closed => return,
+                State::Open => None,
+                State::Until(deadline) => Some(deadline),
+            };
+            let expiry = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                changed = state.changed() => if changed.is_err() { return },
+                () = expiry => return,
+            }
+        }
+    }
+
+    /// How long the gate stays open unless its deadline is moved; none when closed or open for good.
+    pub fn remaining(&self) -> Option<Duration> {
+        match *self.state.borrow() {
+            State::Until(deadline) => Some(deadline.saturating_duration_since(self.clock.instant())),
+            State::Closed | State::Open => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_open_gate_closes_by_itself_at_its_deadline() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let (keeper, gate) = gate(clock.clone());
+        assert!(!gate.is_open());
+        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        gate.opened().await;
+        let start = clock.instant();
+        gate.closed().await;
+        assert_eq!(clock.instant() - start, Duration::from_secs(10));
+        assert!(!gate.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moved_deadline_keeps_it_open() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let (keeper, gate) = gate(clock.clone());
+        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        let waiting = tokio::spawn({
+            let gate = gate.clone();
+            async move { gate.closed().await }
+        });
+        clock.sleep(Duration::from_secs(9)).await;
+        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        clock.sleep(Duration::from_secs(9)).await;
+        assert!(gate.is_open());
+        keeper.close();
+        waiting.await.unwrap();
+    }
+}

@@ -1,0 +1,304 @@
+//! The hashes behind the names of `ReplicaSets` and `ControllerRevisions`.
+//!
+//! A name says nothing about equality: which object is whose is decided by comparing templates. Upstream's own value is
+//! reproduced all the same, digit for digit as of 1.36, because the same name for the same template is what makes a
+//! second attempt to create an object fail, also across a hand-over.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::{
+    layout::{Base, Layout, Shape, Wrapper},
+    quantity::Quantity,
+};
+
+const OFFSET_BASIS: u32 = 2_166_136_261;
+const PRIME: u32 = 16_777_619;
+/// Letters and digits that spell nothing, as upstream's `pkg/util/rand` has them.
+const SAFE_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// FNV-1a, 32 bits: exclusive-or first, multiply second.
+#[derive(Clone, Copy, Debug)]
+pub struct Fnv1a(u32);
+
+impl Default for Fnv1a {
+    fn default() -> Self {
+        Self(OFFSET_BASIS)
+    }
+}
+
+impl Fnv1a {
+    /// Takes in more bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(PRIME);
+        }
+    }
+
+    /// The sum so far.
+    pub fn sum(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Write for Fnv1a {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.update(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// FNV-1, 32 bits: multiply first, exclusive-or second.
+pub fn fnv1(parts: &[&[u8]]) -> u32 {
+    parts.iter().flat_map(|p| p.iter()).fold(OFFSET_BASIS, |sum, byte| sum.wrapping_mul(PRIME) ^ u32::from(*byte))
+}
+
+/// A hash as it stands in names and labels: its decimal digits in letters that spell nothing.
+pub fn safe_encode(sum: u32) -> String {
+    sum.to_string().bytes().map(|digit| char::from(SAFE_ALPHABET[usize::from(digit) % SAFE_ALPHABET.len()])).collect()
+}
+
+/// The hash of a Pod template: label `pod-template-hash` of a Deployment's `ReplicaSets` and Pods, label
+/// `controller-revision-hash` of a `DaemonSet`'s.
+///
+/// Without a collision count differs from with 0. Upstream: `pkg/controller`, `ComputeHash`.
+pub fn pod_template_hash(template: &Value, collision_count: Option<i32>) -> String {
+    let mut hasher = Fnv1a::default();
+    // Writing into the hasher cannot fail.
+    let _ = dump(template, &mut hasher);
+    if let Some(count) = collision_count {
+        hasher.update(&count.to_le_bytes());
+        hasher.update(&[0; 4]);
+    }
+    safe_encode(hasher.sum())
+}
+
+/// The hash of a `StatefulSet`'s `ControllerRevision`: label `controller.kubernetes.io/hash`, and the end of its name.
+///
+/// Upstream: `pkg/controller/history`, `HashControllerRevision`.
+pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> String {
+    let count = collision_count.map(|count| count.to_string()).unwrap_or_default();
+    safe_encode(fnv1(&[data, count.as_bytes()]))
+}
+
+/// Writes the text that is hashed: the template as Go prints the structures of 1.36 with all their types.
+///
+/// A field the layout does not know is left out, as a 1.36 binary drops it.
+pub fn dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {
+    out.write_str("(v1.PodTemplateSpec)")?;
+    let layout = Layout::get();
+    Dump { layout, out }.base(layout.template(), Some(template))
+}
+
+struct Dump<'a, W> {
+    layout: &'static Layout,
+    out: &'a mut W,
+}
+
+impl<W: fmt::Write> Dump<'_, W> {
+    fn shape(&mut self, shape: Shape, value: Option<&Value>) -> fmt::Result {
+        let value = value.filter(|v| !v.is_null());
+        match (shape.wrapper, value) {
+            (Wrapper::Plain, _) | (Wrapper::Pointer, Some(_)) => self.base(shape.base, value),
+            (Wrapper::List, Some(Value::Array(list))) if !list.is_empty() => {
+                for (at, element) in list.iter().enumerate() {
+                    self.out.write_str(if at == 0 { "[" } else { " " })?;
+                    self.base(shape.base, Some(element))?;
+                }
+                self.out.write_str("]")
+            }
+            (Wrapper::Map, Some(Value::Object(map))) if !map.is_empty() => {
+                let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+                entries.sort_by_key(|(key, _)| *key);
+                for (at, (key, element)) in entries.into_iter().enumerate() {
+                    write!(self.out, "{}{key}:", if at == 0 { "map[" } else { " " })?;
+                    self.base(shape.base, Some(element))?;
+                }
+                self.out.write_str("]")
+            }
+            // Upstream reads protobuf, which has no empty lists and maps.
+            _ => self.out.write_str("<nil>"),
+        }
+    }
+
+    fn base(&mut self, base: Base, value: Option<&Value>) -> fmt::Result {
+        let value = value.unwrap_or(&Value::Null);
+        match base {
+            Base::Struct(id) => self.structure(id, value),
+            Base::Time => time(value, self.out),
+            Base::Fields => fields(value, self.out),
+            Base::IntOrString => int_or_string(value, self.out),
+            Base::Quantity => quantity(value, self.out),
+            Base::Text | Base::Bool | Base::Int => match (value, base) {
+                (Value::Null, Base::Bool) => self.out.write_str("false"),
+                (Value::Null, Base::Int) => self.out.write_str("0"),
+                (Value::Null, _) => Ok(()),
+                (Value::String(text), _) => self.out.write_str(text),
+                (other, _) => write!(self.out, "{other}"),
+            },
+        }
+    }
+
+    fn structure(&mut self, id: usize, value: &Value) -> fmt::Result {
+        for (at, field) in self.layout.fields(id).iter().enumerate() {
+            write!(self.out, "{}{}:({})", if at == 0 { '{' } else { ' ' }, field.go, field.kind)?;
+            self.shape(field.shape, if field.inline { Some(value) } else { value.get(field.json) })?;
+        }
+        self.out.write_str("}")
+    }
+}
+
+/// A point in time as a process without a time zone of its own has it, which is how kube-controller-manager runs.
+fn time(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
+    /// Seconds from the year 1 to 1970.
+    const UNIX_EPOCH: i64 = 62_135_596_800;
+    const ZERO: &str = "<nil>";
+    const LOCAL: &str = "{name:(string)UTC zone:([]time.zone)<nil> tx:([]time.zoneTrans)<nil> extend:(string) \
+                         cacheStart:(int64)0 cacheEnd:(int64)0 cacheZone:(*time.zone)<nil>}";
+    let second = value.as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok()).map(jiff::Timestamp::as_second);
+    let (ext, location) = match second {
+        Some(second) if second != -UNIX_EPOCH => (second + UNIX_EPOCH, LOCAL),
+        _ => (0, ZERO),
+    };
+    write!(out, "{{Time:(time.Time){{wall:(uint64)0 ext:(int64){ext} loc:(*time.Location){location}}}}}")
+}
+
+fn fields(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
+    for (at, byte) in value.to_string().bytes().enumerate() {
+        write!(out, "{}{byte}", if at == 0 { "{Raw:([]uint8)[" } else { " " })?;
+    }
+    out.write_str("]}")
+}
+
+fn int_or_string(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
+    let (kind, text) = value.as_str().map_or((0, ""), |text| (1, text));
+    let number = value.as_i64().unwrap_or(0);
+    write!(out, "{{Type:(intstr.Type){kind} IntVal:(int32){number} StrVal:(string){text}}}")
+}
+
+fn quantity(value: &Value, out: &mut impl fmt::Write) -> fmt::Result {
+    let parsed = match value {
+        Value::Null => Quantity::parse("0"),
+        Value::String(text) => Quantity::parse(text.trim()),
+        other => Quantity::parse(&other.to_string()),
+    };
+    match parsed {
+        Ok(quantity) => quantity.dump(out),
+        // No server stores this; any fixed text will do.
+        Err(_) => write!(out, "{value}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Vector {
+        template: Value,
+        collision_count: Option<i32>,
+        hash: String,
+        dump: Option<String>,
+    }
+
+    fn check(vectors: &str) {
+        for line in vectors.lines() {
+            let vector: Vector = serde_json::from_str(line).unwrap();
+            if let Some(want) = &vector.dump {
+                let mut got = String::new();
+                dump(&vector.template, &mut got).unwrap();
+                assert_eq!(&got, want, "{}", vector.template);
+            }
+            assert_eq!(
+                pod_template_hash(&vector.template, vector.collision_count),
+                vector.hash,
+                "{} with {:?}",
+                vector.template,
+                vector.collision_count
+            );
+        }
+    }
+
+    #[test]
+    fn gives_templates_the_names_that_upstream_gives() {
+        check(include_str!("../tests/data/hash-vectors.jsonl"));
+    }
+
+    #[test]
+    fn gives_odd_templates_the_names_that_upstream_gives() {
+        check(include_str!("../tests/data/hash-vectors-more.jsonl"));
+    }
+
+    #[test]
+    fn encodes_the_sums_of_the_specification() {
+        for (input, count, sum, label) in [
+            ("", None, 2_166_136_261, "65bb57b6b5"),
+            ("abc", None, 440_920_331, "884f64775"),
+            ("abc", Some(0u64), 1_592_467_307, "59f68bc74c"),
+            ("abc", Some(1), 25_804_874, "69d48dc8"),
+            ("abc", Some(258), 1_876_100_142, "5dcb544586"),
+        ] {
+            let mut hasher = Fnv1a::default();
+            hasher.update(input.as_bytes());
+            if let Some(count) = count {
+                hasher.update(&count.to_le_bytes());
+            }
+            assert_eq!((hasher.sum(), safe_encode(hasher.sum()).as_str()), (sum, label), "{input} {count:?}");
+        }
+        assert_eq!(safe_encode(u32::MAX), "86f8fbc6f9");
+        assert_eq!(safe_encode(0), "4");
+    }
+
+    #[test]
+    fn hashes_revisions_by_their_bytes() {
+        let data = br#"{"spec":{"template":{"$patch":"replace"}}}"#;
+        assert_eq!((fnv1(&[data]), controller_revision_hash(data, None).as_str()), (173_142_040, "5c7586484"));
+        assert_eq!(
+            (fnv1(&[data, b"0"]), controller_revision_hash(data, Some(0)).as_str()),
+            (1_459_418_616, "589f85db5b")
+        );
+        assert_eq!(
+            (fnv1(&[data, b"1"]), controller_revision_hash(data, Some(1)).as_str()),
+            (1_459_418_617, "589f85db5c")
+        );
+    }
+
+    #[test]
+    fn daemon_sets_of_the_specification() {
+        let template = |image: &str, zone: Option<&str>| {
+            let mut template = json!({"metadata": {"labels": {"app": "agent"}}, "spec": {
+                "containers": [{"name": "c", "image": image, "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
+                    "resources": {}, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+                    "imagePullPolicy": "IfNotPresent"}],
+                "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst",
+                "securityContext": {}, "schedulerName": "default-scheduler"}});
+            if let Some(zone) = zone {
+                template["spec"]["nodeSelector"] = json!({"topology.kubernetes.io/zone": zone});
+            }
+            template
+        };
+        for (image, zone, count, want) in [
+            ("img:1", None, None, "6498849879"),
+            ("img:1", None, Some(1), "65bb665878"),
+            ("img:2", None, None, "bdf5bc864"),
+            ("img:3", None, None, "5dbbf88b49"),
+            ("img:3", Some("z1"), None, "65c74bd9d5"),
+        ] {
+            assert_eq!(pod_template_hash(&template(image, zone), count), want, "{image} {zone:?} {count:?}");
+        }
+    }
+
+    #[test]
+    fn never_panics_on_what_is_no_template() {
+        for value in
+            [json!(null), json!(7), json!({"metadata": 3, "spec": {"containers": {"a": 1}, "volumes": [null, 4]}})]
+        {
+            assert!(!pod_template_hash(&value, Some(-1)).is_empty());
+        }
+    }
+}

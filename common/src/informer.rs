@@ -1,0 +1,226 @@
+//! List and watch: keeps a [`Store`] equal to what the API server has, and tells handlers of every change.
+//!
+//! - The first set, and every later one, is a consistent read (a streaming list, or pages where the server has none): never
+//!   the state of a lagging server. Afterwards the watch resumes from the newest version seen, never from an older one.
+//! - Handlers run after the store has been changed, in order, and only enqueue. [`Informer::synced`] means that the handlers
+//!   have seen the first set, too.
+//! - A watch that ends is resumed without a list; garbage, half a line or a version the server no longer keeps lead to a
+//!   new full set. A watch that is silent for longer than bookmarks come is replaced.
+//!
+//! Upstream: client-go `tools/cache`, `Reflector`.
+
+mod frames;
+mod reflect;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{
+    api::Api,
+    clock::Instant,
+    meta::Version,
+    object::{Object, Resource},
+    store::{Event, Index, Origin, Store},
+};
+
+/// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
+pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
+
+/// What an informer watches and how.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Only this namespace; all if empty.
+    pub namespace: String,
+    /// Only what this label selector matches; everything if empty.
+    pub labels: String,
+    /// Only what this field selector matches; everything if empty.
+    pub fields: String,
+    /// Whether to ask for streaming lists first.
+    pub streaming: bool,
+    /// Objects per page where the server has no streaming lists.
+    pub page: u32,
+    /// After how long without a line a watch is taken for dead, once the server has shown that it sends bookmarks.
+    pub silence: Duration,
+    /// How often the whole cache is replayed to the handlers; never if none.
+    pub resync: Option<Duration>,
+    /// Another resource than the projection's own, for projections of whatever there is.
+    pub resource: Option<Resource>,
+    /// Whether to ask for the metadata of objects and nothing else.
+    pub metadata_only: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            namespace: String::new(),
+            labels: String::new(),
+            fields: String::new(),
+            streaming: true,
+            page: 500,
+            silence: Duration::from_secs(90),
+            resync: None,
+            resource: None,
+            metadata_only: false,
+        }
+    }
+}
+
+/// What an informer is doing, for diagnostics and readiness.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct State {
+    /// `listing`, `watching` or `waiting`.
+    pub phase: &'static str,
+    /// Whether handlers have seen a first full set.
+    pub synced: bool,
+    /// When the last line came.
+    pub last_event: Option<String>,
+    /// The last failure, with how often it came in a row.
+    pub error: Option<(String, u32)>,
+    /// Full sets read.
+    pub lists: u64,
+    /// Watches opened.
+    pub watches: u64,
+    /// Events received.
+    pub events: u64,
+}
+
+/// A cache with its list and watch.
+pub struct Informer<K> {
+    resource: Resource,
+    store: Arc<Store<K>>,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// What the informer's task and its owner share.
+struct Shared {
+    state: Mutex<State>,
+    synced: watch::Sender<bool>,
+    /// Counts requests for a full set that is read after the request.
+    refresh: watch::Sender<u64>,
+    /// The newest such request that has been met.
+    refreshed: watch::Sender<u64>,
+    /// When the full set the cache stands on was asked for.
+    set_asked: Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    fn phase(&self, phase: &'static str) {
+        self.state.lock().phase = phase;
+    }
+
+    fn saw_event(&self, now: Timestamp) {
+        let mut state = self.state.lock();
+        state.last_event = Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        state.events += 1;
+        state.error = None;
+    }
+}
+
+/// An informer without its type, as the process sees it.
+pub trait AnyInformer: Send + Sync {
+    /// What it watches.
+    fn resource(&self) -> Resource;
+    /// What it is doing.
+    fn state(&self) -> State;
+    /// How many objects it holds.
+    fn len(&self) -> usize;
+    /// Whether it holds none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// The version it has caught up with.
+    fn version(&self) -> Version;
+    /// Whether handlers have seen a first full set.
+    fn is_synced(&self) -> bool;
+    /// Waits until handlers have seen a first full set.
+    fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
+    /// Waits until the cache is at least as new as `since`, a moment that has passed.
+    fn catch_up(&self, since: Instant) -> futures::future::BoxFuture<'_, ()>;
+}
+
+impl<K: Object> Informer<K> {
+    /// Starts listing and watching. Handlers hear of everything from the first object on.
+    pub fn start(api: Api, config: Config, indexes: &[Index<K>], handlers: Vec<Handler<K>>) -> Self {
+        Self::start_with(api, config, Arc::new(Store::new(indexes)), handlers)
+    }
+
+    /// Starts listing and watching into a store made before, which handlers may read.
+    pub fn start_with(api: Api, config: Config, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
+        let state =
+            State { phase: "waiting", synced: false, last_event: None, error: None, lists: 0, watches: 0, events: 0 };
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            synced: watch::channel(false).0,
+            refresh: watch::channel(0).0,
+            refreshed: watch::channel(0).0,
+            set_asked: Mutex::new(None),
+        });
+        let resource = config.resource.unwrap_or(K::RESOURCE);
+        let reflector = reflect::Reflector::new(api.clone(), config, Arc::clone(&store), Arc::clone(&shared), handlers);
+        let task = tokio::spawn(reflector.run());
+        Self { resource, store, shared, task }
+    }
+
+    /// The cache.
+    pub fn store(&self) -> &Arc<Store<K>> {
+        &self.store
+    }
+}
+
+impl<K> Drop for Informer<K> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl<K: Object> AnyInformer for Informer<K> {
+    fn resource(&self) -> Resource {
+        self.resource
+    }
+
+    fn state(&self) -> State {
+        self.shared.state.lock().clone()
+    }
+
+    fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    fn version(&self) -> Version {
+        self.store.version()
+    }
+
+    fn is_synced(&self) -> bool {
+        *self.shared.synced.borrow()
+    }
+
+    fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(async {
+            let mut synced = self.shared.synced.subscribe();
+            // The sender lives as long as `self`.
+            let _ = synced.wait_for(|s| *s).await;
+        })
+    }
+
+    fn catch_up(&self, since: Instant) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.is_synced() && self.shared.set_asked.lock().is_some_and(|asked| asked >= since) {
+                return;
+            }
+            let mut wanted = 0;
+            self.shared.refresh.send_modify(|n| {
+                *n += 1;
+                wanted = *n;
+            });
+            let mut refreshed = self.shared.refreshed.subscribe();
+            let _ = refreshed.wait_for(|n| *n >= wanted).await;
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! The lines of a watch and the pages of a list, read into projections.
+
+use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, MapAccess, SeqAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::{
+    meta::{Meta, Version},
+    object::{DecodeError, Object, decode},
+    store::Entry,
+};
+
+/// One line of a watch.
+pub(super) enum Frame<K> {
+    /// An object as it is now.
+    Put { entry: Entry<K>, added: bool },
+    /// The last state of an object that is gone.
+    Gone(Meta),
+    /// Everything up to this version has been sent; the first set is complete if `initial_end`.
+    Bookmark { version: Version, initial_end: bool },
+    /// The server ends the watch with an error.
+    Error { code: u16, reason: String, message: String },
+}
+
+/// The annotation of the bookmark that ends the first set of a streaming list.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Bare {
+    metadata: Meta,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Failure {
+    code: u16,
+    reason: String,
+    message: String,
+}
+
+/// Reads one line.
+///
+/// # Errors
+/// If the line is no watch event, or an object in it has not even metadata.
+pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<K>, String> {
+    let text = std::str::from_utf8(line).map_err(|e| format!("not UTF-8: {e}"))?;
+    let (kind, object) = match split(text) {
+        Some(parts) => parts,
+        None => {
+            let line: Line<'_> = serde_json::from_str(text).map_err(|e| format!("no watch event: {e}"))?;
+            (line.kind, line.object.get())
+        }
+    };
+    match &*kind {
+        "ADDED" | "MODIFIED" => {
+            let entry = entry(object)?;
+            Ok(Frame::Put { entry, added: kind == "ADDED" })
+        }
+        "DELETED" => {
+            let bare: Bare = serde_json::from_str(object).map_err(|e| format!("no metadata: {e}"))?;
+            Ok(Frame::Gone(bare.metadata))
+        }
+        "BOOKMARK" => {
+            let bare: Bare = serde_json::from_str(object).map_err(|e| format!("no metadata: {e}"))?;
+            let initial_end = bare.metadata.annotations.get(INITIAL_EVENTS_END) == Some("true");
+            Ok(Frame::Bookmark { version: bare.metadata.resource_version, initial_end })
+        }
+        "ERROR" => {
+            let failure: Failure = serde_json::from_str(object).unwrap_or_default();
+            Ok(Frame::Error { code: failure.code, reason: failure.reason, message: failure.message })
+        }
+        other => Err(format!("unknown watch event type {other:?}")),
+    }
+}
+
+/// Takes a line apart that looks as every server writes it, without looking through the object twice.
+fn split(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let rest = text.strip_prefix("{\"type\":\"")?;
+    let (kind, rest) = rest.split_once('"')?;
+    let object = rest.strip_prefix(",\"object\":")?.trim_end().strip_suffix('}')?;
+    kind.bytes().all(|b| b.is_ascii_uppercase()).then_some((Cow::Borrowed(kind), object))
+}
+
+fn entry<K: Object>(json: &str) -> Result<Entry<K>, String> {
+    match decode::<K>(json) {
+        Ok(object) => Ok(Entry::Good(Arc::new(object))),
+        Err(DecodeError::Malformed(bad)) => {
+            tracing::warn!(resource = %K::RESOURCE, key = %bad.meta.key(), err = %bad.error, "Object cannot be read");
+            Ok(Entry::Bad(bad))
+        }
+        Err(DecodeError::Nameless(error)) => Err(format!("object without metadata: {error}")),
+    }
+}
+
+/// A page of a list.
+pub(super) struct Page<K> {
+    pub(super) version: Version,
+    pub(super) next: String,
+    pub(super) items: Vec<Entry<K>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct ListMeta {
+    resource_version: Version,
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// Reads a page of a list, item by item.
+///
+/// # Errors
+/// If it is no list, or an item has not even metadata.
+pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
+    struct List<K>(PhantomData<K>);
+    impl<'de, K: Object> Visitor<'de> for List<K> {
+        type Value = Page<K>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of objects")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page<K>, A::Error> {
+            let mut meta = ListMeta::default();
+            let mut items = Vec::new();
+            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+                match &*key {
+                    "metadata" => meta = map.next_value()?,
+                    "items" => items = map.next_value_seed(Items(PhantomData))?,
+                    _ => {
+                        map.next_value::<serde::de::IgnoredAny>()?;
+                    }
+                }
+            }
+            Ok(Page { version: meta.resource_version, next: meta.next.unwrap_or_default(), items })
+        }
+    }
+
+    struct Items<K>(PhantomData<K>);
+    impl<'de, K: Object> DeserializeSeed<'de> for Items<K> {
+        type Value = Vec<Entry<K>>;
+        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+            deserializer.deserialize_any(self)
+        }
+    }
+    impl<'de, K: Object> Visitor<'de> for Items<K> {
+        type Value = Vec<Entry<K>>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of objects")
+        }
+        fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = seq.next_element::<&'de RawValue>()? {
+                items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
+            }
+            Ok(items)
+        }
+    }
+
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    deserializer.deserialize_map(List(PhantomData)).map_err(|e| format!("no list: {e}"))
+}

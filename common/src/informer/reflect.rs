@@ -1,0 +1,476 @@
+//! The loop behind an informer.
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use crate::{
+    api::{Api, Error, Lines, escape},
+    clock::Instant,
+    meta::Version,
+    object::{Object, Resource},
+    store::{Entry, Event, Origin, Store},
+};
+
+use super::{
+    Config, Handler, Shared,
+    frames::{self, Frame},
+};
+
+/// Back-off of a failing list or watch. Upstream: reflector.go, 800ms doubled up to 30s, each lengthened by up to itself.
+const BACKOFF_BASE: Duration = Duration::from_millis(800);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// How long the API server may be unreachable before it is said again.
+const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
+/// A watch that ends sooner than this without an event is a failure, not an end.
+const VERY_SHORT: Duration = Duration::from_secs(1);
+/// How long a standby's cache is given to show that it has caught up before a full set is read anew.
+const CATCH_UP: Duration = Duration::from_millis(250);
+/// How many lines are handled before other tasks get a turn.
+const TURN: u32 = 64;
+const JSON: &str = "application/json";
+/// What asks for metadata only, of the events of a watch and of a list.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// How a round ended.
+enum End {
+    /// The server closed the watch: resume.
+    Closed,
+    /// Resume after a pause.
+    Pause(String),
+    /// Read a full set, at once or after a pause.
+    Relist { why: String, pause: bool },
+    /// The server has no streaming lists.
+    NoStreaming(String),
+}
+
+pub(super) struct Reflector<K> {
+    api: Api,
+    resource: Resource,
+    config: Config,
+    store: Arc<Store<K>>,
+    shared: Arc<Shared>,
+    handlers: Vec<Handler<K>>,
+    /// Failures in a row.
+    failures: u32,
+    complained: Option<Instant>,
+    /// Whether the server has sent a bookmark on a watch yet.
+    bookmarks: bool,
+    /// When the cache is next replayed.
+    resync_at: Option<Instant>,
+    /// The newest refresh request that has been met.
+    met: u64,
+    /// Whether the version we know is of no use to the server: the next full set is read without it.
+    forget_version: bool,
+    /// When the full set being read was asked for.
+    asked: Option<Instant>,
+    events: Vec<Event<K>>,
+}
+
+impl<K: Object> Reflector<K> {
+    pub(super) fn new(
+        api: Api,
+        config: Config,
+        store: Arc<Store<K>>,
+        shared: Arc<Shared>,
+        handlers: Vec<Handler<K>>,
+    ) -> Self {
+        Self {
+            api,
+            resource: config.resource.unwrap_or(K::RESOURCE),
+            config,
+            store,
+            shared,
+            handlers,
+            failures: 0,
+            complained: None,
+            bookmarks: false,
+            resync_at: None,
+            met: 0,
+            forget_version: false,
+            asked: None,
+            events: Vec::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
+        let mut full_set = true;
+        loop {
+            let end = if full_set {
+                self.shared.phase("listing");
+                self.full_set().await
+            } else {
+                self.shared.phase("watching");
+                self.resume().await
+            };
+            match end {
+                End::Closed => full_set = false,
+                End::Pause(why) => {
+                    self.complain(&why);
+                    self.pause().await;
+                }
+                End::Relist { why, pause } => {
+                    full_set = true;
+                    if pause {
+                        self.complain(&why);
+                        self.pause().await;
+                    } else {
+                        tracing::debug!(resource = %self.resource, why, "Reading a full set");
+                    }
+                }
+                End::NoStreaming(why) => {
+                    tracing::info!(resource = %self.resource, why, "The API server has no streaming lists, reading pages");
+                    self.config.streaming = false;
+                    full_set = true;
+                }
+            }
+        }
+    }
+
+    async fn pause(&mut self) {
+        self.shared.phase("waiting");
+        let clock = self.api.clock();
+        let step = BACKOFF_BASE.saturating_mul(1 << self.failures.min(6)).min(BACKOFF_MAX);
+        self.failures = self.failures.saturating_add(1);
+        clock.sleep(clock.jitter(step, 1.0)).await;
+    }
+
+    /// Says what is wrong, once an interval.
+    fn complain(&mut self, why: &str) {
+        let now = self.api.clock().instant();
+        {
+            let mut state = self.shared.state.lock();
+            let count = state.error.as_ref().map_or(0, |(_, n)| *n) + 1;
+            state.error = Some((why.to_owned(), count));
+        }
+        if self.complained.is_none_or(|at| now.saturating_duration_since(at) >= COMPLAIN_EVERY) {
+            self.complained = Some(now);
+            tracing::warn!(resource = %self.resource, err = why, "List or watch failed, trying again");
+        } else {
+            tracing::debug!(resource = %self.resource, err = why, "List or watch failed, trying again");
+        }
+    }
+
+    /// What the events of a watch are asked for as.
+    fn accept(&self) -> &'static str {
+        if self.config.metadata_only { METADATA } else { JSON }
+    }
+
+    /// Reads a list, or a page of it.
+    async fn list(&self, query: &str) -> Result<bytes::Bytes, Error> {
+        let accept = if self.config.metadata_only { METADATA_LIST } else { JSON };
+        self.api.list_as(self.resource, &self.config.namespace, query, accept).await
+    }
+
+    /// The selectors, as query parameters with a leading `&`.
+    fn selectors(&self) -> String {
+        let mut query = String::new();
+        for (name, value) in [("labelSelector", &self.config.labels), ("fieldSelector", &self.config.fields)] {
+            if !value.is_empty() {
+                let _ = write!(query, "&{name}={}", escape(value));
+            }
+        }
+        query
+    }
+
+    /// How long the server is to keep a watch open, in seconds: [300, 600).
+    fn watch_seconds(&self) -> u64 {
+        300 + self.api.clock().random_below(300) as u64
+    }
+
+    async fn full_set(&mut self) -> End {
+        let wanted = *self.shared.refresh.borrow();
+        self.asked = Some(self.api.clock().instant());
+        if self.config.streaming {
+            return self.streamed(wanted).await;
+        }
+        match self.paged().await {
+            Ok((set, version)) => {
+                self.replace(set, version, wanted);
+                End::Closed
+            }
+            Err(end) => end,
+        }
+    }
+
+    /// Reads a full set as a streaming list and goes on with its watch.
+    async fn streamed(&mut self, wanted: u64) -> End {
+        let known = self.store.version();
+        let mut query = format!(
+            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
+            self.watch_seconds()
+        );
+        // A caller that waits for a set no older than now needs the newest there is.
+        if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
+            let _ = write!(query, "&resourceVersion={known}");
+            self.asked = None;
+        }
+        query.push_str(&self.selectors());
+        let mut lines = match self.api.watch(self.resource, &self.config.namespace, &query, self.accept()).await {
+            Ok(lines) => lines,
+            Err(e) if e.is_invalid() || matches!(&e, Error::Status(s) if s.code == 400) => {
+                return End::NoStreaming(e.to_string());
+            }
+            Err(e) if known.is_known() && (e.is_gone() || e.has_cause("ResourceVersionTooLarge")) => {
+                self.forget_version = true;
+                return relist(&format!("streaming list: {e}"));
+            }
+            Err(e) => return relist(&format!("streaming list: {e}")),
+        };
+        let mut set: Vec<Entry<K>> = Vec::new();
+        let mut turn = 0;
+        loop {
+            turn += 1;
+            if turn % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+            let line = match self.line(&mut lines, self.config.silence, false).await {
+                Ok(Some(line)) => line,
+                Ok(None) => return relist("the server closed a streaming list before its end"),
+                Err(e) => return relist(&e),
+            };
+            match frames::read::<K>(&line) {
+                Ok(Frame::Put { entry, added: true }) => set.push(entry),
+                Ok(Frame::Bookmark { version, initial_end: true }) => {
+                    self.replace(set, version, wanted);
+                    break;
+                }
+                // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
+                Ok(Frame::Put { .. } | Frame::Gone(_)) => return relist("an event before the end of the first set"),
+                Ok(Frame::Bookmark { .. }) => {}
+                Ok(Frame::Error { code, reason, message }) => {
+                    return Self::refused(code, &reason, &message);
+                }
+                Err(e) => return relist(&e),
+            }
+        }
+        self.shared.state.lock().watches += 1;
+        self.follow(lines).await
+    }
+
+    /// What an error inside a stream means for the next round.
+    fn refused(code: u16, reason: &str, message: &str) -> End {
+        match code {
+            429 => End::Pause(message.to_owned()),
+            410 => End::Relist { why: message.to_owned(), pause: false },
+            _ => End::Relist { why: format!("the watch ended with {code} {reason}: {message}"), pause: true },
+        }
+    }
+
+    /// Reads a full set page by page, all of one version.
+    async fn paged(&mut self) -> Result<(Vec<Entry<K>>, Version), End> {
+        let mut set = Vec::new();
+        let mut token = String::new();
+        loop {
+            let mut query = if token.is_empty() && set.is_empty() {
+                format!("limit={}", self.config.page)
+            } else {
+                format!("limit={}&continue={}", self.config.page, escape(&token))
+            };
+            query.push_str(&self.selectors());
+            let body = match self.list(&query).await {
+                Ok(body) => body,
+                // The version of the first page is no longer kept: one page for all.
+                Err(e) if e.is_gone() && !token.is_empty() => {
+                    set.clear();
+                    let query = self.selectors();
+                    self.list(query.trim_start_matches('&')).await.map_err(|e| relist(&format!("list: {e}")))?
+                }
+                Err(e) => return Err(relist(&format!("list: {e}"))),
+            };
+            let page = frames::read_page::<K>(&body).map_err(|e| relist(&e))?;
+            set.extend(page.items);
+            if page.next.is_empty() {
+                return Ok((set, page.version));
+            }
+            token = page.next;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Opens a watch from the newest version seen and follows it.
+    async fn resume(&mut self) -> End {
+        let query = format!(
+            "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
+            self.store.version(),
+            self.watch_seconds(),
+            self.selectors()
+        );
+        match self.api.watch(self.resource, &self.config.namespace, &query, self.accept()).await {
+            Ok(lines) => {
+                self.shared.state.lock().watches += 1;
+                self.follow(lines).await
+            }
+            Err(e) if matches!(e, Error::Unsent(_)) || e.is_too_many_requests() => End::Pause(format!("watch: {e}")),
+            Err(e) if e.is_gone() => End::Relist { why: e.to_string(), pause: false },
+            Err(e) => relist(&format!("watch: {e}")),
+        }
+    }
+
+    /// Applies the events of a watch until it ends.
+    async fn follow(&mut self, mut lines: Lines) -> End {
+        let opened = self.api.clock().instant();
+        let mut seen = 0u32;
+        self.shared.phase("watching");
+        loop {
+            if let Some(end) = self.answer_refresh(&mut lines).await {
+                return end;
+            }
+            // A server that sends no bookmarks may be silent for as long as the watch is open.
+            let silence = if self.bookmarks { self.config.silence } else { Duration::from_mins(11) };
+            let line = match self.line(&mut lines, silence, true).await {
+                Ok(Some(line)) => line,
+                Ok(None) if seen == 0 && self.api.clock().instant() - opened < VERY_SHORT => {
+                    return End::Pause("the server closed a watch at once".to_owned());
+                }
+                Ok(None) => return End::Closed,
+                Err(e) if e == REFRESH => continue,
+                // What broke is the connection, not our state: resume where we are.
+                Err(e) if seen > 0 => {
+                    tracing::debug!(resource = %self.resource, err = e, "Watch broke off, resuming");
+                    return End::Closed;
+                }
+                Err(e) => return End::Pause(e),
+            };
+            seen += 1;
+            if seen.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            self.failures = 0;
+            self.complained = None;
+            self.shared.saw_event(self.api.clock().now());
+            match frames::read::<K>(&line) {
+                Ok(Frame::Put { entry, .. }) => {
+                    self.store.apply(entry, &mut self.events);
+                    self.tell(Origin::Watch);
+                }
+                Ok(Frame::Gone(meta)) => {
+                    self.store.delete(&meta, &mut self.events);
+                    self.tell(Origin::Watch);
+                }
+                Ok(Frame::Bookmark { version, .. }) => {
+                    self.bookmarks = true;
+                    self.store.bookmark(version);
+                }
+                Ok(Frame::Error { code, reason, message }) => return Self::refused(code, &reason, &message),
+                Err(e) => return relist(&format!("garbage on a watch: {e}")),
+            }
+        }
+    }
+
+    /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
+    ///
+    /// With `refreshable`, a request for a fresh cache is answered with the error [`REFRESH`].
+    async fn line(
+        &mut self,
+        lines: &mut Lines,
+        silence: Duration,
+        refreshable: bool,
+    ) -> Result<Option<bytes::Bytes>, String> {
+        let deadline = self.api.clock().instant() + silence;
+        let mut refresh = self.shared.refresh.subscribe();
+        loop {
+            if refreshable && *refresh.borrow_and_update() > self.met {
+                return Err(REFRESH.to_owned());
+            }
+            let replay = async {
+                match self.resync_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                line = lines.next() => return line.map_err(|e| e.to_string()),
+                _ = refresh.changed(), if refreshable => {}
+                () = replay => self.resync(),
+                () = tokio::time::sleep_until(deadline) => {
+                    return Err(format!("silent for {}s: taken for dead", silence.as_secs()));
+                }
+            }
+        }
+    }
+
+    /// Meets a request for a cache that is as new as the request: waits a moment for the watch to bring it, and reads a full
+    /// set if it does not.
+    async fn answer_refresh(&mut self, lines: &mut Lines) -> Option<End> {
+        let wanted = *self.shared.refresh.borrow();
+        if wanted <= self.met {
+            return None;
+        }
+        let query = format!("limit=1{}", self.selectors());
+        let newest = match self.list(&query).await {
+            Ok(body) => frames::read_page::<K>(&body).map(|p| p.version).unwrap_or_default(),
+            Err(e) => return Some(End::Relist { why: format!("list: {e}"), pause: true }),
+        };
+        let deadline = self.api.clock().instant() + CATCH_UP;
+        while !(newest.is_known() && self.store.version() >= newest) {
+            let line = tokio::select! {
+                biased;
+                line = lines.next() => line,
+                () = tokio::time::sleep_until(deadline) => {
+                    return Some(End::Relist { why: "a cache no older than now is wanted".to_owned(), pause: false });
+                }
+            };
+            let frame = match line {
+                Ok(Some(line)) => frames::read::<K>(&line),
+                _ => return Some(End::Relist { why: "the watch ended".to_owned(), pause: false }),
+            };
+            match frame {
+                Ok(Frame::Put { entry, .. }) => self.store.apply(entry, &mut self.events),
+                Ok(Frame::Gone(meta)) => self.store.delete(&meta, &mut self.events),
+                Ok(Frame::Bookmark { version, .. }) => self.store.bookmark(version),
+                _ => return Some(End::Relist { why: "the watch ended".to_owned(), pause: false }),
+            }
+            self.tell(Origin::Watch);
+        }
+        self.met = wanted;
+        self.shared.refreshed.send_replace(wanted);
+        None
+    }
+
+    /// Makes the cache equal to a full set that was asked for after refresh request `wanted`.
+    fn replace(&mut self, set: Vec<Entry<K>>, version: Version, wanted: u64) {
+        self.store.replace(set, version, &mut self.events);
+        let first = !*self.shared.synced.borrow();
+        self.tell(if first { Origin::Initial } else { Origin::Relist });
+        {
+            let mut state = self.shared.state.lock();
+            state.synced = true;
+            state.lists += 1;
+            state.error = None;
+        }
+        self.failures = 0;
+        self.complained = None;
+        self.met = self.met.max(wanted);
+        if self.asked.is_some() {
+            *self.shared.set_asked.lock() = self.asked;
+        }
+        self.shared.refreshed.send_replace(self.met);
+        self.shared.synced.send_replace(true);
+    }
+
+    fn tell(&mut self, origin: Origin) {
+        for event in self.events.drain(..) {
+            for handler in &self.handlers {
+                handler(&event, origin);
+            }
+        }
+    }
+
+    /// Replays the cache to the handlers.
+    fn resync(&mut self) {
+        self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
+        for object in self.store.all() {
+            self.events.push(Event::Updated { old: Arc::clone(&object), new: object });
+        }
+        self.tell(Origin::Resync);
+    }
+}
+
+/// Marks that a line was not waited for because a refresh is wanted.
+const REFRESH: &str = "refresh";
+
+fn relist(why: &str) -> End {
+    End::Relist { why: why.to_owned(), pause: true }
+}

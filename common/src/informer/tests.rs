@@ -1,0 +1,421 @@
+//! The informer against a scripted server, in virtual time.
+
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::{clock::Clock, gate::gate, meta::Meta};
+
+#[derive(serde::Deserialize)]
+struct Thing {
+    metadata: Meta,
+    #[serde(default)]
+    size: Option<u32>,
+}
+
+impl Object for Thing {
+    const RESOURCE: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+/// One scripted answer.
+enum Answer {
+    /// A status with a JSON body.
+    Json(u16, Value),
+    /// A stream; the test feeds it and ends it by dropping the sender.
+    Stream(mpsc::UnboundedReceiver<Bytes>),
+    /// The connection is refused.
+    Refused,
+}
+
+#[derive(Clone, Default)]
+struct Script {
+    answers: Arc<Mutex<VecDeque<Answer>>>,
+    requests: Arc<Mutex<Vec<String>>>,
+    asked: Arc<tokio::sync::Notify>,
+}
+
+impl Script {
+    fn client(&self) -> kube::Client {
+        let script = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let script = script.clone();
+            let uri = request.uri().to_string();
+            async move { script.answer(uri).await }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn answer(&self, uri: String) -> Result<Response<UnsyncBoxBody<Bytes, Infallible>>, tower::BoxError> {
+        self.requests.lock().push(uri);
+        self.asked.notify_one();
+        let next = self.answers.lock().pop_front();
+        match next {
+            Some(Answer::Json(code, value)) => {
+                let body = Full::new(Bytes::from(value.to_string())).boxed_unsync();
+                Ok(Response::builder().status(code).body(body)?)
+            }
+            Some(Answer::Stream(receiver)) => {
+                let frames = futures::stream::unfold(receiver, |mut receiver| async move {
+                    let bytes = receiver.recv().await?;
+                    Some((Ok::<_, Infallible>(Frame::data(bytes)), receiver))
+                });
+                Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
+            }
+            Some(Answer::Refused) => Err(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn then(&self, answer: Answer) {
+        self.answers.lock().push_back(answer);
+    }
+
+    /// Scripts a stream and gives the hand that feeds it.
+    fn stream(&self) -> Feed {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        self.then(Answer::Stream(receiver));
+        Feed(sender)
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
+    }
+
+    /// Waits until `count` requests have come in all.
+    async fn asked(&self, count: usize) {
+        while self.requests.lock().len() < count {
+            self.asked.notified().await;
+        }
+    }
+}
+
+struct Feed(mpsc::UnboundedSender<Bytes>);
+
+impl Feed {
+    fn line(&self, kind: &str, object: &Value) {
+        self.raw(&format!("{}\n", json!({"type": kind, "object": object})));
+    }
+    fn raw(&self, text: &str) {
+        self.0.send(Bytes::from(text.to_owned())).unwrap();
+    }
+    fn initial_end(&self, version: u64) {
+        let annotations = json!({"k8s.io/initial-events-end": "true"});
+        self.line(
+            "BOOKMARK",
+            &json!({"metadata": {"resourceVersion": version.to_string(), "annotations": annotations}}),
+        );
+    }
+    fn bookmark(&self, version: u64) {
+        self.line("BOOKMARK", &json!({"metadata": {"resourceVersion": version.to_string()}}));
+    }
+}
+
+fn thing(name: &str, version: u64) -> Value {
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": name, "resourceVersion": version.to_string()}, "size": 1})
+}
+
+struct World {
+    script: Script,
+    clock: Clock,
+    seen: Arc<Mutex<Vec<String>>>,
+    changed: Arc<tokio::sync::Notify>,
+    informer: Option<Informer<Thing>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 3);
+        Self { script: Script::default(), clock, seen: Arc::default(), changed: Arc::default(), informer: None }
+    }
+
+    fn start(&mut self, config: Config) {
+        let (keeper, gate) = gate(self.clock.clone());
+        keeper.open();
+        let api = Api::new(self.script.client(), self.clock.clone(), gate, "test");
+        let (seen, changed) = (Arc::clone(&self.seen), Arc::clone(&self.changed));
+        let handler: Handler<Thing> = Box::new(move |event, origin| {
+            let what = match event {
+                Event::Added(o) => format!("+{}", o.metadata.name),
+                Event::Updated { new, .. } => format!("~{}", new.metadata.name),
+                Event::Deleted(o) => format!("-{}", o.metadata.name),
+                Event::Unreadable(m) => format!("?{}", m.meta.name),
+            };
+            let from = match origin {
+                Origin::Initial => "i",
+                Origin::Relist => "l",
+                Origin::Watch => "w",
+                Origin::Resync => "r",
+            };
+            seen.lock().push(format!("{what} {from}"));
+            changed.notify_one();
+        });
+        self.informer = Some(Informer::start(api, config, &[], vec![handler]));
+    }
+
+    fn informer(&self) -> &Informer<Thing> {
+        self.informer.as_ref().unwrap()
+    }
+
+    async fn saw(&self, wanted: &[&str]) {
+        let enough = async {
+            while self.seen.lock().len() < wanted.len() {
+                self.changed.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(3600), enough).await;
+        assert_eq!(*self.seen.lock(), wanted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_fills_the_cache_at_its_end_and_goes_on_as_a_watch() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("b", 3));
+    feed.line("ADDED", &thing("a", 9));
+    world.script.asked(1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert!(!world.informer().is_synced(), "half a set is no set");
+    feed.initial_end(10);
+    world.informer().synced().await;
+    world.saw(&["+b i", "+a i"]).await;
+    assert_eq!(world.informer().version(), Version::parse("10"));
+    feed.line("MODIFIED", &thing("a", 11));
+    feed.line("DELETED", &thing("b", 12));
+    world.saw(&["+b i", "+a i", "~a w", "-b w"]).await;
+    let first = &world.script.requests()[0];
+    assert!(first.contains("sendInitialEvents=true") && !first.contains("resourceVersion="), "{first}");
+    assert!(first.contains("resourceVersionMatch=NotOlderThan"), "{first}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_ends_is_resumed_from_the_newest_version_seen_without_a_list() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    feed.bookmark(40);
+    world.informer().synced().await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let next = world.script.stream();
+    drop(feed);
+    world.script.asked(2).await;
+    next.line("MODIFIED", &thing("a", 41));
+    world.saw(&["+a i", "~a w"]).await;
+    let second = &world.script.requests()[1];
+    assert!(second.contains("resourceVersion=40&") && !second.contains("sendInitialEvents"), "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_no_longer_kept_leads_to_a_set_no_older_than_ours() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.line("ADDED", &thing("b", 10));
+    feed.initial_end(10);
+    let again = world.script.stream();
+    feed.line(
+        "ERROR",
+        &json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}),
+    );
+    world.script.asked(2).await;
+    again.line("ADDED", &thing("b", 10));
+    again.line("ADDED", &thing("c", 30));
+    again.initial_end(33);
+    world.saw(&["+a i", "+b i", "-a l", "+c l"]).await;
+    let second = &world.script.requests()[1];
+    assert!(second.contains("sendInitialEvents=true") && second.contains("resourceVersion=10"), "{second}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_read_in_pages_of_one_version() {
+    let mut world = World::new();
+    let invalid =
+        json!({"kind": "Status", "reason": "Invalid", "message": "sendInitialEvents is forbidden", "code": 422});
+    world.script.then(Answer::Json(422, invalid));
+    world.script.then(Answer::Json(
+        200,
+        json!({"metadata": {"resourceVersion": "7", "continue": "to/ken"}, "items": [thing("a", 1)]}),
+    ));
+    world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("b", 2)]})));
+    let feed = world.script.stream();
+    world.start(Config { page: 1, ..Config::default() });
+    world.saw(&["+a i", "+b i"]).await;
+    world.script.asked(4).await;
+    feed.line("ADDED", &thing("c", 8));
+    world.saw(&["+a i", "+b i", "+c w"]).await;
+    let requests = world.script.requests();
+    assert!(requests[2].contains("continue=to%2Fken"), "{requests:?}");
+    assert!(requests[3].contains("watch=true") && requests[3].contains("resourceVersion=7"), "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_version_no_longer_kept_leads_to_one_page_for_all() {
+    let mut world = World::new();
+    world.script.then(Answer::Json(
+        200,
+        json!({"metadata": {"resourceVersion": "7", "continue": "t"}, "items": [thing("a", 1)]}),
+    ));
+    world
+        .script
+        .then(Answer::Json(410, json!({"reason": "Expired", "code": 410, "message": "continue token expired"})));
+    world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "9"}, "items": [thing("b", 8)]})));
+    world.start(Config { streaming: false, ..Config::default() });
+    world.saw(&["+b i"]).await;
+    assert!(!world.script.requests()[2].contains("limit"), "{:?}", world.script.requests());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_down_is_asked_again_later_and_later() {
+    let mut world = World::new();
+    for _ in 0..4 {
+        world.script.then(Answer::Refused);
+    }
+    let feed = world.script.stream();
+    let start = world.clock.instant();
+    world.start(Config::default());
+    world.script.asked(5).await;
+    let waited = world.clock.instant() - start;
+    assert!(
+        waited >= Duration::from_millis(800 + 1600 + 3200 + 6400) && waited < Duration::from_secs(25),
+        "{waited:?}"
+    );
+    feed.initial_end(1);
+    world.informer().synced().await;
+    assert_eq!(world.informer().state().error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_and_half_a_line_lead_to_a_full_set() {
+    for garbage in
+        ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n", "{\"type\":\"ADDED\",\"obj"]
+    {
+        let mut world = World::new();
+        let feed = world.script.stream();
+        world.start(Config::default());
+        feed.line("ADDED", &thing("a", 9));
+        feed.initial_end(10);
+        feed.raw(garbage);
+        let again = world.script.stream();
+        drop(feed);
+        world.script.asked(2).await;
+        // Half a line is a broken connection: what was seen is true, and the watch is resumed from there.
+        if world.script.requests()[1].contains("sendInitialEvents") {
+            again.line("ADDED", &thing("a", 9));
+            again.line("ADDED", &thing("b", 11));
+            again.initial_end(12);
+            world.saw(&["+a i", "+b l"]).await;
+        } else {
+            again.line("ADDED", &thing("b", 11));
+            world.saw(&["+a i", "+b w"]).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_object_is_told_by_its_key_and_disturbs_nothing_else() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    let mut bad = thing("a", 11);
+    bad["size"] = json!("large");
+    feed.line("MODIFIED", &bad);
+    feed.line("ADDED", &thing("b", 12));
+    world.saw(&["+a i", "?a w", "+b w"]).await;
+    let error = world.informer().store().get("ns", "a").err().unwrap().to_string();
+    assert!(error.starts_with("things ns/a cannot be read: invalid type: string \"large\""), "{error}");
+    assert_eq!(world.informer().store().get("ns", "b").unwrap().unwrap().size, Some(1));
+    assert_eq!(world.script.requests().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_bookmarks_for_too_long_is_replaced() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.initial_end(10);
+    feed.bookmark(11);
+    let start = world.clock.instant();
+    let _next = world.script.stream();
+    world.script.asked(2).await;
+    let waited = world.clock.instant() - start;
+    assert!(waited >= Duration::from_secs(90) && waited < Duration::from_secs(95), "{waited:?}");
+    assert!(world.script.requests()[1].contains("resourceVersion=11"));
+    drop(feed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn catching_up_takes_the_watch_if_it_brings_the_version_and_a_full_set_if_not() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    world.informer().synced().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+
+    // The watch is in time: no list.
+    world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "20"}, "items": []})));
+    let caught_up = async {
+        world.script.asked(2).await;
+        feed.line("MODIFIED", &thing("a", 20));
+    };
+    tokio::join!(world.informer().catch_up(world.clock.instant()), caught_up);
+    assert_eq!(world.informer().version(), Version::parse("20"));
+    assert_eq!(world.script.requests().len(), 2);
+
+    // The watch is silent: a full set, read now.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "30"}, "items": []})));
+    let again = world.script.stream();
+    let caught_up = async {
+        world.script.asked(4).await;
+        again.line("ADDED", &thing("a", 25));
+        again.initial_end(31);
+    };
+    tokio::join!(world.informer().catch_up(world.clock.instant()), caught_up);
+    assert_eq!(
+        world.informer().store().get("ns", "a").unwrap().unwrap().metadata.resource_version,
+        Version::parse("25")
+    );
+    let last = world.script.requests().pop().unwrap();
+    assert!(last.contains("sendInitialEvents=true") && !last.contains("resourceVersion="), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_read_after_the_moment_in_question_need_not_catch_up() {
+    let mut world = World::new();
+    let since = world.clock.instant();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.initial_end(10);
+    world.informer().synced().await;
+    world.informer().catch_up(since).await;
+    assert_eq!(world.script.requests().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_replayed_at_its_interval() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config { resync: Some(Duration::from_secs(60)), ..Config::default() });
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    world.saw(&["+a i", "~a r"]).await;
+}

@@ -1,0 +1,220 @@
+//! An integer or a percentage: what `maxSurge`, `maxUnavailable` and their like are given as.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
+
+use crate::intern::Text;
+
+/// An integer, or a text that should be a percentage such as `25%`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IntOrString {
+    /// An integer, standing for itself.
+    Int(i32),
+    /// A text; only `n%` can be resolved.
+    Text(Text),
+}
+
+/// Why a value cannot be resolved to a number.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IntOrStringError {
+    /// A text without `%` at its end.
+    #[error("invalid value for IntOrString: {0:?} is not a percentage")]
+    NotAPercentage(String),
+    /// What stands before `%` is not an integer.
+    #[error("invalid value for IntOrString: {0:?} is not an integer followed by %")]
+    NotAnInteger(String),
+}
+
+/// Which way a percentage of a total is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// To the next larger integer: limits upwards (`maxSurge`).
+    Up,
+    /// To the next smaller integer: limits downwards (`maxUnavailable`).
+    Down,
+}
+
+impl IntOrString {
+    /// The number this stands for, out of `total`.
+    ///
+    /// Negative and over 100% are legal here; results are cut to what an `i32` holds. Upstream: `pkg/util/intstr`,
+    /// `GetScaledValueFromIntOrPercent`.
+    pub fn resolve(&self, total: i32, round: Round) -> Result<i32, IntOrStringError> {
+        let text = match self {
+            Self::Int(value) => return Ok(*value),
+            Self::Text(text) => text.as_str(),
+        };
+        let number = text.strip_suffix('%').ok_or_else(|| IntOrStringError::NotAPercentage(text.to_owned()))?;
+        let percent: i64 = number.parse().map_err(|_| IntOrStringError::NotAnInteger(text.to_owned()))?;
+        let product = i128::from(percent) * i128::from(total);
+        let (quotient, remainder) = (product.div_euclid(100), product.rem_euclid(100));
+        let scaled = if round == Round::Up && remainder > 0 { quotient + 1 } else { quotient };
+        Ok(scaled.clamp(i128::from(i32::MIN), i128::from(i32::MAX)) as i32)
+    }
+}
+
+/// Resolves `maxSurge` (rounding up) and `maxUnavailable` (rounding down) against `desired`; an absent one counts as 0.
+///
+/// If both come out as 0, unavailable is 1: surging might be impossible under a quota, and a rollout must be able to
+/// proceed somehow. Upstream: `pkg/controller/deployment/util`, `ResolveFenceposts`.
+pub fn resolve_fenceposts(
+    max_surge: Option<&IntOrString>,
+    max_unavailable: Option<&IntOrString>,
+    desired: i32,
+) -> Result<(i32, i32), IntOrStringError> {
+    let surge = max_surge.map_or(Ok(0), |v| v.resolve(desired, Round::Up))?;
+    let unavailable = max_unavailable.map_or(Ok(0), |v| v.resolve(desired, Round::Down))?;
+    Ok((surge, if surge == 0 && unavailable == 0 { 1 } else { unavailable }))
+}
+
+impl From<i32> for IntOrString {
+    fn from(value: i32) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<&str> for IntOrString {
+    fn from(value: &str) -> Self {
+        Self::Text(Text::new(value))
+    }
+}
+
+impl fmt::Display for IntOrString {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl Serialize for IntOrString {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Int(value) => serializer.serialize_i32(*value),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for IntOrString {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IntOrStringVisitor;
+        impl Visitor<'_> for IntOrStringVisitor {
+            type Value = IntOrString;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a 32-bit integer or a string")
+            }
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<IntOrString, E> {
+                Ok(v.into())
+            }
+            fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<IntOrString, E> {
+                i32::try_from(v)
+                    .map(IntOrString::Int)
+                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(v), &self))
+            }
+            fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<IntOrString, E> {
+                i32::try_from(v)
+                    .map(IntOrString::Int)
+                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(v), &self))
+            }
+        }
+        deserializer.deserialize_any(IntOrStringVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn value(text: &str) -> IntOrString {
+        text.parse::<i32>().map_or_else(|_| text.into(), IntOrString::Int)
+    }
+
+    #[test]
+    fn fenceposts_of_the_specification() {
+        // replicas, maxSurge, maxUnavailable -> surge, unavailable as a Deployment uses them: unavailable is capped at
+        // replicas, and 0 where there are none.
+        for (replicas, surge, unavailable, want) in [
+            (10, "25%", "25%", (3, 2)),
+            (15, "25%", "25%", (4, 3)),
+            (8, "25%", "25%", (2, 2)),
+            (3, "25%", "25%", (1, 0)),
+            (1, "25%", "25%", (1, 0)),
+            (9, "50%", "50%", (5, 4)),
+            (100, "1%", "1%", (1, 1)),
+            (2, "0%", "1%", (0, 1)),
+            (2, "0", "49%", (0, 1)),
+            (1, "0", "100%", (0, 1)),
+            (3, "150%", "0", (5, 0)),
+            (3, "0", "5", (0, 3)),
+            (0, "25%", "25%", (0, 0)),
+            (0, "3", "2", (3, 0)),
+        ] {
+            let got = resolve_fenceposts(Some(&value(surge)), Some(&value(unavailable)), replicas).unwrap();
+            assert_eq!((got.0, got.1.min(replicas)), want, "{replicas} {surge} {unavailable}");
+        }
+        assert_eq!(resolve_fenceposts(None, None, 4), Ok((0, 1)));
+        assert_eq!(resolve_fenceposts(Some(&2.into()), None, 4), Ok((2, 0)));
+    }
+
+    #[test]
+    fn resolves_like_upstream() {
+        #[derive(Deserialize)]
+        struct Case {
+            value: IntOrString,
+            total: i32,
+            up: Option<i64>,
+            down: Option<i64>,
+        }
+        for line in include_str!("../tests/data/int-or-string.jsonl").lines() {
+            let case: Case = serde_json::from_str(line).unwrap();
+            let up = case.value.resolve(case.total, Round::Up).ok().map(i64::from);
+            let down = case.value.resolve(case.total, Round::Down).ok().map(i64::from);
+            assert_eq!((up, down), (case.up, case.down), "{line}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        assert_eq!(
+            value("ten").resolve(1, Round::Up).unwrap_err().to_string(),
+            r#"invalid value for IntOrString: "ten" is not a percentage"#
+        );
+        assert_eq!(
+            value("x%").resolve(1, Round::Up).unwrap_err().to_string(),
+            r#"invalid value for IntOrString: "x%" is not an integer followed by %"#
+        );
+        for bad in ["1.5", "4294967296", "true", "{}", "null"] {
+            assert!(serde_json::from_str::<IntOrString>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn absurd_percentages_are_cut() {
+        assert_eq!(value("9999999999%").resolve(i32::MAX, Round::Up), Ok(i32::MAX));
+        assert_eq!(value("-9999999999%").resolve(i32::MAX, Round::Down), Ok(i32::MIN));
+    }
+
+    proptest! {
+        #[test]
+        fn rounding_is_never_off_by_more_than_one(percent in 0i64..400, total in 0i32..1_000_000) {
+            let value: IntOrString = format!("{percent}%").as_str().into();
+            let (up, down) = (value.resolve(total, Round::Up).unwrap(), value.resolve(total, Round::Down).unwrap());
+            prop_assert!(i64::from(down) * 100 <= percent * i64::from(total));
+            prop_assert!(i64::from(up) * 100 >= percent * i64::from(total));
+            prop_assert!((0..=1).contains(&(up - down)));
+        }
+
+        #[test]
+        fn survives_the_round_trip(n in any::<i32>(), text in "[0-9a-z%]{0,6}") {
+            for value in [IntOrString::Int(n), text.as_str().into()] {
+                let json = serde_json::to_string(&value).unwrap();
+                prop_assert_eq!(serde_json::from_str::<IntOrString>(&json).unwrap(), value);
+            }
+        }
+    }
+}

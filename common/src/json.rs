@@ -1,0 +1,54 @@
+//! Raw JSON that is passed on unread, and its digest.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A piece of JSON kept exactly as the server sent it.
+///
+/// What a controller passes on (Pod templates first of all) is never taken apart into typed structs: a field this project
+/// has never heard of survives.
+#[derive(Clone)]
+pub struct Raw(Arc<RawValue>);
+
+impl Raw {
+    /// The JSON text.
+    pub fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Parses it into a value to look into or to edit.
+    pub fn value(&self) -> serde_json::Result<serde_json::Value> {
+        serde_json::from_str(self.0.get())
+    }
+
+    /// From a value.
+    pub fn from_value(value: &serde_json::Value) -> serde_json::Result<Self> {
+        Ok(Self(Arc::from(serde_json::value::to_raw_value(value)?)))
+    }
+}
+
+impl PartialEq for Raw {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.get() == other.0.get()
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.get())
+    }
+}
+
+impl Serialize for Raw {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(Arc::from(Box::<RawValue>::deserialize(deserializer)?)))
+    }
+}

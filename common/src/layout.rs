@@ -1,0 +1,233 @@
+//! The types under a Pod template as Kubernetes 1.36 declares them: order, names and kinds of all fields.
+//!
+//! Two things depend on them: the text that is hashed into the names of `ReplicaSets` ([`crate::hash`]), and which absent
+//! values mean the same as which present ones ([`crate::template`]). The data is `layout-1.36.json`; a field it does not
+//! know is no error anywhere.
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use serde::Deserialize;
+
+/// All types, parsed once.
+static LAYOUT: LazyLock<Layout> =
+    LazyLock::new(|| Layout::new(&serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default()));
+
+/// The type of a whole Pod template.
+const TEMPLATE: &str = "v1.PodTemplateSpec";
+
+#[derive(Default)]
+pub(crate) struct Layout {
+    structs: Vec<Struct>,
+    template: usize,
+}
+
+/// A structure.
+#[derive(Default)]
+pub(crate) struct Struct {
+    /// Its fields in the order of their declaration.
+    pub(crate) fields: Vec<Field>,
+    /// What stands in its JSON object, embedded structures included, sorted by name.
+    members: Vec<(&'static str, Shape)>,
+}
+
+/// A field of a structure.
+pub(crate) struct Field {
+    /// Its name in Go.
+    pub(crate) go: &'static str,
+    /// Its name in JSON.
+    pub(crate) json: &'static str,
+    /// Its type in Go.
+    pub(crate) kind: &'static str,
+    /// What its values look like.
+    pub(crate) shape: Shape,
+    /// Whether its members stand directly in the object of the structure around it.
+    pub(crate) inline: bool,
+}
+
+/// What the values of a type look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) wrapper: Wrapper,
+    pub(crate) base: Base,
+}
+
+/// How often a value is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrapper {
+    /// Once; absent means the zero value.
+    Plain,
+    /// Once or not at all.
+    Pointer,
+    /// A list of them.
+    List,
+    /// A map from strings to them.
+    Map,
+}
+
+/// A kind of value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    Text,
+    Bool,
+    Int,
+    Time,
+    Quantity,
+    IntOrString,
+    /// `managedFields[].fieldsV1`: JSON kept as bytes.
+    Fields,
+    Struct(usize),
+}
+
+impl Shape {
+    /// One value, not a list or map.
+    pub(crate) fn plain(base: Base) -> Self {
+        Self { wrapper: Wrapper::Plain, base }
+    }
+}
+
+impl Layout {
+    /// The layout of 1.36.
+    pub(crate) fn get() -> &'static Self {
+        &LAYOUT
+    }
+
+    /// The type of a whole Pod template.
+    pub(crate) fn template(&self) -> Base {
+        Base::Struct(self.template)
+    }
+
+    /// The fields of a structure in the order of their declaration.
+    pub(crate) fn fields(&self, id: usize) -> &[Field] {
+        self.structs.get(id).map_or(&[], |s| &s.fields)
+    }
+
+    /// The shape of what stands under `name` in the JSON object of a structure.
+    pub(crate) fn member(&self, id: usize, name: &str) -> Option<Shape> {
+        let members = &self.structs.get(id)?.members;
+        let at = members.binary_search_by(|(n, _)| (*n).cmp(name)).ok()?;
+        Some(members[at].1)
+    }
+
+    fn new(data: &Data) -> Self {
+        let ids: BTreeMap<&str, usize> = data.types.keys().enumerate().map(|(id, name)| (*name, id)).collect();
+        let mut structs: Vec<Struct> = data
+            .types
+            .values()
+            .map(|fields| Struct { fields: fields.iter().map(|f| data.field(f, &ids)).collect(), members: Vec::new() })
+            .collect();
+        for id in 0..structs.len() {
+            let mut members = Vec::new();
+            collect(&structs, id, &mut members);
+            members.sort_by_key(|(name, _)| *name);
+            structs[id].members = members;
+        }
+        Self { structs, template: ids.get(TEMPLATE).copied().unwrap_or(usize::MAX) }
+    }
+}
+
+fn collect(structs: &[Struct], id: usize, members: &mut Vec<(&'static str, Shape)>) {
+    for field in structs.get(id).map_or(&[][..], |s| &s.fields) {
+        match field.shape.base {
+            Base::Struct(inner) if field.inline => collect(structs, inner, members),
+            _ if field.json.is_empty() => {}
+            _ => members.push((field.json, field.shape)),
+        }
+    }
+}
+
+/// The file.
+#[derive(Default, Deserialize)]
+struct Data {
+    /// Structures: their fields.
+    #[serde(borrow)]
+    types: BTreeMap<&'static str, Vec<DataField>>,
+    /// Named scalar types: what they are.
+    named: BTreeMap<&'static str, &'static str>,
+}
+
+#[derive(Deserialize)]
+struct DataField {
+    go: &'static str,
+    json: &'static str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(default)]
+    inline: bool,
+}
+
+impl Data {
+    fn field(&self, field: &DataField, ids: &BTreeMap<&str, usize>) -> Field {
+        let kind = field.kind;
+        let (wrapper, name) = match kind {
+            "v1.ResourceList" => (Wrapper::Map, "resource.Quantity"),
+            _ => [("*", Wrapper::Pointer), ("[]", Wrapper::List), ("map[string]", Wrapper::Map)]
+                .into_iter()
+                .find_map(|(prefix, wrapper)| Some((wrapper, kind.strip_prefix(prefix)?)))
+                .unwrap_or((Wrapper::Plain, kind)),
+        };
+        let base = match name {
+            "v1.Time" => Base::Time,
+            "v1.FieldsV1" => Base::Fields,
+            "resource.Quantity" => Base::Quantity,
+            "intstr.IntOrString" => Base::IntOrString,
+            _ => match (ids.get(name), *self.named.get(name).unwrap_or(&name)) {
+                (Some(id), _) => Base::Struct(*id),
+                (None, "bool") => Base::Bool,
+                (None, "string") => Base::Text,
+                (None, _) => Base::Int,
+            },
+        };
+        Field { go: field.go, json: field.json, kind, shape: Shape { wrapper, base }, inline: field.inline }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(path: &[&str]) -> Shape {
+        let layout = Layout::get();
+        path.iter().fold(Shape::plain(layout.template()), |shape, name| match shape.base {
+            Base::Struct(id) => layout.member(id, name).unwrap_or_else(|| panic!("no {name}")),
+            other => panic!("{other:?} has no {name}"),
+        })
+    }
+
+    #[test]
+    fn knows_the_pod_template() {
+        let shape = |wrapper, base| Shape { wrapper, base };
+        assert_eq!(find(&["metadata", "labels"]), shape(Wrapper::Map, Base::Text));
+        assert_eq!(find(&["metadata", "creationTimestamp"]), Shape::plain(Base::Time));
+        assert_eq!(find(&["spec", "overhead"]), shape(Wrapper::Map, Base::Quantity));
+        assert_eq!(find(&["spec", "containers", "resources", "limits"]), shape(Wrapper::Map, Base::Quantity));
+        assert_eq!(find(&["spec", "securityContext"]).wrapper, Wrapper::Pointer);
+        assert_eq!(find(&["spec", "terminationGracePeriodSeconds"]), shape(Wrapper::Pointer, Base::Int));
+        assert_eq!(find(&["spec", "restartPolicy"]), Shape::plain(Base::Text));
+        assert_eq!(find(&["spec", "hostNetwork"]), Shape::plain(Base::Bool));
+    }
+
+    #[test]
+    fn embedded_structures_stand_in_the_object_around_them() {
+        assert_eq!(find(&["spec", "volumes", "emptyDir", "sizeLimit"]).base, Base::Quantity);
+        assert_eq!(find(&["spec", "containers", "livenessProbe", "httpGet", "port"]), Shape::plain(Base::IntOrString));
+        assert_eq!(find(&["spec", "containers", "livenessProbe", "periodSeconds"]), Shape::plain(Base::Int));
+    }
+
+    #[test]
+    fn every_quantity_of_the_specification_is_one() {
+        for path in [
+            &["spec", "containers", "resources", "requests"][..],
+            &["spec", "initContainers", "resources", "limits"],
+            &["spec", "ephemeralContainers", "resources", "limits"],
+            &["spec", "resources", "limits"],
+            &["spec", "overhead"],
+            &["spec", "volumes", "emptyDir", "sizeLimit"],
+            &["spec", "volumes", "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests"],
+            &["spec", "volumes", "downwardAPI", "items", "resourceFieldRef", "divisor"],
+            &["spec", "volumes", "projected", "sources", "downwardAPI", "items", "resourceFieldRef", "divisor"],
+            &["spec", "containers", "env", "valueFrom", "resourceFieldRef", "divisor"],
+        ] {
+            assert_eq!(find(path).base, Base::Quantity, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,485 @@
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Method, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::SignedDuration;
+use kube::client::Body;
+use serde_json::json;
+use tokio::{sync::broadcast, task::JoinHandle};
+
+use super::*;
+use crate::gate::{self, Gate};
+
+type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What happens to a request besides what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It never arrives.
+    Refused,
+    /// It takes effect and its answer is lost.
+    AnswerLost,
+}
+
+/// An API server that knows one Lease.
+#[derive(Clone)]
+struct Server {
+    state: Arc<Mutex<ServerState>>,
+    changes: broadcast::Sender<Value>,
+}
+
+#[derive(Default)]
+struct ServerState {
+    lease: Option<Value>,
+    version: u64,
+    /// Writes that took effect: who, what was written.
+    writes: Vec<(usize, Value)>,
+    faults: [VecDeque<Fault>; 3],
+    down: [bool; 3],
+    watch_forbidden: bool,
+    requests: usize,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self { state: Arc::default(), changes: broadcast::channel(64).0 }
+    }
+
+    fn client(&self, who: usize) -> kube::Client {
+        let server = self.clone();
+        kube::Client::new(
+            tower::service_fn(move |request: http::Request<Body>| {
+                let server = server.clone();
+                async move { server.serve(who, request).await }
+            }),
+            "default",
+        )
+    }
+
+    async fn serve(&self, who: usize, request: http::Request<Body>) -> Result<Response<Stream>, std::io::Error> {
+        let broken = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(|_| broken())?.to_bytes();
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let query = parts.uri.query().unwrap_or_default();
+        let fault = {
+            let mut state = self.state.lock();
+            state.requests += 1;
+            if state.down[who] { Some(Fault::Refused) } else { state.faults[who].pop_front() }
+        };
+        if fault == Some(Fault::Refused) {
+            return Err(broken());
+        }
+        if query.contains("watch=true") {
+            return Ok(self.watch());
+        }
+        let answer = self.apply(who, &parts.method, &body);
+        if fault == Some(Fault::AnswerLost) { Err(broken()) } else { Ok(answer) }
+    }
+
+    fn watch(&self) -> Response<Stream> {
+        let state = self.state.lock();
+        if state.watch_forbidden {
+            return status(403, "Forbidden");
+        }
+        let first = state.lease.clone().map(|lease| json!({"type": "ADDED", "object": lease}));
+        let changes = futures::stream::unfold(self.changes.subscribe(), |mut changes| async move {
+            changes.recv().await.ok().map(|change| (change, changes))
+        });
+        let lines = futures::stream::iter(first)
+            .chain(changes)
+            .map(|event| Ok::<_, std::io::Error>(Frame::data(Bytes::from(format!("{event}\n")))));
+        Response::new(StreamBody::new(lines).boxed_unsync())
+    }
+
+    fn apply(&self, who: usize, method: &Method, body: &[u8]) -> Response<Stream> {
+        let mut state = self.state.lock();
+        if *method == Method::GET {
+            return state.lease.as_ref().map_or_else(|| status(404, "NotFound"), |lease| ok(200, lease));
+        }
+        let mut lease: Value = serde_json::from_slice(body).unwrap();
+        let kind = match (method, &state.lease) {
+            (&Method::POST, None) => "ADDED",
+            (&Method::POST, Some(_)) => return status(409, "AlreadyExists"),
+            (_, None) => return status(404, "NotFound"),
+            (_, Some(old)) => {
+                assert!(lease["metadata"]["resourceVersion"].is_string(), "an update carries its version");
+                if old["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
+                    return status(409, "Conflict");
+                }
+                "MODIFIED"
+            }
+        };
+        state.version += 1;
+        lease["metadata"]["resourceVersion"] = json!(state.version.to_string());
+        lease["metadata"]["uid"] = json!("0b4ae1b5-3c9f-4d3f-9a44-7d6f5f2f5a01");
+        state.lease = Some(lease.clone());
+        state.writes.push((who, lease.clone()));
+        let _ = self.changes.send(json!({"type": kind, "object": lease}));
+        ok(if kind == "ADDED" { 201 } else { 200 }, &lease)
+    }
+
+    fn lease(&self) -> Value {
+        self.state.lock().lease.clone().unwrap_or_default()
+    }
+
+    fn holder(&self) -> String {
+        self.lease()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn writes(&self, who: usize) -> usize {
+        self.state.lock().writes.iter().filter(|(by, _)| *by == who).count()
+    }
+}
+
+fn ok(code: u16, body: &Value) -> Response<Stream> {
+    let mut response = Response::new(Full::from(body.to_string()).map_err(|e| match e {}).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+fn status(code: u16, reason: &str) -> Response<Stream> {
+    ok(code, &json!({"kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code}))
+}
+
+/// One running candidate.
+struct Candidate {
+    gate: Gate,
+    stop: Stop,
+    status: Status,
+    metrics: Metrics,
+    clock: Clock,
+    task: JoinHandle<End>,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
+    let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), who as u64 + 1);
+    clock.skew(SignedDuration::from_secs(skew));
+    let (always, open) = gate::gate(clock.clone());
+    always.open();
+    let api = Api::new(server.client(who), clock.clone(), open, "test");
+    let (keeper, gate) = gate::gate(clock.clone());
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&said);
+    let recorder = Recorder::tapped("test", clock.clone(), move |object, _, reason, message| {
+        heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
+    });
+    let settings = Settings::new("kube-system", "replicaset-controller", format!("c{who}"));
+    let metrics = Metrics::new();
+    let election = Election::new(settings, api, Arc::new(keeper), recorder, &metrics);
+    let (stop, status) = (election.stop(), election.status());
+    let task = tokio::spawn(async move {
+        // The keeper of a gate that is open for good must live as long as its candidate.
+        let _always = always;
+        election.run().await
+    });
+    Candidate { gate, stop, status, metrics, clock, task, said }
+}
+
+async fn pass(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// Waits until the gate is open and says how long that took.
+async fn wait_open(c: &Candidate) -> Duration {
+    let start = c.clock.instant();
+    tokio::time::timeout(Duration::from_mins(10), c.gate.opened()).await.expect("the gate opens");
+    c.clock.instant() - start
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let created = server.lease();
+    assert_eq!(
+        created["spec"],
+        json!({
+            "holderIdentity": "c0",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-01-02T03:04:05.003000Z",
+            "renewTime": "2026-01-02T03:04:05.003000Z",
+            "leaseTransitions": 0,
+        })
+    );
+    pass(SECOND * 20).await;
+    let renewed = server.lease();
+    assert_eq!(renewed["spec"]["acquireTime"], created["spec"]["acquireTime"]);
+    assert_eq!(renewed["spec"]["leaseTransitions"], 0);
+    assert_eq!(server.writes(0), 1 + 9, "one creation, a renewal every 2 s plus what it takes");
+    assert!(a.status.is_leading() && a.status.healthy().is_ok());
+    assert_eq!(*a.said.lock(), ["Lease replicaset-controller LeaderElection: c0 became leader"]);
+    assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_leader_is_followed_after_its_lease_has_run_out_and_not_before() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 30).await;
+    assert!(!b.gate.is_open());
+    assert_eq!(b.status.holder(), "c0");
+    a.task.abort();
+    let took = wait_open(&b).await;
+    assert!(took >= SECOND * 12 && took <= SECOND * 24, "{took:?}");
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
+    assert_eq!(server.lease()["spec"]["acquireTime"], server.lease()["spec"]["renewTime"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_over_in_well_under_a_second() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 31).await;
+    a.stop.drain();
+    pass(SECOND * 5).await;
+    assert!(a.gate.is_open(), "a leader keeps its lease while its work is being finished");
+    a.stop.release();
+    let took = wait_open(&b).await;
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    assert_eq!(a.task.await.unwrap(), End::Released);
+    assert!(!a.gate.is_open());
+    let writes = server.state.lock().writes.clone();
+    let given_up = &writes.iter().rev().find(|(who, _)| *who == 0).unwrap().1["spec"];
+    assert_eq!(given_up["holderIdentity"], "");
+    assert_eq!(given_up["leaseDurationSeconds"], 1);
+    assert_eq!(given_up["leaseTransitions"], 0);
+    assert_eq!(given_up["acquireTime"], given_up["renewTime"]);
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_watch_polling_does() {
+    let server = Server::new();
+    server.state.lock().watch_forbidden = true;
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 31).await;
+    a.stop.release();
+    let took = wait_open(&b).await;
+    assert!(took < Duration::from_millis(4500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_hours_apart_change_nothing() {
+    for skew in [-7200, 7200] {
+        let server = Server::new();
+        let a = candidate(&server, 0, 0);
+        wait_open(&a).await;
+        let b = candidate(&server, 1, skew);
+        pass(SECOND * 120).await;
+        assert!(a.gate.is_open() && !b.gate.is_open(), "skew {skew}");
+        a.task.abort();
+        let took = wait_open(&b).await;
+        assert!(took >= SECOND * 12 && took <= SECOND * 24, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_survives_the_loss_of_an_answer() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    pass(SECOND).await;
+    server.state.lock().faults[0].push_back(Fault::AnswerLost);
+    pass(SECOND * 20).await;
+    assert!(a.gate.is_open());
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
+    assert!(a.metrics.prometheus().contains("leader_election_slowpath_total{name=\"replicaset-controller\"} 1\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
+    let server = Server::new();
+    // The answer to the read passes, that to the creation is lost.
+    let a = candidate(&server, 0, 0);
+    // The first two requests are the read of the lease and the watch; which comes first does not matter.
+    while server.state.lock().requests < 2 {
+        pass(Duration::from_millis(1)).await;
+    }
+    server.state.lock().faults[0].push_back(Fault::AnswerLost);
+    wait_open(&a).await;
+    assert_eq!(server.holder(), "c0");
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_anyone_follows() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 30).await;
+    server.state.lock().down[0] = true;
+    let cut = a.clock.instant();
+    a.gate.closed().await;
+    let closed = a.clock.instant() - cut;
+    assert!(closed <= SECOND * 10 && closed >= SECOND * 7, "{closed:?}");
+    assert!(!b.gate.is_open());
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    wait_open(&b).await;
+    assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 0"));
+    assert!(a.said.lock()[1].ends_with("c0 stopped leading"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_paused_wakes_behind_a_shut_gate_and_does_not_renew() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    pass(SECOND).await;
+    let before = server.writes(0);
+    // All timers fire only after the whole pause, as for a process that was stopped.
+    tokio::time::advance(SECOND * 30).await;
+    assert!(!a.gate.is_open());
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(server.writes(0), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stolen_lease_is_given_up_at_once() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    {
+        let mut state = server.state.lock();
+        state.version += 1;
+        let version = state.version.to_string();
+        let lease = state.lease.as_mut().unwrap();
+        lease["spec"]["holderIdentity"] = json!("thief");
+        lease["metadata"]["resourceVersion"] = json!(version);
+    }
+    let start = a.clock.instant();
+    a.gate.closed().await;
+    assert!(a.clock.instant() - start < Duration::from_millis(2500));
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(server.holder(), "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_is_told_to_stop_withdraws_at_once_and_touches_nothing() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 10).await;
+    b.stop.drain();
+    let start = b.clock.instant();
+    assert_eq!(b.task.await.unwrap(), End::Withdrawn);
+    assert!(b.clock.instant() - start < Duration::from_millis(50));
+    assert_eq!(server.holder(), "c0");
+    assert_eq!(server.writes(1), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_of_a_lease_are_passed_back() {
+    let server = Server::new();
+    server.state.lock().lease = Some(json!({
+        "metadata": {"name": "replicaset-controller", "namespace": "kube-system", "resourceVersion": "7",
+                     "labels": {"a": "b"}, "fromTheFuture": 1, "managedFields": [{"manager": "x"}]},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4, "strategy": "X"},
+    }));
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let lease = server.lease();
+    assert_eq!(lease["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(lease["metadata"]["fromTheFuture"], 1);
+    assert_eq!(lease["metadata"].get("managedFields"), None);
+    assert_eq!(lease["spec"]["leaseTransitions"], 5);
+    assert_eq!(lease["spec"].get("strategy"), None);
+}
+
+/// Whatever is lost on the way, no two gates are ever open at once, and somebody leads in the end.
+#[tokio::test(start_paused = true)]
+async fn no_two_candidates_ever_lead_at_once() {
+    for seed in 0..40 {
+        let server = Server::new();
+        let mut candidates: Vec<_> = (0..3).map(|who| candidate(&server, who, who as i64 * 1000 - 500)).collect();
+        let dice = Clock::simulated(Timestamp::UNIX_EPOCH, 1000 + seed);
+        for _ in 0..600 {
+            pass(dice.jitter(Duration::from_millis(150), 2.0)).await;
+            let open = candidates.iter().filter(|c| c.gate.is_open()).count();
+            assert!(open <= 1, "seed {seed}: {open} gates are open");
+            let who = dice.random_below(3);
+            // What lost its Lease ends, and is started again some time later.
+            if candidates[who].task.is_finished() && dice.random_below(10) == 0 {
+                candidates[who] = candidate(&server, who, 0);
+            }
+            let mut state = server.state.lock();
+            match dice.random_below(20) {
+                0 => state.faults[who].push_back(Fault::Refused),
+                1 | 2 => state.faults[who].push_back(Fault::AnswerLost),
+                3 => state.down[who] = !state.down[who],
+                _ => {}
+            }
+        }
+        server.state.lock().down = [false; 3];
+        server.state.lock().faults = Default::default();
+        pass(SECOND * 30).await;
+        let open = candidates.iter().filter(|c| c.gate.is_open()).count();
+        let alive = candidates.iter().filter(|c| !c.task.is_finished()).count();
+        assert_eq!(open, usize::from(alive > 0), "seed {seed}: {alive} are alive");
+        for c in candidates {
+            c.task.abort();
+        }
+    }
+}
+
+#[test]
+fn renewals_within_one_second_look_like_none() {
+    let at = |text: &str| text.parse().ok();
+    let record = |renewed: &str| step::Record {
+        holder: "other".to_owned(),
+        duration_seconds: 15,
+        acquired: at("2026-01-01T00:00:00.1Z"),
+        renewed: at(renewed),
+        transitions: 0,
+    };
+    let mut memory = Memory::new("me", SECOND * 15);
+    let start = tokio::time::Instant::from_std(std_instant());
+    let mut look = |record: step::Record, seconds: u64| {
+        let now = Moment { instant: start + SECOND * seconds as u32, wall: Timestamp::UNIX_EPOCH };
+        let (mut attempt, request) = Attempt::begin(&memory, now);
+        assert_eq!(request, Request::Get);
+        attempt.answered(&mut memory, Reply::Lease(step::Lease { record, ..Default::default() }), now.instant, now)
+    };
+    let held = step::Next::End(Ended::Held { by: "other".to_owned() });
+    assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
+    assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
+    // Fifteen seconds after the record was first seen: the change in between did not show.
+    let step::Next::Ask(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
+        panic!("the lease has run out");
+    };
+    assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));
+}
+
+#[expect(clippy::disallowed_methods, reason = "any instant does")]
+fn std_instant() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[test]
+fn timing_that_cannot_work_is_refused() {
+    let settings = |lease, renew, retry| Settings {
+        lease_duration: SECOND * lease,
+        renew_deadline: SECOND * renew,
+        retry_period: SECOND * retry,
+        ..Settings::new("kube-system", "x", "me".to_owned())
+    };
+    assert!(settings(15, 10, 2).check().is_ok());
+    for (lease, renew, retry) in [(10, 10, 2), (15, 10, 10), (15, 2, 2), (0, 0, 0), (15, 10, 0)] {
+        assert!(settings(lease, renew, retry).check().is_err(), "{lease} {renew} {retry}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Notices at once that the Lease was released.
+//!
+//! A released Lease has an empty holder, or is gone. Nothing else a watch brings matters here: whether another's Lease has run
+//! out is judged by reading it, as always. Without the right to watch, polling does.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::{sync::Notify, task::JoinHandle};
+
+use super::{LEASES, Settings};
+use crate::{
+    api::{Api, Error},
+    clock::Clock,
+};
+
+/// How long one watch is asked to last, before jitter.
+const WATCH: Duration = Duration::from_mins(5);
+/// Pause after a watch that failed, before jitter.
+const PAUSE: Duration = Duration::from_secs(5);
+/// Pause between two watches that ended well.
+const BREATH: Duration = Duration::from_secs(1);
+
+/// Tells when the Lease is released, for as long as it lives.
+pub(super) struct Released {
+    seen: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Released {
+    pub(super) fn new(api: &Api, settings: &Settings) -> Self {
+        let seen = Arc::new(Notify::new());
+        let task = tokio::spawn(watch(api.clone(), settings.clone(), Arc::clone(&seen)));
+        Self { seen, task }
+    }
+
+    /// Waits until the Lease is seen to be free. Safe to cancel.
+    pub(super) async fn seen(&self) {
+        self.seen.notified().await;
+    }
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn watch(api: Api, settings: Settings, seen: Arc<Notify>) {
+    let clock: Clock = api.clock().clone();
+    // Whether the Lease was free when last looked at: only becoming free is news.
+    let mut free = None;
+    loop {
+        let pause = match one_watch(&api, &settings, &seen, &mut free).await {
+            Ok(()) => BREATH,
+            Err(error) => {
+                tracing::debug!(err = %error, "Cannot watch the lease, polling it");
+                PAUSE
+            }
+        };
+        clock.sleep(clock.jitter(pause, 1.0)).await;
+    }
+}
+
+async fn one_watch(api: &Api, settings: &Settings, seen: &Notify, free: &mut Option<bool>) -> Result<(), Error> {
+    let timeout = api.clock().jitter(WATCH, 1.0).as_secs();
+    // Without a version the watch begins with the Lease as it is now.
+    let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
+    let mut lines = api.watch(LEASES, &settings.namespace, &query, "application/json").await?;
+    while let Some(line) = lines.next().await? {
+        let event: Value = serde_json::from_slice(&line)?;
+        let now_free = match event["type"].as_str() {
+            Some("DELETED") => true,
+            Some("ADDED" | "MODIFIED") => {
+                event["object"]["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty()
+            }
+            Some("ERROR") => return Err(Error::Lost(format!("the watch failed: {}", event["object"]["message"]))),
+            _ => continue,
+        };
+        if now_free && *free != Some(true) {
+            seen.notify_one();
+        }
+        *free = Some(now_free);
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! The scaffolding every controller stands on.
+//!
+//! # What it promises
+//!
+//! A controller says which objects it reads, which events concern which key, and what to do about a key. This crate sees to
+//! the rest: its caches are filled and never go back in time, a key is never worked on twice at once, nothing is decided on
+//! a view that lacks the controller's own writes, nothing is written without the lease, a failure or a panic costs one key
+//! a delay, and everything is counted and can be asked for.
+//!
+//! ```text
+//!            informer ──► store (indexes) ──► Controller::observe ──► decide ──► act ──► api ──► gate ──► API server
+//! API server ───┤             ▲                       ▲               (pure)      │       (leader?)
+//!               └─ handlers ──┼──► queue ──► worker ──┘                           └──► consistency, events
+//!                             └── version seen ◄───────── waits for ──────────────────────────┘
+//! ```
+//!
+//! # Where things are
+//!
+//! | | |
+//! | --- | --- |
+//! | the process | [`app`] from flags to drain, [`settings`] of flags, gates and `--tune`, [`logging`], [`server`], [`metrics`], [`panics`] |
+//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start |
+//! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`] |
+//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election, [`consistency`], [`events`] |
+//! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`json`] |
+//! | time and chance | [`clock`], and nothing else; [`duration`] as Go writes it |
+//!
+//! There is no knowledge of any one controller here, and no global state but the table of interned texts.
+
+pub mod api;
+pub mod app;
+pub mod batch;
+pub mod client;
+pub mod clock;
+pub mod conditions;
+pub mod consistency;
+pub mod controller;
+pub mod duration;
+pub mod events;
+pub mod gate;
+pub mod hash;
+pub mod informer;
+pub mod intern;
+pub mod intstr;
+pub mod json;
+mod layout;
+pub mod leader;
+pub mod logging;
+pub mod map;
+pub mod meta;
+pub mod metrics;
+pub mod object;
+pub mod panics;
+pub mod pods;
+pub mod quantity;
+pub mod queue;
+pub mod refs;
+pub mod revision;
+pub mod runtime;
+pub mod selector;
+pub mod server;
+pub mod settings;
+mod siphash;
+pub mod store;
+pub mod template;
+pub mod version;

@@ -1,0 +1,332 @@
+//! Logs as Kubernetes components write them: klog text or JSON lines, on stderr.
+//!
+//! Verbosity is klog's `-v`. An event's own verbosity is its field `v`; without one it is 0 for errors, warnings and
+//! information, 4 for `debug!` and 6 for `trace!`. What libraries log below warnings needs 8. Verbosity can be changed at run
+//! time ([`Handle::set_verbosity`]).
+
+mod format;
+
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use tracing::{Event, Level, Metadata, Subscriber, level_filters::LevelFilter, span};
+use tracing_subscriber::{
+    Layer, layer::Context, layer::SubscriberExt as _, registry::LookupSpan, util::SubscriberInitExt as _,
+};
+
+use crate::clock::Clock;
+use format::{Fields, Line};
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// klog's.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// What is logged.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// `--logging-format`
+    pub format: Format,
+    /// `-v`
+    pub verbosity: u8,
+    /// `--vmodule`: files (without extension, `*` matches anything) and their verbosity.
+    pub modules: Vec<(String, u8)>,
+}
+
+impl Settings {
+    /// Reads `--vmodule`: `pattern=N,...`.
+    pub fn parse_modules(text: &str) -> Result<Vec<(String, u8)>, String> {
+        text.split(',')
+            .filter(|part| !part.is_empty())
+            .map(|part| {
+                let (pattern, level) =
+                    part.split_once('=').ok_or_else(|| format!("{part:?} is not of the form file=N"))?;
+                let level = level.parse().map_err(|_| format!("{level:?} is not a verbosity"))?;
+                Ok((pattern.to_owned(), level))
+            })
+            .collect()
+    }
+}
+
+/// Changes the verbosity of a running process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    verbosity: Arc<AtomicU8>,
+}
+
+impl Handle {
+    /// A handle to no log.
+    pub fn detached() -> Self {
+        Self { verbosity: Arc::default() }
+    }
+
+    /// The verbosity now.
+    pub fn verbosity(&self) -> u8 {
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    /// Changes the verbosity.
+    pub fn set_verbosity(&self, verbosity: u8) {
+        self.verbosity.store(verbosity, Ordering::Relaxed);
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+/// Sends the process' logs to stderr. Does nothing where logs go somewhere already.
+pub fn init(settings: Settings) -> Handle {
+    let (log, handle) = Log::new(
+        settings,
+        Clock::system(),
+        Box::new(|line: &str| {
+            // Nothing can be said about a stderr that cannot be written to.
+            let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        }),
+    );
+    let _ = tracing_subscriber::registry().with(log).try_init();
+    handle
+}
+
+/// Takes finished lines.
+type Sink = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Writes events as lines.
+struct Log {
+    format: Format,
+    verbosity: Arc<AtomicU8>,
+    modules: Vec<(String, u8)>,
+    clock: Clock,
+    sink: Sink,
+}
+
+impl Log {
+    fn new(settings: Settings, clock: Clock, sink: Sink) -> (Self, Handle) {
+        let verbosity = Arc::new(AtomicU8::new(settings.verbosity));
+        let handle = Handle { verbosity: Arc::clone(&verbosity) };
+        (Self { format: settings.format, verbosity, modules: settings.modules, clock, sink }, handle)
+    }
+
+    /// The verbosity in force at a place.
+    fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
+        let general = self.verbosity.load(Ordering::Relaxed);
+        if self.modules.is_empty() {
+            return general;
+        }
+        let stem = metadata.file().map_or("", stem);
+        self.modules.iter().find(|(pattern, _)| matches(pattern, stem)).map_or(general, |(_, level)| *level)
+    }
+}
+
+/// Whether a library, not this project, logs there.
+fn foreign(target: &str) -> bool {
+    const LIBRARIES: [&str; 11] =
+        ["hyper", "h2", "rustls", "tokio_rustls", "tower", "kube", "kube_client", "mio", "tokio", "axum", "want"];
+    let root = target.split("::").next().unwrap_or(target);
+    LIBRARIES.contains(&root) || root.starts_with("hyper_") || root.starts_with("tower_")
+}
+
+/// The least verbosity at which an event of that level shows, unless it states its own.
+fn default_verbosity(metadata: &Metadata<'_>) -> u8 {
+    let foreign = foreign(metadata.target());
+    match *metadata.level() {
+        Level::ERROR | Level::WARN => 0,
+        Level::INFO => {
+            if foreign {
+                8
+            } else {
+                0
+            }
+        }
+        Level::DEBUG => {
+            if foreign {
+                8
+            } else {
+                4
+            }
+        }
+        Level::TRACE => {
+            if foreign {
+                10
+            } else {
+                6
+            }
+        }
+    }
+}
+
+/// `store` of `common/src/store.rs`.
+fn stem(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.strip_suffix(".rs").unwrap_or(file)
+}
+
+/// Whether a name matches a pattern in which `*` stands for anything.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name
+            .strip_prefix(head)
+            .is_some_and(|rest| (0..=rest.len()).any(|at| rest.is_char_boundary(at) && matches(tail, &rest[at..]))),
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
+    fn enabled(&self, metadata: &Metadata<'_>, _context: Context<'_, S>) -> bool {
+        if metadata.is_span() {
+            return !foreign(metadata.target());
+        }
+        let verbosity = self.verbosity(metadata);
+        match *metadata.level() {
+            Level::ERROR | Level::WARN | Level::INFO if !foreign(metadata.target()) => true,
+            // An event may state less than what its level stands for.
+            Level::DEBUG if !foreign(metadata.target()) => verbosity >= 1,
+            Level::TRACE if !foreign(metadata.target()) => verbosity >= 5,
+            _ => verbosity >= default_verbosity(metadata),
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        let most = self.modules.iter().map(|(_, level)| *level).max().unwrap_or(0);
+        Some(match most.max(self.verbosity.load(Ordering::Relaxed)) {
+            0 => LevelFilter::INFO,
+            1..5 => LevelFilter::DEBUG,
+            5.. => LevelFilter::TRACE,
+        })
+    }
+
+    fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
+        let mut fields = Fields::default();
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(fields);
+        }
+    }
+
+    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
+        if let Some(span) = context.span(id)
+            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
+        {
+            values.record(fields);
+        }
+    }
+
+    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
+        let metadata = event.metadata();
+        let mut fields = Fields::default();
+        if let Some(scope) = context.event_scope(event) {
+            for span in scope.from_root() {
+                if let Some(outer) = span.extensions().get::<Fields>() {
+                    fields.extend(outer);
+                }
+            }
+        }
+        event.record(&mut fields);
+        let verbosity = fields.verbosity.unwrap_or_else(|| default_verbosity(metadata));
+        if verbosity > self.verbosity(metadata) {
+            return;
+        }
+        let line = Line {
+            level: *metadata.level(),
+            file: metadata.file().unwrap_or(metadata.target()),
+            number: metadata.line().unwrap_or(0),
+            verbosity,
+            at: self.clock.now(),
+            fields: &fields,
+        };
+        let text = match self.format {
+            Format::Text => line.text(),
+            Format::Json => line.json(),
+        };
+        (self.sink)(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use jiff::Timestamp;
+    use parking_lot::Mutex;
+
+    /// Runs `body` under a log and returns what was written.
+    fn logged(settings: Settings, body: impl FnOnce(&Handle)) -> String {
+        let clock = Clock::simulated("2026-01-02T03:04:05.123456Z".parse::<Timestamp>().unwrap(), 0);
+        let written = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&written);
+        let (log, handle) = Log::new(settings, clock, Box::new(move |line| sink.lock().push_str(line)));
+        let subscriber = tracing_subscriber::registry().with(log);
+        tracing::subscriber::with_default(subscriber, || body(&handle));
+        written.lock().clone()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn text_lines_are_klogs() {
+        let text = logged(Settings::default(), |_| {
+            tracing::info!(logger = "replicaset-controller", replicas = 3, key = %"a/b", "Too few replicas");
+            tracing::error!(err = "it \"broke\"\nbadly", "Sync failed");
+        });
+        let mut lines = text.lines();
+        let pid = format!("{:>7}", std::process::id());
+        let first = lines.next().unwrap();
+        assert!(first.starts_with(&format!("I0102 03:04:05.123456 {pid} logging.rs:")), "{first}");
+        assert!(
+            first.ends_with("] \"Too few replicas\" logger=\"replicaset-controller\" replicas=3 key=\"a/b\""),
+            "{first}"
+        );
+        let second = lines.next().unwrap();
+        assert!(second.starts_with("E0102 "), "{second}");
+        assert!(second.ends_with("] \"Sync failed\" err=\"it \\\"broke\\\"\\nbadly\""), "{second}");
+        assert_eq!(lines.next(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn json_lines_have_upstreams_keys() {
+        let text = logged(Settings { format: Format::Json, ..Settings::default() }, |_| {
+            tracing::info_span!("loop", logger = "job-controller").in_scope(|| {
+                tracing::info!(key = "a/b", n = 2, "Done");
+            });
+        });
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(line["ts"], 1_767_323_045_123.456);
+        assert_eq!(line["logger"], "job-controller");
+        assert_eq!(line["msg"], "Done");
+        assert_eq!(line["v"], 0);
+        assert_eq!(line["key"], "a/b");
+        assert_eq!(line["n"], 2);
+        assert!(line["caller"].as_str().unwrap().starts_with("src/logging.rs:"), "{line}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn verbosity_can_be_turned_while_running() {
+        let text = logged(Settings::default(), |handle| {
+            for v in [0, 2, 4, 6, 0] {
+                handle.set_verbosity(v);
+                tracing::debug!(v = 2, at = v, "two");
+                tracing::debug!(at = v, "four");
+                tracing::trace!(at = v, "six");
+            }
+        });
+        let seen: Vec<_> = text.lines().map(|l| l.split("] ").nth(1).unwrap()).collect();
+        assert_eq!(
+            seen,
+            ["\"two\" at=2", "\"two\" at=4", "\"four\" at=4", "\"two\" at=6", "\"four\" at=6", "\"six\" at=6"]
+        );
+    }
+
+    #[test]
+    fn modules_are_read_and_matched() {
+        let modules = Settings::parse_modules("store=5,lead*=9").unwrap();
+        assert_eq!(modules, [("store".to_owned(), 5), ("lead*".to_owned(), 9)]);
+        assert!(matches("lead*", "leader") && matches("*", "x") && !matches("lead*", "store"));
+        assert!(Settings::parse_modules("store").is_err());
+        assert!(Settings::parse_modules("store=many").is_err());
+    }
+}

@@ -1,0 +1,422 @@
+//! Object metadata, as the controllers keep it: small, shared where it repeats, exact where it goes back on the wire.
+
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{Arc, LazyLock},
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::intern::{Labels, Table, Text};
+
+/// Namespace and name of an object; the namespace of a cluster-scoped one is empty.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Namespace, empty for cluster-scoped objects.
+    pub namespace: Text,
+    /// Name.
+    pub name: Arc<str>,
+}
+
+impl Key {
+    /// The key of `name` in `namespace`.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: Text::new(namespace), name: Arc::from(name) }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The identity of an object across its name: 16 bytes for the UUIDs that servers give, any text otherwise.
+///
+/// Ordered like its text form, which some decisions upstream are made by.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Uid(Repr);
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Repr {
+    Uuid([u8; 16]),
+    Text(Text),
+}
+
+impl Uid {
+    /// Reads a uid; anything but a canonical lower-case UUID is kept as it is written.
+    pub fn new(text: &str) -> Self {
+        parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), |bytes| Self(Repr::Uuid(bytes)))
+    }
+
+    /// Whether the object had none.
+    pub fn is_empty(&self) -> bool {
+        matches!(&self.0, Repr::Text(t) if t.is_empty())
+    }
+}
+
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let bytes = text.as_bytes();
+    if bytes.len() != 36 {
+        return None;
+    }
+    let mut out = [0u8; 16];
+    let mut digits = 0;
+    for (at, &b) in bytes.iter().enumerate() {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            if b != b'-' {
+                return None;
+            }
+            continue;
+        }
+        let value = match b {
+            b'0'..=b'9' => b - b'0',
+            b'a'..=b'f' => b - b'a' + 10,
+            _ => return None,
+        };
+        out[digits / 2] = (out[digits / 2] << 4) | value;
+        digits += 1;
+    }
+    Some(out)
+}
+
+impl Default for Uid {
+    fn default() -> Self {
+        Self(Repr::Text(Text::default()))
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Repr::Text(t) => f.write_str(t),
+            Repr::Uuid(bytes) => {
+                let n = u128::from_be_bytes(*bytes);
+                write!(
+                    f,
+                    "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+                    n >> 96,
+                    (n >> 80) & 0xffff,
+                    (n >> 64) & 0xffff,
+                    (n >> 48) & 0xffff,
+                    n & 0xffff_ffff_ffff
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl PartialOrd for Uid {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Uid {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        match (&self.0, &other.0) {
+            (Repr::Uuid(a), Repr::Uuid(b)) => a.cmp(b),
+            _ => self.to_string().cmp(&other.to_string()),
+        }
+    }
+}
+
+impl Serialize for Uid {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Uid {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct UidVisitor;
+        impl serde::de::Visitor<'_> for UidVisitor {
+            type Value = Uid;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Uid, E> {
+                Ok(Uid::new(v))
+            }
+        }
+        deserializer.deserialize_str(UidVisitor)
+    }
+}
+
+/// A version of the store behind one resource. Zero means unknown.
+///
+/// Versions of one resource are comparable numbers in every supported server; they mean nothing across resources.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(u64);
+
+impl Version {
+    /// Not known.
+    pub const UNKNOWN: Self = Self(0);
+
+    /// Reads a resourceVersion; what is not a positive decimal number is unknown.
+    pub fn parse(text: &str) -> Self {
+        Self(text.parse().unwrap_or(0))
+    }
+
+    /// Whether the version is known.
+    pub fn is_known(self) -> bool {
+        self.0 != 0
+    }
+
+    /// The number, for metrics.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, "{}", self.0) }
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl Serialize for Version {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Version {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct VersionVisitor;
+        impl serde::de::Visitor<'_> for VersionVisitor {
+            type Value = Version;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a resource version")
+            }
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Version, E> {
+                Ok(Version::parse(v))
+            }
+        }
+        deserializer.deserialize_str(VersionVisitor)
+    }
+}
+
+/// One entry of `metadata.ownerReferences`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct OwnerRef {
+    /// Group and version of the owner.
+    pub api_version: Text,
+    /// Kind of the owner.
+    pub kind: Text,
+    /// Name of the owner.
+    pub name: Text,
+    /// Uid of the owner.
+    pub uid: Uid,
+    /// Whether the owner manages this object; at most one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<bool>,
+    /// Whether foreground deletion of the owner waits for this object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_owner_deletion: Option<bool>,
+}
+
+impl OwnerRef {
+    /// Whether this reference names the managing controller.
+    pub fn is_controller(&self) -> bool {
+        self.controller == Some(true)
+    }
+}
+
+static OWNERS: LazyLock<Mutex<Table<[OwnerRef]>>> = LazyLock::new(|| Mutex::new(Table::new()));
+
+/// The owner references of an object, in their order. Shared: the Pods of one ReplicaSet hold one copy.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Owners(Option<Arc<[OwnerRef]>>);
+
+impl From<Vec<OwnerRef>> for Owners {
+    fn from(refs: Vec<OwnerRef>) -> Self {
+        if refs.is_empty() {
+            return Self(None);
+        }
+        Self(Some(OWNERS.lock().intern(&refs[..], |refs: &[OwnerRef]| Arc::from(refs))))
+    }
+}
+
+impl Deref for Owners {
+    type Target = [OwnerRef];
+    fn deref(&self) -> &[OwnerRef] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'de> Deserialize<'de> for Owners {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Vec::<OwnerRef>::deserialize(deserializer)?.into())
+    }
+}
+
+/// The metadata every projection carries.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Meta {
+    /// Namespace, empty for cluster-scoped objects.
+    #[serde(deserialize_with = "null_as_default")]
+    pub namespace: Text,
+    /// Name.
+    #[serde(deserialize_with = "name")]
+    pub name: Arc<str>,
+    /// Identity.
+    pub uid: Uid,
+    /// Version of this state of the object.
+    pub resource_version: Version,
+    /// Generation of the spec.
+    #[serde(deserialize_with = "null_as_default")]
+    pub generation: i64,
+    /// When the object was created.
+    #[serde(rename = "creationTimestamp")]
+    pub created: Option<Timestamp>,
+    /// When its deletion was requested.
+    #[serde(rename = "deletionTimestamp")]
+    pub deleted: Option<Timestamp>,
+    /// Labels.
+    pub labels: Labels,
+    /// Annotations; a projection that needs few of them empties this in [`crate::object::Object::trim`].
+    #[serde(deserialize_with = "null_as_default")]
+    pub annotations: Annotations,
+    /// Owners.
+    #[serde(rename = "ownerReferences", deserialize_with = "null_as_default")]
+    pub owners: Owners,
+    /// Finalizers.
+    #[serde(deserialize_with = "null_as_default")]
+    pub finalizers: Box<[Text]>,
+}
+
+impl Meta {
+    /// Namespace and name.
+    pub fn key(&self) -> Key {
+        Key { namespace: self.namespace.clone(), name: Arc::clone(&self.name) }
+    }
+
+    /// The reference to the managing controller: the first with `controller: true`.
+    pub fn controller(&self) -> Option<&OwnerRef> {
+        self.owners.iter().find(|o| o.is_controller())
+    }
+
+    /// Whether deletion was requested.
+    pub fn is_deleting(&self) -> bool {
+        self.deleted.is_some()
+    }
+}
+
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Default + Deserialize<'de>,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
+    Ok(Option::<Arc<str>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Annotations: key and value, in the order of their keys. Keys are shared, values are not.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Annotations(Box<[(Text, Box<str>)]>);
+
+impl Annotations {
+    /// From pairs; of a repeated key the last value counts.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let sorted: std::collections::BTreeMap<&str, &str> = pairs.into_iter().collect();
+        Self(sorted.into_iter().map(|(k, v)| (Text::new(k), Box::from(v))).collect())
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let at = self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// All of them, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(k, v)| (k.as_str(), &**v))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Keeps only what `keep` says, by key.
+    pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        if !self.0.iter().all(|(k, _)| keep(k)) {
+            self.0 = std::mem::take(&mut self.0).into_vec().into_iter().filter(|(k, _)| keep(k)).collect();
+        }
+    }
+}
+
+impl fmt::Debug for Annotations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<'de> Deserialize<'de> for Annotations {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let sorted = std::collections::BTreeMap::<Text, Box<str>>::deserialize(deserializer)?;
+        Ok(Self(sorted.into_iter().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uids_survive_the_round_trip_and_order_like_text() {
+        for text in ["2ff731ae-b0d1-491c-a286-da4a1c1a8b15", "not-a-uuid", "2FF731AE-B0D1-491C-A286-DA4A1C1A8B15", ""] {
+            assert_eq!(Uid::new(text).to_string(), text);
+        }
+        assert!(Uid::new("2ff731ae-b0d1-491c-a286-da4a1c1a8b15") < Uid::new("30f731ae-b0d1-491c-a286-da4a1c1a8b15"));
+        assert!(Uid::new("a") < Uid::new("b0f731ae-b0d1-491c-a286-da4a1c1a8b15"));
+    }
+
+    #[test]
+    fn metadata_reads_what_a_server_writes() {
+        let meta: Meta = serde_json::from_str(
+            r#"{"name":"web","namespace":"shop","uid":"2ff731ae-b0d1-491c-a286-da4a1c1a8b15","resourceVersion":"208",
+                "creationTimestamp":"2026-11-21T09:50:29Z","labels":null,"annotations":{"b":"2","a":"1"},"managedFields":[{"x":1}],
+                "ownerReferences":[{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"u","controller":true}]}"#,
+        )
+        .unwrap();
+        assert_eq!(meta.key().to_string(), "shop/web");
+        assert_eq!(meta.controller().unwrap().kind, "Deployment");
+        assert_eq!(meta.annotations.get("b"), Some("2"));
+        assert_eq!(meta.resource_version, Version::parse("208"));
+        assert_eq!(meta.generation, 0);
+    }
+}

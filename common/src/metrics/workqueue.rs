@@ -1,0 +1,146 @@
+//! `workqueue_*`: the metrics of one work queue.
+
+use std::time::Duration;
+
+use super::{Counter, Gauge, Histogram, Metrics, Stability::Beta, exponential_buckets};
+
+const LABELS: &[&str] = &["name"];
+
+/// The metrics of one work queue. Cheap to clone.
+///
+/// Upstream: `client-go/util/workqueue`, registered in `component-base/metrics/prometheus/workqueue`.
+#[derive(Clone, Debug)]
+pub struct QueueMetrics {
+    depth: Gauge,
+    adds: Counter,
+    queue_duration: Histogram,
+    work_duration: Histogram,
+    unfinished: Gauge,
+    longest: Gauge,
+    retries: Counter,
+}
+
+impl QueueMetrics {
+    pub(super) fn new(metrics: &Metrics, name: &str) -> Self {
+        let label = &[name];
+        let buckets = || exponential_buckets(1e-8, 10.0, 10);
+        Self {
+            depth: metrics.gauge("workqueue_depth", Beta, "Current depth of workqueue", LABELS).with(label),
+            adds: metrics
+                .counter("workqueue_adds_total", Beta, "Total number of adds handled by workqueue", LABELS)
+                .with(label),
+            queue_duration: metrics
+                .histogram(
+                    "workqueue_queue_duration_seconds",
+                    Beta,
+                    "How long in seconds an item stays in workqueue before being requested.",
+                    LABELS,
+                    buckets(),
+                )
+                .with(label),
+            work_duration: metrics
+                .histogram(
+                    "workqueue_work_duration_seconds",
+                    Beta,
+                    "How long in seconds processing an item from workqueue takes.",
+                    LABELS,
+                    buckets(),
+                )
+                .with(label),
+            unfinished: metrics
+                .gauge(
+                    "workqueue_unfinished_work_seconds",
+                    Beta,
+                    "How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
+                    LABELS,
+                )
+                .with(label),
+            longest: metrics
+                .gauge(
+                    "workqueue_longest_running_processor_seconds",
+                    Beta,
+                    "How many seconds has the longest running processor for workqueue been running.",
+                    LABELS,
+                )
+                .with(label),
+            retries: metrics
+                .counter("workqueue_retries_total", Beta, "Total number of retries handled by workqueue", LABELS)
+                .with(label),
+        }
+    }
+
+    /// Metrics that nobody serves, for queues without a name.
+    pub fn unserved() -> Self {
+        Self::new(&Metrics::new(), "")
+    }
+
+    /// A key became dirty.
+    pub fn add(&self) {
+        self.depth.inc();
+        self.adds.inc();
+    }
+
+    /// A key was handed to a worker after it waited this long.
+    pub fn get(&self, queued: Duration) {
+        self.depth.dec();
+        self.queue_duration.observe(queued.as_secs_f64());
+    }
+
+    /// A worker is done with a key after this long.
+    pub fn done(&self, worked: Duration) {
+        self.work_duration.observe(worked.as_secs_f64());
+    }
+
+    /// A key was added with a delay, for whatever reason.
+    pub fn retry(&self) {
+        self.retries.inc();
+    }
+
+    /// Keys that are dirty.
+    pub fn depth(&self) -> f64 {
+        self.depth.get()
+    }
+
+    /// Sets what the workers have in hand: the sum of its age, and the greatest age. Meant for
+    /// [`Metrics::before_scrape`].
+    pub fn running(&self, unfinished: Duration, longest: Duration) {
+        self.unfinished.set(unfinished.as_secs_f64());
+        self.longest.set(longest.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_counted_on_its_way() {
+        let metrics = Metrics::new();
+        let queue = metrics.queue("replicaset");
+        queue.add();
+        queue.add();
+        queue.get(Duration::from_millis(2));
+        queue.done(Duration::from_secs(20));
+        queue.retry();
+        queue.running(Duration::from_secs(3), Duration::from_secs(2));
+        let text = metrics.prometheus();
+        for line in [
+            "# HELP workqueue_adds_total [BETA] Total number of adds handled by workqueue",
+            "# TYPE workqueue_adds_total counter",
+            "workqueue_adds_total{name=\"replicaset\"} 2",
+            "workqueue_depth{name=\"replicaset\"} 1",
+            "workqueue_retries_total{name=\"replicaset\"} 1",
+            "workqueue_unfinished_work_seconds{name=\"replicaset\"} 3",
+            "workqueue_longest_running_processor_seconds{name=\"replicaset\"} 2",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"1e-08\"} 0",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"9.999999999999999e-06\"} 0",
+            "workqueue_queue_duration_seconds_bucket{name=\"replicaset\",le=\"0.01\"} 1",
+            "workqueue_work_duration_seconds_bucket{name=\"replicaset\",le=\"10\"} 0",
+            "workqueue_work_duration_seconds_bucket{name=\"replicaset\",le=\"+Inf\"} 1",
+            "workqueue_work_duration_seconds_sum{name=\"replicaset\"} 20",
+            "workqueue_work_duration_seconds_count{name=\"replicaset\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
+        }
+    }
+}

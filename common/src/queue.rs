@@ -1,0 +1,500 @@
+//! The work queue.
+//!
+//! Semantics are client-go's: a key waits once however often it is added, is never processed by two workers at once, and
+//! runs exactly once more if it was added while being processed. On top there are two priorities, so that what a user just
+//! changed is not behind the keys of an initial list. A key that keeps failing backs off exponentially and is never dropped.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt,
+    hash::Hash,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{
+    api::Throttle,
+    clock::{Clock, Instant},
+    map::HashMap,
+};
+
+/// Which keys go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// Start-up and resync.
+    Low,
+    /// Something changed.
+    Normal,
+}
+
+/// How failing keys are delayed.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    /// Delay after the first failure.
+    pub base: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// Keys a second and burst, over all failing keys.
+    pub bucket: Option<(f64, u32)>,
+}
+
+impl Default for Backoff {
+    /// client-go's default controller rate limiter.
+    fn default() -> Self {
+        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) }
+    }
+}
+
+impl Backoff {
+    /// The delay after `failures` earlier failures.
+    pub fn delay(&self, failures: u32) -> Duration {
+        let factor = 1u32.checked_shl(failures).filter(|_| failures < 31);
+        factor.and_then(|f| self.base.checked_mul(f)).map_or(self.max, |d| d.min(self.max))
+    }
+}
+
+/// Is told what happens to keys, for metrics.
+pub trait QueueObserver: Send + Sync {
+    /// A key became dirty.
+    fn added(&self) {}
+    /// A key was handed out after waiting this long.
+    fn taken(&self, _waited: Duration) {}
+    /// A key's processing ended after this long.
+    fn done(&self, _worked: Duration) {}
+    /// A key was added with a delay or rate-limited.
+    fn retried(&self) {}
+}
+
+struct Unobserved;
+impl QueueObserver for Unobserved {}
+
+/// A work queue. Clones share it.
+pub struct Queue<K> {
+    inner: Arc<Shared<K>>,
+}
+
+impl<K> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+struct Shared<K> {
+    state: Mutex<State<K>>,
+    changed: Notify,
+    clock: Clock,
+    backoff: Backoff,
+    bucket: Option<Throttle>,
+    observer: Arc<dyn QueueObserver>,
+}
+
+struct State<K> {
+    /// Keys to hand out, in order. A key that moved up leaves a stale entry behind in the lower line.
+    lines: [VecDeque<K>; 2],
+    /// Keys that need processing, with their priority and since when. Keys in `lines` are here and not in `processing`.
+    dirty: HashMap<K, (Priority, Instant)>,
+    /// Keys being processed, since when.
+    processing: BTreeMap<K, Instant>,
+    /// Delayed keys by time.
+    delayed: BTreeSet<(Instant, K)>,
+    /// The time of each delayed key.
+    delays: HashMap<K, Instant>,
+    /// Failures of each key since it was last forgotten.
+    failures: HashMap<K, u32>,
+    closed: bool,
+}
+
+/// What a queue holds, for diagnostics.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct QueueState {
+    /// Keys waiting to be processed.
+    pub waiting: Vec<String>,
+    /// Keys being processed, with the seconds they have been.
+    pub processing: Vec<(String, f64)>,
+    /// Delayed keys, with the seconds until they are due.
+    pub delayed: Vec<(String, f64)>,
+    /// Failing keys with their failures.
+    pub failing: Vec<(String, u32)>,
+}
+
+/// A queue that is not kept alive by this.
+pub struct WeakQueue<K> {
+    inner: Weak<Shared<K>>,
+}
+
+impl<K> WeakQueue<K> {
+    /// The queue, if it still exists.
+    pub fn upgrade(&self) -> Option<Queue<K>> {
+        self.inner.upgrade().map(|inner| Queue { inner })
+    }
+}
+
+impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
+    /// A handle that does not keep the queue alive.
+    pub fn downgrade(&self) -> WeakQueue<K> {
+        WeakQueue { inner: Arc::downgrade(&self.inner) }
+    }
+
+    /// An empty queue.
+    pub fn new(clock: Clock, backoff: Backoff, observer: Option<Arc<dyn QueueObserver>>) -> Self {
+        let bucket = backoff.bucket.and_then(|(qps, burst)| Throttle::new(qps, burst));
+        let state = State {
+            lines: [VecDeque::new(), VecDeque::new()],
+            dirty: HashMap::default(),
+            processing: BTreeMap::new(),
+            delayed: BTreeSet::new(),
+            delays: HashMap::default(),
+            failures: HashMap::default(),
+            closed: false,
+        };
+        let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
+        let shared = Shared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, bucket, observer };
+        Self { inner: Arc::new(shared) }
+    }
+
+    /// Adds a key.
+    pub fn add(&self, key: K, priority: Priority) {
+        let mut state = self.inner.state.lock();
+        if !state.closed {
+            self.push(&mut state, key, priority);
+        }
+    }
+
+    fn push(&self, state: &mut State<K>, key: K, priority: Priority) {
+        let now = self.inner.clock.instant();
+        let known = state.dirty.get_mut(&key);
+        match known {
+            Some((p, _)) if *p >= priority => return,
+            Some((p, _)) => *p = priority,
+            None => {
+                state.dirty.insert(key.clone(), (priority, now));
+                self.inner.observer.added();
+            }
+        }
+        if !state.processing.contains_key(&key) {
+            state.lines[priority as usize].push_back(key);
+            self.inner.changed.notify_one();
+        }
+    }
+
+    /// Adds a key after a delay. A key that is delayed already keeps the earlier time.
+    pub fn add_after(&self, key: K, delay: Duration) {
+        self.inner.observer.retried();
+        if delay.is_zero() {
+            return self.add(key, Priority::Normal);
+        }
+        let mut state = self.inner.state.lock();
+        if state.closed {
+            return;
+        }
+        let at = self.inner.clock.instant() + delay;
+        match state.delays.get(&key).copied() {
+            Some(known) if known <= at => return,
+            Some(known) => {
+                state.delayed.remove(&(known, key.clone()));
+            }
+            None => {}
+        }
+        state.delays.insert(key.clone(), at);
+        state.delayed.insert((at, key));
+        self.inner.changed.notify_one();
+    }
+
+    /// Adds a key that failed, after its back-off.
+    pub fn add_rate_limited(&self, key: K) {
+        let failures = {
+            let mut state = self.inner.state.lock();
+            let count = state.failures.entry(key.clone()).or_insert(0);
+            *count += 1;
+            *count - 1
+        };
+        let fair = self.inner.bucket.as_ref().map_or(Duration::ZERO, |b| b.reserve(self.inner.clock.instant()));
+        self.add_after(key, self.inner.backoff.delay(failures).max(fair));
+    }
+
+    /// Forgets a key's failures.
+    pub fn forget(&self, key: &K) {
+        self.inner.state.lock().failures.remove(key);
+    }
+
+    /// How often a key has failed since it was last forgotten.
+    pub fn failures(&self, key: &K) -> u32 {
+        self.inner.state.lock().failures.get(key).copied().unwrap_or(0)
+    }
+
+    /// The next key to process; `None` once the queue is closed. The caller calls [`Queue::done`] afterwards.
+    pub async fn next(&self) -> Option<K> {
+        loop {
+            let due = {
+                let mut state = self.inner.state.lock();
+                if state.closed {
+                    // Whoever waits next must hear of it, too.
+                    self.inner.changed.notify_one();
+                    return None;
+                }
+                let now = self.inner.clock.instant();
+                self.release_due(&mut state, now);
+                if let Some(key) = self.pop(&mut state, now) {
+                    if state.lines.iter().any(|l| !l.is_empty()) {
+                        self.inner.changed.notify_one();
+                    }
+                    return Some(key);
+                }
+                state.delayed.first().map(|(at, _)| *at)
+            };
+            let expiry = async {
+                match due {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.inner.changed.notified() => {}
+                () = expiry => {}
+            }
+        }
+    }
+
+    fn release_due(&self, state: &mut State<K>, now: Instant) {
+        while state.delayed.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, key)) = state.delayed.pop_first() {
+                state.delays.remove(&key);
+                self.push(state, key, Priority::Normal);
+            }
+        }
+    }
+
+    fn pop(&self, state: &mut State<K>, now: Instant) -> Option<K> {
+        for line in [Priority::Normal, Priority::Low] {
+            while let Some(key) = state.lines[line as usize].pop_front() {
+                // A key that moved up is handed out from the upper line only.
+                if state.processing.contains_key(&key) || state.dirty.get(&key).is_none_or(|(p, _)| *p != line) {
+                    continue;
+                }
+                if let Some((_, since)) = state.dirty.remove(&key) {
+                    self.inner.observer.taken(now.saturating_duration_since(since));
+                }
+                state.processing.insert(key.clone(), now);
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Ends a key's processing; if it was added meanwhile it waits again.
+    pub fn done(&self, key: &K) {
+        let mut state = self.inner.state.lock();
+        if let Some(since) = state.processing.remove(key) {
+            self.inner.observer.done(self.inner.clock.instant().saturating_duration_since(since));
+        }
+        if let Some((priority, _)) = state.dirty.get(key).copied() {
+            state.lines[priority as usize].push_back(key.clone());
+            self.inner.changed.notify_one();
+        }
+    }
+
+    /// Hands out no more keys; what is waiting or delayed is dropped.
+    pub fn close(&self) {
+        self.inner.state.lock().closed = true;
+        self.inner.changed.notify_one();
+    }
+
+    /// Whether no more keys are handed out. A long sync may end early then: whoever comes next goes on with it.
+    pub fn is_closed(&self) -> bool {
+        self.inner.state.lock().closed
+    }
+
+    /// How many keys wait.
+    pub fn len(&self) -> usize {
+        self.inner.state.lock().dirty.len()
+    }
+
+    /// Whether nothing waits, is delayed or is being processed.
+    pub fn is_idle(&self) -> bool {
+        let state = self.inner.state.lock();
+        state.dirty.is_empty() && state.processing.is_empty() && state.delayed.is_empty()
+    }
+
+    /// Whether no key waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Seconds that keys in progress have been worked on, together and the longest.
+    pub fn unfinished(&self) -> (Duration, Duration) {
+        let state = self.inner.state.lock();
+        let now = self.inner.clock.instant();
+        let ages = state.processing.values().map(|since| now.saturating_duration_since(*since));
+        ages.fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| (sum + age, max.max(age)))
+    }
+
+    /// What the queue holds, at most `limit` keys of each sort.
+    pub fn state(&self, limit: usize) -> QueueState {
+        let state = self.inner.state.lock();
+        let now = self.inner.clock.instant();
+        let mut waiting: Vec<String> = state.dirty.keys().map(ToString::to_string).collect();
+        waiting.sort();
+        waiting.truncate(limit);
+        let mut failing: Vec<(String, u32)> = state.failures.iter().map(|(k, n)| (k.to_string(), *n)).collect();
+        failing.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        failing.truncate(limit);
+        let age = |since: &Instant| now.saturating_duration_since(*since).as_secs_f64();
+        QueueState {
+            waiting,
+            processing: state.processing.iter().take(limit).map(|(k, t)| (k.to_string(), age(t))).collect(),
+            delayed: state
+                .delayed
+                .iter()
+                .take(limit)
+                .map(|(at, k)| (k.to_string(), at.saturating_duration_since(now).as_secs_f64()))
+                .collect(),
+            failing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue() -> Queue<String> {
+        Queue::new(Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0), Backoff::default(), None)
+    }
+
+    fn key(k: &str) -> String {
+        k.to_owned()
+    }
+
+    async fn soon(q: &Queue<String>) -> Option<String> {
+        tokio::time::timeout(Duration::from_nanos(1), q.next()).await.ok().flatten()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn adds_during_processing_cause_exactly_one_more_run() {
+        let q = queue();
+        q.add(key("a"), Priority::Normal);
+        q.add(key("a"), Priority::Normal);
+        assert_eq!(soon(&q).await.as_deref(), Some("a"));
+        for _ in 0..3 {
+            q.add(key("a"), Priority::Normal);
+        }
+        assert_eq!(soon(&q).await, None, "never twice at once");
+        q.done(&key("a"));
+        assert_eq!(soon(&q).await.as_deref(), Some("a"));
+        q.done(&key("a"));
+        assert_eq!(soon(&q).await, None);
+        assert!(q.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_just_changed_overtakes_the_initial_list() {
+        let q = queue();
+        for k in ["a", "b", "c"] {
+            q.add(key(k), Priority::Low);
+        }
+        q.add(key("c"), Priority::Normal);
+        let mut order = Vec::new();
+        while let Some(k) = soon(&q).await {
+            q.done(&k);
+            order.push(k);
+        }
+        assert_eq!(order, ["c", "a", "b"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delayed_key_keeps_the_earlier_time_and_is_not_cancelled() {
+        let q = queue();
+        let start = q.inner.clock.instant();
+        q.add_after(key("a"), Duration::from_secs(10));
+        q.add_after(key("a"), Duration::from_secs(5));
+        q.add_after(key("a"), Duration::from_secs(7));
+        q.add(key("a"), Priority::Normal);
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        q.done(&key("a"));
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_back_off_up_to_the_cap_and_are_never_dropped() {
+        let b = Backoff::default();
+        let millis = |n| b.delay(n).as_millis();
+        assert_eq!((millis(0), millis(3), millis(6), millis(9), millis(14)), (5, 40, 320, 2560, 81_920));
+        assert_eq!((b.delay(18), b.delay(4_000)), (Duration::from_secs(1000), Duration::from_secs(1000)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_keys_that_fail_at_once_share_one_bucket() {
+        let q = queue();
+        let start = q.inner.clock.instant();
+        for n in 0..250 {
+            q.add_rate_limited(format!("{n:03}"));
+        }
+        let mut times = Vec::new();
+        for _ in 0..250 {
+            let k = q.next().await.unwrap();
+            times.push((q.inner.clock.instant() - start).as_millis());
+            q.done(&k);
+        }
+        assert!(
+            times[99] <= 6 && (99..=106).contains(&times[100]) && (14_990..=15_006).contains(&times[249]),
+            "{times:?}"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn closing_wakes_every_worker() {
+        let q = queue();
+        let workers: Vec<_> = (0..4)
+            .map(|_| {
+                let q = q.clone();
+                tokio::spawn(async move { q.next().await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        q.add_after(key("late"), Duration::from_secs(1));
+        q.close();
+        for w in workers {
+            assert_eq!(w.await.unwrap(), None);
+        }
+        q.add(key("x"), Priority::Normal);
+        assert!(q.is_empty());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_key_is_lost_or_processed_twice_at_once(ops in proptest::collection::vec((0u8..4, 0u8..4, proptest::bool::ANY), 1..200)) {
+            let rt = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            rt.block_on(async {
+                let q = queue();
+                let mut processing: Vec<String> = Vec::new();
+                let mut owed: std::collections::BTreeSet<String> = std::collections::BTreeSet::new();
+                for (op, k, low) in ops {
+                    let k = format!("k{k}");
+                    match op {
+                        0 | 1 => {
+                            q.add(k.clone(), if low { Priority::Low } else { Priority::Normal });
+                            owed.insert(k);
+                        }
+                        2 => if let Some(got) = soon(&q).await {
+                            assert!(!processing.contains(&got), "twice at once: {got}");
+                            assert!(owed.remove(&got), "nobody asked for {got}");
+                            processing.push(got);
+                        },
+                        _ => if let Some(done) = processing.pop() { q.done(&done) },
+                    }
+                }
+                for k in processing { q.done(&k) }
+                while let Some(got) = soon(&q).await {
+                    assert!(owed.remove(&got));
+                    q.done(&got);
+                }
+                assert!(owed.is_empty(), "lost: {owed:?}");
+            });
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Ownership: which objects a parent keeps, adopts and releases, and the patches that say so.
+//!
+//! Deciding is pure. Before the first adoption of a sync the caller reads the parent live once, and every adoption of
+//! that sync fails unless its uid is the same and it is not being deleted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    intern::Text,
+    meta::{Meta, OwnerRef, Uid},
+    object::{Object, Resource},
+    selector::{Selector, SelectorError},
+};
+
+/// Anything with metadata that may have an owner.
+pub trait HasMeta {
+    /// Its metadata.
+    fn meta(&self) -> &Meta;
+}
+
+impl<T: Object> HasMeta for T {
+    fn meta(&self) -> &Meta {
+        Object::meta(self)
+    }
+}
+
+impl<T: HasMeta + ?Sized> HasMeta for Arc<T> {
+    fn meta(&self) -> &Meta {
+        (**self).meta()
+    }
+}
+
+/// The parent on whose behalf objects are claimed.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Its resource, which says kind and `apiVersion`.
+    pub resource: Resource,
+    /// Its namespace.
+    pub namespace: Text,
+    /// Its name.
+    pub name: Text,
+    /// Its uid.
+    pub uid: Uid,
+    /// Whether it is being deleted: it keeps what it has, and takes or gives up nothing.
+    pub deleting: bool,
+}
+
+impl Owner {
+    /// The parent with this metadata.
+    pub fn new(resource: Resource, meta: &Meta) -> Self {
+        Self {
+            resource,
+            namespace: meta.namespace.clone(),
+            name: Text::new(&meta.name),
+            uid: meta.uid.clone(),
+            deleting: meta.is_deleting(),
+        }
+    }
+
+    /// The reference that makes it the controller of a child.
+    pub fn controller_ref(&self) -> OwnerRef {
+        OwnerRef {
+            api_version: Text::new(&self.resource.api_version()),
+            kind: Text::new(self.resource.kind),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+
+    /// The strategic merge patch that adopts the child with `uid`, adding `finalizers`.
+    ///
+    /// The uid makes a namesake that was created in between refuse it (422).
+    pub fn adopt_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
+        let mut metadata = json!({ "ownerReferences": [self.controller_ref()], "uid": uid });
+        if !finalizers.is_empty() {
+            metadata["finalizers"] = json!(finalizers);
+        }
+        json!({ "metadata": metadata })
+    }
+
+    /// The strategic merge patch that releases the child with `uid`, removing `finalizers`.
+    ///
+    /// 404 and 422 in answer to it mean that the child is gone: success.
+    pub fn release_patch(&self, uid: &Uid, finalizers: &[&str]) -> Value {
+        let mut metadata = json!({ "uid": uid, "ownerReferences": [{ "$patch": "delete", "uid": self.uid }] });
+        if !finalizers.is_empty() {
+            metadata["$deleteFromPrimitiveList/finalizers"] = json!(finalizers);
+        }
+        json!({ "metadata": metadata })
+    }
+}
+
+/// What becomes of the candidates, each group in their order; those in no group are nobody's business here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claims<C> {
+    /// Owned already.
+    pub keep: Vec<C>,
+    /// Orphans that match: owned once [`Owner::adopt_patch`] is accepted.
+    pub adopt: Vec<C>,
+    /// Owned, and no longer matching: [`Owner::release_patch`].
+    pub release: Vec<C>,
+}
+
+impl<C> Default for Claims<C> {
+    fn default() -> Self {
+        Self { keep: Vec::new(), adopt: Vec::new(), release: Vec::new() }
+    }
+}
+
+/// Sorts candidates (those owned and the orphans of the namespace) into what is kept, adopted and released.
+///
+/// A candidate matches if `selector` selects its labels and `eligible` says so. A selector that breaks the rules claims
+/// nothing and releases nothing. Upstream: `pkg/controller`, `BaseControllerRefManager.ClaimObject`.
+pub fn claim<C: HasMeta>(
+    owner: &Owner,
+    selector: &Selector,
+    candidates: impl IntoIterator<Item = C>,
+    eligible: impl Fn(&C) -> bool,
+) -> Result<Claims<C>, SelectorError> {
+    let selector = selector.checked()?;
+    let mut claims = Claims::default();
+    for candidate in candidates {
+        let meta = candidate.meta();
+        let matches = || selector.matches(&meta.labels) && eligible(&candidate);
+        let group = match meta.controller() {
+            Some(reference) if reference.uid != owner.uid => continue,
+            Some(_) if matches() => &mut claims.keep,
+            Some(_) if owner.deleting => continue,
+            Some(_) => &mut claims.release,
+            None if owner.deleting || meta.is_deleting() || !owner.shares_namespace(meta) || !matches() => continue,
+            None => &mut claims.adopt,
+        };
+        group.push(candidate);
+    }
+    Ok(claims)
+}
+
+impl Owner {
+    fn shares_namespace(&self, child: &Meta) -> bool {
+        self.namespace.is_empty() || self.namespace == child.namespace
+    }
+}
+
+/// The parent a controller reference means: of that kind, found under its name in the child's namespace, with its uid.
+///
+/// The `apiVersion` is not compared, as upstream does not. `lookup` gets the name.
+pub fn resolve<P: HasMeta>(reference: &OwnerRef, kind: &str, lookup: impl FnOnce(&str) -> Option<P>) -> Option<P> {
+    if reference.kind != kind {
+        return None;
+    }
+    lookup(&reference.name).filter(|parent| parent.meta().uid == reference.uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const REPLICA_SETS: Resource =
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+
+    struct Thing(Meta);
+
+    impl HasMeta for Thing {
+        fn meta(&self) -> &Meta {
+            &self.0
+        }
+    }
+
+    fn owner() -> Owner {
+        let meta = Meta { namespace: "shop".into(), name: "web".into(), uid: Uid::new("U"), ..Meta::default() };
+        Owner::new(REPLICA_SETS, &meta)
+    }
+
+    fn selector() -> Selector {
+        Selector::from_value(&json!({"matchLabels": {"app": "web"}}))
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    struct Case {
+        controller: Option<&'static str>,
+        matches: bool,
+        owner_deleting: bool,
+        deleting: bool,
+        elsewhere: bool,
+    }
+
+    const PLAIN: Case =
+        Case { controller: None, matches: true, owner_deleting: false, deleting: false, elsewhere: false };
+
+    fn verdict(case: Case) -> &'static str {
+        let owner = Owner { deleting: case.owner_deleting, ..owner() };
+        let reference = case.controller.map(|uid| OwnerRef {
+            uid: Uid::new(uid),
+            kind: "ReplicaSet".into(),
+            controller: Some(true),
+            ..OwnerRef::default()
+        });
+        let meta = Meta {
+            namespace: if case.elsewhere { "other".into() } else { "shop".into() },
+            labels: crate::intern::Labels::from_pairs(case.matches.then_some(("app", "web"))),
+            owners: reference.into_iter().collect::<Vec<_>>().into(),
+            deleted: case.deleting.then(|| jiff::Timestamp::from_second(1).unwrap()),
+            ..Meta::default()
+        };
+        let claims = claim(&owner, &selector(), [Thing(meta)], |_| true).unwrap();
+        match (claims.keep.len(), claims.adopt.len(), claims.release.len()) {
+            (0, 0, 0) => "ignore",
+            (1, 0, 0) => "keep",
+            (0, 1, 0) => "adopt",
+            (0, 0, 1) => "release",
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_table_of_claims() {
+        for (case, want) in [
+            (Case { controller: Some("other"), ..PLAIN }, "ignore"),
+            (Case { controller: Some("other"), matches: false, ..PLAIN }, "ignore"),
+            (Case { controller: Some("U"), ..PLAIN }, "keep"),
+            (Case { controller: Some("U"), owner_deleting: true, ..PLAIN }, "keep"),
+            (Case { controller: Some("U"), deleting: true, ..PLAIN }, "keep"),
+            (Case { controller: Some("U"), matches: false, ..PLAIN }, "release"),
+            (Case { controller: Some("U"), matches: false, deleting: true, ..PLAIN }, "release"),
+            (Case { controller: Some("U"), matches: false, owner_deleting: true, ..PLAIN }, "ignore"),
+            (Case { matches: false, ..PLAIN }, "ignore"),
+            (PLAIN, "adopt"),
+            (Case { owner_deleting: true, ..PLAIN }, "ignore"),
+            (Case { deleting: true, ..PLAIN }, "ignore"),
+            (Case { elsewhere: true, ..PLAIN }, "ignore"),
+        ] {
+            assert_eq!(verdict(case), want, "{case:?}");
+        }
+    }
+
+    #[test]
+    fn a_reference_that_is_not_the_controller_leaves_an_orphan() {
+        let reference = OwnerRef { uid: Uid::new("U"), kind: "ReplicaSet".into(), ..OwnerRef::default() };
+        let meta = Meta {
+            namespace: "shop".into(),
+            labels: crate::intern::Labels::from_pairs([("app", "web")]),
+            owners: vec![reference].into(),
+            ..Meta::default()
+        };
+        assert_eq!(claim(&owner(), &selector(), [Thing(meta)], |_| true).unwrap().adopt.len(), 1);
+    }
+
+    #[test]
+    fn the_ineligible_are_treated_as_not_matching() {
+        let meta = || Meta {
+            namespace: "shop".into(),
+            labels: crate::intern::Labels::from_pairs([("app", "web")]),
+            ..Meta::default()
+        };
+        let owned = Meta { owners: vec![owner().controller_ref()].into(), ..meta() };
+        let claims = claim(&owner(), &selector(), [Thing(meta()), Thing(owned)], |_| false).unwrap();
+        assert_eq!((claims.keep.len(), claims.adopt.len(), claims.release.len()), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_broken_selector_claims_and_releases_nothing() {
+        let broken = Selector::from_value(&json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]}));
+        let owned = Meta { owners: vec![owner().controller_ref()].into(), ..Meta::default() };
+        assert!(claim(&owner(), &broken, [Thing(owned)], |_| true).is_err());
+    }
+
+    #[test]
+    fn patches_are_those_of_upstream() {
+        let (owner, uid) = (owner(), Uid::new("POD"));
+        let reference = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "U",
+            "controller": true, "blockOwnerDeletion": true});
+        assert_eq!(owner.adopt_patch(&uid, &[]), json!({"metadata": {"ownerReferences": [reference], "uid": "POD"}}));
+        assert_eq!(
+            owner.adopt_patch(&uid, &["batch.kubernetes.io/job-tracking"]),
+            json!({"metadata": {"ownerReferences": [reference], "uid": "POD",
+                "finalizers": ["batch.kubernetes.io/job-tracking"]}})
+        );
+        assert_eq!(
+            owner.release_patch(&uid, &[]),
+            json!({"metadata": {"uid": "POD", "ownerReferences": [{"$patch": "delete", "uid": "U"}]}})
+        );
+        assert_eq!(
+            owner.release_patch(&uid, &["batch.kubernetes.io/job-tracking"]),
+            json!({"metadata": {"uid": "POD", "ownerReferences": [{"$patch": "delete", "uid": "U"}],
+                "$deleteFromPrimitiveList/finalizers": ["batch.kubernetes.io/job-tracking"]}})
+        );
+    }
+
+    #[test]
+    fn a_reference_resolves_by_kind_name_and_uid() {
+        let parent = || Thing(Meta { name: "web".into(), uid: Uid::new("U"), ..Meta::default() });
+        let reference = owner().controller_ref();
+        let by_name = |name: &str| (name == "web").then(parent);
+        assert!(resolve(&reference, "ReplicaSet", by_name).is_some());
+        assert!(
+            resolve(&OwnerRef { api_version: "x/v9".into(), ..reference.clone() }, "ReplicaSet", by_name).is_some()
+        );
+        assert!(resolve(&reference, "Job", by_name).is_none());
+        assert!(resolve(&OwnerRef { name: "db".into(), ..reference.clone() }, "ReplicaSet", by_name).is_none());
+        assert!(resolve(&OwnerRef { uid: Uid::new("V"), ..reference }, "ReplicaSet", by_name).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn a_deleting_parent_only_keeps(
+            controller in prop::option::of(prop::sample::select(vec!["U", "other"])),
+            matches in any::<bool>(), deleting in any::<bool>(), elsewhere in any::<bool>(),
+        ) {
+            let case = Case { controller, matches, owner_deleting: true, deleting, elsewhere };
+            prop_assert!(["keep", "ignore"].contains(&verdict(case)));
+        }
+    }
+}

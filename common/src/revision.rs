@@ -1,0 +1,384 @@
+//! `ControllerRevisions`: the history of a `StatefulSet`'s or `DaemonSet`'s Pod template.
+//!
+//! `data` is written byte for byte as upstream writes it, because upstream compares the stored bytes, and because only
+//! this form stays as it is when a server encodes it anew. Reading it back as JSON shows another form of the same bytes,
+//! so equality here is equality of the canonical form, null members aside.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Value, json};
+
+use crate::{
+    json::Raw,
+    meta::Meta,
+    object::{Object, Resource},
+    siphash::SipHash,
+    template::Template,
+};
+
+/// `ControllerRevisions` on the API server.
+pub const CONTROLLER_REVISIONS: Resource = Resource {
+    group: "apps",
+    version: "v1",
+    plural: "controllerrevisions",
+    kind: "ControllerRevision",
+    namespaced: true,
+};
+
+/// Any fixed key.
+const KEY: [u64; 2] = [0x6e6f_6e65_7420_7265, 0x7669_7369_6f6e_7300];
+
+/// How numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// Integers as they are: what the `DaemonSet` controller does.
+    Exact,
+    /// All of them rounded to IEEE doubles, which shows above 2^53: what the `StatefulSet` controller does.
+    Doubles,
+}
+
+/// What a revision of a template holds.
+#[derive(Clone, Debug)]
+pub struct Data {
+    bytes: Box<[u8]>,
+    digest: u128,
+}
+
+impl Data {
+    /// The data of a revision that has `template`: it replaces `spec.template` when it is applied as a patch.
+    ///
+    /// Of a template with a [`Template::problem`] there is none.
+    pub fn new(template: &Template, numbers: Numbers) -> Option<Self> {
+        let mut template = template.value();
+        template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
+        let value = json!({ "spec": { "template": template } });
+        Some(Self { bytes: go_json(&value, numbers).into(), digest: digest(&value, numbers) })
+    }
+
+    /// The bytes to hash and to send.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A `ControllerRevision`.
+#[derive(Clone, Debug)]
+pub struct ControllerRevision {
+    /// Its metadata.
+    pub meta: Meta,
+    /// Its number: the highest is the newest.
+    pub revision: i64,
+    /// What it holds, as the server sent it.
+    pub data: Raw,
+    digest: u128,
+}
+
+impl ControllerRevision {
+    /// Whether it holds `data`.
+    pub fn holds(&self, data: &Data) -> bool {
+        self.digest == data.digest
+    }
+
+    /// Whether it holds the same as `other`.
+    pub fn holds_the_same_as(&self, other: &Self) -> bool {
+        self.digest == other.digest
+    }
+
+    /// The template it holds; one with a [`Template::problem`] if it holds none.
+    pub fn template(&self) -> Template {
+        let mut value = self.data.value().unwrap_or_default();
+        match value.pointer_mut("/spec/template") {
+            Some(template) => {
+                if let Some(members) = template.as_object_mut() {
+                    members.remove("$patch");
+                }
+                Template::from_value(template)
+            }
+            None => Template::default(),
+        }
+    }
+}
+
+impl Object for ControllerRevision {
+    const RESOURCE: Resource = CONTROLLER_REVISIONS;
+
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+}
+
+impl<'de> Deserialize<'de> for ControllerRevision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            metadata: Meta,
+            revision: Option<i64>,
+            data: Raw,
+        }
+        let Wire { metadata, revision, data } = Wire::deserialize(deserializer)?;
+        // What cannot be taken apart equals only the same text.
+        let digest = data.value().map_or_else(|_| hash(data.text().as_bytes()), |v| digest(&v, Numbers::Exact));
+        Ok(Self { meta: metadata, revision: revision.unwrap_or(0), data, digest })
+    }
+}
+
+/// Sorts revisions: by number, then the older first, then by name.
+pub fn sort(revisions: &mut [Arc<ControllerRevision>]) {
+    revisions.sort_by(|a, b| compare(a, b));
+}
+
+fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {
+    let (x, y) = (&a.meta, &b.meta);
+    a.revision.cmp(&b.revision).then_with(|| x.created.cmp(&y.created)).then_with(|| x.name.cmp(&y.name))
+}
+
+/// The number after the highest; 1 if there is none.
+pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevision>) -> i64 {
+    revisions.into_iter().map(|r| r.revision).max().map_or(1, |highest| highest.max(0).saturating_add(1))
+}
+
+/// A digest of the canonical form without null members.
+fn digest(value: &Value, numbers: Numbers) -> u128 {
+    let mut out = Vec::with_capacity(1024);
+    Encoder { out: &mut out, numbers, nulls: Nulls::Drop }.value(value);
+    hash(&out)
+}
+
+fn hash(bytes: &[u8]) -> u128 {
+    let mut hash = SipHash::new(KEY);
+    hash.update(bytes);
+    hash.finish()
+}
+
+/// JSON as Go's encoder writes it: compact, members sorted by name, `<`, `>`, `&`, U+2028 and U+2029 escaped.
+pub fn go_json(value: &Value, numbers: Numbers) -> Vec<u8> {
+    let mut out = Vec::with_capacity(1024);
+    Encoder { out: &mut out, numbers, nulls: Nulls::Keep }.value(value);
+    out
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    Keep,
+    Drop,
+}
+
+struct Encoder<'a> {
+    out: &'a mut Vec<u8>,
+    numbers: Numbers,
+    nulls: Nulls,
+}
+
+impl Encoder<'_> {
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Null => self.put("null"),
+            Value::Bool(true) => self.put("true"),
+            Value::Bool(false) => self.put("false"),
+            Value::Number(number) => self.number(number),
+            Value::String(text) => self.text(text),
+            Value::Array(list) => {
+                self.put("[");
+                for (at, element) in list.iter().enumerate() {
+                    self.put(if at == 0 { "" } else { "," });
+                    self.value(element);
+                }
+                self.put("]");
+            }
+            Value::Object(map) => {
+                let drop = self.nulls == Nulls::Drop;
+                let mut members: Vec<_> = map.iter().filter(|(_, value)| !(drop && value.is_null())).collect();
+                members.sort_by_key(|(name, _)| *name);
+                self.put("{");
+                for (at, (name, value)) in members.into_iter().enumerate() {
+                    self.put(if at == 0 { "" } else { "," });
+                    self.text(name);
+                    self.put(":");
+                    self.value(value);
+                }
+                self.put("}");
+            }
+        }
+    }
+
+    fn put(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    fn number(&mut self, number: &serde_json::Number) {
+        match (number.as_f64(), number.is_f64() || self.numbers == Numbers::Doubles) {
+            (Some(double), true) => self.put(&go_double(double)),
+            _ => self.put(&number.to_string()),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        self.put("\"");
+        for c in text.chars() {
+            match c {
+                '"' => self.put("\\\""),
+                '\\' => self.put("\\\\"),
+                '\u{8}' => self.put("\\b"),
+                '\u{c}' => self.put("\\f"),
+                '\n' => self.put("\\n"),
+                '\r' => self.put("\\r"),
+                '\t' => self.put("\\t"),
+                '\0'..'\u{20}' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                    self.put(&format!("\\u{:04x}", u32::from(c)));
+                }
+                c => self.put(c.encode_utf8(&mut [0; 4])),
+            }
+        }
+        self.put("\"");
+    }
+}
+
+/// The shortest digits that read back as `double`, in the notation Go chooses.
+fn go_double(double: f64) -> String {
+    let size = double.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{double:e}");
+        return if text.contains("e-") { text } else { text.replace('e', "e+") };
+    }
+    double.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::hash::controller_revision_hash;
+
+    const GOLDEN: &str = r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"args":["a\u003cb","x\u0026y"],"image":"nginx:1.27","imagePullPolicy":"IfNotPresent","name":"web","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}],"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}}}"#;
+
+    fn template() -> Value {
+        json!({"metadata": {"labels": {"app": "web"}}, "spec": {
+            "terminationGracePeriodSeconds": 30, "securityContext": {}, "schedulerName": "default-scheduler",
+            "restartPolicy": "Always", "dnsPolicy": "ClusterFirst",
+            "containers": [{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"], "resources": {},
+                "imagePullPolicy": "IfNotPresent", "terminationMessagePolicy": "File",
+                "terminationMessagePath": "/dev/termination-log"}]}})
+    }
+
+    fn data(template: &Value) -> Data {
+        Data::new(&Template::from_value(template), Numbers::Exact).unwrap()
+    }
+
+    fn revision(name: &str, number: i64, created: i64, data: &Value) -> Arc<ControllerRevision> {
+        let created = jiff::Timestamp::from_second(created).unwrap();
+        let json = json!({"metadata": {"name": name, "creationTimestamp": created}, "revision": number, "data": data});
+        Arc::new(serde_json::from_str(&json.to_string()).unwrap())
+    }
+
+    #[test]
+    fn the_golden_revision() {
+        for numbers in [Numbers::Exact, Numbers::Doubles] {
+            let data = Data::new(&Template::from_value(&template()), numbers).unwrap();
+            assert_eq!(String::from_utf8_lossy(data.bytes()), GOLDEN);
+            assert_eq!(data.bytes().len(), 443);
+            let names = [0, 1, 2].map(|count| controller_revision_hash(data.bytes(), Some(count)));
+            assert_eq!(names, ["7c99d5cb8d", "7c99d5cb8f", "7c99d5cb94"]);
+        }
+        let unescaped = GOLDEN.replace("\\u003c", "<").replace("\\u0026", "&");
+        assert_eq!(
+            (unescaped.len(), controller_revision_hash(unescaped.as_bytes(), Some(0)).as_str()),
+            (433, "5c7c9d95c8")
+        );
+    }
+
+    #[test]
+    fn encodes_like_go() {
+        #[derive(Deserialize)]
+        struct Case {
+            json: String,
+            go: String,
+        }
+        for line in include_str!("../tests/data/go-json.jsonl").lines() {
+            let case: Case = serde_json::from_str(line).unwrap();
+            let value: Value = serde_json::from_str(&case.json).unwrap();
+            assert_eq!(String::from_utf8(go_json(&value, Numbers::Doubles)).unwrap(), case.go, "{}", case.json);
+        }
+    }
+
+    #[test]
+    fn integers_are_exact_unless_rounded() {
+        let value = json!({"a": 9_007_199_254_740_993_i64, "b": i64::MIN, "c": u64::MAX});
+        let text = |numbers| String::from_utf8(go_json(&value, numbers)).unwrap();
+        assert_eq!(text(Numbers::Exact), r#"{"a":9007199254740993,"b":-9223372036854775808,"c":18446744073709551615}"#);
+        assert_eq!(
+            text(Numbers::Doubles),
+            r#"{"a":9007199254740992,"b":-9223372036854776000,"c":18446744073709552000}"#
+        );
+    }
+
+    #[test]
+    fn nulls_and_empty_objects_stay_in_the_bytes() {
+        let bytes = data(&json!({"metadata": {"creationTimestamp": null}, "spec": {"securityContext": {}}}));
+        assert_eq!(
+            String::from_utf8_lossy(bytes.bytes()),
+            r#"{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null},"spec":{"securityContext":{}}}}}"#
+        );
+    }
+
+    #[test]
+    fn a_revision_is_compared_by_what_it_holds() {
+        let ours = data(&template());
+        let mut stored: Value = serde_json::from_str(GOLDEN).unwrap();
+        assert!(revision("a", 1, 0, &stored).holds(&ours));
+        stored["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+        assert!(revision("a", 1, 0, &stored).holds(&ours));
+        assert!(revision("a", 1, 0, &stored).holds_the_same_as(&revision("b", 2, 9, &stored)));
+        stored["spec"]["template"]["metadata"]["labels"]["app"] = json!("db");
+        assert!(!revision("a", 1, 0, &stored).holds(&ours));
+        for odd in [json!({}), json!(null), json!([1]), json!({"spec": {"template": 7}})] {
+            assert!(!revision("a", 1, 0, &odd).holds(&ours));
+            assert!(revision("a", 1, 0, &odd).template().problem().is_some());
+        }
+        assert!(Data::new(&Template::default(), Numbers::Exact).is_none());
+    }
+
+    #[test]
+    fn the_template_comes_back_out() {
+        let stored = serde_json::from_str(GOLDEN).unwrap();
+        assert_eq!(revision("a", 1, 0, &stored).template().value(), template());
+    }
+
+    #[test]
+    fn sorts_by_number_age_and_name() {
+        let mut list = vec![
+            revision("d", 3, 10, &json!({})),
+            revision("c", 2, 20, &json!({})),
+            revision("b", 2, 10, &json!({})),
+            revision("a", 2, 20, &json!({})),
+        ];
+        sort(&mut list);
+        assert_eq!(list.iter().map(|r| &*r.meta.name).collect::<Vec<_>>(), ["b", "a", "c", "d"]);
+    }
+
+    #[test]
+    fn numbers_go_up() {
+        let list = [revision("a", 1, 0, &json!({})), revision("b", 3, 0, &json!({})), revision("c", 2, 0, &json!({}))];
+        assert_eq!(next_revision(list.iter().map(|r| &**r)), 4);
+        assert_eq!(next_revision(None), 1);
+        assert_eq!(next_revision([&*revision("a", -7, 0, &json!({}))]), 1);
+        assert_eq!(next_revision([&*revision("a", i64::MAX, 0, &json!({}))]), i64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn reads_back_as_it_was(text in "\\PC{0,20}", control in "[\\x00-\\x1f<>&\u{2028}\u{2029}\u{7f}\u{1f600}]{0,8}", n in any::<i64>()) {
+            let value = json!({ control.clone(): [text, control], "n": n });
+            let bytes = go_json(&value, Numbers::Exact);
+            prop_assert_eq!(serde_json::from_slice::<Value>(&bytes).unwrap(), value);
+            prop_assert!(!bytes.iter().any(|b| *b < 0x20 || b"<>&".contains(b)));
+        }
+
+        #[test]
+        fn doubles_read_back_as_they_were(double in any::<f64>()) {
+            prop_assume!(double.is_finite());
+            prop_assert_eq!(go_double(double).parse::<f64>().unwrap().to_bits(), double.to_bits());
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! How the process and its control loops know each other.
+
+use std::{
+    any::{Any, TypeId},
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+
+use crate::{api::Api, clock::Clock, events::Recorder, gate::Gate, metrics::Metrics, settings::Settings};
+
+/// A control loop that a binary can run.
+#[derive(Clone, Copy)]
+pub struct LoopDefinition {
+    /// Canonical name, as `--controllers` and logs know it: `replicaset-controller`.
+    pub name: &'static str,
+    /// The older name `--controllers` accepts as well: `replicaset`.
+    pub alias: &'static str,
+    /// What its user agent ends in and its ServiceAccount is called upstream: `replicaset-controller`.
+    pub client: &'static str,
+    /// Component its Events come from.
+    pub component: &'static str,
+    /// Builds the loop and starts its informers; its workers wait for the gate and for the caches.
+    pub start: fn(Context) -> Arc<dyn Running>,
+}
+
+/// What a control loop is built from.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server, behind the gate.
+    pub api: Api,
+    /// Time and randomness.
+    pub clock: Clock,
+    /// The permission to write.
+    pub gate: Gate,
+    /// Flags, feature gates and tuned values.
+    pub settings: Arc<Settings>,
+    /// Where metrics are registered.
+    pub metrics: Metrics,
+    /// Records Events under the loop's component.
+    pub recorder: Recorder,
+    /// What the loops of this process share: one and the same for all of them.
+    pub shared: Shared,
+}
+
+/// What the loops of one process keep once instead of each for itself, by type: a cache of Pods that several read.
+///
+/// A value lives as long as one loop holds it. Clones share everything; `Default` begins a new process, so to speak.
+#[derive(Clone, Default)]
+pub struct Shared {
+    values: Arc<Mutex<BTreeMap<TypeId, Weak<dyn Any + Send + Sync>>>>,
+}
+
+impl Shared {
+    /// The value of that type; whoever asks first makes it.
+    pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
+        let mut values = self.values.lock();
+        if let Some(known) = values.get(&TypeId::of::<T>()).and_then(Weak::upgrade)
+            && let Ok(known) = known.downcast::<T>()
+        {
+            return known;
+        }
+        let made = Arc::new(make());
+        let erased: Arc<dyn Any + Send + Sync> = Arc::<T>::clone(&made);
+        values.insert(TypeId::of::<T>(), Arc::downgrade(&erased));
+        made
+    }
+}
+
+/// A control loop that runs.
+pub trait Running: Send + Sync {
+    /// Whether every cache holds its first full set and its handlers have seen it; otherwise what is waited for.
+    fn ready(&self) -> Result<(), String>;
+    /// The queue: depth, keys in progress, delayed keys with their time, failures.
+    fn debug_queue(&self) -> serde_json::Value;
+    /// The caches: objects, versions, bytes where known, last event, state of the watch.
+    fn debug_cache(&self) -> serde_json::Value;
+    /// The last plan of one key, or of all keys: what was decided and why.
+    fn explain(&self, key: Option<&str>) -> serde_json::Value;
+    /// The graph of objects that the loop keeps, as DOT: what is connected with these uids, or everything. Few keep one.
+    fn debug_graph(&self, _around: &[String]) -> Option<String> {
+        None
+    }
+    /// Stops taking keys and waits for the syncs in progress; nothing is written after it returns.
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}

@@ -1,0 +1,449 @@
+//! Label selectors, compiled once and matched often.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+use crate::intern::{Labels, Text};
+
+/// A label selector in compiled form.
+///
+/// A null selector matches nothing, an empty one everything. One that breaks the rules matches nothing, says why
+/// ([`Selector::problem`]), and reading it never fails: an object with such a selector is still an object.
+/// Upstream: `pkg/apis/meta/v1`, `LabelSelectorAsSelector`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    state: State,
+    /// Every one of these labels must be there.
+    labels: Labels,
+    /// And each of these must hold.
+    expressions: Box<[Requirement]>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Null,
+    Valid,
+    Invalid(Box<SelectorError>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: Text,
+    operator: Operator,
+    /// Sorted.
+    values: Box<[Text]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    In,
+    NotIn,
+    Exists,
+    DoesNotExist,
+}
+
+/// What is wrong with a selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    /// Something that is not of the type the API has at that place.
+    #[error("selector: {0} is not {1}")]
+    Type(&'static str, &'static str),
+    /// An operator nobody knows.
+    #[error("selector: {0:?} is not a valid label selector operator")]
+    Operator(String),
+    /// `In` and `NotIn` need values.
+    #[error("selector: {0:?}: for 'in', 'notin' operators, values set can't be empty")]
+    NoValues(String),
+    /// `Exists` and `DoesNotExist` take none.
+    #[error("selector: {0:?}: values set must be empty for exists and does not exist")]
+    Values(String),
+    /// Not a label key.
+    #[error("selector: {0:?} is not a valid label key")]
+    Key(String),
+    /// Not a label value.
+    #[error("selector: {1:?} is not a valid label value for {0:?}")]
+    Value(String, String),
+}
+
+impl Selector {
+    /// Compiles the `LabelSelector` that the API has in `spec.selector`; `null` is the selector that matches nothing.
+    pub fn from_value(value: &Value) -> Self {
+        match compile(value) {
+            Ok(selector) => selector,
+            Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
+        }
+    }
+
+    /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
+    pub fn from_map(labels: Labels) -> Self {
+        if labels.is_empty() {
+            return Self::default();
+        }
+        match check_labels(&labels) {
+            Ok(()) => Self { state: State::Valid, labels, expressions: Box::default() },
+            Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
+        }
+    }
+
+    /// What is wrong with it, if anything is.
+    pub fn problem(&self) -> Option<&SelectorError> {
+        match &self.state {
+            State::Invalid(error) => Some(error),
+            State::Null | State::Valid => None,
+        }
+    }
+
+    /// Itself, unless something is wrong with it.
+    pub fn checked(&self) -> Result<&Self, SelectorError> {
+        self.problem().map_or(Ok(self), |error| Err(error.clone()))
+    }
+
+    /// Whether there is none.
+    pub fn is_null(&self) -> bool {
+        self.state == State::Null
+    }
+
+    /// Whether it is there, valid and without any requirement: it selects everything.
+    pub fn is_empty(&self) -> bool {
+        self.state == State::Valid && self.labels.is_empty() && self.expressions.is_empty()
+    }
+
+    /// Whether `labels` are selected.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.state == State::Valid
+            && labels.contains_all(&self.labels)
+            && self.expressions.iter().all(|requirement| requirement.matches(labels))
+    }
+
+    /// Whether `labels` are selected by a selector that was meant to select: an empty one does not count.
+    ///
+    /// This is how a controller finds who may want to adopt an orphan.
+    pub fn matches_orphan(&self, labels: &Labels) -> bool {
+        !labels.is_empty() && !self.is_empty() && self.matches(labels)
+    }
+
+    /// The labels that must be there with these values.
+    pub fn match_labels(&self) -> &Labels {
+        &self.labels
+    }
+}
+
+/// A copy of a `LabelSelector` in JSON with one more entry in `matchLabels`; everything else stays as it is.
+pub fn with_match_label(selector: &Value, key: &str, value: &str) -> Value {
+    let mut selector = selector.as_object().cloned().unwrap_or_default();
+    let labels = selector.entry("matchLabels").or_insert(Value::Null);
+    if !labels.is_object() {
+        *labels = Value::Object(serde_json::Map::new());
+    }
+    if let Value::Object(labels) = labels {
+        labels.insert(key.to_owned(), Value::String(value.to_owned()));
+    }
+    Value::Object(selector)
+}
+
+impl Requirement {
+    fn matches(&self, labels: &Labels) -> bool {
+        let value = labels.get(&self.key);
+        match self.operator {
+            Operator::In => value.is_some_and(|v| self.has(v)),
+            Operator::NotIn => !value.is_some_and(|v| self.has(v)),
+            Operator::Exists => value.is_some(),
+            Operator::DoesNotExist => value.is_none(),
+        }
+    }
+
+    fn has(&self, value: &str) -> bool {
+        self.values.iter().any(|v| v == value)
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.operator {
+            Operator::Exists => return write!(f, "{}", self.key),
+            Operator::DoesNotExist => return write!(f, "!{}", self.key),
+            Operator::In => write!(f, "{} in (", self.key)?,
+            Operator::NotIn => write!(f, "{} notin (", self.key)?,
+        }
+        for (at, value) in self.values.iter().enumerate() {
+            if at > 0 {
+                f.write_str(",")?;
+            }
+            f.write_str(value)?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// The form of the `labelSelector` query parameter, ordered by key.
+///
+/// A selector that matches nothing is written as a contradiction, because an empty parameter would select everything.
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.state != State::Valid {
+            return f.write_str("nothing,!nothing");
+        }
+        let mut parts: Vec<(&str, String)> = self.labels.iter().map(|(k, v)| (k, format!("{k}={v}"))).collect();
+        parts.extend(self.expressions.iter().map(|r| (r.key.as_str(), r.to_string())));
+        parts.sort_by(|a, b| a.0.cmp(b.0));
+        for (at, (_, part)) in parts.iter().enumerate() {
+            if at > 0 {
+                f.write_str(",")?;
+            }
+            f.write_str(part)?;
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Deserialize<'de> for Selector {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from_value(&Value::deserialize(deserializer)?))
+    }
+}
+
+fn compile(value: &Value) -> Result<Selector, SelectorError> {
+    let selector = match value {
+        Value::Null => return Ok(Selector::default()),
+        Value::Object(selector) => selector,
+        _ => return Err(SelectorError::Type("it", "an object")),
+    };
+    let labels = match selector.get("matchLabels") {
+        None | Some(Value::Null) => Labels::empty(),
+        Some(Value::Object(map)) => {
+            let pairs: Option<Vec<(&str, &str)>> = map.iter().map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect();
+            Labels::from_pairs(pairs.ok_or(SelectorError::Type("matchLabels", "a map of strings"))?)
+        }
+        Some(_) => return Err(SelectorError::Type("matchLabels", "a map of strings")),
+    };
+    check_labels(&labels)?;
+    let expressions = match selector.get("matchExpressions") {
+        None | Some(Value::Null) => Box::default(),
+        Some(Value::Array(list)) => list.iter().map(requirement).collect::<Result<_, _>>()?,
+        Some(_) => return Err(SelectorError::Type("matchExpressions", "a list")),
+    };
+    Ok(Selector { state: State::Valid, labels, expressions })
+}
+
+fn check_labels(labels: &Labels) -> Result<(), SelectorError> {
+    labels.iter().try_for_each(|(key, value)| check(key, [value]))
+}
+
+fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(), SelectorError> {
+    if !is_label_key(key) {
+        return Err(SelectorError::Key(key.to_owned()));
+    }
+    match values.into_iter().find(|v| !is_label_value(v)) {
+        Some(value) => Err(SelectorError::Value(key.to_owned(), value.to_owned())),
+        None => Ok(()),
+    }
+}
+
+fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
+    let text = |name| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let key = text("key");
+    let operator = match text("operator") {
+        "In" => Operator::In,
+        "NotIn" => Operator::NotIn,
+        "Exists" => Operator::Exists,
+        "DoesNotExist" => Operator::DoesNotExist,
+        other => return Err(SelectorError::Operator(other.to_owned())),
+    };
+    let mut values: Vec<Text> = match value.get("values") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|v| v.as_str().map(Text::new).ok_or(SelectorError::Type("values", "a list of strings")))
+            .collect::<Result<_, _>>()?,
+        Some(_) => return Err(SelectorError::Type("values", "a list of strings")),
+    };
+    match (operator, values.is_empty()) {
+        (Operator::In | Operator::NotIn, true) => return Err(SelectorError::NoValues(key.to_owned())),
+        (Operator::Exists | Operator::DoesNotExist, false) => return Err(SelectorError::Values(key.to_owned())),
+        _ => check(key, values.iter().map(Text::as_str))?,
+    }
+    values.sort();
+    Ok(Requirement { key: Text::new(key), operator, values: values.into() })
+}
+
+/// Whether `key` is a label key: a name of at most 63 characters, after an optional DNS subdomain and a slash.
+pub fn is_label_key(key: &str) -> bool {
+    match key.split_once('/') {
+        None => !key.is_empty() && is_label_value(key),
+        Some((domain, name)) => is_dns_subdomain(domain) && !name.is_empty() && is_label_value(name),
+    }
+}
+
+/// Whether `value` is a label value: at most 63 of `[A-Za-z0-9._-]`, beginning and ending alphanumerically, or empty.
+pub fn is_label_value(value: &str) -> bool {
+    let bytes = value.as_bytes();
+    bytes.len() <= 63
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && [bytes.first(), bytes.last()].iter().all(|b| b.is_none_or(u8::is_ascii_alphanumeric))
+}
+
+fn is_dns_subdomain(text: &str) -> bool {
+    text.len() <= 253
+        && text.split('.').all(|label| {
+            let bytes = label.as_bytes();
+            !bytes.is_empty()
+                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+                && bytes.first() != Some(&b'-')
+                && bytes.last() != Some(&b'-')
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        Labels::from_pairs(pairs.iter().copied())
+    }
+
+    #[test]
+    fn null_selects_nothing_and_empty_everything() {
+        let (null, empty) = (Selector::from_value(&Value::Null), Selector::from_value(&json!({})));
+        for set in [Labels::empty(), labels(&[("a", "1")])] {
+            assert!(!null.matches(&set));
+            assert!(empty.matches(&set));
+        }
+        assert!(null.is_null() && !null.is_empty() && empty.is_empty() && !empty.is_null());
+        assert!(Selector::from_value(&json!({"matchLabels": {}, "matchExpressions": null})).is_empty());
+    }
+
+    #[test]
+    fn expressions_match_like_upstream() {
+        let cases = [
+            (json!({"matchLabels": {"a": "1"}}), [true, false, false]),
+            (json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}), [true, true, false]),
+            (json!({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}), [false, true, true]),
+            (json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]}), [true, true, false]),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "DoesNotExist", "values": null}]}),
+                [false, false, true],
+            ),
+            (
+                json!({"matchLabels": {"a": "2"}, "matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]}),
+                [false, true, false],
+            ),
+        ];
+        let sets = [labels(&[("a", "1")]), labels(&[("a", "2")]), labels(&[("b", "1")])];
+        for (selector, want) in cases {
+            let compiled = Selector::from_value(&selector);
+            assert_eq!(compiled.problem(), None);
+            assert_eq!(sets.each_ref().map(|set| compiled.matches(set)), want, "{selector}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_and_matches_nothing() {
+        let long = "x".repeat(64);
+        for (selector, want) in [
+            (json!("app=web"), "selector: it is not an object"),
+            (json!({"matchLabels": ["a"]}), "selector: matchLabels is not a map of strings"),
+            (json!({"matchLabels": {"a": 1}}), "selector: matchLabels is not a map of strings"),
+            (json!({"matchLabels": {"": "1"}}), r#"selector: "" is not a valid label key"#),
+            (json!({"matchLabels": {"a": "-"}}), r#"selector: "-" is not a valid label value for "a""#),
+            (json!({"matchExpressions": {}}), "selector: matchExpressions is not a list"),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}),
+                r#"selector: "Gt" is not a valid label selector operator"#,
+            ),
+            (json!({"matchExpressions": [7]}), r#"selector: "" is not a valid label selector operator"#),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In"}]}),
+                r#"selector: "a": for 'in', 'notin' operators, values set can't be empty"#,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}),
+                r#"selector: "a": values set must be empty for exists and does not exist"#,
+            ),
+            (
+                json!({"matchExpressions": [{"key": "a", "operator": "In", "values": [null]}]}),
+                "selector: values is not a list of strings",
+            ),
+            (
+                json!({"matchExpressions": [{"key": "A_.b/", "operator": "Exists"}]}),
+                r#"selector: "A_.b/" is not a valid label key"#,
+            ),
+            (
+                json!({"matchLabels": {"a": long}}),
+                &format!(r#"selector: "{}" is not a valid label value for "a""#, "x".repeat(64)),
+            ),
+        ] {
+            let compiled: Selector = serde_json::from_value(selector.clone()).unwrap();
+            assert_eq!(compiled.problem().unwrap().to_string(), want, "{selector}");
+            assert!(!compiled.matches(&labels(&[("a", "1")])) && !compiled.is_empty() && compiled.checked().is_err());
+        }
+    }
+
+    #[test]
+    fn a_map_is_equality_and_an_empty_one_nothing() {
+        let selector = Selector::from_map(labels(&[("app", "web")]));
+        assert!(selector.matches(&labels(&[("app", "web"), ("x", "y")])));
+        assert!(!selector.matches(&labels(&[("app", "db")])));
+        assert!(!Selector::from_map(Labels::empty()).matches(&Labels::empty()));
+        assert!(Selector::from_map(labels(&[("a", "_")])).problem().is_some());
+    }
+
+    #[test]
+    fn orphans_are_not_for_the_empty_selector() {
+        let set = labels(&[("a", "1")]);
+        assert!(!Selector::from_value(&json!({})).matches_orphan(&set));
+        let negative = json!({"matchExpressions": [{"key": "b", "operator": "DoesNotExist"}]});
+        assert!(Selector::from_value(&negative).matches_orphan(&set));
+        assert!(!Selector::from_value(&negative).matches_orphan(&Labels::empty()));
+    }
+
+    #[test]
+    fn writes_the_query_parameter() {
+        let selector = Selector::from_value(&json!({
+            "matchLabels": {"tier": "front", "app": "web"},
+            "matchExpressions": [
+                {"key": "env", "operator": "NotIn", "values": ["z", "b"]},
+                {"key": "old", "operator": "DoesNotExist"},
+                {"key": "k8s.io/part", "operator": "Exists"},
+                {"key": "zone", "operator": "In", "values": ["a"]},
+            ],
+        }));
+        assert_eq!(selector.to_string(), "app=web,env notin (b,z),k8s.io/part,!old,tier=front,zone in (a)");
+        assert_eq!(Selector::from_value(&json!({})).to_string(), "");
+        assert_eq!(Selector::default().to_string(), "nothing,!nothing");
+    }
+
+    #[test]
+    fn a_match_label_is_added_and_nothing_lost() {
+        let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [], "newer": 1});
+        assert_eq!(
+            with_match_label(&selector, "pod-template-hash", "abc"),
+            json!({"matchLabels": {"app": "web", "pod-template-hash": "abc"}, "matchExpressions": [], "newer": 1})
+        );
+        assert_eq!(with_match_label(&json!({"matchLabels": null}), "a", "b"), json!({"matchLabels": {"a": "b"}}));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics_on_any_json(text in "\\PC{0,40}", key in "[a-zA-Z0-9./_-]{0,70}", operator in "(In|NotIn|Exists|Foo)") {
+            let selector = Selector::from_value(&json!({"matchLabels": {key.clone(): text},
+                "matchExpressions": [{"key": key, "operator": operator, "values": [text]}]}));
+            let _ = (selector.to_string(), selector.matches(&Labels::empty()));
+        }
+
+        #[test]
+        fn not_in_is_the_opposite_of_in(value in "[a-c]", values in prop::collection::vec("[a-c]", 1..4), has in any::<bool>()) {
+            let set = if has { labels(&[("k", &value)]) } else { Labels::empty() };
+            let matches = |operator: &str| {
+                Selector::from_value(&json!({"matchExpressions": [{"key": "k", "operator": operator, "values": values}]}))
+                    .matches(&set)
+            };
+            prop_assert_ne!(matches("In"), matches("NotIn"));
+        }
+    }
+}

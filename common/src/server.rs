@@ -1,0 +1,290 @@
+//! What the process serves: health, metrics, diagnostics.
+//!
+//! | path | content |
+//! | --- | --- |
+//! | `/healthz`, `/livez` | whether the process works; `?verbose`, `?exclude=<check>` |
+//! | `/readyz` | whether it could lead now: API server reached, caches full, not shutting down |
+//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` where asked for |
+//! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or text for people |
+//! | `/debug/flags/v` | `PUT` changes the log's verbosity |
+//!
+//! Served over TLS behind [`access`], and for local use on a loopback address without either.
+
+mod access;
+mod debug;
+mod health;
+mod tls;
+
+use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+use axum::{
+    Router,
+    extract::{self, RawQuery},
+    http::{HeaderMap, HeaderValue, header},
+    middleware,
+    response::{IntoResponse as _, Response},
+    routing,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::Semaphore,
+    task::{JoinHandle, JoinSet},
+};
+
+use crate::{clock::Clock, logging, metrics::Metrics, runtime::Running};
+
+pub use access::Access;
+pub use health::Health;
+
+/// Connections at once.
+const CONNECTIONS: usize = 256;
+/// How long a client may take for TLS, and for the head of a request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Largest body read.
+const BODY: usize = 4096;
+
+/// What is served and where.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Where TLS is served, if at all.
+    pub secure: Option<SocketAddr>,
+    /// Certificate and key; a self-signed one is made in memory otherwise.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// Loopback address for local use, without TLS and without asking who it is.
+    pub debug: Option<SocketAddr>,
+}
+
+/// Why nothing is served.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// Certificate or key cannot be used.
+    #[error("cannot serve TLS: {0}")]
+    Certificate(String),
+}
+
+/// What the handlers look at. Cheap to clone; filled while the process comes up.
+#[derive(Clone)]
+pub struct State {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    metrics: Metrics,
+    log: logging::Handle,
+    live: Health,
+    ready: Health,
+    slis: Metrics,
+    loops: Mutex<Vec<(&'static str, Arc<dyn Running>)>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Nothing but metrics so far.
+    pub fn new(metrics: Metrics, log: logging::Handle) -> Self {
+        let slis = Metrics::new();
+        let inner = Inner {
+            metrics,
+            log,
+            live: Health::new("healthz", &slis),
+            ready: Health::new("readyz", &slis),
+            slis,
+            loops: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The checks behind `/healthz` and `/livez`.
+    pub fn live(&self) -> &Health {
+        &self.inner.live
+    }
+
+    /// The checks behind `/readyz`.
+    pub fn ready(&self) -> &Health {
+        &self.inner.ready
+    }
+
+    /// Adds a control loop to the diagnostics and to the checks.
+    pub fn add_loop(&self, name: &'static str, running: &Arc<dyn Running>) {
+        self.inner.loops.lock().push((name, Arc::clone(running)));
+        // Upstream has a check per started controller that always passes.
+        self.inner.live.add(name, || Ok(()));
+        let weak = Arc::downgrade(running);
+        self.inner.ready.add(name, move || weak.upgrade().map_or(Ok(()), |running| running.ready()));
+    }
+
+    /// Forgets the control loops.
+    pub fn clear_loops(&self) {
+        self.inner.loops.lock().clear();
+    }
+
+    fn router(&self) -> Router {
+        let live = |extract::State(state): extract::State<Self>, RawQuery(query): RawQuery| async move {
+            state.inner.live.answer(query.as_deref(), health::Reasons::Withheld)
+        };
+        let ready = |extract::State(state): extract::State<Self>, RawQuery(query): RawQuery| async move {
+            state.inner.ready.answer(query.as_deref(), health::Reasons::Told)
+        };
+        let metrics = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
+            exposition(&state.inner.metrics, &headers)
+        };
+        let slis = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
+            exposition(&state.inner.slis, &headers)
+        };
+        Router::new()
+            .route("/healthz", routing::get(live))
+            .route("/livez", routing::get(live))
+            .route("/readyz", routing::get(ready))
+            .route("/metrics", routing::get(metrics))
+            .route("/metrics/slis", routing::get(slis))
+            .route("/debug/queue", routing::get(debug::queue))
+            .route("/debug/cache", routing::get(debug::cache))
+            .route("/debug/explain", routing::get(debug::explain))
+            .route("/debug/graph", routing::get(debug::graph))
+            .route("/debug/controllers/{name}/graph", routing::any(debug::graph_of))
+            .route("/debug/flags/v", routing::get(debug::verbosity).put(debug::set_verbosity))
+            .layer(extract::DefaultBodyLimit::max(BODY))
+            .layer(middleware::map_response(secure_headers))
+            .with_state(self.clone())
+    }
+}
+
+/// Metrics in the format the client prefers.
+fn exposition(metrics: &Metrics, headers: &HeaderMap) -> Response {
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    if accept.contains("application/openmetrics-text") {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        return ([(header::CONTENT_TYPE, kind)], metrics.openmetrics()).into_response();
+    }
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics.prometheus()).into_response()
+}
+
+async fn secure_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    response
+}
+
+/// A running server; dropping it stops serving.
+#[derive(Debug)]
+pub struct Server {
+    /// Where TLS is really served.
+    pub secure: Option<SocketAddr>,
+    /// Where local use is really served.
+    pub debug: Option<SocketAddr>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Starts to serve. `access` guards what is served over TLS; without it everything is open.
+pub async fn start(settings: &Settings, state: &State, access: Option<Access>, clock: &Clock) -> Result<Server, Error> {
+    let mut server = Server { secure: None, debug: None, tasks: Vec::new() };
+    if let Some(address) = settings.secure {
+        let mut certificates = tls::Certificates::load(settings.certificate.clone())?;
+        let (listener, address) = listen(address).await?;
+        let mut router = state.router();
+        if let Some(access) = access {
+            router = router
+                .layer(middleware::from_fn_with_state(Arc::new(access), access::guard))
+                .layer(middleware::map_response(secure_headers));
+        }
+        let current = certificates.current();
+        server.tasks.push(tokio::spawn({
+            let clock = clock.clone();
+            async move { certificates.keep_fresh(&clock).await }
+        }));
+        server.tasks.push(tokio::spawn(accept(listener, router, Some(current), clock.clone())));
+        server.secure = Some(address);
+        tracing::info!(address = %address, "Serving securely");
+    }
+    if let Some(address) = settings.debug {
+        let (listener, address) = listen(address).await?;
+        server.tasks.push(tokio::spawn(accept(listener, state.router(), None, clock.clone())));
+        server.debug = Some(address);
+        tracing::info!(address = %address, "Serving without TLS for local use");
+    }
+    Ok(server)
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |cause| Error::Listen { address, cause };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
+}
+
+/// Serves connections until dropped.
+async fn accept(listener: TcpListener, router: Router, tls: Option<tls::Current>, clock: Clock) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of file descriptors, most likely: that passes, and hurrying does not help.
+                tracing::error!(err = %error, "Cannot accept a connection");
+                clock.sleep(Duration::from_secs(1)).await;
+                continue;
+            }
+        };
+        let router = router.clone();
+        let acceptor = tls.as_ref().map(tls::Current::acceptor);
+        connections.spawn(async move {
+            let _place = place;
+            match acceptor {
+                None => serve(stream, router).await,
+                Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, router).await,
+                    Ok(Err(error)) => tracing::debug!(err = %error, "TLS handshake failed"),
+                    Err(_) => tracing::debug!("TLS handshake took too long"),
+                },
+            }
+        });
+    }
+}
+
+async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(16)
+        .keep_alive_interval(Duration::from_secs(30))
+        .keep_alive_timeout(PATIENCE);
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await {
+        tracing::trace!(err = %error, "A client's connection ended badly");
+    }
+}
+
+#[cfg(test)]
+mod tests;

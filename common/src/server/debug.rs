@@ -1,0 +1,168 @@
+//! `/debug`: what the control loops hold and why they do what they do.
+
+use std::fmt::Write as _;
+
+use axum::{
+    extract::{Path, Query, State as Extract},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::State;
+use crate::runtime::Running;
+
+/// What may be asked.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Parameters {
+    key: Option<String>,
+    format: Option<String>,
+}
+
+fn answer(state: &State, parameters: &Parameters, headers: &HeaderMap, of: impl Fn(&dyn Running) -> Value) -> Response {
+    let loops = state.inner.loops.lock().clone();
+    let all: Map<String, Value> = loops.iter().map(|(name, running)| ((*name).to_owned(), of(&**running))).collect();
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    let text = match parameters.format.as_deref() {
+        Some("text") => true,
+        Some(_) => false,
+        None => accept.starts_with("text/"),
+    };
+    let value = Value::Object(all);
+    if text {
+        let mut out = String::new();
+        render(&mut out, &value, 0);
+        return ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], out).into_response();
+    }
+    let mut out = serde_json::to_string_pretty(&value).unwrap_or_default();
+    out.push('\n');
+    ([(header::CONTENT_TYPE, "application/json")], out).into_response()
+}
+
+pub(super) async fn queue(
+    Extract(state): Extract<State>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&state, &parameters, &headers, |running| running.debug_queue())
+}
+
+pub(super) async fn cache(
+    Extract(state): Extract<State>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+) -> Response {
+    answer(&state, &parameters, &headers, |running| running.debug_cache())
+}
+
+pub(super) async fn explain(
+    Extract(state): Extract<State>,
+    Query(parameters): Query<Parameters>,
+    headers: HeaderMap,
+) -> Response {
+    let key = parameters.key.clone().filter(|key| !key.is_empty());
+    answer(&state, &parameters, &headers, |running| running.explain(key.as_deref()))
+}
+
+/// The graph of the first loop that keeps one.
+pub(super) async fn graph(Extract(state): Extract<State>, query: Query<Vec<(String, String)>>) -> Response {
+    draw(&state, &query, |_| true)
+}
+
+/// The same of the loop of that name, where upstream has it.
+pub(super) async fn graph_of(
+    Extract(state): Extract<State>,
+    Path(name): Path<String>,
+    query: Query<Vec<(String, String)>>,
+) -> Response {
+    draw(&state, &query, |known| known == name)
+}
+
+/// Of parameters only `uid` counts, as often as it is given.
+fn draw(state: &State, query: &[(String, String)], wanted: impl Fn(&str) -> bool) -> Response {
+    let uids: Vec<String> = query.iter().filter(|(name, _)| name == "uid").map(|(_, uid)| uid.clone()).collect();
+    let loops = state.inner.loops.lock().clone();
+    let graph = loops.iter().filter(|(name, _)| wanted(name)).find_map(|(_, running)| running.debug_graph(&uids));
+    match graph {
+        Some(graph) => ([(header::CONTENT_TYPE, "text/vnd.graphviz")], graph).into_response(),
+        None => (StatusCode::NOT_FOUND, "\n").into_response(),
+    }
+}
+
+pub(super) async fn verbosity(Extract(state): Extract<State>) -> String {
+    format!("{}\n", state.inner.log.verbosity())
+}
+
+pub(super) async fn set_verbosity(Extract(state): Extract<State>, body: String) -> Response {
+    match body.trim().parse() {
+        Ok(verbosity) => {
+            state.inner.log.set_verbosity(verbosity);
+            tracing::info!(verbosity, "Changed the log's verbosity");
+            format!("successfully set klog.logging.verbosity to {verbosity}\n").into_response()
+        }
+        Err(_) => (StatusCode::BAD_REQUEST, format!("{:?} is not a verbosity\n", body.trim())).into_response(),
+    }
+}
+
+/// Writes a value for people: one line a fact, indented like what it belongs to.
+fn render(out: &mut String, value: &Value, depth: usize) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let _ = write!(out, "{:indent$}{name}:", "", indent = depth * 2);
+                render_after(out, value, depth);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                let _ = write!(out, "{:indent$}-", "", indent = depth * 2);
+                render_after(out, item, depth);
+            }
+        }
+        scalar => {
+            let _ = writeln!(out, "{:indent$}{}", "", plain(scalar), indent = depth * 2);
+        }
+    }
+}
+
+fn render_after(out: &mut String, value: &Value, depth: usize) {
+    match value {
+        Value::Object(fields) if fields.is_empty() => out.push_str(" none\n"),
+        Value::Array(items) if items.is_empty() => out.push_str(" none\n"),
+        Value::Object(_) | Value::Array(_) => {
+            out.push('\n');
+            render(out, value, depth + 1);
+        }
+        scalar => {
+            let _ = writeln!(out, " {}", plain(scalar));
+        }
+    }
+}
+
+/// A scalar on one line.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.replace('\n', " "),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn people_get_indented_lines() {
+        let mut out = String::new();
+        let value =
+            json!({"loop": {"depth": 2, "keys": ["a/b", {"key": "c", "why": "two\nlines"}], "late": [], "x": null}});
+        render(&mut out, &value, 0);
+        assert_eq!(
+            out,
+            "loop:\n  depth: 2\n  keys:\n    - a/b\n    -\n      key: c\n      why: two lines\n  late: none\n  x: -\n"
+        );
+    }
+}

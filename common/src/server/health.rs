@@ -1,0 +1,119 @@
+//! Named checks, and what `/healthz` and its like answer from them.
+
+use std::{fmt, fmt::Write as _};
+
+use axum::{
+    http::{StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use parking_lot::Mutex;
+
+use crate::metrics::{Counters, Gauges, Metrics, Stability};
+
+type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+
+/// Whether an answer says why a check failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reasons {
+    /// As upstream: who may ask need not know.
+    Withheld,
+    /// Nothing in it is a secret.
+    Told,
+}
+
+/// Named checks.
+pub struct Health {
+    kind: &'static str,
+    checks: Mutex<Vec<(String, Check)>>,
+    state: Gauges,
+    results: Counters,
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+impl Health {
+    pub(super) fn new(kind: &'static str, slis: &Metrics) -> Self {
+        let stable = Stability::Stable;
+        Self {
+            kind,
+            checks: Mutex::default(),
+            state: slis.gauge(
+                "kubernetes_healthcheck",
+                stable,
+                "This metric records the result of a single healthcheck.",
+                &["name", "type"],
+            ),
+            results: slis.counter(
+                "kubernetes_healthchecks_total",
+                stable,
+                "This metric records the results of all healthcheck.",
+                &["name", "status", "type"],
+            ),
+        }
+    }
+
+    /// Adds a check. It must not wait.
+    pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
+        self.checks.lock().push((name.to_owned(), Box::new(check)));
+    }
+
+    /// Runs all checks: the names of those that fail, and why.
+    pub fn failures(&self) -> Vec<(String, String)> {
+        self.run(&[]).into_iter().filter_map(|(name, result)| result.err().map(|why| (name, why))).collect()
+    }
+
+    fn run(&self, excluded: &[&str]) -> Vec<(String, Result<(), String>)> {
+        let checks = self.checks.lock();
+        let mut results: Vec<_> = checks
+            .iter()
+            .filter(|(name, _)| !excluded.contains(&name.as_str()))
+            .map(|(name, check)| (name.clone(), check()))
+            .collect();
+        if checks.is_empty() {
+            results.push(("ping".to_owned(), Ok(())));
+        }
+        for (name, result) in &results {
+            let status = if result.is_ok() { "success" } else { "error" };
+            self.state.with(&[name, self.kind]).set(f64::from(u8::from(result.is_ok())));
+            self.results.with(&[name, status, self.kind]).inc();
+        }
+        results
+    }
+
+    /// What the endpoint answers.
+    pub(super) fn answer(&self, query: Option<&str>, reasons: Reasons) -> Response {
+        let parameters: Vec<_> = query.unwrap_or_default().split('&').filter(|p| !p.is_empty()).collect();
+        let excluded: Vec<_> = parameters.iter().filter_map(|p| p.strip_prefix("exclude=")).collect();
+        let verbose = parameters.iter().any(|p| *p == "verbose" || p.starts_with("verbose="));
+        let results = self.run(&excluded);
+        let failed = results.iter().any(|(_, result)| result.is_err());
+        let kind = self.kind;
+        let mut text = String::new();
+        for (name, result) in &results {
+            // Writing into a string cannot fail.
+            let _ = match (result, reasons) {
+                (Ok(()), _) => writeln!(text, "[+]{name} ok"),
+                (Err(_), Reasons::Withheld) => writeln!(text, "[-]{name} failed: reason withheld"),
+                (Err(why), Reasons::Told) => writeln!(text, "[-]{name} failed: {why}"),
+            };
+        }
+        for name in excluded.iter().filter(|name| self.checks.lock().iter().all(|(known, _)| known != *name)) {
+            let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {name:?}");
+        }
+        if failed {
+            text.push_str(kind);
+            text.push_str(" check failed\n");
+        } else if verbose {
+            text.push_str(kind);
+            text.push_str(" check passed\n");
+        } else {
+            "ok".clone_into(&mut text);
+        }
+        let code = if failed { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
+        (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+    }
+}

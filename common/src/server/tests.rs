@@ -1,0 +1,232 @@
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use axum::{body::Body, http::Request};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::{api::Api, gate};
+
+/// A loop that answers what it is told to.
+struct Fake {
+    ready: AtomicBool,
+}
+
+impl Running for Fake {
+    fn ready(&self) -> Result<(), String> {
+        if self.ready.load(Ordering::Relaxed) { Ok(()) } else { Err("waiting for pods".to_owned()) }
+    }
+    fn debug_queue(&self) -> Value {
+        json!({"depth": 3})
+    }
+    fn debug_cache(&self) -> Value {
+        json!({"pods": 7})
+    }
+    fn explain(&self, key: Option<&str>) -> Value {
+        json!({"asked": key})
+    }
+    fn debug_graph(&self, around: &[String]) -> Option<String> {
+        self.ready.load(Ordering::Relaxed).then(|| format!("digraph {around:?}"))
+    }
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {})
+    }
+}
+
+async fn get(router: &Router, uri: &str, headers: &[(&str, &str)]) -> (u16, HeaderMap, String) {
+    let mut request = Request::get(uri);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    send(router, request.body(Body::empty()).unwrap()).await
+}
+
+async fn send(router: &Router, request: Request<Body>) -> (u16, HeaderMap, String) {
+    let response = router.clone().oneshot(request).await.unwrap();
+    let (parts, body) = response.into_parts();
+    let text = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    (parts.status.as_u16(), parts.headers, text)
+}
+
+#[tokio::test]
+async fn health_is_told_as_upstream_tells_it() {
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let router = state.router();
+    assert_eq!(get(&router, "/healthz?verbose", &[]).await.2, "[+]ping ok\nhealthz check passed\n");
+    let ill = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ill);
+    state
+        .live()
+        .add("leaderElection", move || if seen.load(Ordering::Relaxed) { Err("secret".into()) } else { Ok(()) });
+    let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(false) });
+    state.add_loop("replicaset-controller", &running);
+    let (code, headers, text) = get(&router, "/healthz", &[]).await;
+    assert_eq!((code, text.as_str()), (200, "ok"));
+    assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
+    assert_eq!(headers["cache-control"], "no-cache, private");
+    assert_eq!(headers["x-content-type-options"], "nosniff");
+    ill.store(true, Ordering::Relaxed);
+    let (code, _, text) = get(&router, "/livez", &[]).await;
+    assert_eq!(code, 500);
+    assert_eq!(text, "[-]leaderElection failed: reason withheld\n[+]replicaset-controller ok\nhealthz check failed\n");
+    assert_eq!(get(&router, "/livez?exclude=leaderElection", &[]).await.0, 200);
+    assert_eq!(get(&router, "/healthz/leaderElection", &[]).await.0, 404);
+    let slis = get(&router, "/metrics/slis", &[]).await.2;
+    assert!(slis.contains("kubernetes_healthcheck{name=\"leaderElection\",type=\"healthz\"} 0\n"), "{slis}");
+}
+
+#[tokio::test]
+async fn readiness_says_what_is_waited_for() {
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let fake = Arc::new(Fake { ready: AtomicBool::new(false) });
+    let running: Arc<dyn Running> = Arc::clone(&fake) as _;
+    state.add_loop("replicaset-controller", &running);
+    let router = state.router();
+    let (code, _, text) = get(&router, "/readyz", &[]).await;
+    assert_eq!(
+        (code, text.as_str()),
+        (500, "[-]replicaset-controller failed: waiting for pods\nreadyz check failed\n")
+    );
+    fake.ready.store(true, Ordering::Relaxed);
+    assert_eq!(get(&router, "/readyz", &[]).await.0, 200);
+}
+
+#[tokio::test]
+async fn diagnostics_are_json_or_text() {
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(true) });
+    state.add_loop("replicaset-controller", &running);
+    let router = state.router();
+    let (_, headers, text) = get(&router, "/debug/explain?key=ns/web", &[("accept", "*/*")]).await;
+    assert_eq!(headers["content-type"], "application/json");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), json!({"replicaset-controller": {"asked": "ns/web"}}));
+    assert_eq!(get(&router, "/debug/queue?format=text", &[]).await.2, "replicaset-controller:\n  depth: 3\n");
+    assert_eq!(
+        get(&router, "/debug/cache", &[("accept", "text/plain")]).await.2,
+        "replicaset-controller:\n  pods: 7\n"
+    );
+}
+
+#[tokio::test]
+async fn the_graph_of_a_loop_that_keeps_one_is_drawn() {
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let [without, with]: [Arc<dyn Running>; 2] =
+        [false, true].map(|ready| Arc::new(Fake { ready: AtomicBool::new(ready) }) as _);
+    state.add_loop("job-controller", &without);
+    let router = state.router();
+    assert_eq!(get(&router, "/debug/graph", &[]).await.0, 404);
+    state.add_loop("garbage-collector-controller", &with);
+    let (code, headers, text) = get(&router, "/debug/graph", &[]).await;
+    assert_eq!((code, text.as_str()), (200, "digraph []"));
+    assert_eq!(headers["content-type"], "text/vnd.graphviz");
+    let of = |name: &str| format!("/debug/controllers/{name}/graph?uid=a&depth=2&uid=b");
+    let text = get(&router, &of("garbage-collector-controller"), &[]).await.2;
+    assert_eq!(text, "digraph [\"a\", \"b\"]");
+    assert_eq!(get(&router, &of("job-controller"), &[]).await.0, 404);
+}
+
+#[tokio::test]
+async fn the_logs_verbosity_can_be_put() {
+    let log = logging::Handle::detached();
+    let router = State::new(Metrics::new(), log.clone()).router();
+    let put = |text: &'static str| Request::put("/debug/flags/v").body(Body::from(text)).unwrap();
+    assert_eq!(send(&router, put("4")).await.2, "successfully set klog.logging.verbosity to 4\n");
+    assert_eq!(log.verbosity(), 4);
+    assert_eq!(send(&router, put("much")).await.0, 400);
+    assert_eq!(get(&router, "/debug/flags/v", &[]).await.2, "4\n");
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_that_is_asked_for() {
+    let metrics = Metrics::new();
+    metrics.counter("x_total", crate::metrics::Stability::Beta, "X", &[]).with(&[]).inc();
+    let router = State::new(metrics, logging::Handle::detached()).router();
+    let (_, headers, text) = get(&router, "/metrics", &[]).await;
+    assert_eq!(headers["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    assert_eq!(text, "# HELP x_total [BETA] X\n# TYPE x_total counter\nx_total 1\n");
+    let (_, headers, text) =
+        get(&router, "/metrics", &[("accept", "application/openmetrics-text;version=1.0.0")]).await;
+    assert!(headers["content-type"].to_str().unwrap().starts_with("application/openmetrics-text"));
+    assert!(text.ends_with("# EOF\n"));
+}
+
+/// An API server that knows one token and lets its owner read `/metrics`.
+fn reviewer() -> (Api, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let (parts, body) = request.into_parts();
+            let body: Value = serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).unwrap();
+            let spec = &body["spec"];
+            let status = if parts.uri.path().ends_with("/tokenreviews") {
+                let user = json!({"username": "prometheus", "groups": ["monitoring"], "extra": {"k": ["v"]}});
+                json!({"authenticated": spec["token"] == "good", "user": user})
+            } else {
+                let allowed = spec["user"] == "prometheus"
+                    && spec["extra"]["k"][0] == "v"
+                    && spec["nonResourceAttributes"] == json!({"path": "/metrics", "verb": "get"});
+                json!({"allowed": allowed})
+            };
+            let body = json!({"status": status}).to_string();
+            Ok::<_, std::io::Error>(http::Response::new(http_body_util::Full::new(bytes::Bytes::from(body))))
+        }
+    });
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+    let (keeper, open) = gate::gate(clock.clone());
+    keeper.open();
+    std::mem::forget(keeper);
+    (Api::new(kube::Client::new(service, "default"), clock, open, "test"), asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
+    let (api, asked) = reviewer();
+    let clock = api.clock().clone();
+    let open = ["/healthz".to_owned(), "/open/*".to_owned()];
+    let access = Arc::new(Access::new(api, &open));
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
+    let good = [("authorization", "Bearer good")];
+    assert_eq!(get(&router, "/healthz", &[]).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 0, "health is nobody's secret");
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    clock.sleep(Duration::from_secs(11)).await;
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    let (code, _, text) = get(&router, "/debug/queue", &good).await;
+    assert_eq!((code, text.as_str()), (403, "forbidden: User \"prometheus\" cannot get path \"/debug/queue\"\n"));
+    let (code, _, text) = get(&router, "/metrics", &[]).await;
+    assert_eq!((code, text.as_str()), (403, "forbidden: User \"system:anonymous\" cannot get path \"/metrics\"\n"));
+    for header in ["Bearer bad", "Basic eDp5", "Bearer", "Bearer \u{e9}"] {
+        let (code, _, text) = get(&router, "/metrics", &[("authorization", header)]).await;
+        assert_eq!((code, text.as_str()), (401, "Unauthorized\n"), "{header}");
+    }
+}
+
+#[tokio::test]
+async fn it_serves_tls_and_plain_loopback() {
+    let clock = Clock::system();
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let settings = Settings { secure: Some(anywhere), certificate: None, debug: Some(anywhere) };
+    let server = start(&settings, &state, None, &clock).await.unwrap();
+    for (scheme, address) in [("https", server.secure.unwrap()), ("http", server.debug.unwrap())] {
+        let mut config = kube::Config::new(format!("{scheme}://{address}").parse().unwrap());
+        config.accept_invalid_certs = true;
+        let client = crate::client::connect(&config).unwrap();
+        let request = http::Request::get("/livez").body(Vec::new()).unwrap();
+        assert_eq!(client.request_text(request).await.unwrap(), "ok", "{scheme}");
+    }
+    let taken = Settings { secure: server.secure, ..Settings::default() };
+    let error = start(&taken, &state, None, &clock).await.unwrap_err().to_string();
+    assert!(error.starts_with("cannot listen on 127.0.0.1:"), "{error}");
+}

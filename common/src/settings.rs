@@ -1,0 +1,143 @@
+//! What an operator can turn: feature gates, tuned values, workers.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::clock::Clock;
+
+/// A feature gate a controller knows.
+#[derive(Clone, Copy, Debug)]
+pub struct FeatureGate {
+    /// Upstream's name.
+    pub name: &'static str,
+    /// Position in 1.36 unless switched.
+    pub default: bool,
+    /// Whether the gate can no longer be switched (GA, locked).
+    pub locked: bool,
+    /// One line for the help text.
+    pub help: &'static str,
+}
+
+/// A value that upstream fixes in code and that can be set with `--tune`.
+#[derive(Clone, Copy, Debug)]
+pub struct Tune {
+    /// Name.
+    pub name: &'static str,
+    /// Upstream's value.
+    pub default: TuneValue,
+    /// One line for the help text.
+    pub help: &'static str,
+}
+
+/// The value of a [`Tune`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TuneValue {
+    /// A duration, written as Go writes them.
+    Duration(Duration),
+    /// A count.
+    Count(u64),
+}
+
+/// How often every cached object is looked at again although nothing happened: every program has this flag.
+///
+/// Upstream: `--min-resync-period`.
+pub const MIN_RESYNC_PERIOD: Tune = Tune {
+    name: "min-resync-period",
+    default: TuneValue::Duration(Duration::from_hours(12)),
+    help: "Look at every object again after this long, or up to twice that, although nothing happened to it; 0: never",
+};
+
+/// A flag that sets how many workers a loop has.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkersFlag {
+    /// Name without dashes in front: `concurrent-replicaset-syncs`.
+    pub name: &'static str,
+    /// Upstream's default.
+    pub default: usize,
+    /// The smallest value accepted (upstream does not check some).
+    pub min: usize,
+    /// One line for the help text.
+    pub help: &'static str,
+}
+
+/// The operator's choices, after flags are read. Unknown names give the defaults the caller passes.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    gates: BTreeMap<String, bool>,
+    tunes: BTreeMap<String, TuneValue>,
+    workers: BTreeMap<String, usize>,
+    shadow: bool,
+}
+
+impl Settings {
+    /// Nothing switched.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a feature gate.
+    #[must_use]
+    pub fn with_gate(mut self, name: &str, on: bool) -> Self {
+        self.gates.insert(name.to_owned(), on);
+        self
+    }
+
+    /// Sets a tuned value.
+    #[must_use]
+    pub fn with_tune(mut self, name: &str, value: TuneValue) -> Self {
+        self.tunes.insert(name.to_owned(), value);
+        self
+    }
+
+    /// Sets the number of workers behind a flag.
+    #[must_use]
+    pub fn with_workers(mut self, flag: &str, workers: usize) -> Self {
+        self.workers.insert(flag.to_owned(), workers);
+        self
+    }
+
+    /// Computes and counts, writes nothing.
+    #[must_use]
+    pub fn with_shadow(mut self, shadow: bool) -> Self {
+        self.shadow = shadow;
+        self
+    }
+
+    /// Whether the gate is on.
+    pub fn gate(&self, gate: &FeatureGate) -> bool {
+        if gate.locked { gate.default } else { self.gates.get(gate.name).copied().unwrap_or(gate.default) }
+    }
+
+    /// The duration behind a tune; its default where it is no duration.
+    pub fn duration(&self, tune: &Tune) -> Duration {
+        match (self.tunes.get(tune.name), tune.default) {
+            (Some(TuneValue::Duration(d)), _) => *d,
+            (_, TuneValue::Duration(d)) => d,
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// The count behind a tune; its default where it is no count.
+    pub fn count(&self, tune: &Tune) -> u64 {
+        match (self.tunes.get(tune.name), tune.default) {
+            (Some(TuneValue::Count(n)), _) => *n,
+            (_, TuneValue::Count(n)) => n,
+            _ => 0,
+        }
+    }
+
+    /// The number of workers behind a flag.
+    pub fn workers(&self, flag: &WorkersFlag) -> usize {
+        self.workers.get(flag.name).copied().unwrap_or(flag.default)
+    }
+
+    /// How long the caches of one process wait between resyncs, drawn anew at every call; none if they never do.
+    pub fn resync_period(&self, clock: &Clock) -> Option<Duration> {
+        let least = self.duration(&MIN_RESYNC_PERIOD);
+        (!least.is_zero()).then(|| clock.jitter(least, 1.0))
+    }
+
+    /// Whether only to compute and count.
+    pub fn shadow(&self) -> bool {
+        self.shadow
+    }
+}

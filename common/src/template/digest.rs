@@ -1,0 +1,283 @@
+//! A digest over the meaning of a Pod template, computed in one pass over its text.
+//!
+//! What counts as the same: see [`super::Template`]. Each value has a digest; that of an object covers its members sorted
+//! by the digests of their names, so that the order in the text does not matter.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::POD_TEMPLATE_HASH;
+use crate::{
+    layout::{Base, Layout, Shape, Wrapper},
+    quantity::Quantity,
+    siphash::SipHash,
+};
+
+/// Any fixed key.
+const KEY: [u64; 2] = [0x6e6f_6e65_7420_706f, 0x6420_7465_6d70_6c61];
+/// The digest of a list element or map value that is the zero value of its type.
+const ZERO: u128 = 0;
+
+/// The digest of a template's text; an error if that is no JSON, or nested too deeply.
+pub(super) fn meaning(json: &str) -> serde_json::Result<u128> {
+    let mut deserializer = serde_json::Deserializer::from_str(json);
+    let layout = Layout::get();
+    let root = Reader { layout, shape: Some(Shape::plain(layout.template())), place: Place::Template };
+    let node = root.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(node.present().unwrap_or(ZERO))
+}
+
+/// The digest of a text that means nothing.
+pub(super) fn text(text: &str) -> u128 {
+    Kind::Broken.digest(&[text.as_bytes()])
+}
+
+/// What a digest is of, so that a number is never a string.
+#[derive(Clone, Copy)]
+enum Kind {
+    Name,
+    Bool,
+    Integer,
+    Float,
+    Text,
+    Quantity,
+    Time,
+    List,
+    Object,
+    Broken,
+}
+
+impl Kind {
+    fn digest(self, parts: &[&[u8]]) -> u128 {
+        let mut hash = SipHash::new(KEY);
+        hash.update(&[self as u8]);
+        for part in parts {
+            hash.update(part);
+        }
+        hash.finish()
+    }
+}
+
+/// What was read.
+#[derive(Clone, Copy)]
+enum Node {
+    /// `null`.
+    Null,
+    /// What absence means as well: the zero value of a type that is not a pointer, an empty list or map.
+    Zero,
+    /// A value with this digest.
+    Value(u128),
+}
+
+impl Node {
+    fn present(self) -> Option<u128> {
+        match self {
+            Self::Null | Self::Zero => None,
+            Self::Value(digest) => Some(digest),
+        }
+    }
+}
+
+/// Where the label that is left out stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Template,
+    Metadata,
+    Labels,
+    Elsewhere,
+}
+
+impl Place {
+    fn under(self, name: &str) -> Self {
+        match (self, name) {
+            (Self::Template, "metadata") => Self::Metadata,
+            (Self::Metadata, "labels") => Self::Labels,
+            _ => Self::Elsewhere,
+        }
+    }
+}
+
+/// Reads one value.
+#[derive(Clone, Copy)]
+struct Reader {
+    layout: &'static Layout,
+    /// What it should look like, where the layout knows.
+    shape: Option<Shape>,
+    place: Place,
+}
+
+impl Reader {
+    /// The digest, or nothing if this is a zero value where absence means that.
+    fn unless_zero(self, zero: bool, digest: impl FnOnce() -> u128) -> Node {
+        let absent = self.shape.is_some_and(|shape| shape.wrapper != Wrapper::Pointer);
+        if zero && absent { Node::Zero } else { Node::Value(digest()) }
+    }
+
+    fn base(self) -> Option<Base> {
+        self.shape.map(|shape| shape.base)
+    }
+
+    fn quantity(self, text: &str) -> Node {
+        match Quantity::parse(text.trim()) {
+            Ok(quantity) => self.unless_zero(quantity.is_zero(), || {
+                let (negative, digits, exponent) = quantity.normal();
+                Kind::Quantity.digest(&[&[u8::from(negative)], &exponent.to_le_bytes(), digits.as_bytes()])
+            }),
+            Err(_) => Node::Value(Kind::Text.digest(&[text.as_bytes()])),
+        }
+    }
+
+    fn integer(self, value: i128) -> Node {
+        if self.base() == Some(Base::Quantity) {
+            return self.quantity(&value.to_string());
+        }
+        self.unless_zero(value == 0, || Kind::Integer.digest(&[&value.to_le_bytes()]))
+    }
+
+    /// How the elements of this list or map are read.
+    fn element(self, wrapper: Wrapper) -> Self {
+        let shape = self.shape.filter(|shape| shape.wrapper == wrapper).map(|shape| Shape::plain(shape.base));
+        Self { shape, place: Place::Elsewhere, ..self }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Reader {
+    type Value = Node;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader {
+    type Value = Node;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Node, E> {
+        Ok(Node::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Node, E> {
+        Ok(self.unless_zero(!value, || Kind::Bool.digest(&[&[u8::from(value)]])))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Node, E> {
+        Ok(self.integer(value.into()))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Node, E> {
+        Ok(self.integer(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Node, E> {
+        if self.base() == Some(Base::Quantity) {
+            return Ok(self.quantity(&value.to_string()));
+        }
+        Ok(Node::Value(Kind::Float.digest(&[&value.to_bits().to_le_bytes()])))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Node, E> {
+        let text = || Kind::Text.digest(&[value.as_bytes()]);
+        Ok(match self.base() {
+            Some(Base::Quantity) => self.quantity(value),
+            Some(Base::Time) => match value.parse::<jiff::Timestamp>() {
+                Ok(time) => Node::Value(Kind::Time.digest(&[&time.as_nanosecond().to_le_bytes()])),
+                Err(_) => self.unless_zero(value.is_empty(), text),
+            },
+            // An empty string is not the number 0, which is what absence means here.
+            Some(Base::IntOrString) => Node::Value(text()),
+            _ => self.unless_zero(value.is_empty(), text),
+        })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Node, A::Error> {
+        let reader = self.element(Wrapper::List);
+        let mut hash = SipHash::new(KEY);
+        hash.update(&[Kind::List as u8]);
+        let mut empty = true;
+        while let Some(node) = list.next_element_seed(reader)? {
+            empty = false;
+            hash.update(&node.present().unwrap_or(ZERO).to_le_bytes());
+        }
+        Ok(if empty { Node::Zero } else { Node::Value(hash.finish()) })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
+        let structure = match self.shape {
+            Some(Shape { wrapper: Wrapper::Plain | Wrapper::Pointer, base: Base::Struct(id) }) => Some(id),
+            _ => None,
+        };
+        let is_map = self.shape.is_some_and(|shape| shape.wrapper == Wrapper::Map);
+        let mut members: Vec<(u128, Option<u128>)> = Vec::with_capacity(map.size_hint().unwrap_or(8));
+        while let Some(member) = map.next_key_seed(Name { structure, reader: self })? {
+            let Some((name, reader)) = member else {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            };
+            members.push((
+                name,
+                match map.next_value_seed(reader)? {
+                    Node::Zero if is_map => Some(ZERO),
+                    node => node.present(),
+                },
+            ));
+        }
+        // Of a repeated name the last member counts: the sort is stable, and of equal neighbours the later one is kept.
+        members.sort_by_key(|(name, _)| *name);
+        members.dedup_by(|later, earlier| {
+            let repeated = later.0 == earlier.0;
+            if repeated {
+                earlier.1 = later.1;
+            }
+            repeated
+        });
+        let mut hash = SipHash::new(KEY);
+        hash.update(&[Kind::Object as u8]);
+        let mut empty = true;
+        for (name, value) in members {
+            if let Some(value) = value {
+                empty = false;
+                hash.update(&name.to_le_bytes());
+                hash.update(&value.to_le_bytes());
+            }
+        }
+        Ok(self.unless_zero(empty, || hash.finish()))
+    }
+}
+
+/// Reads the name of a member: its digest and how its value is to be read; nothing for the label that is left out.
+struct Name {
+    structure: Option<usize>,
+    reader: Reader,
+}
+
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = Option<(u128, Reader)>;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Name {
+    type Value = Option<(u128, Reader)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
+        if self.reader.place == Place::Labels && name == POD_TEMPLATE_HASH {
+            return Ok(None);
+        }
+        let mut reader = self.reader.element(Wrapper::Map);
+        if let Some(id) = self.structure {
+            reader.shape = self.reader.layout.member(id, name);
+        }
+        reader.place = self.reader.place.under(name);
+        Ok(Some((Kind::Name.digest(&[name.as_bytes()]), reader)))
+    }
+}

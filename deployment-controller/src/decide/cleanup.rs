@@ -1,0 +1,113 @@
+//! The revision history: old ReplicaSets beyond `revisionHistoryLimit` are deleted.
+
+use std::sync::Arc;
+
+use crate::{
+    decide::draft::{Draft, Set},
+    plan::{Action, Step},
+};
+
+/// Plans the deletion of the oldest revisions beyond the limit, where they have no Pods. One that is still busy counts, and
+/// is not replaced by a later one.
+///
+/// Upstream: `cleanupDeployment`.
+pub fn clean_up(draft: &mut Draft<'_>) {
+    let Some(limit) = draft.spec().history_limit() else { return };
+    let candidates: Vec<&Set<'_>> =
+        draft.old_sets().filter(|set| set.source.is_some_and(|source| !source.metadata.is_deleting())).collect();
+    let excess = candidates.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    let steps: Vec<Step> = by_revision(candidates)
+        .into_iter()
+        .take(excess)
+        .filter(|set| is_idle(set))
+        .filter_map(|set| {
+            let action = Action::DeleteReplicaSet { set: Arc::clone(&set.name), uid: set.uid()?.clone() };
+            Some(Step::new(action, format!("only {limit} old ones are kept")))
+        })
+        .collect();
+    for step in steps {
+        draft.push(step);
+    }
+}
+
+fn is_idle(set: &Set<'_>) -> bool {
+    let Some(source) = set.source else { return false };
+    set.counted == 0
+        && set.replicas == 0
+        && set.actual() == 0
+        && source.metadata.generation <= source.status.observed_generation
+}
+
+/// Lowest revision first; where one of two is no integer, or both are equal, the older of the two first.
+///
+/// That is no order where some are integers and some are not, so that a sort of the library may not be used.
+fn by_revision<'s, 'a>(sets: Vec<&'s Set<'a>>) -> Vec<&'s Set<'a>> {
+    let mut sorted: Vec<(&Set<'_>, Option<i64>)> = Vec::with_capacity(sets.len());
+    for set in sets {
+        let revision = set.revision();
+        let follows = |(other, of_other): &(&Set<'_>, Option<i64>)| match (revision, of_other) {
+            (Some(a), Some(b)) if a != *b => a > *b,
+            _ => set.age() > other.age(),
+        };
+        let at = sorted.iter().rposition(follows).map_or(0, |at| at + 1);
+        sorted.insert(at, (set, revision));
+    }
+    sorted.into_iter().map(|(set, _)| set).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::{decide::world::World, objects::REVISION};
+
+    fn world(limit: i64, olds: &[(&str, i64)]) -> World {
+        let mut world = World::new(3);
+        for (revision, size) in olds {
+            world = world.set(&format!("r{revision}"), *size, *size).annotate(REVISION, revision);
+        }
+        world = world.set("new", 3, 3).annotate(REVISION, "99").current("new").complete();
+        world.spec["revisionHistoryLimit"] = json!(limit);
+        world.annotations = json!({REVISION: "99"});
+        // History is cleaned in a pause, too, where old ReplicaSets may have Pods.
+        world.spec["paused"] = json!(true);
+        world
+    }
+
+    #[test]
+    fn the_table_of_histories() {
+        for (limit, olds, want) in [
+            (2, vec![("1", 0), ("2", 3), ("3", 0), ("4", 0), ("5", 0)], vec!["r1", "r3"]),
+            (0, vec![("1", 0), ("2", 0)], vec!["r1", "r2"]),
+            (10, (1..=10).map(|n| (["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"][n - 1], 0)).collect(), vec![]),
+            (1, vec![("5", 0), ("3", 0), ("4", 0)], vec!["r3", "r4"]),
+            (1, vec![("x", 0), ("3", 0)], vec!["rx"]),
+            (i64::from(i32::MAX), vec![("1", 0)], vec![]),
+        ] {
+            assert_eq!(world(limit, &olds).plan().deleted(), want, "{limit} {olds:?}");
+        }
+        let mut unlimited = world(0, &[("1", 0)]);
+        unlimited.spec["revisionHistoryLimit"] = json!(null);
+        assert!(unlimited.plan().deleted().is_empty());
+    }
+
+    #[test]
+    fn busy_sets_and_those_on_their_way_out_stay() {
+        let mut busy = world(0, &[("1", 0), ("2", 0), ("3", 0)]);
+        busy.sets[0]["status"]["replicas"] = json!(1);
+        busy.sets[1]["metadata"]["generation"] = json!(9);
+        assert_eq!(busy.plan().deleted(), ["r3"]);
+        let mut going = world(1, &[("1", 0), ("2", 0)]);
+        going.sets[0]["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+        assert!(going.plan().deleted().is_empty(), "it no longer counts");
+    }
+
+    #[test]
+    fn history_waits_for_the_end_of_a_rollout() {
+        let mut rolling = world(0, &[("1", 0)]);
+        rolling.spec["paused"] = json!(false);
+        assert_eq!(rolling.plan().deleted(), ["r1"]);
+        rolling.status["availableReplicas"] = json!(2);
+        assert!(rolling.plan().deleted().is_empty());
+    }
+}

@@ -1,0 +1,144 @@
+//! How many Pods a Deployment may and must have.
+
+use common::intstr::{IntOrString, IntOrStringError, Round, resolve_fenceposts};
+
+use crate::objects::{DeploymentSpec, StrategyType};
+
+/// The wanted number of Pods and the limits around it, in Pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// `spec.replicas`.
+    pub replicas: i64,
+    /// maxSurge; 0 unless the strategy is `RollingUpdate`.
+    pub surge: i64,
+    /// maxUnavailable, at most `replicas`; 0 unless the strategy is `RollingUpdate`.
+    pub unavailable: i64,
+}
+
+/// Why limits cannot be worked out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitsError {
+    /// One of them is no number.
+    #[error("spec.strategy.rollingUpdate: {0}")]
+    Number(#[from] IntOrStringError),
+    /// One of them is below zero, or more than can be unavailable.
+    #[error("spec.strategy.rollingUpdate.{0}: {1} is out of range")]
+    Range(&'static str, String),
+}
+
+impl Limits {
+    /// The limits of a Deployment.
+    ///
+    /// # Errors
+    /// What a server with validation refuses. Upstream counts a text without `%` as 0.
+    pub fn of(spec: &DeploymentSpec) -> Result<Self, LimitsError> {
+        let replicas = i64::from(spec.replicas);
+        if spec.strategy.kind != StrategyType::RollingUpdate {
+            return Ok(Self { replicas, surge: 0, unavailable: 0 });
+        }
+        let rolling = &spec.strategy.rolling_update;
+        let (max_surge, max_unavailable) = (rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref());
+        in_range("maxSurge", max_surge, i32::MAX)?;
+        // An integer may be more than there are; a percentage may not.
+        in_range("maxUnavailable", max_unavailable.filter(|v| matches!(v, IntOrString::Text(_))), 100)?;
+        in_range("maxUnavailable", max_unavailable, i32::MAX)?;
+        let (surge, unavailable) = resolve_fenceposts(max_surge, max_unavailable, spec.replicas)?;
+        Ok(Self { replicas, surge: surge.into(), unavailable: i64::from(unavailable).min(replicas) })
+    }
+
+    /// The most Pods there may be, all ReplicaSets together.
+    pub fn most(&self) -> i64 {
+        self.replicas + self.surge
+    }
+
+    /// How many Pods must be available.
+    pub fn min_available(&self) -> i64 {
+        self.replicas - self.unavailable
+    }
+}
+
+/// Whether `value`, out of 100, is in `0..=most`.
+fn in_range(field: &'static str, value: Option<&IntOrString>, most: i32) -> Result<(), LimitsError> {
+    let Some(value) = value else { return Ok(()) };
+    if (0..=most).contains(&value.resolve(100, Round::Down)?) {
+        return Ok(());
+    }
+    Err(LimitsError::Range(field, value.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn limits(replicas: i32, strategy: &str, surge: &Value, unavailable: &Value) -> Result<Limits, LimitsError> {
+        let spec: DeploymentSpec = serde_json::from_value(json!({"replicas": replicas, "template": {},
+            "strategy": {"type": strategy, "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}}))
+        .unwrap();
+        Limits::of(&spec)
+    }
+
+    #[test]
+    fn the_table_of_fenceposts() {
+        for (replicas, surge, unavailable, want) in [
+            (10, json!("25%"), json!("25%"), (3, 2)),
+            (15, json!("25%"), json!("25%"), (4, 3)),
+            (8, json!("25%"), json!("25%"), (2, 2)),
+            (3, json!("25%"), json!("25%"), (1, 0)),
+            (1, json!("25%"), json!("25%"), (1, 0)),
+            (9, json!("50%"), json!("50%"), (5, 4)),
+            (100, json!("1%"), json!("1%"), (1, 1)),
+            (2, json!("0%"), json!("1%"), (0, 1)),
+            (2, json!(0), json!("49%"), (0, 1)),
+            (1, json!(0), json!("100%"), (0, 1)),
+            (3, json!("150%"), json!(0), (5, 0)),
+            (3, json!(0), json!(5), (0, 3)),
+            (0, json!("25%"), json!("25%"), (0, 0)),
+            (0, json!(3), json!(2), (3, 0)),
+        ] {
+            let got = limits(replicas, "RollingUpdate", &surge, &unavailable).unwrap();
+            assert_eq!((got.surge, got.unavailable), want, "{replicas} {surge} {unavailable}");
+        }
+    }
+
+    #[test]
+    fn other_strategies_have_no_room() {
+        let got = limits(4, "Recreate", &json!("50%"), &json!("50%")).unwrap();
+        assert_eq!((got.most(), got.min_available()), (4, 4));
+    }
+
+    #[test]
+    fn the_absurd_is_refused_in_one_line() {
+        for (surge, unavailable, want) in [
+            (
+                json!("x%"),
+                json!(1),
+                r#"spec.strategy.rollingUpdate: invalid value for IntOrString: "x%" is not an integer followed by %"#,
+            ),
+            (
+                json!(1),
+                json!("three"),
+                r#"spec.strategy.rollingUpdate: invalid value for IntOrString: "three" is not a percentage"#,
+            ),
+            (json!(1), json!("300%"), "spec.strategy.rollingUpdate.maxUnavailable: 300% is out of range"),
+            (json!(-1), json!(1), "spec.strategy.rollingUpdate.maxSurge: -1 is out of range"),
+            (json!(1), json!("-5%"), "spec.strategy.rollingUpdate.maxUnavailable: -5% is out of range"),
+            (json!(1), json!(-5), "spec.strategy.rollingUpdate.maxUnavailable: -5 is out of range"),
+        ] {
+            assert_eq!(limits(4, "RollingUpdate", &surge, &unavailable).unwrap_err().to_string(), want);
+            assert!(limits(4, "Recreate", &surge, &unavailable).is_ok(), "nobody looks at them");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn there_is_always_room_to_move(replicas in 1i32..10_000, surge in 0i32..200, unavailable in 0i32..=100) {
+            let got = limits(replicas, "RollingUpdate", &json!(format!("{surge}%")), &json!(format!("{unavailable}%")));
+            let got = got.unwrap();
+            prop_assert!(got.surge + got.unavailable > 0);
+            prop_assert!((0..=got.replicas).contains(&got.min_available()));
+        }
+    }
+}

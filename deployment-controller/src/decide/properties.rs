@@ -1,0 +1,253 @@
+//! What holds for every plan, in worlds that users, kubelets and time change as they like.
+
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{conditions::*, world::World};
+use crate::{
+    objects::{REVISION, StrategyType},
+    plan::{Action, Plan},
+};
+
+/// Something that happens between two syncs.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// The ReplicaSet controller looks at a ReplicaSet: so many of its Pods exist and are available.
+    Look {
+        set: usize,
+        available: i64,
+    },
+    /// The user changes the template to one of a few.
+    Template(u8),
+    Scale(i64),
+    Pause(bool),
+    Strategy(bool),
+    Limits {
+        surge: i64,
+        unavailable: i64,
+    },
+    /// Time passes.
+    Wait(i64),
+    /// Somebody scales a ReplicaSet by hand.
+    ByHand {
+        set: usize,
+        size: i64,
+    },
+    /// Old Pods linger or end.
+    Linger {
+        set: usize,
+        count: usize,
+    },
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    prop_oneof![
+        8 => (0..6usize, 0..12i64).prop_map(|(set, available)| Happening::Look { set, available }),
+        2 => (0..4u8).prop_map(Happening::Template),
+        2 => (0..12i64).prop_map(Happening::Scale),
+        1 => any::<bool>().prop_map(Happening::Pause),
+        1 => any::<bool>().prop_map(Happening::Strategy),
+        1 => (0..5i64, 0..5i64).prop_map(|(surge, unavailable)| Happening::Limits { surge, unavailable }),
+        2 => (0..700i64).prop_map(Happening::Wait),
+        1 => (0..6usize, 0..9i64).prop_map(|(set, size)| Happening::ByHand { set, size }),
+        1 => (0..6usize, 0..3usize).prop_map(|(set, count)| Happening::Linger { set, count }),
+    ]
+}
+
+/// Makes it happen.
+fn happen(world: &mut World, happening: &Happening) {
+    let user = |world: &mut World, pointer: &str, value: Value| {
+        *world.spec.pointer_mut(pointer).unwrap() = value;
+        world.generation += 1;
+    };
+    match *happening {
+        Happening::Look { set, available } => {
+            let Some(set) = pick(world, set) else { return };
+            let size = set["spec"]["replicas"].as_i64().unwrap();
+            let available = available.min(size);
+            set["status"] = json!({"replicas": size, "readyReplicas": available, "availableReplicas": available,
+                "observedGeneration": set["metadata"]["generation"], "terminatingReplicas": 0});
+        }
+        Happening::Template(n) => {
+            let containers = json!([{"name": "web", "image": format!("web:{n}")}]);
+            user(world, "/template/spec/containers", containers);
+        }
+        Happening::Scale(n) => user(world, "/replicas", json!(n)),
+        Happening::Pause(paused) => {
+            world.spec["paused"] = json!(paused);
+            world.generation += 1;
+        }
+        Happening::Strategy(recreate) => {
+            user(world, "/strategy/type", json!(if recreate { "Recreate" } else { "RollingUpdate" }));
+        }
+        Happening::Limits { surge, unavailable } => {
+            let limits = json!({"maxSurge": surge, "maxUnavailable": unavailable});
+            user(world, "/strategy/rollingUpdate", limits);
+        }
+        Happening::Wait(seconds) => world.now += SignedDuration::from_secs(seconds),
+        Happening::ByHand { set, size } => {
+            let Some(set) = pick(world, set) else { return };
+            set["spec"]["replicas"] = json!(size);
+            let generation = set["metadata"]["generation"].as_i64().unwrap();
+            set["metadata"]["generation"] = json!(generation + 1);
+        }
+        Happening::Linger { set, count } => {
+            let Some(set) = pick(world, set) else { return };
+            let uid = common::meta::Uid::new(set["metadata"]["uid"].as_str().unwrap());
+            world.running.insert(uid, count);
+        }
+    }
+}
+
+fn pick(world: &mut World, at: usize) -> Option<&mut Value> {
+    let count = world.sets.len();
+    (count > 0).then(|| &mut world.sets[at % count])
+}
+
+fn number(set: &Value, pointer: &str) -> i64 {
+    set.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// The invariants of one plan, as carried out on `before`.
+fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
+    let snapshot = before.snapshot();
+    let (limits, spec) = (snapshot.limits, &snapshot.deployment.spec);
+    let rolling = spec.strategy.kind == StrategyType::RollingUpdate;
+    let new = snapshot.claims.keep.iter().find(|set| set.spec.template.is_of(&spec.template));
+    let new = new.map(|set| set.metadata.name.to_string());
+    let total = |world: &World| world.sets.iter().map(|set| number(set, "/spec/replicas")).sum::<i64>();
+
+    // 1, 2 and 3, write by write.
+    let mut world = before.clone();
+    for step in &plan.steps {
+        let was = world.clone();
+        world.store(&Plan { steps: vec![step.clone()], ..plan.clone() });
+        if rolling && !spec.paused {
+            prop_assert!(total(&world) <= total(&was).max(limits.most()), "too many replicas: {step:?}");
+        }
+        if let Action::ChangeReplicaSet { set, change } = &step.action
+            && let Some((from, to)) = change.size
+            && rolling
+            && to < from
+            && new.as_deref() != Some(&**set)
+            && step.on_failure == crate::plan::OnFailure::LeaveOthersOut
+        {
+            let lasting = |world: &World| {
+                let each = |set: &Value| number(set, "/status/availableReplicas").min(number(set, "/spec/replicas"));
+                world.sets.iter().map(each).sum::<i64>()
+            };
+            prop_assert!(lasting(&world) >= limits.min_available().min(lasting(&was)), "too few available: {step:?}");
+        }
+        let enlarges = match &step.action {
+            Action::CreateReplicaSet { .. } => true,
+            // Following spec.replicas is no rollout.
+            Action::ChangeReplicaSet { change, .. } => {
+                change.size.is_some_and(|(from, to)| to > from) && step.why == "no old Pod runs any more"
+            }
+            _ => false,
+        };
+        if enlarges && spec.strategy.kind == StrategyType::Recreate {
+            for set in &snapshot.claims.keep {
+                let old = new.as_deref() != Some(&*set.metadata.name);
+                let runs = snapshot.running_pods.get(&set.metadata.uid).is_some_and(|count| *count > 0);
+                prop_assert!(!(old && runs), "old Pods of {} run: {step:?}", set.metadata.name);
+            }
+        }
+    }
+    // 4: no action touches a template or selector. 6: what is deleted is idle, and never the newest.
+    for name in plan.deleted() {
+        let set = before.sets.iter().find(|set| set["metadata"]["name"] == *name).unwrap();
+        prop_assert_ne!(Some(&name), new.as_ref());
+        prop_assert_eq!(number(set, "/spec/replicas") + number(set, "/status/replicas"), 0);
+        prop_assert!(number(set, "/metadata/generation") <= number(set, "/status/observedGeneration"));
+    }
+    // 5: revisions only grow, and the newest ReplicaSet has the highest.
+    let revision = |set: &Value| set["metadata"]["annotations"][REVISION].as_str().unwrap().parse::<i64>().unwrap();
+    for set in &world.sets {
+        let was = before.sets.iter().find(|s| s["metadata"]["name"] == set["metadata"]["name"]);
+        prop_assert!(was.is_none_or(|was| revision(was) <= revision(set)));
+    }
+    let after = world.snapshot();
+    if let Some(newest) = after.claims.keep.iter().position(|set| set.spec.template.is_of(&spec.template)) {
+        let revisions: Vec<i64> = after
+            .claims
+            .keep
+            .iter()
+            .map(|set| set.metadata.annotations.get(REVISION).unwrap().parse().unwrap())
+            .collect();
+        for (at, other) in revisions.iter().enumerate() {
+            prop_assert!(at == newest || *other < revisions[newest], "{revisions:?} {newest}");
+        }
+    }
+    // 9: no creation in a pause.
+    prop_assert!(!spec.paused || plan.created().is_none());
+    // 11: every event of a size tells of one.
+    let told = plan.events().iter().filter(|event| event.starts_with("Scaled")).count();
+    let created = plan.created().is_some_and(|(_, body)| body["spec"]["replicas"] != 0);
+    prop_assert_eq!(told, plan.sizes().len() + usize::from(created));
+    // 12: when the deadline may be called exceeded.
+    let stored = progress(&snapshot.deployment.status).map(|c| c.reason.to_string()).unwrap_or_default();
+    let exceeded = plan.statuses().iter().any(|(_, (reason, _))| reason == PROGRESS_DEADLINE_EXCEEDED);
+    if exceeded && stored != PROGRESS_DEADLINE_EXCEEDED {
+        prop_assert!(!spec.paused && stored != NEW_REPLICA_SET_AVAILABLE);
+    }
+    Ok(world)
+}
+
+/// Lets every ReplicaSet have its Pods, all available, and none linger.
+fn heal(world: &mut World) {
+    world.running.clear();
+    for at in 0..world.sets.len() {
+        happen(world, &Happening::Look { set: at, available: i64::MAX });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+
+    #[test]
+    fn invariants_hold_whatever_happens(
+        replicas in 0..10i64,
+        happenings in prop::collection::vec(happening(), 1..40),
+    ) {
+        let mut world = World::new(replicas);
+        world.annotations = json!({});
+        for happening in &happenings {
+            happen(&mut world, happening);
+            let plan = world.plan();
+            world = check(&world, &plan)?;
+        }
+        // Whatever has happened, once Pods come up and go away as they should the rollout ends, and then nothing is done.
+        world.spec["paused"] = json!(false);
+        let mut left = 100;
+        heal(&mut world);
+        while !world.plan().is_idle() && left > 0 {
+            let plan = world.plan();
+            world = check(&world, &plan)?;
+            heal(&mut world);
+            world.now += SignedDuration::from_secs(1);
+            left -= 1;
+        }
+        prop_assert!(world.plan().is_idle(), "never ends: {:#?}", world.plan());
+        let snapshot = world.snapshot();
+        for set in &snapshot.claims.keep {
+            let newest = set.spec.template.is_of(&snapshot.deployment.spec.template);
+            prop_assert_eq!(i64::from(set.spec.replicas), if newest { snapshot.limits.replicas } else { 0 });
+        }
+        let status = &snapshot.deployment.status;
+        prop_assert!(progress_is(status, NEW_REPLICA_SET_AVAILABLE), "{status:?}");
+        prop_assert_eq!(status.updated_replicas, snapshot.limits.replicas);
+    }
+
+    #[test]
+    fn the_same_snapshot_gives_the_same_plan(happenings in prop::collection::vec(happening(), 1..20)) {
+        let mut world = World::new(4);
+        for happening in &happenings {
+            happen(&mut world, happening);
+            let snapshot = world.snapshot();
+            prop_assert_eq!(super::decide(&snapshot), super::decide(&snapshot));
+            world.store(&world.plan());
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Proportional scaling: a change of `spec.replicas` in the middle of a rollout is shared by all ReplicaSets with Pods, so
+//! that it neither hastens nor turns back the rollout.
+
+use std::cmp::Reverse;
+
+use crate::{decide::draft::Draft, objects::MAX_REPLICAS};
+
+/// The size each of the `active` ReplicaSets gets, in the order in which they are written.
+///
+/// Upstream: `scale`, `GetReplicaSetProportion`; which multiplies in 32 bits, and where somebody has scaled a ReplicaSet by
+/// hand may let it grow beyond what is allowed.
+pub fn sizes(draft: &Draft<'_>, active: &[usize]) -> Vec<(usize, i64)> {
+    let limits = draft.limits();
+    let allowed = if limits.replicas == 0 { 0 } else { limits.most() };
+    let total: i64 = active.iter().map(|at| draft.sets[*at].replicas).sum();
+    let to_add = allowed - total;
+    let order = order(draft, active, to_add);
+    let mut sizes = share_out(draft, &order, to_add, |fraction| fraction);
+    if sizes.iter().map(|(_, size)| size).sum::<i64>() > allowed {
+        sizes = share_out(draft, &order, to_add, |fraction| fraction.min(0));
+    }
+    // What shrinks makes room for what grows.
+    sizes.sort_by_key(|(at, size)| *size > draft.sets[*at].replicas);
+    sizes
+}
+
+fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> i64) -> Vec<(usize, i64)> {
+    let mut left = to_add;
+    let share = |at: &usize| {
+        let share = match to_add {
+            _ if left == 0 => 0,
+            1.. => bound(fraction(draft, *at)).min(left),
+            _ => bound(fraction(draft, *at)).max(left),
+        };
+        left -= share;
+        (*at, draft.sets[*at].replicas + share)
+    };
+    let mut sizes: Vec<(usize, i64)> = order.iter().map(share).collect();
+    if let Some((_, largest)) = sizes.first_mut() {
+        *largest = (*largest + left).max(0);
+    }
+    sizes
+}
+
+/// Largest first; of equal ones the newest grows and the oldest shrinks first.
+fn order(draft: &Draft<'_>, active: &[usize], to_add: i64) -> Vec<usize> {
+    let mut order = active.to_vec();
+    let size = |at: &usize| Reverse(draft.sets[*at].replicas);
+    // Positions follow creation time and then name.
+    match to_add {
+        1.. => order.sort_by_key(|at| (size(at), Reverse(*at))),
+        0 => order.sort_by_key(|at| (Some(*at) == draft.new, Reverse(*at))),
+        _ => order.sort_by_key(|at| (size(at), *at)),
+    }
+    order
+}
+
+/// How much a ReplicaSet would grow (or shrink, below zero) with the Deployment's upper limit.
+fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
+    let (limits, set) = (draft.limits(), &draft.sets[at]);
+    if limits.replicas == 0 {
+        return -set.replicas;
+    }
+    let before = set.replicas_annotation(MAX_REPLICAS).filter(|max| *max > 0).unwrap_or(draft.status.replicas);
+    if before <= 0 {
+        return 0;
+    }
+    // Rounded half away from zero; nothing here is below it.
+    (2 * set.replicas * limits.most() + before) / (2 * before) - set.replicas
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{decide::world::World, objects::DESIRED_REPLICAS};
+
+    /// Sets oldest first, the last of them the newest; what sizes they get.
+    fn scaled(replicas: i64, surge: i64, sets: &[(&str, i64, &str)], status: i64) -> Vec<(String, i64)> {
+        let mut world = World::new(replicas);
+        world.spec["strategy"]["rollingUpdate"] = json!({"maxSurge": surge, "maxUnavailable": 1});
+        for (name, size, max) in sets {
+            world = world.set(name, *size, 0).annotate(DESIRED_REPLICAS, &(replicas + 1).to_string());
+            world = if max.is_empty() { world.unannotate(MAX_REPLICAS) } else { world.annotate(MAX_REPLICAS, max) };
+        }
+        world.status["replicas"] = json!(status);
+        let world = world.current(sets.last().unwrap().0);
+        let plan = world.plan();
+        let mut sizes: Vec<(String, i64)> = sets.iter().map(|(name, size, _)| ((*name).to_owned(), *size)).collect();
+        for (name, _, to) in plan.sizes() {
+            sizes.iter_mut().find(|(n, _)| *n == name).unwrap().1 = to;
+        }
+        for (name, ..) in sets {
+            let annotations = plan.annotations(name);
+            assert_eq!(annotations.get(DESIRED_REPLICAS), Some(&replicas.to_string()), "annotations are rewritten");
+            assert_eq!(annotations.get(MAX_REPLICAS), Some(&(replicas + surge).to_string()));
+        }
+        sizes
+    }
+
+    #[test]
+    fn the_table_of_shares() {
+        for (replicas, surge, sets, status, want) in [
+            (12, 2, vec![("old", 6, "10"), ("new", 4, "10")], 10, vec![8, 6]),
+            (20, 4, vec![("a", 7, "15"), ("b", 5, "15"), ("c", 3, "15")], 15, vec![11, 8, 5]),
+            (6, 1, vec![("a", 7, "15"), ("b", 5, "15"), ("c", 3, "15")], 15, vec![3, 2, 2]),
+            (12, 0, vec![("a", 4, "10"), ("b", 3, "10"), ("c", 3, "10")], 10, vec![5, 3, 4]),
+            (11, 0, vec![("a", 5, "10"), ("b", 5, "10")], 10, vec![5, 6]),
+            (9, 0, vec![("a", 5, "10"), ("b", 5, "10")], 10, vec![4, 5]),
+            (5, 0, vec![("a", 5, "10"), ("b", 5, "10")], 10, vec![2, 3]),
+            (4, 0, vec![("a", 5, "5"), ("b", 1, "5")], 6, vec![3, 1]),
+            (2, 0, vec![("a", 1, "4"), ("b", 1, "4"), ("c", 2, "4")], 4, vec![1, 1, 0]),
+            (0, 3, vec![("old", 8, "13"), ("new", 5, "13")], 13, vec![0, 0]),
+            (10, 2, vec![("a", 6, "9"), ("b", 6, "14")], 12, vec![6, 6]),
+            (12, 2, vec![("old", 6, ""), ("new", 4, "")], 0, vec![10, 4]),
+        ] {
+            let got: Vec<i64> = scaled(replicas, surge, &sets, status).into_iter().map(|(_, size)| size).collect();
+            assert_eq!(got, want, "{replicas} {surge} {sets:?}");
+        }
+    }
+
+    #[test]
+    fn a_set_scaled_by_hand_does_not_grow_beyond_all_bounds() {
+        // Its share of six times what there was once: upstream makes it 12, and the other one 0.
+        let got = scaled(6, 0, &[("hand", 2, "1"), ("new", 6, "6")], 8);
+        assert_eq!(got, [("hand".to_owned(), 2), ("new".to_owned(), 4)]);
+    }
+
+    #[test]
+    fn products_do_not_overflow() {
+        let got = scaled(1_000_000, 0, &[("a", 60_000, "100000"), ("b", 40_000, "100000")], 100_000);
+        assert_eq!(got, [("a".to_owned(), 600_000), ("b".to_owned(), 400_000)]);
+    }
+
+    proptest! {
+        #[test]
+        fn shares_add_up_to_what_is_allowed(
+            replicas in 0i64..200, surge in 0i64..50,
+            sets in prop::collection::vec((1i64..80, 0i64..200), 2..6), status in 0i64..300,
+        ) {
+            let named: Vec<(String, i64, String)> =
+                sets.iter().enumerate().map(|(at, (size, max))| (format!("s{at}"), *size, max.to_string())).collect();
+            let named: Vec<(&str, i64, &str)> = named.iter().map(|(n, s, m)| (&**n, *s, &**m)).collect();
+            let got = scaled(replicas, surge, &named, status);
+            let after: i64 = got.iter().map(|(_, size)| size).sum();
+            let allowed = if replicas == 0 { 0 } else { replicas + surge };
+            prop_assert!(got.iter().all(|(_, size)| *size >= 0));
+            // The largest takes what rounding leaves, and cannot give more than it has.
+            let floored = got.iter().zip(&sets).any(|((_, size), (before, _))| *size == 0 && *before > 0);
+            prop_assert!(after == allowed || (after > allowed && floored));
+        }
+    }
+}

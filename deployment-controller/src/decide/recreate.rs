@@ -1,0 +1,96 @@
+//! The strategy `Recreate`: no new Pod before the last old one has ended.
+
+use crate::{
+    decide::{
+        cleanup, create,
+        draft::{Draft, Set},
+        progress,
+        scale::{self, Write},
+    },
+    plan::OnFailure,
+};
+
+/// Plans the next step of a rollout: old ReplicaSets to 0, wait for their Pods, then the new one at full size.
+///
+/// Upstream: `rolloutRecreate`.
+pub fn roll_out(draft: &mut Draft<'_>) {
+    let mut scaled = false;
+    for at in draft.olds() {
+        scaled |= scale::resize(draft, at, 0, Write::Size, OnFailure::End, "old Pods go first");
+    }
+    if scaled || old_pods_run(draft) {
+        return progress::write(draft);
+    }
+    if draft.new.is_none() {
+        create::create(draft);
+    }
+    if draft.fails() {
+        return;
+    }
+    if let Some(at) = draft.new {
+        let wanted = draft.limits().replicas;
+        scale::resize(draft, at, wanted, Write::Size, OnFailure::End, "no old Pod runs any more");
+    }
+    if progress::is_complete(draft, &draft.status) {
+        cleanup::clean_up(draft);
+    }
+    progress::write(draft);
+}
+
+fn old_pods_run(draft: &Draft<'_>) -> bool {
+    draft.old_sets().any(|set| set.actual() > 0 || running_pods(draft, set) > 0)
+}
+
+/// How many Pods of a ReplicaSet have not run to their end, those that are being deleted included.
+pub fn running_pods(draft: &Draft<'_>, set: &Set<'_>) -> usize {
+    set.uid().and_then(|uid| draft.snapshot.running_pods.get(uid)).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::decide::{conditions::*, world::World};
+
+    fn recreate(replicas: i64) -> World {
+        let mut world = World::new(replicas);
+        world.spec["strategy"] = json!({"type": "Recreate"});
+        world
+    }
+
+    #[test]
+    fn all_old_sets_go_to_zero_first() {
+        let plan = recreate(3).set("a", 2, 2).set("b", 3, 3).plan();
+        assert_eq!(plan.sizes(), [("a".to_owned(), 2, 0), ("b".to_owned(), 3, 0)]);
+        assert_eq!(plan.created(), None);
+    }
+
+    #[test]
+    fn a_status_or_a_pod_that_runs_holds_the_new_set_back() {
+        let world = recreate(3).set("a", 0, 0);
+        assert_eq!(world.plan().created().unwrap().1["spec"]["replicas"], 3);
+        let mut counted = recreate(3).set("a", 0, 0);
+        counted.sets[0]["status"]["replicas"] = json!(1);
+        assert_eq!(counted.plan().created(), None);
+        let plan = recreate(3).set("a", 0, 0).running("a", 1).plan();
+        assert_eq!((plan.created(), plan.sizes()), (None, vec![]));
+        assert_eq!(
+            plan.waiting.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["old Pods of a still run (Recreate): 1"]
+        );
+    }
+
+    #[test]
+    fn pods_of_the_new_set_hold_nothing_back() {
+        let world = recreate(3).set("a", 0, 0).set("b", 0, 0).current("b").running("b", 2);
+        assert_eq!(world.plan().sizes(), [("b".to_owned(), 0, 3)]);
+    }
+
+    #[test]
+    fn progress_without_a_new_set_is_that_of_the_deployment() {
+        let mut world = recreate(4).set("a", 0, 0).running("a", 4).condition(PROGRESSING, RESUMED);
+        world.status["replicas"] = json!(4);
+        let plan = world.plan();
+        assert_eq!(plan.progress(), (REPLICA_SET_UPDATED, "True", "Deployment \"web\" is progressing."));
+    }
+}

@@ -1,0 +1,170 @@
+//! The strategy `RollingUpdate`: step by step, within maxSurge and maxUnavailable.
+
+use crate::{
+    decide::{
+        cleanup, create,
+        draft::Draft,
+        limits::Limits,
+        progress,
+        scale::{self, Write},
+    },
+    plan::OnFailure,
+};
+
+/// Plans the next step of a rollout: either the new ReplicaSet grows or the old ones shrink.
+///
+/// Upstream: `rolloutRolling`.
+pub fn roll_out(draft: &mut Draft<'_>) {
+    if draft.new.is_none() {
+        create::create(draft);
+    }
+    if draft.fails() {
+        return;
+    }
+    if !grow(draft) && !shrink(draft) && progress::is_complete(draft, &draft.status) {
+        cleanup::clean_up(draft);
+    }
+    progress::write(draft);
+}
+
+/// The size a new ReplicaSet of size `current` gets when all ReplicaSets together have `total` replicas.
+///
+/// Upstream: `NewRSNewReplicas`.
+pub fn grown(limits: Limits, total: i64, current: i64) -> i64 {
+    current + (limits.most() - total).max(0).min(limits.replicas - current)
+}
+
+/// Sizes the new ReplicaSet as far as maxSurge allows. Says whether its size changes.
+fn grow(draft: &mut Draft<'_>) -> bool {
+    let Some(at) = draft.new else { return false };
+    let (limits, current) = (draft.limits(), draft.sets[at].replicas);
+    let (to, why) = if current > limits.replicas {
+        (limits.replicas, "it has more replicas than wanted")
+    } else {
+        (grown(limits, draft.total(), current), "maxSurge leaves room")
+    };
+    scale::resize(draft, at, to, Write::Size, OnFailure::End, why)
+}
+
+/// Shrinks the old ReplicaSets as far as maxUnavailable allows: first by what is not available anyway. Says whether a size
+/// changes.
+///
+/// Availability counts only up to a ReplicaSet's size everywhere, because a status may still count Pods that are on their
+/// way out. Upstream: `reconcileOldReplicaSets`, which counts them in some places and gives up in others.
+fn shrink(draft: &mut Draft<'_>) -> bool {
+    let active: Vec<usize> = draft.olds().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
+    if active.is_empty() {
+        return false;
+    }
+    let min_available = draft.limits().min_available();
+    let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.lasting());
+    let mut budget = draft.total() - min_available - new_unavailable;
+    if budget <= 0 {
+        return false;
+    }
+    let mut shrunk = false;
+    let mut cut = |draft: &mut Draft<'_>, at: usize, by: i64, why: &str| {
+        let to = draft.sets[at].replicas - by;
+        shrunk |= scale::resize(draft, at, to, Write::Size, OnFailure::LeaveOthersOut, why);
+    };
+    for &at in &active {
+        let set = &draft.sets[at];
+        let unhealthy = (set.replicas - set.lasting()).min(budget);
+        if unhealthy > 0 {
+            cut(draft, at, unhealthy, "its replicas that are not available do not count");
+            budget -= unhealthy;
+        }
+    }
+    let lasting = active.iter().copied().chain(draft.new).map(|at| draft.sets[at].lasting()).sum::<i64>();
+    let mut spare = lasting - min_available;
+    for &at in &active {
+        let by = draft.sets[at].replicas.min(spare);
+        if by > 0 {
+            cut(draft, at, by, "enough others are available");
+            spare -= by;
+        }
+    }
+    shrunk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::world::World;
+
+    fn moves(world: &World) -> Vec<(String, i64, i64)> {
+        world.plan().sizes()
+    }
+
+    fn to(name: &str, from: i64, to: i64) -> (String, i64, i64) {
+        (name.to_owned(), from, to)
+    }
+
+    #[test]
+    fn a_rollout_begins_with_what_surge_and_unavailability_allow() {
+        let world = World::new(8).set("old", 8, 8);
+        let plan = world.plan();
+        let (_, body) = plan.created().unwrap();
+        assert_eq!(body["spec"]["replicas"], 2);
+        assert_eq!(plan.sizes(), [to("old", 8, 6)]);
+        let last = plan.last_status();
+        assert_eq!((last.replicas, last.updated_replicas, last.unavailable_replicas), (8, 0, 2));
+    }
+
+    #[test]
+    fn the_table_of_states() {
+        for (sets, want) in [
+            (vec![("old", 6, 6), ("new", 2, 0)], vec![to("new", 2, 4)]),
+            (vec![("old", 6, 6), ("new", 4, 0)], vec![]),
+            (vec![("old", 6, 6), ("new", 4, 3)], vec![to("old", 6, 3)]),
+            (vec![("old", 6, 6), ("new", 4, 4)], vec![to("old", 6, 2)]),
+            (vec![("old", 2, 2), ("new", 4, 4)], vec![to("new", 4, 8)]),
+            (vec![("a", 3, 0), ("b", 3, 3), ("new", 4, 1)], vec![to("a", 3, 2)]),
+            (vec![("bad", 4, 0), ("new", 6, 6)], vec![to("bad", 4, 0)]),
+            (vec![("new", 6, 6)], vec![to("new", 6, 8)]),
+            // Upstream gives up on a status that is ahead of the size; ours does not count what is on its way out.
+            (vec![("old", 6, 8), ("new", 4, 4)], vec![to("old", 6, 2)]),
+            (vec![("old", 6, 8), ("new", 4, 0)], vec![]),
+            (vec![("new", 9, 8)], vec![to("new", 9, 8)]),
+        ] {
+            let mut world = World::new(8);
+            for (name, size, available) in &sets {
+                world = world.set(name, *size, *available);
+            }
+            assert_eq!(moves(&world.current("new")), want, "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn rolling_over_a_bad_rollout_first_removes_what_is_bad() {
+        let world = World::new(8).set("good", 6, 6).set("bad", 4, 0);
+        let plan = world.plan();
+        let (name, body) = plan.created().unwrap();
+        assert_eq!(body["spec"]["replicas"], 0);
+        assert_eq!(plan.sizes(), [to("bad", 4, 0)]);
+        let world = World::new(8).set("good", 6, 6).set("bad", 0, 0).set(&name, 0, 0).current(&name);
+        assert_eq!(moves(&world), [to(&name, 0, 4)]);
+    }
+
+    #[test]
+    fn rolling_back_first_removes_what_is_bad() {
+        let world = World::new(8).set("good", 6, 6).set("bad", 4, 0).current("good");
+        assert_eq!(moves(&world), [to("bad", 4, 0)]);
+        let world = World::new(8).set("good", 6, 6).set("bad", 0, 0).current("good");
+        assert_eq!(moves(&world), [to("good", 6, 8)]);
+    }
+
+    #[test]
+    fn a_new_set_whose_status_is_ahead_of_its_size_does_not_widen_the_budget() {
+        // Just shrunk from 8 to 4: four of its eight available Pods are on their way out.
+        let world = World::new(8).set("old", 6, 6).set("new", 4, 8).current("new");
+        assert_eq!(moves(&world), [to("old", 6, 2)]);
+    }
+
+    #[test]
+    fn a_failed_cut_leaves_the_others_out_and_is_told_after_the_status() {
+        let plan = World::new(8).set("a", 3, 3).set("b", 3, 3).set("new", 4, 4).current("new").plan();
+        let cuts: Vec<OnFailure> = plan.steps.iter().map(|step| step.on_failure).collect();
+        assert_eq!(cuts, [OnFailure::LeaveOthersOut, OnFailure::LeaveOthersOut, OnFailure::End]);
+    }
+}

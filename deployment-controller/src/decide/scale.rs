@@ -1,0 +1,192 @@
+//! Sizes: writing them, and following `spec.replicas` outside of a rollout.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    decide::{
+        draft::{Draft, Set},
+        limits::Limits,
+        proportional,
+    },
+    objects::{DESIRED_REPLICAS, MAX_REPLICAS, StrategyType},
+    plan::{Event, OnFailure, SetChange, Step},
+};
+
+/// When annotations of a size are worth a write of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Only with the size.
+    Size,
+    /// Also by themselves.
+    SizeOrAnnotations,
+}
+
+/// The annotations that go with every size.
+pub fn annotations(limits: Limits) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (DESIRED_REPLICAS.to_owned(), limits.replicas.to_string()),
+        (MAX_REPLICAS.to_owned(), limits.most().to_string()),
+    ])
+}
+
+/// Plans a size, with its annotations and its Event. Says whether the size changes.
+///
+/// Upstream: `scaleReplicaSet`.
+pub fn resize(draft: &mut Draft<'_>, at: usize, to: i64, write: Write, on_failure: OnFailure, why: &str) -> bool {
+    let set = &draft.sets[at];
+    let (from, name) = (set.replicas, set.name.clone());
+    let annotations = annotations(draft.limits());
+    let stale = annotations.iter().any(|(key, value)| set.annotation(key) != Some(value));
+    if from == to && !(stale && write == Write::SizeOrAnnotations) {
+        return false;
+    }
+    let change = SetChange { size: (from != to).then_some((from, to)), annotations, min_ready_seconds: None };
+    draft.change(at, change, |action| {
+        let step = Step::new(action, why).on_failure(on_failure);
+        if from == to {
+            return step;
+        }
+        let direction = if from < to { "up" } else { "down" };
+        let message = format!("Scaled {direction} replica set {name} from {from} to {to}");
+        step.telling(Event::normal("ScalingReplicaSet", message))
+    });
+    from != to
+}
+
+/// Whether `spec.replicas` has changed since a ReplicaSet with Pods was last sized.
+///
+/// Upstream: `isScalingEvent`.
+pub fn is_scaling_event(draft: &Draft<'_>) -> bool {
+    let wanted = draft.limits().replicas;
+    draft.sets.iter().any(|set| set.replicas > 0 && has_other_desired(set, wanted))
+}
+
+fn has_other_desired(set: &Set<'_>, wanted: i64) -> bool {
+    set.replicas_annotation(DESIRED_REPLICAS).is_some_and(|desired| desired != wanted)
+}
+
+/// Plans the sizes that follow `spec.replicas`.
+///
+/// A size that is right already keeps annotations that are not; those alone are then written, or the Deployment would be in
+/// a scaling event for good. Upstream: `scale`, which leaves them.
+pub fn scale(draft: &mut Draft<'_>) {
+    let wanted = draft.limits().replicas;
+    let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
+    if active.len() <= 1 {
+        let latest = || draft.new.or_else(|| draft.olds().last().copied());
+        if let Some(target) = active.first().copied().or_else(latest) {
+            return scale_one(draft, target);
+        }
+    }
+    if draft.new_set().is_some_and(|new| is_saturated(new, wanted)) {
+        for at in draft.olds().into_iter().rev().filter(|at| active.contains(at)) {
+            resize(draft, at, 0, Write::Size, OnFailure::End, "the newest ReplicaSet has all replicas");
+        }
+        return;
+    }
+    match draft.spec().strategy.kind {
+        StrategyType::RollingUpdate => {
+            for (at, size) in proportional::sizes(draft, &active) {
+                let why = "the Deployment was scaled during a rollout: each gets its share";
+                resize(draft, at, size, Write::SizeOrAnnotations, OnFailure::End, why);
+            }
+        }
+        StrategyType::Recreate if !draft.spec().paused => {
+            for at in active {
+                let size = draft.sets[at].replicas;
+                let why = "the Deployment was scaled; sizes change once old replicas may go";
+                resize(draft, at, size, Write::SizeOrAnnotations, OnFailure::End, why);
+            }
+        }
+        StrategyType::Recreate | StrategyType::Other(_) => {}
+    }
+}
+
+fn scale_one(draft: &mut Draft<'_>, at: usize) {
+    let wanted = draft.limits().replicas;
+    let write = if has_other_desired(&draft.sets[at], wanted) { Write::SizeOrAnnotations } else { Write::Size };
+    resize(draft, at, wanted, write, OnFailure::End, "the Deployment was scaled");
+}
+
+fn is_saturated(set: &Set<'_>, wanted: i64) -> bool {
+    let desired = set.replicas_annotation(DESIRED_REPLICAS);
+    set.replicas == wanted && desired == Some(wanted) && set.available() == wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::world::World;
+
+    fn desired(world: World, desired: &str, max: &str) -> World {
+        world.annotate(DESIRED_REPLICAS, desired).annotate(MAX_REPLICAS, max)
+    }
+
+    #[test]
+    fn the_only_set_with_pods_gets_all_replicas() {
+        let world = desired(World::new(6).set("a", 4, 4).current("a"), "4", "5");
+        let plan = world.plan();
+        assert_eq!(plan.sizes(), [("a".to_owned(), 4, 6)]);
+        assert_eq!(plan.events(), ["Scaled up replica set a from 4 to 6"]);
+        assert_eq!(plan.annotations("a"), annotations(Limits { replicas: 6, surge: 2, unavailable: 1 }));
+        assert_eq!(plan.last_status().unavailable_replicas, 0, "sizes written in this sync do not count yet");
+    }
+
+    #[test]
+    fn without_pods_the_newest_set_gets_them() {
+        let mut world = World::new(3).set("a", 0, 0).set("b", 0, 0);
+        world.spec["paused"] = json!(true);
+        assert_eq!(world.plan().sizes(), [("b".to_owned(), 0, 3)]);
+        let world = world.current("a");
+        assert_eq!(world.plan().sizes(), [("a".to_owned(), 0, 3)]);
+    }
+
+    #[test]
+    fn nothing_is_scaled_without_any_set() {
+        let mut world = World::new(3);
+        world.spec["paused"] = json!(true);
+        assert_eq!(world.plan().sizes(), []);
+    }
+
+    #[test]
+    fn stale_annotations_alone_are_written_once() {
+        // Scaled by hand to what the Deployment wants now: upstream stays in a scaling event for ever.
+        let world = desired(World::new(4).set("a", 4, 4).current("a"), "9", "12");
+        let plan = world.plan();
+        assert_eq!((plan.sizes(), plan.events()), (vec![], vec![]));
+        assert_eq!(plan.annotations("a").get(DESIRED_REPLICAS).unwrap(), "4");
+        // An annotation that is no number is no scaling event, and nothing is written.
+        let world = desired(World::new(4).set("a", 4, 4).current("a"), "+9", "12");
+        assert!(world.plan().changes("a").is_empty());
+    }
+
+    #[test]
+    fn a_saturated_new_set_ends_the_others_newest_first() {
+        let world = desired(World::new(4).set("a", 1, 1), "9", "9").set("b", 2, 2).set("c", 4, 4).current("c");
+        assert_eq!(world.plan().sizes(), [("b".to_owned(), 2, 0), ("a".to_owned(), 1, 0)]);
+    }
+
+    #[test]
+    fn recreate_with_two_active_sets_is_not_stuck_in_a_scaling_event() {
+        let mut world = desired(desired(World::new(5).set("a", 3, 3), "4", "5").set("b", 1, 0), "4", "5").current("b");
+        world.spec["strategy"] = json!({"type": "Recreate"});
+        let plan = world.plan();
+        assert_eq!(plan.sizes(), []);
+        for set in ["a", "b"] {
+            assert_eq!(plan.annotations(set).get(DESIRED_REPLICAS).unwrap(), "5");
+        }
+        world.spec["paused"] = json!(true);
+        assert!(world.plan().changes("a").is_empty());
+    }
+
+    #[test]
+    fn no_scaling_event_for_sets_without_pods_or_without_the_annotation() {
+        let world = desired(World::new(4).set("a", 0, 0), "9", "9").set("b", 4, 4).current("b");
+        assert!(world.plan().changes("a").is_empty());
+        let mut world = World::new(4).set("a", 4, 4).current("a");
+        world.sets[0]["metadata"]["annotations"] = json!({"deployment.kubernetes.io/revision": "1"});
+        assert!(world.plan().changes("a").is_empty());
+    }
+}

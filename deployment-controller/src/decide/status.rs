@@ -1,0 +1,113 @@
+//! The numbers of `status`, and whether enough Pods are available.
+
+use crate::{
+    decide::{
+        conditions,
+        draft::{Draft, Set},
+    },
+    objects::DeploymentStatus,
+    snapshot::TerminatingReplicas,
+};
+
+/// The status without an estimate of progress.
+///
+/// It counts the ReplicaSets as this sync found or made them: sizes it changes count in the next one.
+/// Upstream: `calculateStatus`.
+pub fn calculate(draft: &Draft<'_>) -> DeploymentStatus {
+    let (total, available) = (sum(draft, |set| set.counted), sum(draft, Set::available));
+    let mut status = DeploymentStatus {
+        observed_generation: draft.deployment().metadata.generation,
+        replicas: sum(draft, Set::actual),
+        updated_replicas: draft.new_set().map_or(0, Set::actual),
+        ready_replicas: sum(draft, |set| set.status().ready_replicas.into()),
+        available_replicas: available,
+        unavailable_replicas: (total - available).max(0),
+        terminating_replicas: terminating(draft),
+        collision_count: draft.status.collision_count,
+        conditions: draft.status.conditions.clone(),
+    };
+    let enough = available >= draft.limits().min_available();
+    conditions::set(&mut status, conditions::available(enough, draft.snapshot.now));
+    status
+}
+
+fn sum<'d, 'a>(draft: &'d Draft<'a>, of: impl Fn(&'d Set<'a>) -> i64) -> i64 {
+    draft.sets.iter().map(of).sum()
+}
+
+/// Writes the status without an estimate of progress, if it differs from what is stored.
+pub fn write(draft: &mut Draft<'_>) {
+    let status = calculate(draft);
+    draft.write(status, None, "counts or availability changed");
+}
+
+/// Pods on their way out; unknown if a ReplicaSet that has been looked at does not say.
+fn terminating(draft: &Draft<'_>) -> Option<i64> {
+    if draft.snapshot.terminating_replicas == TerminatingReplicas::Absent {
+        return None;
+    }
+    draft.sets.iter().map(Set::status).try_fold(0, |sum, status| match status.terminating_replicas {
+        None if status.observed_generation == 0 => Some(sum),
+        None => None,
+        Some(count) => Some(sum + i64::from(count)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::decide::{conditions::*, world::World};
+
+    #[test]
+    fn counts_are_sums_over_all_sets() {
+        let mut world = World::new(4).set("a", 3, 2).set("b", 2, 1).current("b");
+        world.sets[0]["status"]["readyReplicas"] = json!(3);
+        world.sets[1]["status"]["terminatingReplicas"] = json!(2);
+        let snapshot = world.snapshot();
+        let status = calculate(&Draft::new(&snapshot));
+        assert_eq!((status.replicas, status.updated_replicas, status.ready_replicas), (5, 2, 4));
+        assert_eq!((status.available_replicas, status.unavailable_replicas), (3, 2));
+        assert_eq!((status.terminating_replicas, status.observed_generation), (Some(2), 1));
+        assert!(common::conditions::is_true(&status.conditions, AVAILABLE));
+    }
+
+    #[test]
+    fn unavailable_is_never_below_zero() {
+        let snapshot = World::new(2).set("a", 2, 5).current("a").snapshot();
+        assert_eq!(calculate(&Draft::new(&snapshot)).unavailable_replicas, 0);
+    }
+
+    #[test]
+    fn terminating_is_known_only_if_all_say_so() {
+        for (observed, value, want) in
+            [(0, json!(null), Some(0)), (1, json!(null), None), (1, json!(3), Some(3)), (0, json!(1), Some(1))]
+        {
+            let mut world = World::new(2).set("a", 2, 2).current("a");
+            world.sets[0]["status"]["observedGeneration"] = json!(observed);
+            world.sets[0]["status"]["terminatingReplicas"] = value;
+            let mut snapshot = world.snapshot();
+            assert_eq!(calculate(&Draft::new(&snapshot)).terminating_replicas, want);
+            snapshot.terminating_replicas = TerminatingReplicas::Absent;
+            assert_eq!(calculate(&Draft::new(&snapshot)).terminating_replicas, None);
+        }
+    }
+
+    #[test]
+    fn availability_has_its_own_times() {
+        let world = World::new(4).set("a", 4, 2).current("a");
+        let plan = world.plan();
+        let condition = plan.last_status().conditions.into_iter().find(|c| c.kind == AVAILABLE).unwrap();
+        assert_eq!((&*condition.reason, &*condition.status), (MINIMUM_REPLICAS_UNAVAILABLE, "False"));
+        assert_eq!((condition.last_update_time, condition.last_transition_time), (Some(world.now), Some(world.now)));
+    }
+
+    #[test]
+    fn a_deployment_that_is_being_deleted_only_has_its_status_kept() {
+        let mut world = World::new(4).set("a", 2, 1).set("b", 2, 2).current("b");
+        world.deleting = true;
+        let plan = world.plan();
+        assert_eq!((plan.sizes(), plan.deleted().len(), plan.statuses().len()), (vec![], 0, 1));
+    }
+}

@@ -1,0 +1,316 @@
+//! Test worlds: a Deployment and its ReplicaSets as JSON, and the plans made for them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    conditions::{self as list, Condition},
+    controller::Requeue,
+    meta::Uid,
+    object::Object as _,
+    refs::{self, Owner},
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{conditions, decide, limits::Limits, scale};
+use crate::{
+    objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION, ReplicaSet},
+    plan::{Action, Plan, SetChange},
+    snapshot::{Snapshot, TerminatingReplicas, sort_by_creation},
+};
+
+/// A Deployment `web` with maxSurge and maxUnavailable 25%, and its ReplicaSets.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) spec: Value,
+    pub(crate) status: Value,
+    /// Of the Deployment; null for just the revision of its newest ReplicaSet.
+    pub(crate) annotations: Value,
+    pub(crate) generation: i64,
+    pub(crate) deleting: bool,
+    pub(crate) sets: Vec<Value>,
+    pub(crate) running: BTreeMap<Uid, usize>,
+    pub(crate) now: Timestamp,
+    made: i64,
+}
+
+impl World {
+    pub(crate) fn new(replicas: i64) -> Self {
+        Self {
+            spec: json!({
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+                },
+                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}},
+                "revisionHistoryLimit": 10,
+                "progressDeadlineSeconds": 600,
+            }),
+            status: json!({}),
+            annotations: Value::Null,
+            generation: 1,
+            deleting: false,
+            sets: Vec::new(),
+            running: BTreeMap::new(),
+            now: "2026-11-21T10:00:00Z".parse().unwrap(),
+            made: 0,
+        }
+        .condition(conditions::PROGRESSING, conditions::REPLICA_SET_UPDATED)
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::of(&serde_json::from_value(self.spec.clone()).unwrap()).unwrap()
+    }
+
+    /// Adds a ReplicaSet of another template, younger than all others, whose Pods all exist.
+    pub(crate) fn set(mut self, name: &str, size: i64, available: i64) -> Self {
+        let mut template = self.spec["template"].clone();
+        template["metadata"]["annotations"]["set"] = json!(name);
+        let mut annotations = json!(scale::annotations(self.limits()));
+        annotations[REVISION] = json!((self.made + 1).to_string());
+        self.push(name, size, &template, &annotations);
+        let status = json!({"replicas": size, "readyReplicas": available, "availableReplicas": available,
+            "observedGeneration": 1, "terminatingReplicas": 0});
+        self.sets.last_mut().unwrap()["status"] = status;
+        self
+    }
+
+    fn push(&mut self, name: &str, size: i64, template: &Value, annotations: &Value) {
+        self.made += 1;
+        let created = Timestamp::from_second(1_700_000_000 + self.made).unwrap();
+        self.sets.push(json!({
+            "metadata": {
+                "name": name, "namespace": "shop", "uid": name, "resourceVersion": "1", "generation": 1,
+                "creationTimestamp": created.to_string(), "labels": {"app": "web"}, "annotations": annotations,
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "D",
+                    "controller": true}],
+            },
+            "spec": {"replicas": size, "template": template},
+            "status": {"replicas": 0},
+        }));
+    }
+
+    fn get(&mut self, name: &str) -> &mut Value {
+        self.sets.iter_mut().find(|set| set["metadata"]["name"] == name).unwrap()
+    }
+
+    /// Gives a ReplicaSet the Deployment's template, and the newest revision.
+    pub(crate) fn current(mut self, name: &str) -> Self {
+        let template = self.spec["template"].clone();
+        let newest = (self.made + 1).to_string();
+        let last = self.sets.last().unwrap()["metadata"]["name"] == name;
+        let set = self.get(name);
+        set["spec"]["template"] = template;
+        if !last {
+            set["metadata"]["annotations"][REVISION] = json!(newest);
+        }
+        self
+    }
+
+    /// Annotates the last ReplicaSet.
+    pub(crate) fn annotate(mut self, key: &str, value: &str) -> Self {
+        self.sets.last_mut().unwrap()["metadata"]["annotations"][key] = json!(value);
+        self
+    }
+
+    /// Takes an annotation from the last ReplicaSet.
+    pub(crate) fn unannotate(mut self, key: &str) -> Self {
+        self.sets.last_mut().unwrap()["metadata"]["annotations"].as_object_mut().unwrap().remove(key);
+        self
+    }
+
+    /// Pods of a ReplicaSet that have not run to their end.
+    pub(crate) fn running(mut self, name: &str, count: usize) -> Self {
+        self.running.insert(Uid::new(name), count);
+        self
+    }
+
+    /// Puts a condition, now, in the place of the one of its type.
+    pub(crate) fn condition(mut self, kind: &str, reason: &str) -> Self {
+        let mut status: DeploymentStatus = serde_json::from_value(self.status.clone()).unwrap();
+        let condition = Condition { kind: kind.into(), ..conditions::progressing(reason, reason, self.now) };
+        list::replace(&mut status.conditions, condition);
+        self.status = status.to_value();
+        self
+    }
+
+    /// Stores the status of a complete rollout.
+    pub(crate) fn complete(self) -> Self {
+        let mut world = self.condition(conditions::PROGRESSING, conditions::NEW_REPLICA_SET_AVAILABLE);
+        for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+            world.status[count] = world.spec["replicas"].clone();
+        }
+        world.status["observedGeneration"] = json!(world.generation);
+        world.status["terminatingReplicas"] = json!(0);
+        let mut status: DeploymentStatus = serde_json::from_value(world.status.clone()).unwrap();
+        conditions::set(&mut status, conditions::available(true, world.now));
+        world.status = status.to_value();
+        world
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let sets: Vec<Arc<ReplicaSet>> = self
+            .sets
+            .iter()
+            .map(|set| {
+                let mut set: ReplicaSet = serde_json::from_value(set.clone()).unwrap();
+                set.trim();
+                Arc::new(set)
+            })
+            .collect();
+        let mut metadata = json!({"name": "web", "namespace": "shop", "uid": "D", "resourceVersion": "1",
+            "generation": self.generation, "annotations": self.annotations});
+        if self.deleting {
+            metadata["deletionTimestamp"] = json!(self.now.to_string());
+        }
+        let object = json!({"metadata": metadata, "spec": self.spec, "status": self.status});
+        let mut deployment: Deployment = serde_json::from_value(object).unwrap();
+        deployment.trim();
+        if self.annotations.is_null() {
+            let newest = sets.iter().find(|set| set.spec.template.is_of(&deployment.spec.template));
+            let revision = newest.and_then(|set| set.metadata.annotations.get(REVISION));
+            deployment.metadata.annotations =
+                common::meta::Annotations::from_pairs(revision.map(|revision| (REVISION, revision)));
+        }
+        let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
+        let mut claims = refs::claim(&owner, &deployment.spec.selector.compiled, sets, |_| true).unwrap();
+        sort_by_creation(&mut claims.keep);
+        Snapshot {
+            limits: self.limits(),
+            deployment: Arc::new(deployment),
+            owner,
+            claims,
+            running_pods: self.running.clone(),
+            now: self.now,
+            terminating_replicas: TerminatingReplicas::Reported,
+        }
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        decide(&self.snapshot())
+    }
+
+    /// Carries a plan out.
+    pub(crate) fn store(&mut self, plan: &Plan) {
+        for step in &plan.steps {
+            match &step.action {
+                Action::CreateReplicaSet { set, body } => {
+                    let size = body["spec"]["replicas"].as_i64().unwrap();
+                    self.push(set, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
+                }
+                Action::ChangeReplicaSet { set, change } => self.change(set, change),
+                Action::DeleteReplicaSet { set, .. } => self.sets.retain(|s| s["metadata"]["name"] != **set),
+                Action::WriteStatus { status, revision } => {
+                    self.status = status.to_value();
+                    if let (Some(revision), Value::Object(annotations)) = (revision, &mut self.annotations) {
+                        annotations.insert(REVISION.to_owned(), json!(revision));
+                    }
+                }
+                Action::Tell => {}
+                other => panic!("the world does not know {other:?}"),
+            }
+        }
+    }
+
+    fn change(&mut self, set: &str, change: &SetChange) {
+        let set = self.get(set);
+        if let Some((from, to)) = change.size {
+            assert_eq!(set["spec"]["replicas"], from, "a change starts from what there is");
+            set["spec"]["replicas"] = json!(to);
+            let generation = set["metadata"]["generation"].as_i64().unwrap();
+            set["metadata"]["generation"] = json!(generation + 1);
+        }
+        for (key, value) in &change.annotations {
+            set["metadata"]["annotations"][key] = json!(value);
+        }
+        if let Some(seconds) = change.min_ready_seconds {
+            set["spec"]["minReadySeconds"] = json!(seconds);
+        }
+    }
+
+    /// Carries plans out until there is nothing more to do, and says how many acted.
+    pub(crate) fn settle(&mut self) -> usize {
+        for done in 0..50 {
+            let plan = self.plan();
+            if plan.steps.is_empty() {
+                return done;
+            }
+            self.store(&plan);
+        }
+        panic!("never settles: {:#?}", self.plan());
+    }
+}
+
+/// What tests look at in a plan.
+impl Plan {
+    pub(crate) fn changes(&self, name: &str) -> Vec<SetChange> {
+        let changes = self.steps.iter().filter_map(|step| match &step.action {
+            Action::ChangeReplicaSet { set, change } if **set == *name => Some(change.clone()),
+            _ => None,
+        });
+        changes.collect()
+    }
+
+    pub(crate) fn annotations(&self, name: &str) -> BTreeMap<String, String> {
+        self.changes(name).into_iter().flat_map(|change| change.annotations).collect()
+    }
+
+    pub(crate) fn sizes(&self) -> Vec<(String, i64, i64)> {
+        let sizes = self.steps.iter().filter_map(|step| match &step.action {
+            Action::ChangeReplicaSet { set, change } => change.size.map(|(from, to)| (set.to_string(), from, to)),
+            _ => None,
+        });
+        sizes.collect()
+    }
+
+    pub(crate) fn created(&self) -> Option<(String, Value)> {
+        self.steps.iter().find_map(|step| match &step.action {
+            Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn deleted(&self) -> Vec<String> {
+        let deleted = self.steps.iter().filter_map(|step| match &step.action {
+            Action::DeleteReplicaSet { set, .. } => Some(set.to_string()),
+            _ => None,
+        });
+        deleted.collect()
+    }
+
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.steps.iter().filter_map(|step| step.event.as_ref()).map(|event| event.message.clone()).collect()
+    }
+
+    fn status_writes(&self) -> Vec<(&DeploymentStatus, &Option<String>)> {
+        let writes = self.steps.iter().filter_map(|step| match &step.action {
+            Action::WriteStatus { status, revision } => Some((&**status, revision)),
+            _ => None,
+        });
+        writes.collect()
+    }
+
+    /// Of each status write the revision, and reason and status of `Progressing`.
+    pub(crate) fn statuses(&self) -> Vec<(Option<String>, (String, String))> {
+        let one = |status: &DeploymentStatus| {
+            conditions::progress(status).map_or_else(Default::default, |c| (c.reason.to_string(), c.status.to_string()))
+        };
+        self.status_writes().into_iter().map(|(status, revision)| (revision.clone(), one(status))).collect()
+    }
+
+    pub(crate) fn last_status(&self) -> DeploymentStatus {
+        self.status_writes().last().expect("the status is written").0.clone()
+    }
+
+    /// Reason, status and message of `Progressing` as last written.
+    pub(crate) fn progress(&self) -> (&str, &str, &str) {
+        let (status, _) = *self.status_writes().last().expect("the status is written");
+        conditions::progress(status).map_or(("", "", ""), |c| (c.reason.as_str(), c.status.as_str(), &*c.message))
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.steps.is_empty() && self.requeue == Requeue::No && self.failure.is_none()
+    }
+}

@@ -1,0 +1,228 @@
+//! Deployments: one ReplicaSet for each template a Deployment has had, and replicas moved from the old ones to the new.
+//!
+//! # What it promises
+//!
+//! If a Deployment stays as it is and its Pods can run, it ends up with exactly `spec.replicas` of them in the ReplicaSet of
+//! its current template, none in others, and a status that says so. On the way there are never more than maxSurge Pods too
+//! many nor, by what ReplicaSets say of themselves, more than maxUnavailable too few; under `Recreate` no new Pod starts
+//! before the last old one has ended. Templates and selectors of ReplicaSets are never touched, nor anything another
+//! controller owns. A Deployment that is settled is not written to, by whomever it was settled.
+//!
+//! # How it is laid out
+//!
+//! ```text
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
+//! (events        │         (indexes of     (pure)       revision, rolling,     in order, versions
+//!  to keys)      │          the caches)                 recreate, scale,       carried forward
+//!                │                                      progress, ...
+//!                └──────────────◄── requeue: the progress deadline
+//! ```
+//!
+//! [`objects`] are the fields that are read; [`snapshot`] and [`plan`] are what goes into and comes out of [`decide`].
+//!
+//! # Where it differs from upstream
+//!
+//! - A sync waits until the caches show what the one before wrote, so that nothing is created or sized twice on an old view.
+//! - Steps of one sync build on each other's results, where upstream runs into a conflict with itself and starts again.
+//! - Stale statuses are counted up to the size of their ReplicaSet everywhere, where upstream gives up on some of them.
+//! - A scaling event ends also where no size has to change; upstream stays in it for good.
+//! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are cached only then.
+//! - A template that something changes on its way in is tried a few times, not for ever. No key is ever given up.
+//! - Objects that validation would have refused are left alone with an error.
+
+pub mod decide;
+pub mod error;
+pub mod objects;
+pub mod plan;
+pub mod snapshot;
+
+mod act;
+mod observe;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    app::Definition,
+    clock::Instant,
+    consistency::Ledger,
+    controller::{Controller, Loop, Observed, Requeue},
+    informer::{AnyInformer, Config, Informer},
+    map::HashSet,
+    meta::{Key, Uid},
+    queue::{Backoff, Queue},
+    runtime::{Context, LoopDefinition, Running},
+    settings::{FeatureGate, Tune, TuneValue, WorkersFlag},
+    store::{Event, Store, by_controller, by_namespace, orphans_by_namespace},
+};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::{
+    error::Error,
+    objects::{Deployment, ReplicaSet},
+    plan::Plan,
+    snapshot::{Snapshot, TerminatingReplicas},
+    watch::{PodCache, Watch, waits_for_pods},
+};
+
+/// The gate of `status.terminatingReplicas`.
+pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate {
+    name: "DeploymentReplicaSetTerminatingReplicas",
+    default: true,
+    locked: false,
+    help: "status.terminatingReplicas counts Pods that are going away",
+};
+/// All gates this crate knows.
+pub const GATES: &[FeatureGate] = &[TERMINATING_REPLICAS];
+
+/// After how long a write that no cache shows is waited for no more.
+pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
+    name: "expectations-timeout",
+    default: TuneValue::Duration(Duration::from_mins(5)),
+    help: "After how long a write of its own that its caches do not show is waited for no more",
+};
+/// All values of this crate that can be tuned.
+pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
+
+/// The flag that says how many Deployments are synced at once.
+pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
+    name: "concurrent-deployment-syncs",
+    default: 5,
+    min: 1,
+    help: "How many Deployments are synced at once; more is quicker and takes more CPU and network",
+};
+/// All flags of this crate that say how many objects are synced at once.
+pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
+
+/// The loop of Deployments.
+pub const DEPLOYMENTS: LoopDefinition = LoopDefinition {
+    name: "deployment-controller",
+    alias: "deployment",
+    client: "deployment-controller",
+    component: "deployment-controller",
+    start,
+};
+/// All loops of this crate.
+pub const LOOPS: &[LoopDefinition] = &[DEPLOYMENTS];
+
+/// The binary.
+pub const DEFINITION: Definition = Definition {
+    name: "deployment-controller",
+    about: "Rolls Deployments out: one ReplicaSet for each template, and replicas moved from the old ones to the new.",
+    loops: LOOPS,
+    workers: WORKERS,
+    gates: GATES,
+    tunes: TUNES,
+    flags: &[],
+};
+
+/// For how long a server that does not keep `status.terminatingReplicas` is believed not to know it.
+const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
+
+/// The controller.
+pub struct DeploymentController {
+    context: Context,
+    deployments: Informer<Deployment>,
+    sets: Informer<ReplicaSet>,
+    pods: Arc<PodCache>,
+    ledger: Ledger,
+    /// Deployments of which it is known what predecessors of this process have made for them.
+    explored: Arc<Mutex<HashSet<Uid>>>,
+    /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has its
+    /// gate off. Writing it again with every sync would change nothing, for ever.
+    terminating_dropped: Mutex<Option<Instant>>,
+}
+
+fn start(context: Context) -> Arc<dyn Running> {
+    let queue = context.queue("deployment", Backoff::default());
+    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+    let controller = DeploymentController::new(context.clone(), queue.clone());
+    Loop::start(DEPLOYMENTS.name, context, Arc::new(controller), queue, workers)
+}
+
+impl DeploymentController {
+    /// Starts watching; keys go to `queue`.
+    pub fn new(context: Context, queue: Queue<Key>) -> Self {
+        let ledger = Ledger::new(context.clock.clone(), context.settings.duration(&EXPECTATIONS_TIMEOUT));
+        let deployments = Arc::new(Store::new(&[by_namespace()]));
+        let sets = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
+        let watch = Arc::new(Watch {
+            queue,
+            deployments: Arc::clone(&deployments),
+            sets: Arc::clone(&sets),
+            ledger: ledger.clone(),
+        });
+        let config = Config { resync: context.settings.resync_period(&context.clock), ..Config::default() };
+        let pods = PodCache::new(context.api.clone(), config.clone(), Arc::clone(&watch));
+        let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();
+        let (on_set, pods_of, known) = (Arc::clone(&watch), Arc::clone(&pods), Arc::clone(&explored));
+        let on_deployment = move |event: &Event<Deployment>, origin| {
+            match event {
+                Event::Added(deployment) | Event::Updated { new: deployment, .. } if waits_for_pods(deployment) => {
+                    pods_of.start();
+                }
+                Event::Deleted(deployment) => _ = known.lock().remove(&deployment.metadata.uid),
+                _ => {}
+            }
+            watch.on_deployment(event, origin);
+        };
+        let api = &context.api;
+        Self {
+            deployments: Informer::start_with(api.clone(), config.clone(), deployments, vec![Box::new(on_deployment)]),
+            sets: Informer::start_with(
+                api.clone(),
+                config,
+                sets,
+                vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
+            ),
+            pods,
+            ledger,
+            explored,
+            terminating_dropped: Mutex::new(None),
+            context,
+        }
+    }
+
+    /// Whether the status of this Deployment counts terminating Pods.
+    fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicas {
+        let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
+        let dropped = || self.terminating_dropped.lock().is_some_and(unknown);
+        let known = deployment.status.terminating_replicas.is_some() || !dropped();
+        if known && self.context.settings.gate(&TERMINATING_REPLICAS) {
+            TerminatingReplicas::Reported
+        } else {
+            TerminatingReplicas::Absent
+        }
+    }
+
+    /// Notes whether the server kept a count of terminating Pods that was written.
+    fn note_terminating(&self, kept: bool) {
+        *self.terminating_dropped.lock() = (!kept).then(|| self.context.clock.instant());
+    }
+}
+
+impl Controller for DeploymentController {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
+    type Error = Error;
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+        self.look(key, now)
+    }
+
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
+    }
+
+    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        self.carry_out(snapshot, plan).await
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        let mut informers: Vec<&dyn AnyInformer> = vec![&self.deployments, &self.sets];
+        informers.extend(self.pods.informer().map(|pods| pods as &dyn AnyInformer));
+        informers
+    }
+}

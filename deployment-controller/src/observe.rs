@@ -1,0 +1,191 @@
+//! From a key to a snapshot: reads of caches by index, and nothing else.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{
+    consistency::Cache,
+    controller::Observed,
+    informer::AnyInformer as _,
+    map::HashSet,
+    meta::{Key, Uid},
+    refs::{self, Owner},
+    store::IndexValue,
+};
+use jiff::Timestamp;
+
+use crate::{
+    DeploymentController,
+    decide::limits::Limits,
+    error::Error,
+    objects::{DEPLOYMENTS, Deployment, ReplicaSet},
+    snapshot::{Snapshot, sort_by_creation},
+    watch::{ORPHANS_BY_NAMESPACE, PODS_BY_OWNER, SETS_BY_OWNER, waits_for_pods},
+};
+
+/// After how long a Deployment whose caches lag is looked at again although nothing of it has happened.
+const RECHECK: Duration = Duration::from_secs(2);
+/// The same while the cache of Pods is filled, whose end is told.
+const POD_RECHECK: Duration = Duration::from_secs(30);
+
+impl DeploymentController {
+    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+        let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
+            return Ok(Observed::Gone);
+        };
+        let limits = check(&deployment)?;
+        let uid = &deployment.metadata.uid;
+        let caches: [&dyn Cache; 2] = [&**self.sets.store(), &**self.deployments.store()];
+        if let Some((behind, left)) = self.ledger.behind(uid, &caches, HashSet::default) {
+            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        }
+        let counts_pods = waits_for_pods(&deployment) && !deployment.spec.paused && !deployment.metadata.is_deleting();
+        if counts_pods && !self.pods.start().is_synced() {
+            let why = "the cache of Pods is not filled yet, which the strategy Recreate needs".to_owned();
+            return Ok(Observed::Waiting { why, at_most: POD_RECHECK });
+        }
+        let owned = self.sets.store().by_index(SETS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        for set in &owned {
+            check_set(set)?;
+        }
+        // An orphan that makes no sense is nobody's: it must not stop every Deployment of its namespace.
+        let namespace = IndexValue::Text(deployment.metadata.namespace.clone());
+        let orphans = self.sets.store().readable_by_index(ORPHANS_BY_NAMESPACE, &namespace);
+        let orphans = orphans.into_iter().filter(|set| check_set(set).is_ok());
+        let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
+        let selector = &deployment.spec.selector.compiled;
+        let mut claims = refs::claim(&owner, selector, owned.into_iter().chain(orphans), |_| true)?;
+        sort_by_creation(&mut claims.keep);
+        let running_pods = if counts_pods { self.running_pods(&claims.keep)? } else { BTreeMap::new() };
+        let terminating_replicas = self.terminating_replicas(&deployment);
+        Ok(Observed::Ready(Snapshot { deployment, owner, claims, running_pods, limits, now, terminating_replicas }))
+    }
+
+    fn running_pods(&self, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Error> {
+        let mut running = BTreeMap::new();
+        let Some(pods) = self.pods.informer() else { return Ok(running) };
+        for set in sets {
+            let uid = &set.metadata.uid;
+            let of_set = pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+            running.insert(uid.clone(), of_set.iter().filter(|pod| pod.runs()).count());
+        }
+        Ok(running)
+    }
+}
+
+/// The limits of a Deployment that makes sense.
+///
+/// What is refused here a server with validation has refused before; it is left alone, with an error.
+fn check(deployment: &Deployment) -> Result<Limits, Error> {
+    let spec = &deployment.spec;
+    if let Some(bytes) = deployment.oversized {
+        return Err(Error::Invalid(format!("metadata.annotations are {bytes} bytes, which no server accepts")));
+    }
+    if spec.selector.compiled.is_null() {
+        return Err(Error::Invalid("spec.selector is missing".to_owned()));
+    }
+    spec.selector.compiled.checked()?;
+    if let Some(problem) = spec.template.problem() {
+        return Err(Error::Invalid(format!("spec.template: {problem}")));
+    }
+    for (field, value) in [
+        ("replicas", Some(spec.replicas)),
+        ("minReadySeconds", Some(spec.min_ready_seconds)),
+        ("revisionHistoryLimit", spec.revision_history_limit),
+        ("progressDeadlineSeconds", spec.progress_deadline_seconds),
+    ] {
+        if let Some(value) = value.filter(|value| *value < 0) {
+            return Err(Error::Invalid(format!("spec.{field} is {value}")));
+        }
+    }
+    Ok(Limits::of(spec)?)
+}
+
+fn check_set(set: &ReplicaSet) -> Result<(), Error> {
+    let name = &set.metadata.name;
+    if let Some(bytes) = set.oversized {
+        let why = format!("ReplicaSet {name}: metadata.annotations are {bytes} bytes, which no server accepts");
+        return Err(Error::Invalid(why));
+    }
+    if let Some(problem) = set.spec.template.problem() {
+        return Err(Error::Invalid(format!("ReplicaSet {name}: spec.template: {problem}")));
+    }
+    let status = &set.status;
+    for (field, value) in [
+        ("spec.replicas", set.spec.replicas),
+        ("status.replicas", status.replicas),
+        ("status.readyReplicas", status.ready_replicas),
+        ("status.availableReplicas", status.available_replicas),
+        ("status.terminatingReplicas", status.terminating_replicas.unwrap_or(0)),
+    ] {
+        if value < 0 {
+            return Err(Error::Invalid(format!("ReplicaSet {name}: {field} is {value}")));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use common::object::Object as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn deployment(change: impl FnOnce(&mut Value)) -> Deployment {
+        let mut value = json!({"metadata": {"name": "web"}, "spec": {"replicas": 2,
+            "selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}, "spec": {}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}}});
+        change(&mut value);
+        let mut deployment: Deployment = serde_json::from_value(value).unwrap();
+        deployment.trim();
+        deployment
+    }
+
+    #[test]
+    fn the_absurd_ends_in_one_clear_line() {
+        type Change = fn(&mut Value);
+        let cases: [(Change, &str); 9] = [
+            (|d| d["spec"]["replicas"] = json!(-3), "spec.replicas is -3"),
+            (|d| d["spec"]["minReadySeconds"] = json!(-1), "spec.minReadySeconds is -1"),
+            (|d| d["spec"]["revisionHistoryLimit"] = json!(-2), "spec.revisionHistoryLimit is -2"),
+            (|d| d["spec"]["progressDeadlineSeconds"] = json!(-2), "spec.progressDeadlineSeconds is -2"),
+            (|d| d["spec"]["selector"] = json!(null), "spec.selector is missing"),
+            (|d| d["spec"]["selector"] = json!(7), "spec.selector: it is not an object"),
+            (|d| d["spec"]["template"] = json!("text"), "spec.template: Pod template is not an object"),
+            (
+                |d| d["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = json!("300%"),
+                "spec.strategy.rollingUpdate.maxUnavailable: 300% is out of range",
+            ),
+            (
+                |d| d["metadata"]["annotations"] = json!({"a": "x".repeat(10 << 20)}),
+                "metadata.annotations are 10485761 bytes, which no server accepts",
+            ),
+        ];
+        assert!(check(&deployment(|_| ())).is_ok());
+        for (change, want) in cases {
+            assert_eq!(check(&deployment(change)).unwrap_err().to_string(), want);
+        }
+    }
+
+    #[test]
+    fn a_set_that_makes_no_sense_is_named() {
+        let set = |spec: Value, status: Value| -> ReplicaSet {
+            serde_json::from_value(json!({"metadata": {"name": "web-1"}, "spec": spec, "status": status})).unwrap()
+        };
+        let template = json!({"metadata": {}, "spec": {}});
+        assert!(check_set(&set(json!({"template": template}), json!({}))).is_ok());
+        for (set, want) in [
+            (set(json!({"template": template, "replicas": -1}), json!({})), "ReplicaSet web-1: spec.replicas is -1"),
+            (
+                set(json!({"template": template}), json!({"availableReplicas": -5})),
+                "ReplicaSet web-1: status.availableReplicas is -5",
+            ),
+            (
+                set(json!({"template": [1]}), json!({})),
+                "ReplicaSet web-1: spec.template: Pod template is not an object",
+            ),
+        ] {
+            assert_eq!(check_set(&set).unwrap_err().to_string(), want);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Taking and giving up ReplicaSets.
+
+use serde_json::{Value, json};
+
+use crate::world::{DEPLOYMENTS, NS, SETS, World, name, revision, size, web};
+
+fn orphan(set_name: &str, image: &str, replicas: usize) -> Value {
+    let mut set = web(replicas);
+    set["kind"] = json!("ReplicaSet");
+    set["metadata"]["name"] = json!(set_name);
+    set["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+    set
+}
+
+fn owner(set: &Value) -> Option<&str> {
+    set["metadata"]["ownerReferences"][0]["name"].as_str()
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_are_adopted_after_one_live_look_and_used() {
+    let world = World::new().await;
+    world.apply(orphan("one", "img:1", 2)).await;
+    world.apply(orphan("two", "img:0", 1)).await;
+    world.settle().await;
+    world.forget();
+    world.apply(web(3)).await;
+    world.settle().await;
+    assert_eq!(world.asked("get", DEPLOYMENTS), 1);
+    let mut sets = world.sets().await;
+    sets.sort_by_key(|set| name(set).to_owned());
+    assert_eq!(sets.len(), 2, "one has the template already");
+    assert!(sets.iter().all(|set| owner(set) == Some("web")));
+    let reference = &sets[0]["metadata"]["ownerReferences"][0];
+    assert_eq!((&reference["controller"], &reference["blockOwnerDeletion"]), (&json!(true), &json!(true)));
+    assert_eq!(sets.iter().map(size).collect::<Vec<_>>(), [3, 0]);
+    assert_eq!(sets.iter().map(revision).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(sets[0]["metadata"]["labels"], json!({"app": "web"}), "no label is added");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_no_longer_matches_is_released_and_replaced() {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    let set = name(&world.sets().await[0]).to_owned();
+    world.sandbox.merge(SETS, Some(NS), &set, None, json!({"metadata": {"labels": {"app": "other"}}})).await.unwrap();
+    world.settle().await;
+    let sets = world.sets().await;
+    let released = sets.iter().find(|s| name(s) == set).unwrap();
+    assert_eq!(owner(released), None);
+    // Its name is taken by what was released: the next one has another.
+    assert_eq!(sets.len(), 2);
+    let made = sets.iter().find(|s| name(s) != set).unwrap();
+    assert_eq!((owner(made), size(made)), (Some("web"), 2));
+    assert_eq!(world.web().await["status"]["collisionCount"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_own_is_left_alone() {
+    let world = World::new().await;
+    let mut set = orphan("theirs", "img:1", 1);
+    set["metadata"]["ownerReferences"] = json!([{"apiVersion": "example.com/v1", "kind": "Thing", "name": "t",
+        "uid": "11111111-1111-1111-1111-111111111111", "controller": true}]);
+    world.apply(set).await;
+    world.settle().await;
+    world.forget();
+    world.apply(web(1)).await;
+    world.settle().await;
+    assert!(world.written().iter().all(|write| !write.ends_with("theirs")), "{:?}", world.written());
+    assert_eq!(world.sets().await.len(), 2);
+}

@@ -1,0 +1,71 @@
+//! Objects that only a buggy server would send.
+
+use bytes::Bytes;
+use common::{clock::Clock, settings::Settings};
+use e2e::{
+    loops::Loops,
+    sandbox::{ConnectionCut, Sandbox},
+};
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use serde_json::json;
+use tower::Service as _;
+
+use crate::world::{DEPLOYMENTS, ME, NS, SETS, web};
+
+/// A client whose server says something else than what it has.
+fn lying(sandbox: &Sandbox, is: &'static str, said: &'static str) -> kube::Client {
+    let inner = sandbox.service(ME);
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let mut inner = inner.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+            let response = inner.call(Request::from_parts(parts, Full::new(body))).await?;
+            Ok::<_, ConnectionCut>(response.map(move |body| {
+                body.map_frame(move |frame| {
+                    frame.map_data(move |data| Bytes::from(String::from_utf8_lossy(&data).replace(is, said)))
+                })
+                .boxed_unsync()
+            }))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absurd_deployment_backs_off_alone() {
+    for (is, said, error) in [
+        ("\"replicas\":77", "\"replicas\":-77", "spec.replicas is -77"),
+        ("\"replicas\":77", "\"replicas\":\"many\"", "invalid type"),
+        ("\"selector\":{\"matchLabels\":{\"app\":\"bad\"}}", "\"selector\":null", "spec.selector is missing"),
+        ("\"maxUnavailable\":\"77%\"", "\"maxUnavailable\":\"300%\"", "maxUnavailable: 300% is out of range"),
+        ("\"maxUnavailable\":\"77%\"", "\"maxUnavailable\":\"x%\"", "\"x%\" is not an integer"),
+        ("\"type\":\"RollingUpdate\"", "\"type\":\"BlueGreen\"", "unexpected deployment strategy type: BlueGreen"),
+        ("\"labels\":{\"app\":\"bad\"}", "\"labels\":{\"app\":7}", "cannot be read"),
+    ] {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut bad = web(77);
+        bad["metadata"]["name"] = json!("bad");
+        bad["spec"]["selector"]["matchLabels"]["app"] = json!("bad");
+        bad["spec"]["template"]["metadata"]["labels"]["app"] = json!("bad");
+        bad["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "77%"}});
+        let mut good = web(1);
+        good["spec"]["strategy"] = json!({"type": "Recreate"});
+        sandbox.create(bad).await.unwrap();
+        sandbox.create(good).await.unwrap();
+        let loops = Loops::start(&lying(&sandbox, is, said), &clock, Settings::new(), deployment_controller::LOOPS);
+        clock.sleep(std::time::Duration::from_secs(60)).await;
+        let told = loops.explain(Some("shop/bad"))[0].clone();
+        let why = format!("{} {}", told["waiting"], told["lastError"]["error"].as_str().unwrap_or_default());
+        assert!(why.contains(error), "{said}: {told:#}");
+        // 5 ms, 10 ms, ...: it is looked at seldom.
+        let failures = told["lastError"]["failures"].as_u64().unwrap();
+        assert!((10..=15).contains(&failures), "{said}: {told:#}");
+        let good = sandbox.get(DEPLOYMENTS, Some(NS), "web").await.unwrap();
+        assert_eq!(good["status"]["observedGeneration"], 1, "{said}");
+        assert_eq!(sandbox.requests().count(Some(ME), Some("create"), Some(SETS)), 1, "{said}");
+    }
+}

@@ -1,0 +1,173 @@
+//! From one process to the next.
+
+use std::time::Duration;
+
+use e2e::sandbox::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, revision, size, web};
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_deployment_is_taken_over_without_a_write() {
+    let mut world = World::new().await;
+    world.apply(web(3)).await;
+    world.settle().await;
+    world.image("img:2").await;
+    world.settle().await;
+    let mut paused = web(1);
+    paused["metadata"]["name"] = json!("paused");
+    paused["spec"]["paused"] = json!(true);
+    for at in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+        *paused.pointer_mut(at).unwrap() = json!({"app": "paused"});
+    }
+    world.apply(paused).await;
+    world.settle().await;
+    world.crash();
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert_eq!(world.written(), Vec::<String>::new());
+    assert_eq!((world.asked("get", DEPLOYMENTS), world.asked("list", "pods")), (0, 0));
+}
+
+/// The last states upstream left behind, in a form a server accepts anew.
+fn recorded(kind: &str) -> Vec<Value> {
+    let text = include_str!("../../../e2e/goldens/traces/deployment-rollout.jsonl");
+    let mut last = std::collections::BTreeMap::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if line["kind"] == kind {
+            last.insert(name(&line["object"]).to_owned(), line["object"].clone());
+        }
+    }
+    last.into_values().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_upstream_has_settled_is_not_touched() {
+    let mut world = World::new().await;
+    world.crash();
+    world.neighbours = None;
+    let deployment = recorded("deployments").remove(0);
+    let namespace = deployment["metadata"]["namespace"].as_str().unwrap().to_owned();
+    world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
+    let mut kept = vec![deployment.clone()];
+    kept.extend(recorded("replicasets"));
+    let mut uid = Value::Null;
+    for object in kept {
+        let resource = if object["kind"] == "Deployment" { DEPLOYMENTS } else { SETS };
+        let mut fresh = object.clone();
+        for field in ["uid", "resourceVersion", "generation", "managedFields"] {
+            fresh["metadata"].as_object_mut().unwrap().remove(field);
+        }
+        if resource == SETS {
+            fresh["metadata"]["ownerReferences"][0]["uid"] = uid.clone();
+        }
+        let made = world.apply(fresh).await;
+        if resource == DEPLOYMENTS {
+            uid = made["metadata"]["uid"].clone();
+        }
+        let mut status = object["status"].clone();
+        status["observedGeneration"] = made["metadata"]["generation"].clone();
+        let patch = json!({"status": status});
+        world.sandbox.merge(resource, Some(&namespace), name(&object), Some("status"), patch).await.unwrap();
+    }
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert_eq!(world.written(), Vec::<String>::new());
+    // It is the same to ours as it was to upstream: the next rollout finds its way.
+    let explained = world.loops.as_ref().unwrap().explain(Some(&format!("{namespace}/web")));
+    assert_eq!(explained[0]["state"], "settled", "{explained:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_write_leads_to_the_same_end() {
+    // A rollout of three replicas takes about a dozen writes.
+    for at in 1..=14 {
+        for lost in [Action::CutBefore, Action::CutAfter] {
+            let mut world = World::new().await;
+            world.apply(web(3)).await;
+            world.settle().await;
+            let mut writes = world.sandbox.writes().subscribe();
+            world.image("img:2").await;
+            let mut ours = 0;
+            while let Ok(Some(write)) = tokio::time::timeout(Duration::from_secs(5), writes.recv()).await {
+                ours += u32::from(write.identity == ME && write.resource != "events");
+                if ours == at {
+                    ours += 1;
+                    for verb in ["create", "patch", "delete"] {
+                        world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).times(1));
+                    }
+                    tokio::task::yield_now().await;
+                    world.crash();
+                    world.sandbox.faults().clear();
+                    world.start();
+                }
+            }
+            world.settle().await;
+            let sets = world.sets().await;
+            let end: Vec<(i64, i64)> = sets.iter().map(|set| (size(set), revision(set))).collect();
+            assert_eq!(end, [(0, 1), (3, 2)], "crash at {at}");
+            let new = name(&sets[1]);
+            let progressed = format!("ReplicaSet \"{new}\" has successfully progressed.");
+            assert_eq!(world.condition("Progressing").await.2, progressed, "crash at {at}");
+            let (most, fewest) = world.extremes(3);
+            assert!(most <= 4 && fewest >= 3, "crash at {at}: {most} {fewest}");
+            assert_eq!(revision(&world.web().await), 2);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_looks_for_what_its_predecessor_made() {
+    let mut world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    world.crash();
+    world.wait(60.0).await;
+    // The predecessor, of a release that hashes otherwise, makes a ReplicaSet that this cache does not show yet.
+    world.image("img:2").await;
+    let web = world.web().await;
+    let mut made = world.sets().await.remove(0);
+    (made["apiVersion"], made["kind"]) = (json!("apps/v1"), json!("ReplicaSet"));
+    made["metadata"] = json!({"name": "web-otherwise", "namespace": NS, "labels": made["metadata"]["labels"],
+        "ownerReferences": made["metadata"]["ownerReferences"],
+        "annotations": {"deployment.kubernetes.io/revision": "2", "deployment.kubernetes.io/desired-replicas": "2",
+            "deployment.kubernetes.io/max-replicas": "3"}});
+    made["spec"]["template"]["spec"] = web["spec"]["template"]["spec"].clone();
+    made["spec"]["replicas"] = json!(1);
+    world.start();
+    world.sandbox.faults().delay_watch(ME, "replicasets", Duration::from_secs(2));
+    world.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_secs(1))).identity(ME).verb("list"));
+    let made = world.apply(made).await;
+    world.settle().await;
+    world.settle().await;
+    let sets = world.sets().await;
+    assert_eq!(
+        sets.iter().map(|set| (name(set) == name(&made), size(set))).collect::<Vec<_>>(),
+        [(false, 0), (true, 2)]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_writes_nothing_and_takes_over_at_once() {
+    let world = World::new().await;
+    let standby = e2e::loops::Loops::stand_by(
+        &world.sandbox.client("standby"),
+        &world.clock,
+        common::settings::Settings::new(),
+        deployment_controller::LOOPS,
+    );
+    world.apply(web(4)).await;
+    world.settle().await;
+    world.image("img:2").await;
+    world.wait(0.7).await;
+    world.loops.as_ref().unwrap().depose();
+    world.forget();
+    standby.lead();
+    world.settle().await;
+    assert_eq!(world.written(), Vec::<String>::new());
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 4]);
+    assert_eq!(world.sandbox.requests().count(Some("standby"), Some("create"), Some(SETS)), 0);
+}

@@ -1,0 +1,14 @@
+//! Behaviour against the sandbox, in virtual time, with ReplicaSets and nodes at work.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod adopt;
+mod bad_input;
+mod hand_over;
+mod pause;
+mod recreate;
+mod rollback;
+mod rollout;
+mod scale;
+mod trouble;
+mod world;

@@ -1,0 +1,101 @@
+//! The strategy `Recreate`.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::world::{NS, World, name, size, web};
+
+fn recreate(replicas: usize) -> Value {
+    let mut object = web(replicas);
+    object["spec"]["strategy"] = json!({"type": "Recreate"});
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_new_pod_starts_before_the_last_old_one_has_ended() {
+    let world = World::new().await;
+    let mut object = recreate(3);
+    object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/terminate-after": "7"});
+    world.apply(object).await;
+    world.settle().await;
+    world.image("img:2").await;
+    world.wait(4.0).await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0]);
+    let old = name(&world.sets().await[0]).to_owned();
+    let waiting = world.explain()["waiting"][0].as_str().unwrap().to_owned();
+    assert_eq!(waiting, format!("old Pods of {old} still run (Recreate): 3"));
+    world.wait(10.0).await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
+    // Which templates had Pods at the same moment, by the log of writes.
+    let mut images: BTreeMap<String, String> = BTreeMap::new();
+    for write in world.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
+        match write.after() {
+            Some(pod) => images.insert(write.name.clone(), pod["spec"]["containers"][0]["image"].to_string()),
+            None => images.remove(&write.name),
+        };
+        let mut distinct: Vec<&String> = images.values().collect();
+        distinct.sort();
+        distinct.dedup();
+        assert!(distinct.len() <= 1, "{images:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_have_ended_hold_nothing_back() {
+    let world = World::new().await;
+    let mut object = recreate(2);
+    object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "Evicted", "sim/after": "500"});
+    world.apply(object).await;
+    world.settle().await;
+    world.wait(600.0).await;
+    let failed = world.pods().await.iter().filter(|pod| pod["status"]["phase"] == "Failed").count();
+    assert_eq!(failed, 2, "evicted Pods stay");
+    world.image("img:2").await;
+    world.wait(10.0).await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2], "{:#}", world.explain());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_read_only_if_somebody_recreates() {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    world.image("img:2").await;
+    world.settle().await;
+    assert_eq!((world.asked("list", "pods"), world.asked("watch", "pods")), (0, 0));
+    world.merge(json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}})).await;
+    world.settle().await;
+    assert_eq!(world.asked("watch", "pods"), 1);
+    world.image("img:3").await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_strategy_switched_in_mid_rollout_with_a_new_size_gets_to_its_end() {
+    let world = World::new().await;
+    world.apply(web(4)).await;
+    world.settle().await;
+    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": "true"}}}}})).await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [3, 2]);
+    world.merge(json!({"spec": {"replicas": 5, "strategy": {"type": "Recreate", "rollingUpdate": null}}})).await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lingering_pod_without_a_count_is_waited_for() {
+    // The old ReplicaSet counts nothing any more, but one of its Pods still runs.
+    let world = World::new().await;
+    world.apply(recreate(1)).await;
+    world.settle().await;
+    let pod = name(&world.pods().await[0]).to_owned();
+    let finalizer = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    world.sandbox.merge("pods", Some(NS), &pod, None, finalizer).await.unwrap();
+    world.image("img:2").await;
+    world.settle().await;
+    assert_eq!(world.sets().await.len(), 2, "its kubelet says that it has ended: {:#}", world.explain());
+}

@@ -1,0 +1,79 @@
+//! Going back: to an earlier template, or by the deprecated request.
+
+use common::settings::Settings;
+use e2e::sandbox::Sandbox;
+use serde_json::json;
+
+use crate::world::{World, name, revision, size, web};
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_template_takes_its_set_again_with_a_new_revision() {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    world.image("img:2").await;
+    world.settle().await;
+    world.image("img:1").await;
+    world.settle().await;
+    let sets = world.sets().await;
+    assert_eq!(sets.iter().map(|set| (size(set), revision(set))).collect::<Vec<_>>(), [(2, 3), (0, 2)]);
+    assert_eq!(sets[0]["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"], "1");
+    assert_eq!(revision(&world.web().await), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_brings_template_and_annotations_back_whole() {
+    let world = World::with(Sandbox::builder().keep_unknown_fields(true), Settings::new()).await;
+    let mut object = web(2);
+    object["spec"]["template"]["spec"]["fromTheFuture"] = json!({"a": 1});
+    object["spec"]["alsoFromTheFuture"] = json!(true);
+    object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
+    world.apply(object).await;
+    world.settle().await;
+    world
+        .merge(json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "second"}}, "spec": {"template":
+            {"metadata": {"annotations": {"new": "1"}}, "spec": {"fromTheFuture": null}}}}))
+        .await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2]);
+    world.merge(json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": "1"}}})).await;
+    world.settle().await;
+    let web = world.web().await;
+    assert_eq!(web["spec"]["template"]["spec"]["fromTheFuture"], json!({"a": 1}));
+    assert_eq!(web["spec"]["alsoFromTheFuture"], true);
+    assert_eq!(web["spec"]["template"]["metadata"].get("annotations"), None, "a merge could not have removed it");
+    let labels = &web["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(*labels, json!({"app": "web"}));
+    let annotations = &web["metadata"]["annotations"];
+    assert_eq!(*annotations, json!({"deployment.kubernetes.io/revision": "3", "kubernetes.io/change-cause": "first"}));
+    let mut sizes: Vec<(i64, i64)> = world.sets().await.iter().map(|set| (revision(set), size(set))).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [(2, 0), (3, 2)]);
+    let events = world.events().await;
+    assert!(
+        events.contains(&"DeploymentRollback Rolled back deployment \"web\" to revision 1".to_owned()),
+        "{events:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_be_met_is_cleared_and_said() {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    for (request, want) in [
+        ("7", "DeploymentRollbackRevisionNotFound Unable to find the revision to rollback to."),
+        ("0", "DeploymentRollbackRevisionNotFound Unable to find last revision."),
+        (
+            "1",
+            "DeploymentRollbackTemplateUnchanged The rollback revision contains the same template as current deployment \"web\"",
+        ),
+    ] {
+        world.merge(json!({"metadata": {"annotations": {"deprecated.deployment.rollback.to": request}}})).await;
+        world.settle().await;
+        assert_eq!(world.web().await["metadata"]["annotations"].get("deprecated.deployment.rollback.to"), None);
+        assert!(world.events().await.contains(&want.to_owned()), "{:?}", world.events().await);
+    }
+    assert_eq!(name(&world.web().await), "web");
+    assert_eq!(world.sets().await.len(), 1);
+}

@@ -1,0 +1,174 @@
+//! From one template to the next under `RollingUpdate`.
+
+use e2e::sandbox::Sandbox;
+use serde_json::json;
+
+use crate::world::{DEPLOYMENTS, NS, World, name, revision, size, web};
+
+#[tokio::test(start_paused = true)]
+async fn sizes_step_through_what_upstream_steps_through() {
+    let world = World::new().await;
+    world.apply(web(4)).await;
+    world.settle().await;
+    assert_eq!(world.sizes(), ["a 4"]);
+    let first = world.sets().await.remove(0);
+    let progressed = format!("ReplicaSet \"{}\" has successfully progressed.", name(&first));
+    assert_eq!(world.condition("Progressing").await, ("NewReplicaSetAvailable".into(), "True".into(), progressed));
+    assert_eq!(world.condition("Available").await.0, "MinimumReplicasAvailable");
+    world.forget();
+    world.image("img:2").await;
+    world.settle().await;
+    // The log begins anew: what is written first is the new one.
+    assert_eq!(world.sizes(), ["a 1", "b 3", "a 2", "b 1", "a 4", "b 0"]);
+    let sets = world.sets().await;
+    assert_eq!(sets.iter().map(|set| (size(set), revision(set))).collect::<Vec<_>>(), [(0, 1), (4, 2)]);
+    let deployment = world.web().await;
+    assert_eq!(revision(&deployment), 2);
+    assert_eq!(deployment["metadata"]["generation"], 2, "only the user makes generations");
+    let status = &deployment["status"];
+    for count in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
+        assert_eq!(status[count], 4, "{count}");
+    }
+    assert_eq!((&status["observedGeneration"], &status["terminatingReplicas"]), (&json!(2), &json!(0)));
+    let (old, new) = (name(&sets[0]), name(&sets[1]));
+    assert_eq!(
+        world.events().await,
+        [
+            format!("ScalingReplicaSet Scaled up replica set {old} from 0 to 4"),
+            format!("ScalingReplicaSet Scaled up replica set {new} from 0 to 1"),
+            format!("ScalingReplicaSet Scaled down replica set {old} from 4 to 3"),
+            format!("ScalingReplicaSet Scaled up replica set {new} from 1 to 2"),
+            format!("ScalingReplicaSet Scaled down replica set {old} from 3 to 1"),
+            format!("ScalingReplicaSet Scaled up replica set {new} from 2 to 4"),
+            format!("ScalingReplicaSet Scaled down replica set {old} from 1 to 0"),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_hold_at_every_moment() {
+    for (surge, unavailable, most, fewest) in
+        [(json!(3), json!(0), 13, 10), (json!(0), json!(2), 10, 8), (json!("30%"), json!("20%"), 13, 8)]
+    {
+        let world = World::new().await;
+        let mut object = web(10);
+        object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+        object["spec"]["template"]["metadata"]["annotations"] =
+            json!({"sim/ready-after": "2", "sim/terminate-after": "3"});
+        world.apply(object).await;
+        world.settle().await;
+        world.image("img:2").await;
+        world.settle().await;
+        let (got_most, got_fewest) = world.extremes(10);
+        assert!(got_most <= most && got_fewest >= fewest, "{got_most} {got_fewest}");
+        assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_creation_takes_three_writes_and_no_read() {
+    let mut world = World::new().await;
+    world.neighbours = None;
+    // Of a Deployment that is younger than this process's leadership nobody else can have made anything.
+    world.wait(30.0).await;
+    world.apply(web(4)).await;
+    world.settle().await;
+    let set = name(&world.sets().await[0]).to_owned();
+    assert_eq!(
+        world.written(),
+        [
+            format!("create replicasets {set}"),
+            "patch deployments/status web".to_owned(),
+            "patch deployments/status web".to_owned(),
+        ]
+    );
+    assert_eq!((world.asked("get", DEPLOYMENTS), world.asked("list", "replicasets.apps")), (0, 0));
+    assert!(world.failed().is_empty(), "{:?}", world.failed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_is_stuck_says_so_after_its_deadline_and_ends_when_it_can() {
+    let world = World::new().await;
+    let mut object = web(4);
+    object["spec"]["progressDeadlineSeconds"] = json!(30);
+    world.apply(object).await;
+    world.settle().await;
+    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": "true"}}}}})).await;
+    world.wait(20.0).await;
+    assert_eq!(world.condition("Progressing").await.0, "ReplicaSetUpdated");
+    let told = world.explain();
+    assert_eq!(
+        told["waiting"][0],
+        "2 new Pods are not available yet (minimum available 3, 3 available now; maxUnavailable 1)"
+    );
+    world.wait(20.0).await;
+    let new = name(&world.sets().await[1]).to_owned();
+    let message = format!("ReplicaSet \"{new}\" has timed out progressing.");
+    assert_eq!(world.condition("Progressing").await, ("ProgressDeadlineExceeded".into(), "False".into(), message));
+    assert!(world.explain()["waiting"][0].as_str().unwrap().starts_with("progress deadline exceeded"));
+    world.forget();
+    world.wait(3600.0).await;
+    assert!(world.written().is_empty(), "a stuck rollout is not written to: {:?}", world.written());
+    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
+    world.settle().await;
+    assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [4, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_nobody_knows_reaches_the_set_and_comes_back() {
+    let world = World::with(Sandbox::builder().keep_unknown_fields(true), common::settings::Settings::new()).await;
+    let mut object = web(2);
+    object["spec"]["template"]["spec"]["fromTheFuture"] = json!({"levels": [1, {"deep": true}]});
+    world.apply(object.clone()).await;
+    world.settle().await;
+    let set = world.sets().await.remove(0);
+    assert_eq!(set["spec"]["template"]["spec"]["fromTheFuture"], object["spec"]["template"]["spec"]["fromTheFuture"]);
+    assert!(world.pods().await.iter().all(|pod| pod["spec"]["fromTheFuture"]["levels"][1]["deep"] == true));
+    // A change in such a field is another template.
+    world.merge(json!({"spec": {"template": {"spec": {"fromTheFuture": {"levels": [2]}}}}})).await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_so_much_history_is_kept() {
+    let world = World::new().await;
+    let mut object = web(1);
+    object["spec"]["revisionHistoryLimit"] = json!(2);
+    world.apply(object).await;
+    for n in 2..7 {
+        world.settle().await;
+        world.image(&format!("img:{n}")).await;
+    }
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(revision).collect::<Vec<_>>(), [4, 5, 6]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_and_min_ready_seconds_follow_without_a_rollout() {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    world.merge(json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "because"}}, "spec": {"minReadySeconds": 5}})).await;
+    world.settle().await;
+    let sets = world.sets().await;
+    assert_eq!(sets.len(), 1);
+    assert_eq!(sets[0]["metadata"]["annotations"]["kubernetes.io/change-cause"], "because");
+    assert_eq!(sets[0]["spec"]["minReadySeconds"], 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_is_being_deleted_is_only_counted() {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    world.merge(json!({"metadata": {"finalizers": ["example.com/hold"]}})).await;
+    world.sandbox.delete(DEPLOYMENTS, Some(NS), "web").await.unwrap();
+    world.image("img:2").await;
+    world.scale(7).await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [2]);
+    let web = world.web().await;
+    assert_eq!(web["status"]["observedGeneration"], web["metadata"]["generation"]);
+}

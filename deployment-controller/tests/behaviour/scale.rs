@@ -1,0 +1,75 @@
+//! Following `spec.replicas`.
+
+use serde_json::json;
+
+use crate::world::{NS, SETS, World, name, size, web};
+
+#[tokio::test(start_paused = true)]
+async fn scaling_is_no_rollout() {
+    let world = World::new().await;
+    world.apply(web(4)).await;
+    world.settle().await;
+    for replicas in [6, 0, 3] {
+        world.scale(replicas).await;
+        world.settle().await;
+        assert_eq!(world.pods().await.len(), replicas);
+        assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
+    }
+    assert_eq!(world.sizes(), ["a 4", "a 6", "a 0", "a 3"]);
+    let annotations = world.sets().await[0]["metadata"]["annotations"].clone();
+    assert_eq!(annotations["deployment.kubernetes.io/desired-replicas"], "3");
+    assert_eq!(annotations["deployment.kubernetes.io/max-replicas"], "4");
+}
+
+#[tokio::test(start_paused = true)]
+async fn scaling_in_mid_rollout_is_shared() {
+    let world = World::new().await;
+    let mut object = web(8);
+    object["spec"]["strategy"] = json!({"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 2}});
+    world.apply(object).await;
+    world.settle().await;
+    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": "true"}}}}})).await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [6, 4]);
+    world.scale(12).await;
+    world.settle().await;
+    // 14 of 10: 6 become 8 (8.4), 4 become 6 (5.6). Then the rollout goes on: nothing may shrink, nothing may grow.
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [8, 6]);
+    world.merge(json!({"spec": {"template": {"metadata": {"annotations": {"sim/never-ready": null}}}}})).await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [12, 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_scaled_by_hand_does_not_stop_rollouts_for_good() {
+    let world = World::new().await;
+    world.apply(web(4)).await;
+    world.settle().await;
+    let set = name(&world.sets().await[0]).to_owned();
+    // By hand and with its annotation out of date: upstream would take every later sync for a scaling event.
+    let by_hand = json!({"metadata": {"annotations": {"deployment.kubernetes.io/desired-replicas": "3"}}});
+    world.sandbox.merge(SETS, Some(NS), &set, None, by_hand).await.unwrap();
+    world.settle().await;
+    let annotations = world.sets().await[0]["metadata"]["annotations"].clone();
+    assert_eq!(annotations["deployment.kubernetes.io/desired-replicas"], "4");
+    world.image("img:2").await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_deployments_at_once() {
+    let world = World::new().await;
+    for n in 0..200 {
+        let mut object = web(1);
+        object["metadata"]["name"] = json!(format!("web-{n}"));
+        object["spec"]["selector"] = json!({"matchLabels": {"app": format!("web-{n}")}});
+        object["spec"]["template"]["metadata"]["labels"] = json!({"app": format!("web-{n}")});
+        world.apply(object).await;
+    }
+    world.settle().await;
+    let deployments = world.sandbox.list("deployments.apps", Some(NS)).await.unwrap();
+    assert!(deployments.iter().all(|web| web["status"]["availableReplicas"] == 1));
+    assert_eq!(world.sets().await.len(), 200);
+    assert_eq!(world.asked("create", SETS), 200);
+}

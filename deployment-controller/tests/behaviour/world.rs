@@ -1,0 +1,238 @@
+//! A sandbox with nodes, the ReplicaSet controller and the loop under test.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::{clock::Clock, settings::Settings};
+use e2e::{
+    loops::Loops,
+    nodes::Nodes,
+    sandbox::{Builder, Change, Sandbox, Write},
+};
+use serde_json::{Value, json};
+
+/// What the loop under test is known as to the sandbox.
+pub(crate) const ME: &str = "deployments";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+pub(crate) const DEPLOYMENTS: &str = "deployments.apps";
+pub(crate) const SETS: &str = "replicasets.apps";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    pub(crate) loops: Option<Loops>,
+    pub(crate) neighbours: Option<Loops>,
+    settings: Settings,
+    _nodes: Nodes,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Sandbox::builder(), Settings::new()).await
+    }
+
+    pub(crate) async fn with(builder: Builder, settings: Settings) -> Self {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let sandbox = builder.clock(clock.clone()).build();
+        let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
+        nodes.ready().await;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let neighbours =
+            Loops::start(&sandbox.client("replicasets"), &clock, settings.clone(), replicaset_controller::LOOPS);
+        let neighbours = Some(neighbours);
+        let mut world = Self { sandbox, clock, loops: None, neighbours, settings, _nodes: nodes };
+        world.start();
+        world.settle().await;
+        world.forget();
+        world
+    }
+
+    /// Starts the loop anew, as another process.
+    pub(crate) fn start(&mut self) {
+        let client = self.sandbox.client(ME);
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), deployment_controller::LOOPS));
+    }
+
+    /// Ends the loop as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    pub(crate) async fn wait(&self, seconds: f64) {
+        self.clock.sleep(Duration::from_secs_f64(seconds)).await;
+    }
+
+    /// Waits until nothing has been written for three seconds.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..2000 {
+            let writes = self.sandbox.writes().count();
+            self.wait(3.0).await;
+            if self.sandbox.writes().count() == writes {
+                return;
+            }
+        }
+        panic!("no rest: {:#}", self.explain());
+    }
+
+    /// Counts requests and writes from here.
+    pub(crate) fn forget(&self) {
+        self.sandbox.requests().clear();
+        self.sandbox.writes().clear();
+    }
+
+    /// How many requests of the loop under test there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// What the loop under test wrote, Events aside: verb, resource, name.
+    pub(crate) fn written(&self) -> Vec<String> {
+        self.ours()
+            .iter()
+            .map(|w| {
+                let sub = w.subresource.as_ref().map(|s| format!("/{s}")).unwrap_or_default();
+                format!("{} {}{sub} {}", w.verb, w.resource, w.name)
+            })
+            .collect()
+    }
+
+    fn ours(&self) -> Vec<Arc<Write>> {
+        let all = self.sandbox.writes().all();
+        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+    }
+
+    /// The sizes ReplicaSets were given, in order; they are called a, b, c, ... in the order of their creation.
+    pub(crate) fn sizes(&self) -> Vec<String> {
+        let (mut names, mut known, mut out) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "replicasets") {
+            let Some(after) = write.after() else { continue };
+            let next = char::from(b'a' + names.len() as u8);
+            let letter = *names.entry(write.name.clone()).or_insert(next);
+            let size = after["spec"]["replicas"].as_i64().unwrap();
+            if known.insert(letter, size) != Some(size) {
+                out.push(format!("{letter} {size}"));
+            }
+        }
+        out
+    }
+
+    /// The most Pods there ever were at once, and the fewest that were available once `replicas` had been.
+    pub(crate) fn extremes(&self, replicas: usize) -> (usize, usize) {
+        let (mut live, mut ready) = (BTreeSet::new(), BTreeSet::new());
+        let (mut most, mut fewest, mut complete) = (0, usize::MAX, false);
+        for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
+            let pod = write.after().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+            let is_ready = pod.as_ref().is_some_and(|pod| e2e::suite::is_ready(pod));
+            if pod.is_none() || write.change == Change::Deleted {
+                live.remove(&write.name);
+                ready.remove(&write.name);
+            } else {
+                live.insert(write.name.clone());
+                if is_ready {
+                    ready.insert(write.name.clone())
+                } else {
+                    ready.remove(&write.name)
+                };
+            }
+            most = most.max(live.len());
+            complete |= ready.len() >= replicas;
+            if complete {
+                fewest = fewest.min(ready.len());
+            }
+        }
+        (most, fewest)
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    /// Merges into Deployment `web`.
+    pub(crate) async fn merge(&self, patch: Value) -> Value {
+        self.sandbox.merge(DEPLOYMENTS, Some(NS), "web", None, patch).await.unwrap()
+    }
+
+    pub(crate) async fn image(&self, image: &str) {
+        self.merge(json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})).await;
+    }
+
+    pub(crate) async fn scale(&self, replicas: usize) {
+        self.merge(json!({"spec": {"replicas": replicas}})).await;
+    }
+
+    pub(crate) async fn web(&self) -> Value {
+        self.sandbox.get(DEPLOYMENTS, Some(NS), "web").await.unwrap()
+    }
+
+    /// The ReplicaSets by creation.
+    pub(crate) async fn sets(&self) -> Vec<Value> {
+        let mut sets = self.sandbox.list(SETS, Some(NS)).await.unwrap();
+        let number = |set: &Value, of: &str| set["metadata"][of].as_str().unwrap_or_default().to_owned();
+        sets.sort_by_key(|set| (number(set, "creationTimestamp"), revision(set)));
+        sets
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Value> {
+        self.sandbox.list("pods", Some(NS)).await.unwrap()
+    }
+
+    /// Reason, status and message of a condition of `web`.
+    pub(crate) async fn condition(&self, kind: &str) -> (String, String, String) {
+        let web = self.web().await;
+        let empty = Value::Null;
+        let condition = e2e::suite::condition(&web, kind).unwrap_or(&empty);
+        let text = |of: &str| condition[of].as_str().unwrap_or_default().to_owned();
+        (text("reason"), text("status"), text("message"))
+    }
+
+    /// Events on Deployments, by reason and message, in the order of their names.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let mut events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        events.retain(|event| event["involvedObject"]["kind"] == "Deployment");
+        events.sort_by_key(|event| event["metadata"]["name"].as_str().unwrap().to_owned());
+        let text = |event: &Value, of: &str| event[of].as_str().unwrap().to_owned();
+        events.iter().map(|event| format!("{} {}", text(event, "reason"), text(event, "message"))).collect()
+    }
+
+    pub(crate) fn explain(&self) -> Value {
+        let explained = self.loops.as_ref().map(|loops| loops.explain(Some("shop/web")));
+        explained.map_or(Value::Null, |explained| explained[0].clone())
+    }
+
+    /// Syncs of the loop under test that failed, by class of error.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        let text = self.loops.as_ref().unwrap().metrics().prometheus();
+        text.lines().filter(|line| line.starts_with("nonet_sync_errors_total{")).map(str::to_owned).collect()
+    }
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+pub(crate) fn revision(object: &Value) -> i64 {
+    let text = object["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+    text.map_or(0, |text| text.parse().unwrap())
+}
+
+pub(crate) fn size(set: &Value) -> i64 {
+    set["spec"]["replicas"].as_i64().unwrap()
+}
+
+/// Deployment `web`, maxSurge and maxUnavailable 25%, whose Pods count as available after a second.
+pub(crate) fn web(replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": NS, "labels": {"app": "web"}},
+        "spec": {
+            "replicas": replicas, "minReadySeconds": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "img:1"}]}},
+        },
+    })
+}

@@ -1,0 +1,168 @@
+//! The bench: what the controllers cost, and how much they get done, on any cluster of [`crate::cluster`].
+//!
+//! A workload is a sequence of phases; around each one the processes under test are measured: time, processor time, memory, and
+//! the requests they sent. With `--peer` the same workload runs a second time, on a new cluster of the same kind, with
+//! kube-controller-manager running the same loops, and everything is printed side by side.
+//!
+//! ```text
+//!   workloads/*.rs ──► stage ──► phases ──► report: table, JSON, ratios
+//!                        │
+//!   subject: the controllers as processes, or the peer
+//! ```
+
+mod flags;
+mod peer;
+mod report;
+mod requests;
+mod stage;
+mod subject;
+mod template;
+mod workloads;
+
+use std::{io, path::Path, process::ExitCode, time::Duration};
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::{
+    cluster::{self, Cluster, Kind},
+    command_line, controllers,
+    nodes::Nodes,
+    process, suite,
+};
+use flags::Flags;
+use report::{Report, Setup};
+use stage::Stage;
+use subject::Choice;
+use workloads::Workload;
+
+/// What this program is called in its own messages.
+const NAME: &str = "bench";
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The flags ask for what is not there.
+    #[error("{0}")]
+    Flags(String),
+    /// The cluster.
+    #[error(transparent)]
+    Cluster(#[from] cluster::Error),
+    /// A process under test.
+    #[error(transparent)]
+    Process(#[from] process::Error),
+    /// A request of the workload.
+    #[error(transparent)]
+    Refused(#[from] suite::Refused),
+    /// A way to a process' metrics.
+    #[error("{0}")]
+    Metrics(String),
+    /// Something that was waited for did not come.
+    #[error("{0}")]
+    TimedOut(String),
+    /// A file or a signal.
+    #[error("{0}: {1}")]
+    Io(String, io::Error),
+    /// Somebody ended it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Runs the bench as this process.
+pub fn main() -> ExitCode {
+    let flags: Flags = match command_line::parse(NAME) {
+        Ok(flags) => flags,
+        Err(code) => return code,
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            command_line::complain(NAME, &error);
+            return ExitCode::FAILURE;
+        }
+    };
+    common::logging::init(common::logging::Settings::default());
+    let ended = runtime.block_on(until_interrupted(run(&flags)));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            command_line::complain(NAME, &error);
+            if matches!(error, Error::Flags(_)) { ExitCode::from(2) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Ctrl-C ends everything: what is dropped ends its processes.
+async fn until_interrupted(work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let listen = |kind| signal(kind).map_err(|e| Error::Io("cannot listen for signals".to_owned(), e));
+    let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+    tokio::select! {
+        biased;
+        _ = interrupt.recv() => Err(Error::Interrupted),
+        _ = terminate.recv() => Err(Error::Interrupted),
+        result = work => result,
+    }
+}
+
+async fn run(flags: &Flags) -> Result<(), Error> {
+    let workload = workloads::find(&flags.workload).map_err(Error::Flags)?;
+    let chosen = controllers::choose(&flags.controllers).map_err(|e| Error::Flags(format!("--controllers: {e}")))?;
+    let kind = flags.cluster.map_or_else(Kind::from_env, |kind| Ok(kind.kind()))?;
+    let mut choices = vec![Choice::Nonet(chosen.clone())];
+    if let Some(path) = &flags.peer {
+        if !path.is_file() {
+            return Err(Error::Flags(format!("--peer: {} is no file", path.display())));
+        }
+        let loops = chosen.iter().flat_map(|d| d.loops).map(|l| l.name).collect();
+        choices.push(Choice::Peer { path: path.clone(), loops });
+    }
+    let setup = Setup {
+        cluster: kind.name().to_owned(),
+        workload: workload.name().to_owned(),
+        pods: flags.pods,
+        nodes: flags.nodes,
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        optimized: !cfg!(debug_assertions),
+    };
+    let mut report = Report { setup, subjects: Vec::new() };
+    for choice in choices {
+        let trial = trial(flags, kind, workload, &choice).await?;
+        report.subjects.push(trial);
+    }
+    report.print().map_err(|e| Error::Io("cannot write to stdout".to_owned(), e))?;
+    if let Some(path) = &flags.json {
+        write(path, &report)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, report: &Report) -> Result<(), Error> {
+    let failed = |e| Error::Io(format!("--json: cannot write {}", path.display()), e);
+    let text = serde_json::to_string_pretty(&report.json()).map_err(|e| failed(e.into()))?;
+    std::fs::write(path, text + "\n").map_err(failed)
+}
+
+/// Runs the workload once, on a cluster of its own.
+async fn trial(flags: &Flags, kind: Kind, workload: &dyn Workload, choice: &Choice) -> Result<report::Subject, Error> {
+    let nodes = || Nodes::builder().count(flags.nodes);
+    // The sandbox's nodes need no sockets; what they would cost is not what is measured.
+    let builder = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(nodes));
+    let cluster = builder.sandbox(|sandbox| sandbox.writes(0)).start().await?;
+    let own_nodes = match cluster.sandbox() {
+        Some(sandbox) => {
+            let started = nodes().start(sandbox.client("nodes"), cluster.clock().clone());
+            started.ready().await;
+            Some(started)
+        }
+        None => None,
+    };
+    let subject = choice.start(&cluster)?;
+    let mut stage = Stage::set(&cluster, subject, flags.pods).await?;
+    let worked = workload.run(&mut stage).await;
+    let cleared = stage.clear().await;
+    let (name, subject, phases, memory) = stage.end();
+    subject.stop().await;
+    drop(own_nodes);
+    worked.and(cleared)?;
+    Ok(report::Subject { name, phases, memory })
+}

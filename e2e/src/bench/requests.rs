@@ -1,0 +1,71 @@
+//! Requests by verb and, where the API server is the sandbox, by resource.
+
+use std::collections::BTreeMap;
+
+/// Counters of requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub(super) struct Requests(BTreeMap<String, u64>);
+
+impl Requests {
+    /// Adds to a counter: `create pods`, or `create` where the resource is not known.
+    pub(super) fn add(&mut self, what: String, count: u64) {
+        *self.0.entry(what).or_default() += count;
+    }
+
+    /// Adds other counters to these.
+    pub(super) fn merge(&mut self, other: &Self) {
+        for (what, count) in &other.0 {
+            self.add(what.clone(), *count);
+        }
+    }
+
+    /// What has come since.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let difference = |(what, count): (&String, &u64)| {
+            let more = count.saturating_sub(before.0.get(what).copied().unwrap_or(0));
+            (more > 0).then(|| (what.clone(), more))
+        };
+        Self(self.0.iter().filter_map(difference).collect())
+    }
+
+    /// Sums by verb.
+    pub(super) fn by_verb(&self) -> BTreeMap<String, u64> {
+        let mut sums = BTreeMap::new();
+        for (what, count) in &self.0 {
+            let verb = what.split(' ').next().unwrap_or(what);
+            *sums.entry(verb.to_owned()).or_default() += count;
+        }
+        sums
+    }
+}
+
+/// The verb behind an HTTP method; reads cannot be told apart by it.
+pub(super) fn verb(method: &str) -> String {
+    match method {
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        "GET" => "get",
+        other => return other.to_ascii_lowercase(),
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_since_is_summed_by_verb() {
+        let mut before = Requests::default();
+        before.add("create pods".to_owned(), 3);
+        before.add("watch pods".to_owned(), 1);
+        let mut after = before.clone();
+        after.add("create pods".to_owned(), 4);
+        after.add("create events".to_owned(), 1);
+        let since = after.since(&before);
+        assert_eq!(since.by_verb(), BTreeMap::from([("create".to_owned(), 5)]));
+    }
+}

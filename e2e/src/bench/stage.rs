@@ -1,0 +1,227 @@
+//! Where workloads are run: a namespace on a cluster, with the processes under test.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{clock::Instant, object::Resource};
+use serde_json::{Value, json};
+
+use super::{
+    Error,
+    report::{Memory, Phase},
+    subject::{Sample, Subject},
+};
+use crate::{
+    cluster::{Cluster, Kind},
+    suite::{Client, PatchKind, resources},
+};
+
+/// How long anything may take before it counts as stuck: this much, and as much again for every thousand Pods.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often is looked whether something has come.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Processes are at rest once they have used less than this in [`REST`].
+const RESTING: Duration = Duration::from_millis(20);
+const REST: Duration = Duration::from_millis(600);
+/// How long is waited for that at most.
+const REST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The stage.
+pub(super) struct Stage<'a> {
+    cluster: &'a Cluster,
+    client: Client,
+    namespace: String,
+    subject: Subject,
+    pods: u32,
+    phases: Vec<Phase>,
+    memory: BTreeMap<String, Memory>,
+}
+
+/// A phase on its way.
+pub(super) struct Running {
+    name: &'static str,
+    started: Instant,
+    before: Sample,
+    marks: Vec<(&'static str, Duration)>,
+    clock: common::clock::Clock,
+}
+
+impl Running {
+    /// Something was reached.
+    pub(super) fn reached(&mut self, what: &'static str) {
+        self.marks.push((what, self.clock.instant() - self.started));
+    }
+}
+
+impl<'a> Stage<'a> {
+    /// Sets it: the namespace is made, the processes are ready.
+    pub(super) async fn set(cluster: &'a Cluster, mut subject: Subject, pods: u32) -> Result<Self, Error> {
+        let client = Client::new(cluster.client().clone());
+        let namespace = format!("nonet-bench-{:08x}", cluster.clock().random_u64() as u32);
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        client.create(resources::NAMESPACES, "", &object).await?;
+        subject.ready().await?;
+        Ok(Self { cluster, client, namespace, subject, pods, phases: Vec::new(), memory: BTreeMap::new() })
+    }
+
+    /// How many Pods the workload is about.
+    pub(super) fn pods(&self) -> u32 {
+        self.pods
+    }
+
+    /// A client that may do everything.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The namespace.
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// Says that there is nothing to do now: what the processes hold is what they hold when idle.
+    pub(super) async fn idle(&mut self) {
+        self.rest().await;
+        for (name, usage) in self.subject.usage() {
+            self.memory.entry(name).or_default().idle = usage.resident;
+        }
+    }
+
+    /// Says that all Pods are there and the processes are new: what they hold more than when idle is their cache.
+    pub(super) fn filled(&mut self) {
+        for (name, usage) in self.subject.usage() {
+            self.memory.entry(name).or_default().filled = usage.resident;
+        }
+    }
+
+    /// Begins a phase.
+    pub(super) async fn begin(&mut self, name: &'static str) -> Result<Running, Error> {
+        self.rest().await;
+        let before = self.subject.sample(self.cluster).await?;
+        let clock = self.cluster.clock().clone();
+        Ok(Running { name, started: clock.instant(), before, marks: Vec::new(), clock })
+    }
+
+    /// Ends a phase that was about so many Pods: once the processes are at rest.
+    pub(super) async fn finish(&mut self, running: Running, pods: u32) -> Result<(), Error> {
+        self.rest().await;
+        let after = self.subject.sample(self.cluster).await?;
+        let spent = |(name, usage): (&String, &crate::process::Usage)| {
+            let before = running.before.usage.get(name).map_or(Duration::ZERO, |usage| usage.cpu);
+            (name.clone(), usage.cpu.saturating_sub(before).as_secs_f64())
+        };
+        self.phases.push(Phase {
+            name: running.name,
+            pods,
+            seconds: running.marks.iter().map(|(what, took)| (*what, took.as_secs_f64())).collect(),
+            cpu_seconds: after.usage.iter().map(spent).collect(),
+            requests: after.requests.since(&running.before.requests),
+            resident: after.usage.iter().map(|(name, usage)| (name.clone(), usage.resident)).collect(),
+        });
+        Ok(())
+    }
+
+    /// Ends the processes in order and starts them again.
+    pub(super) async fn restart(&mut self) -> Result<(), Error> {
+        self.subject.restart(self.cluster).await
+    }
+
+    /// Waits until the number of Pods is as wanted.
+    pub(super) async fn until_pods(&mut self, what: &str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        loop {
+            let count = self.count().await?;
+            if wanted(count) {
+                return Ok(());
+            }
+            self.wait(started, || format!("Pods are not {what}: there are {count}")).await?;
+        }
+    }
+
+    /// Waits until an object is as wanted.
+    pub(super) async fn until_object(
+        &mut self,
+        resource: Resource,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        loop {
+            let object = self.client.get(resource, &self.namespace, name).await?;
+            if wanted(&object) {
+                return Ok(());
+            }
+            self.wait(started, || format!("{} {name} is not {what}: {}", resource.kind, object["status"])).await?;
+        }
+    }
+
+    async fn wait(&mut self, started: Instant, why: impl FnOnce() -> String) -> Result<(), Error> {
+        let patience = PATIENCE * (1 + self.pods / 1000);
+        if self.cluster.clock().instant() - started > patience {
+            return Err(Error::TimedOut(format!("after {} s: {}", patience.as_secs(), why())));
+        }
+        self.subject.check()?;
+        self.cluster.clock().sleep(LOOK_EVERY).await;
+        Ok(())
+    }
+
+    async fn count(&self) -> Result<u32, Error> {
+        if let Some(sandbox) = self.cluster.sandbox() {
+            return Ok(u32::try_from(sandbox.count("pods")).unwrap_or(u32::MAX));
+        }
+        let path = format!("{}?limit=1", resources::PODS.path(&self.namespace, "", ""));
+        let list = self.client.send("GET", &path, "", None).await?;
+        let listed = list["items"].as_array().map_or(0, Vec::len) as u64;
+        let remaining = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
+        Ok(u32::try_from(listed + remaining).unwrap_or(u32::MAX))
+    }
+
+    /// Waits until the processes have nothing to do any more.
+    async fn rest(&mut self) {
+        let clock = self.cluster.clock();
+        let started = clock.instant();
+        let cpu = |subject: &Subject| subject.usage().values().map(|usage| usage.cpu).sum::<Duration>();
+        let mut before = cpu(&self.subject);
+        loop {
+            clock.sleep(REST).await;
+            let now = cpu(&self.subject);
+            if now.saturating_sub(before) < RESTING || clock.instant() - started > REST_TIMEOUT {
+                return;
+            }
+            before = now;
+        }
+    }
+
+    /// Takes away what workloads have made, where the cluster stays.
+    pub(super) async fn clear(&mut self) -> Result<(), Error> {
+        for (name, usage) in self.subject.usage() {
+            let memory = self.memory.entry(name).or_default();
+            (memory.after, memory.peak) = (usage.resident, usage.peak);
+        }
+        if self.cluster.kind() != Kind::Kubeconfig {
+            return Ok(());
+        }
+        let background = json!({"propagationPolicy": "Background"});
+        for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::PODS] {
+            self.client.delete(resource, &self.namespace, "", &background).await?;
+        }
+        self.client.delete(resources::NAMESPACES, "", &self.namespace, &background).await?;
+        Ok(())
+    }
+
+    /// The results, and the processes, which still run.
+    pub(super) fn end(self) -> (String, Subject, Vec<Phase>, BTreeMap<String, Memory>) {
+        (self.subject.name().to_owned(), self.subject, self.phases, self.memory)
+    }
+
+    /// Patches an object of the namespace.
+    pub(super) async fn patch(
+        &self,
+        resource: Resource,
+        name: &str,
+        kind: PatchKind,
+        patch: &Value,
+    ) -> Result<(), Error> {
+        Ok(self.client.patch(resource, &self.namespace, name, "", kind, patch).await.map(drop)?)
+    }
+}

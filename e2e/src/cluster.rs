@@ -1,0 +1,322 @@
+//! The cluster that suites, benchmarks and the playground run on.
+//!
+//! Which one is chosen by the environment variable `NONET_CLUSTER`:
+//!
+//! | value | API server | nodes |
+//! | --- | --- | --- |
+//! | `sandbox` (default) | the sandbox of this crate, on a free loopback port | ours |
+//! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | ours |
+//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | its own, or ours if it has none |
+//!
+//! A cluster ends when it is dropped: processes are stopped by their ids, directories removed. Nothing of yours is
+//! touched; on your own cluster that leaves only what the suites themselves clean up.
+
+mod directory;
+mod envtest;
+mod pki;
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use common::clock::Clock;
+
+use crate::{
+    nodes::{self, Nodes},
+    sandbox::{self, Credential, Sandbox, Server, Tls},
+};
+pub use directory::Directory;
+
+/// The variable that chooses the cluster.
+pub const CLUSTER_VARIABLE: &str = "NONET_CLUSTER";
+/// The variable that names the directory with the binaries of `envtest`.
+pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
+
+/// The kinds of clusters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The sandbox.
+    Sandbox,
+    /// A real etcd and a real kube-apiserver.
+    Envtest,
+    /// The user's cluster.
+    Kubeconfig,
+}
+
+impl Kind {
+    /// What the environment asks for.
+    pub fn from_env() -> Result<Self, Error> {
+        match std::env::var(CLUSTER_VARIABLE).unwrap_or_default().as_str() {
+            "" | "sandbox" => Ok(Self::Sandbox),
+            "envtest" => Ok(Self::Envtest),
+            "kubeconfig" => Ok(Self::Kubeconfig),
+            other => Err(Error::UnknownKind(other.to_owned())),
+        }
+    }
+
+    /// Its name in the environment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Envtest => "envtest",
+            Self::Kubeconfig => "kubeconfig",
+        }
+    }
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The environment asks for something unknown.
+    #[error("{CLUSTER_VARIABLE}={0:?} is none of sandbox, envtest, kubeconfig")]
+    UnknownKind(String),
+    /// The binaries are not here: not a failure of what was to be tested.
+    #[error("skipped: {0}")]
+    Missing(String),
+    /// A file or a process.
+    #[error("{0}: {1}")]
+    Io(String, io::Error),
+    /// Certificates cannot be made.
+    #[error("cannot make certificates: {0}")]
+    Certificates(#[from] rcgen::Error),
+    /// The sandbox cannot be served.
+    #[error(transparent)]
+    Serve(#[from] sandbox::ServeError),
+    /// There is no way to the API server.
+    #[error(transparent)]
+    Client(#[from] common::client::Error),
+    /// A process of the cluster did not come up.
+    #[error("{0}")]
+    NotReady(String),
+}
+
+impl Error {
+    /// Whether this only means that there is nothing to run on.
+    pub fn is_skip(&self) -> bool {
+        matches!(self, Self::Missing(_))
+    }
+}
+
+/// How a cluster is to be.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    kind: Option<Kind>,
+    nodes: Option<nodes::Builder>,
+    sandbox: sandbox::Builder,
+}
+
+impl Builder {
+    /// Which kind; the environment says otherwise.
+    #[must_use]
+    pub fn kind(mut self, kind: Kind) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    /// Its nodes, where they are ours; none at all for `None`.
+    #[must_use]
+    pub fn nodes(mut self, nodes: Option<nodes::Builder>) -> Self {
+        self.nodes = nodes;
+        self
+    }
+
+    /// How the sandbox is to be, where it is the sandbox.
+    #[must_use]
+    pub fn sandbox(mut self, change: impl FnOnce(sandbox::Builder) -> sandbox::Builder) -> Self {
+        self.sandbox = change(self.sandbox);
+        self
+    }
+
+    /// Starts it, and waits until the API server answers and the nodes are ready.
+    pub async fn start(self) -> Result<Cluster, Error> {
+        let kind = match self.kind {
+            Some(kind) => kind,
+            None => Kind::from_env()?,
+        };
+        let clock = Clock::system();
+        let directory = Directory::new("cluster")?;
+        let kubeconfig = directory.path().join("kubeconfig");
+        let backend = match kind {
+            Kind::Sandbox => {
+                let sandbox = self.sandbox.clock(clock.clone()).build();
+                let server = sandbox.serve(([127, 0, 0, 1], 0).into(), Tls::On).await?;
+                directory::write(&kubeconfig, &server.kubeconfig())?;
+                Backend::Sandbox { sandbox, server }
+            }
+            Kind::Envtest => {
+                let envtest = envtest::Envtest::start(&directory, &clock).await?;
+                directory::write(&kubeconfig, &envtest.kubeconfig())?;
+                Backend::Envtest(Box::new(envtest))
+            }
+            Kind::Kubeconfig => Backend::Kubeconfig(users_kubeconfig()?),
+        };
+        let kubeconfig = match &backend {
+            Backend::Kubeconfig(path) => path.clone(),
+            _ => kubeconfig,
+        };
+        let client = connect(&kubeconfig).await?;
+        if let Backend::Envtest(envtest) = &backend {
+            envtest.wait(&client, &clock).await?;
+        }
+        let mut nodes = None;
+        if let Some(builder) = self.nodes {
+            let ours = match kind {
+                Kind::Sandbox | Kind::Envtest => true,
+                Kind::Kubeconfig => !has_nodes(&client).await?,
+            };
+            if ours {
+                let client = connect(&kubeconfig).await?;
+                let started = builder.start(client, clock.clone());
+                started.ready().await;
+                nodes = Some(started);
+            }
+        }
+        Ok(Cluster { nodes, client, kubeconfig, backend, clock, kind, directory })
+    }
+}
+
+/// What is behind a cluster. Fields are dropped in their order: clients of a server before the server.
+enum Backend {
+    Sandbox { sandbox: Sandbox, server: Server },
+    Envtest(Box<envtest::Envtest>),
+    Kubeconfig(PathBuf),
+}
+
+/// A running cluster.
+pub struct Cluster {
+    nodes: Option<Nodes>,
+    client: kube::Client,
+    kubeconfig: PathBuf,
+    backend: Backend,
+    clock: Clock,
+    kind: Kind,
+    directory: Directory,
+}
+
+impl Cluster {
+    /// A cluster of the kind the environment asks for, with six nodes.
+    pub fn builder() -> Builder {
+        Builder { kind: None, nodes: Some(Nodes::builder()), sandbox: Sandbox::builder() }
+    }
+
+    /// Which kind it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// A client that may do everything.
+    pub fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    /// A kubeconfig for processes that may do everything.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A kubeconfig for a process known as `identity`, which may do what the cluster lets it do. On the user's cluster:
+    /// the user's own.
+    pub fn kubeconfig_for(&self, identity: &str) -> Result<PathBuf, Error> {
+        let text = match &self.backend {
+            Backend::Sandbox { server, .. } => server.kubeconfig_for(identity, Credential::Token),
+            Backend::Envtest(envtest) => envtest.kubeconfig_for(identity)?,
+            Backend::Kubeconfig(path) => return Ok(path.clone()),
+        };
+        let name = identity.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let path = self.directory.path().join(format!("kubeconfig-{name}"));
+        directory::write(&path, &text)?;
+        Ok(path)
+    }
+
+    /// Time and randomness.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// The nodes, if they are ours.
+    pub fn nodes(&self) -> Option<&Nodes> {
+        self.nodes.as_ref()
+    }
+
+    /// The sandbox, if it is one.
+    pub fn sandbox(&self) -> Option<&Sandbox> {
+        match &self.backend {
+            Backend::Sandbox { sandbox, .. } => Some(sandbox),
+            _ => None,
+        }
+    }
+
+    /// Where processes that belong to the cluster may put files; removed with the cluster.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Whether the cluster looks after namespaces by itself: empties deleted ones, gives new ones a ServiceAccount.
+    pub fn manages_namespaces(&self) -> bool {
+        match self.kind {
+            Kind::Sandbox | Kind::Kubeconfig => true,
+            Kind::Envtest => false,
+        }
+    }
+
+    /// Ends it. Our nodes are taken off the user's cluster; every other cluster goes with all it holds.
+    pub async fn stop(self) {
+        let Some(nodes) = self.nodes else { return };
+        let names = nodes.names();
+        drop(nodes);
+        if self.kind != Kind::Kubeconfig {
+            return;
+        }
+        for name in names {
+            let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{name}");
+            for path in [format!("/api/v1/nodes/{name}"), lease] {
+                let Ok(request) = http::Request::delete(&path).body(Vec::new()) else { continue };
+                match self.client.request_text(request).await {
+                    Err(kube::Error::Api(status)) if status.code == 404 => {}
+                    Err(error) => tracing::warn!(path, err = %error, "Could not be removed"),
+                    Ok(_) => {}
+                }
+            }
+        }
+    }
+
+    /// The processes behind the API server with their ids, for measurements.
+    pub fn processes(&self) -> Vec<(&'static str, u32)> {
+        match &self.backend {
+            Backend::Envtest(envtest) => envtest.processes(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A client over connections of its own.
+pub async fn connect(kubeconfig: &Path) -> Result<kube::Client, Error> {
+    let options = common::client::Options { kubeconfig: Some(kubeconfig.to_owned()), ..Default::default() };
+    let config = common::client::load(&options).await?;
+    Ok(common::client::connect(&config)?)
+}
+
+/// The kubeconfig kubectl would use.
+fn users_kubeconfig() -> Result<PathBuf, Error> {
+    let listed = std::env::var_os("KUBECONFIG");
+    let first = listed.as_deref().and_then(|list| std::env::split_paths(list).find(|p| p.is_file()));
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".kube/config")).filter(|p| p.is_file());
+    first.or_else(home).ok_or_else(|| Error::Missing("there is no kubeconfig (KUBECONFIG, ~/.kube/config)".to_owned()))
+}
+
+/// Whether there are nodes that are not ours.
+async fn has_nodes(client: &kube::Client) -> Result<bool, Error> {
+    let failed = |e: &dyn std::fmt::Display| Error::NotReady(format!("cannot list nodes: {e}"));
+    let request = http::Request::get("/api/v1/nodes").body(Vec::new()).map_err(|e| failed(&e))?;
+    let list: serde_json::Value = client.request(request).await.map_err(|e| failed(&e))?;
+    let foreign = |node: &serde_json::Value| {
+        let runtime = node["status"]["nodeInfo"]["containerRuntimeVersion"].as_str().unwrap_or_default();
+        !runtime.starts_with(nodes::RUNTIME)
+    };
+    Ok(list["items"].as_array().into_iter().flatten().any(foreign))
+}
+
+/// How long a cluster may take to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(120);

@@ -1,0 +1,74 @@
+//! The controllers of the workspace, as flags name them.
+
+use common::app::Definition;
+
+/// Every controller, in the order in which people meet them.
+pub const ALL: &[&Definition] = &[
+    &deployment_controller::DEFINITION,
+    &replicaset_controller::DEFINITION,
+    &job_controller::DEFINITION,
+    &gc_controller::DEFINITION,
+];
+
+/// The controllers that a list names: `all` (or `*`), `none`, or names separated by commas.
+pub fn choose(list: &str) -> Result<Vec<&'static Definition>, String> {
+    match list.trim() {
+        "all" | "*" => return Ok(ALL.to_vec()),
+        "none" => return Ok(Vec::new()),
+        _ => {}
+    }
+    let mut chosen: Vec<&'static Definition> = Vec::new();
+    for name in list.split(',').map(str::trim) {
+        let found = ALL.iter().copied().find(|d| d.name == name);
+        let definition = found.ok_or_else(|| format!("there is no controller {name:?}; there are {}", names()))?;
+        if !chosen.iter().any(|d| d.name == name) {
+            chosen.push(definition);
+        }
+    }
+    Ok(chosen)
+}
+
+/// Their names, separated by commas.
+pub fn names() -> String {
+    ALL.iter().map(|d| d.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The user a controller is when it runs with the manifests of `deploy/`.
+pub fn identity(name: &str) -> String {
+    format!("system:serviceaccount:{NAMESPACE}:nonet-{name}")
+}
+
+/// The namespace that the overlays of `deploy/` put controllers into.
+pub const NAMESPACE: &str = "kube-system";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(list: &str) -> Vec<&'static str> {
+        choose(list).unwrap().into_iter().map(|d| d.name).collect()
+    }
+
+    #[test]
+    fn lists_name_controllers() {
+        assert_eq!(chosen("all").len(), ALL.len());
+        assert_eq!(chosen("none"), Vec::<&str>::new());
+        assert_eq!(chosen("replicaset-controller, replicaset-controller"), ["replicaset-controller"]);
+        let error = choose("replicaset-controller,tuner").err().unwrap();
+        assert!(error.contains("\"tuner\"") && error.contains("deployment-controller"), "{error}");
+    }
+
+    #[test]
+    fn every_controller_of_the_workspace_is_here() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let directories = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+        let mut found: Vec<String> = directories
+            .filter(|path| path.join("src/main.rs").is_file())
+            .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
+            .collect();
+        let mut known: Vec<&str> = ALL.iter().map(|d| d.name).collect();
+        found.sort();
+        known.sort_unstable();
+        assert_eq!(found, known);
+    }
+}

@@ -1,0 +1,85 @@
+//! Control loops in this process: the real code without a binary, flags or an election around it.
+
+use std::sync::Arc;
+
+use common::{
+    api::Api,
+    clock::Clock,
+    events,
+    gate::{Keeper, gate},
+    metrics::Metrics,
+    runtime::{Context, LoopDefinition, Running, Shared},
+    settings::Settings,
+};
+
+/// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
+pub struct Loops {
+    keeper: Keeper,
+    running: Vec<Arc<dyn Running>>,
+    events: events::Sender,
+    metrics: Metrics,
+}
+
+impl Loops {
+    /// Starts these loops with the permission to write.
+    pub fn start(client: &kube::Client, clock: &Clock, settings: Settings, definitions: &[LoopDefinition]) -> Self {
+        let loops = Self::stand_by(client, clock, settings, definitions);
+        loops.lead();
+        loops
+    }
+
+    /// Starts these loops without the permission to write: they fill their caches and wait.
+    pub fn stand_by(client: &kube::Client, clock: &Clock, settings: Settings, definitions: &[LoopDefinition]) -> Self {
+        let (keeper, gate) = gate(clock.clone());
+        let metrics = Metrics::new();
+        let (settings, shared) = (Arc::new(settings), Shared::default());
+        let api = |name: &str| Api::new(client.clone(), clock.clone(), gate.clone(), &common::client::user_agent(name));
+        let events = events::Sender::start(api("events"), &metrics);
+        let start = |definition: &LoopDefinition| {
+            (definition.start)(Context {
+                api: api(definition.client),
+                clock: clock.clone(),
+                gate: gate.clone(),
+                settings: Arc::clone(&settings),
+                metrics: metrics.clone(),
+                recorder: events.recorder(definition.component),
+                shared: shared.clone(),
+            })
+        };
+        let running = definitions.iter().map(start).collect();
+        Self { keeper, running, events, metrics }
+    }
+
+    /// Gives the permission to write.
+    pub fn lead(&self) {
+        self.keeper.open();
+    }
+
+    /// Takes the permission to write away, at once.
+    pub fn depose(&self) {
+        self.keeper.close();
+    }
+
+    /// Whether every cache is filled; otherwise what is waited for.
+    pub fn ready(&self) -> Result<(), String> {
+        self.running.iter().try_for_each(|l| l.ready())
+    }
+
+    /// What the loops say of one key, or of all.
+    pub fn explain(&self, key: Option<&str>) -> serde_json::Value {
+        self.running.iter().map(|l| l.explain(key)).collect()
+    }
+
+    /// Their metrics.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Ends them in order: syncs in progress are finished, Events are sent.
+    pub async fn shutdown(self) {
+        for running in &self.running {
+            running.shutdown().await;
+        }
+        self.events.flush().await;
+    }
+}

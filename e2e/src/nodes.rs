@@ -1,0 +1,305 @@
+//! Nodes without machines: a scheduler that binds and a kubelet that runs Pods through their life, for any number of
+//! nodes.
+//!
+//! They speak to an API server like their originals: through a `kube::Client`, to the sandbox in the same process (also
+//! under tokio's paused clock), to the sandbox over TCP, and to a real kube-apiserver. All nodes together are three
+//! tasks and two watches; a node costs a Lease renewal every ten seconds, and nothing while its Pods do nothing.
+//!
+//! ```text
+//!   Pods  ──► scheduler ──► binding                 one request a Pod
+//!   Nodes ──┘
+//!   Pods  ──► kubelets  ──► status, final DELETE    one status write for a Pod that is ready at once
+//!             heartbeat ──► Node, Lease
+//! ```
+//!
+//! # Scripts
+//! A Pod without annotations is Ready as soon as it runs, runs until it is deleted, and is gone at once then. These
+//! annotations of a Pod (in a workload: of its Pod template) say otherwise. Times are seconds (`0.5`, `600`) or
+//! durations as Go writes them (`1m30s`).
+//!
+//! | annotation | effect |
+//! | --- | --- |
+//! | `sim/start-after` | stays Pending (`ContainerCreating`) for that long |
+//! | `sim/ready-after` | runs for that long before it is Ready |
+//! | `sim/never-ready` | `true`: the readiness probe never succeeds |
+//! | `sim/unready-after` | that long after it became Ready the probe fails ... |
+//! | `sim/unready-for` | ... for that long; for good if this is missing |
+//! | `sim/exit` | the containers exit with this code ... |
+//! | `sim/after` | ... after running for so long, each time they run; at once if this is missing |
+//! | `sim/exit-index-<i>` | overrides `sim/exit` for completion index `i` of a Job |
+//! | `sim/exit-container-<name>` | overrides `sim/exit` for one container |
+//! | `sim/exit-times` | exits only so many times, then stays up |
+//! | `sim/restart-after` | every restart waits that long, instead of 0 s, 10 s, 20 s, 40 s, ... 300 s |
+//! | `sim/fail-reason` | the node fails the Pod with this `status.reason`: after `sim/after` (`Evicted`), or instead of running it (`OutOfcpu`) if that is missing |
+//! | `sim/fail-message` | the `status.message` with it |
+//! | `sim/terminate-after` | needs that long to end when it is deleted; killed with 137 when the grace period is shorter |
+//! | `sim/exit-on-term` | exits with this code when it is deleted, instead of 143 |
+//!
+//! `restartPolicy`, `activeDeadlineSeconds`, readiness gates, init containers (which always succeed), node selectors,
+//! required node affinity and taints mean what they mean anywhere.
+
+mod address;
+mod fit;
+mod heartbeat;
+mod kubelet;
+mod life;
+mod objects;
+mod report;
+mod request;
+mod scheduler;
+mod script;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{
+    api::Api,
+    clock::Clock,
+    gate::{Keeper, gate},
+    informer::{AnyInformer as _, Config, Handler, Informer},
+    store::Event,
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+pub(crate) use heartbeat::RUNTIME;
+use objects::{Node, Pod};
+
+/// How nodes are to be. Six nodes `node-0` to `node-5` with heartbeats every 10 s if nothing else is said.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    count: u32,
+    prefix: String,
+    settings: heartbeat::Settings,
+    schedules: bool,
+}
+
+impl Builder {
+    /// How many nodes there are at first.
+    #[must_use]
+    pub fn count(mut self, count: u32) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// What their names start with: `<prefix>-<index>`.
+    #[must_use]
+    pub fn prefix(mut self, prefix: &str) -> Self {
+        prefix.clone_into(&mut self.prefix);
+        self
+    }
+
+    /// How often they renew their Leases; never if none.
+    #[must_use]
+    pub fn heartbeat(mut self, every: Option<Duration>) -> Self {
+        self.settings.every = every;
+        self
+    }
+
+    /// Leaves the taint `node.kubernetes.io/not-ready` of new Nodes to the node lifecycle controller.
+    #[must_use]
+    pub fn keep_not_ready_taint(mut self) -> Self {
+        self.settings.keep_taint = true;
+        self
+    }
+
+    /// Runs no scheduler: something else binds.
+    #[must_use]
+    pub fn without_scheduler(mut self) -> Self {
+        self.schedules = false;
+        self
+    }
+
+    /// Starts the nodes. Must be called inside a tokio runtime, in which they live.
+    pub fn start(self, client: kube::Client, clock: Clock) -> Nodes {
+        let (keeper, gate) = gate(clock.clone());
+        keeper.open();
+        let api = |agent: &str| Api::new(client.clone(), clock.clone(), gate.clone(), agent);
+        let (to_scheduler, from_scheduler) = mpsc::unbounded_channel();
+        let (to_kubelets, from_kubelets) = mpsc::unbounded_channel();
+        let (to_heartbeat, from_heartbeat) = mpsc::unbounded_channel();
+        let registered = watch::Sender::new(0);
+        let mut tasks = vec![
+            tokio::spawn(kubelet::Kubelets::new(api("kubelet")).run(from_kubelets)),
+            tokio::spawn(
+                heartbeat::Heartbeat::new(api("kubelet"), self.settings, registered.clone()).run(from_heartbeat),
+            ),
+        ];
+        let mut watched = None;
+        if self.schedules {
+            let scheduler = scheduler::Scheduler::new(api("kube-scheduler"));
+            tasks.push(tokio::spawn(scheduler.run(from_scheduler)));
+            let handler = node_handler(to_scheduler.clone());
+            watched = Some(Informer::<Node>::start(api("kube-scheduler"), Config::default(), &[], vec![handler]));
+        }
+        let names = Mutex::new(Names { known: BTreeMap::new(), next: 0 });
+        let prefix = self.prefix;
+        let handler = pod_handler(self.schedules.then_some(to_scheduler), to_kubelets.clone());
+        let mut this =
+            Nodes { prefix, names, to_kubelets, to_heartbeat, registered, tasks, watched, watched_pods: None, keeper };
+        for _ in 0..self.count {
+            this.add();
+        }
+        // After the nodes, so that no Pod is seen before its node is known.
+        let pods = Informer::<Pod>::start(api("kubelet"), Config::default(), &[], vec![handler]);
+        this.watched_pods = Some(pods);
+        this
+    }
+}
+
+/// Sends Pods to whom they concern.
+fn pod_handler(
+    scheduler: Option<mpsc::UnboundedSender<scheduler::News>>,
+    kubelets: mpsc::UnboundedSender<kubelet::News>,
+) -> Handler<Pod> {
+    Box::new(move |event, _| {
+        let (pod, was_unbound, gone) = match event {
+            Event::Added(pod) => (pod, true, false),
+            Event::Updated { old, new } => (new, old.spec.node_name.is_empty(), false),
+            Event::Deleted(pod) => (pod, pod.spec.node_name.is_empty(), true),
+            Event::Unreadable(_) => return,
+        };
+        // A task that is gone needs no news.
+        if was_unbound && let Some(scheduler) = &scheduler {
+            let pod = Arc::clone(pod);
+            let _ = scheduler.send(if gone { scheduler::News::PodGone(pod) } else { scheduler::News::Pod(pod) });
+        }
+        if !pod.spec.node_name.is_empty() {
+            let pod = Arc::clone(pod);
+            let _ = kubelets.send(if gone { kubelet::News::PodGone(pod) } else { kubelet::News::Pod(pod) });
+        }
+    })
+}
+
+/// Sends Nodes to the scheduler.
+fn node_handler(scheduler: mpsc::UnboundedSender<scheduler::News>) -> Handler<Node> {
+    Box::new(move |event, _| {
+        let news = match event {
+            Event::Added(node) | Event::Updated { new: node, .. } => scheduler::News::Node(Arc::clone(node)),
+            Event::Deleted(node) => scheduler::News::NodeGone(Arc::clone(node)),
+            Event::Unreadable(_) => return,
+        };
+        let _ = scheduler.send(news);
+    })
+}
+
+/// No node of that name was started here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no node {0:?} here")]
+pub struct UnknownNode(String);
+
+/// The names of nodes.
+#[derive(Debug)]
+struct Names {
+    known: BTreeMap<String, Arc<str>>,
+    next: u32,
+}
+
+/// Running nodes. They end when this is dropped; what they have written stays.
+pub struct Nodes {
+    prefix: String,
+    names: Mutex<Names>,
+    to_kubelets: mpsc::UnboundedSender<kubelet::News>,
+    to_heartbeat: mpsc::UnboundedSender<heartbeat::News>,
+    registered: watch::Sender<usize>,
+    tasks: Vec<JoinHandle<()>>,
+    watched: Option<Informer<Node>>,
+    watched_pods: Option<Informer<Pod>>,
+    /// The gate of the clients is open for as long as this lives.
+    #[expect(dead_code, reason = "kept, not used")]
+    keeper: Keeper,
+}
+
+impl Nodes {
+    /// Nodes as they usually are.
+    pub fn builder() -> Builder {
+        let settings = heartbeat::Settings { every: Some(Duration::from_secs(10)), keep_taint: false };
+        Builder { count: 6, prefix: "node".to_owned(), settings, schedules: true }
+    }
+
+    /// Waits until every node is registered and the Pods that were there before are known.
+    pub async fn ready(&self) {
+        let wanted = self.names.lock().next as usize;
+        // The sender lives as long as `self`.
+        let _ = self.registered.subscribe().wait_for(|n| *n >= wanted).await;
+        if let Some(nodes) = &self.watched {
+            nodes.synced().await;
+        }
+        if let Some(pods) = &self.watched_pods {
+            pods.synced().await;
+        }
+    }
+
+    /// The names of the nodes, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.names.lock().known.keys().cloned().collect()
+    }
+
+    /// Starts one more node, and says its name.
+    pub fn add(&self) -> String {
+        let mut names = self.names.lock();
+        let index = names.next;
+        names.next += 1;
+        let name = format!("{}-{index}", self.prefix);
+        let shared: Arc<str> = Arc::from(name.as_str());
+        names.known.insert(name.clone(), Arc::clone(&shared));
+        let _ = self.to_kubelets.send(kubelet::News::Node(Arc::clone(&shared), kubelet::Power::Added(index)));
+        let _ = self.to_heartbeat.send(heartbeat::News::Add(shared, index));
+        name
+    }
+
+    /// Cuts a node off from the API server: no heartbeat, no status, no Pod is ended. Its Pods run on.
+    pub fn silence(&self, node: &str) -> Result<(), UnknownNode> {
+        self.switch(node, kubelet::Power::Silent, false)
+    }
+
+    /// Switches a node off, which is lost on the API server like [`Self::silence`]; its Pods' containers are lost.
+    pub fn kill(&self, node: &str) -> Result<(), UnknownNode> {
+        self.switch(node, kubelet::Power::Off, false)
+    }
+
+    /// Brings back a node that was silent or off.
+    pub fn restore(&self, node: &str) -> Result<(), UnknownNode> {
+        self.switch(node, kubelet::Power::On, true)
+    }
+
+    /// Sets a condition of a node: `Ready`, `MemoryPressure`, `DiskPressure` or `PIDPressure`.
+    pub fn set_condition(&self, node: &str, kind: &str, value: bool) -> Result<(), UnknownNode> {
+        let name = self.find(node)?;
+        let _ = self.to_heartbeat.send(heartbeat::News::Condition(name, Box::from(kind), value));
+        Ok(())
+    }
+
+    /// Takes a node away for good: its Node and its Lease are deleted, its Pods are left to others.
+    pub fn remove(&self, node: &str) -> Result<(), UnknownNode> {
+        let name = self.find(node)?;
+        self.names.lock().known.remove(node);
+        let _ = self.to_kubelets.send(kubelet::News::Node(Arc::clone(&name), kubelet::Power::Removed));
+        let _ = self.to_heartbeat.send(heartbeat::News::Remove(name));
+        Ok(())
+    }
+
+    fn find(&self, node: &str) -> Result<Arc<str>, UnknownNode> {
+        self.names.lock().known.get(node).cloned().ok_or_else(|| UnknownNode(node.to_owned()))
+    }
+
+    fn switch(&self, node: &str, power: kubelet::Power, talks: bool) -> Result<(), UnknownNode> {
+        let name = self.find(node)?;
+        let _ = self.to_kubelets.send(kubelet::News::Node(Arc::clone(&name), power));
+        let _ = self.to_heartbeat.send(heartbeat::News::Talk(name, talks));
+        Ok(())
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,391 @@
+//! The kubelets of all nodes in one task: they take on Pods, live them and report them.
+//!
+//! Between two moments that matter to a Pod nothing is done for it. A Pod costs one status write when it runs and is
+//! ready at once, one more for each stage its script tells apart, and a status write and a DELETE when it is deleted.
+//! Of one Pod at most one request is on its way.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::Ipv4Addr,
+    sync::Arc,
+};
+
+use common::{
+    api::{Api, Delete, Error, Patch, Target},
+    clock::Instant,
+    map::HashMap,
+    meta::Uid,
+};
+use futures::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt as _},
+};
+use tokio::sync::mpsc;
+
+use super::{
+    address,
+    life::{Life, Now},
+    objects::{PODS, Pod},
+    report::{self, Place, Shown},
+    request::{CONCURRENCY, backoff, is_transient},
+    script::Script,
+};
+
+/// What the kubelets are told.
+pub(super) enum News {
+    /// A Pod came or changed.
+    Pod(Arc<Pod>),
+    /// A Pod is gone.
+    PodGone(Arc<Pod>),
+    /// Something happened to a node.
+    Node(Arc<str>, Power),
+}
+
+/// What can happen to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Power {
+    /// It exists; the number is its place among all nodes.
+    Added(u32),
+    /// It is cut off from the API server; its Pods run on.
+    Silent,
+    /// It is off: its Pods are lost.
+    Off,
+    /// It is back.
+    On,
+    /// It is gone for good.
+    Removed,
+}
+
+/// A node, as its kubelet knows it.
+struct Host {
+    address: Ipv4Addr,
+    /// Whether it talks to the API server.
+    talks: bool,
+    /// Whether its Pods were lost since it last talked.
+    lost: bool,
+}
+
+/// A Pod on one of the nodes.
+struct Tenant {
+    pod: Arc<Pod>,
+    address: Ipv4Addr,
+    script: Option<Box<Script>>,
+    life: Life,
+    /// What the API server was told last.
+    told: Option<Shown>,
+    request: Request,
+    failures: u32,
+    /// Nothing is sent before then.
+    hold: Option<Instant>,
+    /// Its entry in the agenda.
+    due: Option<(Instant, u64)>,
+    /// Whether its final deletion was sent.
+    deleted: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Request {
+    None,
+    /// Waiting for room.
+    Queued,
+    /// On its way.
+    Busy,
+}
+
+/// A request has ended.
+struct Done {
+    uid: Uid,
+    /// What a status write told; none for a deletion.
+    told: Option<Shown>,
+    result: Result<(), Error>,
+}
+
+/// The kubelets' state.
+pub(super) struct Kubelets {
+    api: Api,
+    hosts: BTreeMap<Arc<str>, Host>,
+    tenants: HashMap<Uid, Tenant>,
+    agenda: BTreeMap<(Instant, u64), Uid>,
+    entries: u64,
+    queue: VecDeque<Uid>,
+    requests: FuturesUnordered<BoxFuture<'static, Done>>,
+    addresses: address::Pool,
+}
+
+impl Kubelets {
+    pub(super) fn new(api: Api) -> Self {
+        Self {
+            api,
+            hosts: BTreeMap::new(),
+            tenants: HashMap::default(),
+            agenda: BTreeMap::new(),
+            entries: 0,
+            queue: VecDeque::new(),
+            requests: FuturesUnordered::new(),
+            addresses: address::Pool::default(),
+        }
+    }
+
+    /// Runs Pods until nobody can send news any more.
+    pub(super) async fn run(mut self, mut news: mpsc::UnboundedReceiver<News>) {
+        let mut batch = Vec::with_capacity(CONCURRENCY);
+        loop {
+            let due = self.agenda.first_key_value().map(|((at, _), _)| *at);
+            tokio::select! {
+                biased;
+                Some(done) = self.requests.next(), if !self.requests.is_empty() => self.settle(done),
+                received = news.recv_many(&mut batch, CONCURRENCY) => {
+                    if received == 0 {
+                        return;
+                    }
+                    for one in batch.drain(..) {
+                        self.hear(one);
+                    }
+                }
+                () = wait(due) => self.meet_agenda(),
+            }
+            while self.requests.len() < CONCURRENCY {
+                let Some(uid) = self.queue.pop_front() else { break };
+                self.send(&uid);
+            }
+        }
+    }
+
+    fn now(&self) -> Now {
+        let clock = self.api.clock();
+        Now { instant: clock.instant(), wall: clock.now() }
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Pod(pod) => self.see(pod),
+            News::PodGone(pod) => self.forget(&pod.metadata.uid),
+            News::Node(name, power) => self.switch(&name, power),
+        }
+    }
+
+    fn switch(&mut self, name: &Arc<str>, power: Power) {
+        if let Power::Added(index) = power {
+            let host = Host { address: address::host(index), talks: true, lost: false };
+            self.hosts.insert(Arc::clone(name), host);
+            return;
+        }
+        let Some(host) = self.hosts.get_mut(name) else { return };
+        match power {
+            Power::Added(_) => {}
+            Power::Silent => host.talks = false,
+            Power::Off => {
+                host.talks = false;
+                host.lost = true;
+            }
+            Power::On => {
+                host.talks = true;
+                let lost = std::mem::take(&mut host.lost);
+                let now = self.now();
+                for uid in self.tenants_of(name) {
+                    if lost && let Some(tenant) = self.tenants.get_mut(&uid) {
+                        tenant.life.lose(&tenant.pod, tenant.script.as_deref(), now);
+                    }
+                    self.look(&uid);
+                }
+            }
+            Power::Removed => {
+                self.hosts.remove(name);
+                for uid in self.tenants_of(name) {
+                    self.forget(&uid);
+                }
+            }
+        }
+    }
+
+    /// The Pods of a node, in the order of their names.
+    fn tenants_of(&self, node: &str) -> Vec<Uid> {
+        let mut tenants: Vec<_> = self
+            .tenants
+            .iter()
+            .filter(|(_, t)| t.pod.spec.node_name == *node)
+            .map(|(uid, t)| (t.pod.metadata.key(), uid.clone()))
+            .collect();
+        tenants.sort();
+        tenants.into_iter().map(|(_, uid)| uid).collect()
+    }
+
+    fn see(&mut self, pod: Arc<Pod>) {
+        let uid = pod.metadata.uid.clone();
+        if let Some(tenant) = self.tenants.get_mut(&uid) {
+            tenant.pod = pod;
+        } else {
+            if !self.hosts.contains_key(&*pod.spec.node_name) {
+                return;
+            }
+            let now = self.now();
+            let script = Script::read(&pod.metadata.annotations, |annotation, value| {
+                tracing::warn!(pod = %pod.metadata.key(), annotation, value, "Not understood, ignored");
+            });
+            let life = Life::begin(&pod, script.as_deref(), now);
+            let address = self.addresses.take(pod.status.pod_ip.as_deref());
+            let told = pod.is_terminal().then(|| Shown::of(&pod, &life));
+            let tenant = Tenant {
+                pod,
+                address,
+                script,
+                life,
+                told,
+                request: Request::None,
+                failures: 0,
+                hold: None,
+                due: None,
+                deleted: false,
+            };
+            self.tenants.insert(uid.clone(), tenant);
+        }
+        self.look(&uid);
+    }
+
+    fn forget(&mut self, uid: &Uid) {
+        if let Some(tenant) = self.tenants.remove(uid) {
+            if let Some(due) = tenant.due {
+                self.agenda.remove(&due);
+            }
+            self.addresses.give_back(tenant.address);
+        }
+    }
+
+    fn meet_agenda(&mut self) {
+        let now = self.api.clock().instant();
+        while let Some(entry) = self.agenda.first_entry().filter(|e| e.key().0 <= now) {
+            let uid = entry.remove();
+            if let Some(tenant) = self.tenants.get_mut(&uid) {
+                tenant.due = None;
+            }
+            self.look(&uid);
+        }
+    }
+
+    /// Brings a Pod's life up to now, and queues a request if the API server is to be told something.
+    fn look(&mut self, uid: &Uid) {
+        let now = self.now();
+        let Some(tenant) = self.tenants.get_mut(uid) else { return };
+        if tenant.request != Request::None {
+            return;
+        }
+        let talks = self.hosts.get(&*tenant.pod.spec.node_name).is_some_and(|h| h.talks);
+        if !talks {
+            return;
+        }
+        let mut next = tenant.life.advance(&tenant.pod, tenant.script.as_deref(), now);
+        if tenant.wants().is_some() {
+            match tenant.hold.filter(|at| *at > now.instant) {
+                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                None => {
+                    tenant.request = Request::Queued;
+                    self.queue.push_back(uid.clone());
+                }
+            }
+        }
+        if tenant.due.map(|(at, _)| at) != next {
+            if let Some(due) = tenant.due.take() {
+                self.agenda.remove(&due);
+            }
+            if let Some(at) = next {
+                self.entries += 1;
+                tenant.due = Some((at, self.entries));
+                self.agenda.insert((at, self.entries), uid.clone());
+            }
+        }
+    }
+
+    fn send(&mut self, uid: &Uid) {
+        let now = self.now();
+        let Some(tenant) = self.tenants.get_mut(uid) else { return };
+        tenant.request = Request::None;
+        let Some(host) = self.hosts.get(&*tenant.pod.spec.node_name).filter(|h| h.talks) else { return };
+        tenant.life.advance(&tenant.pod, tenant.script.as_deref(), now);
+        let (api, pod, uid) = (self.api.clone(), Arc::clone(&tenant.pod), uid.clone());
+        let request: BoxFuture<'static, Done> = match tenant.wants() {
+            None => return,
+            Some(Wish::Tell(shown)) => {
+                let place = Place { host: host.address, pod: tenant.address };
+                let patch = report::patch(&tenant.pod, &tenant.life, tenant.script.as_deref(), place);
+                match serde_json::value::to_raw_value(&patch) {
+                    Ok(body) => Box::pin(async move {
+                        let target = Target::status(PODS, &pod.metadata.namespace, &pod.metadata.name);
+                        let result = api.patch(target, Patch::Strategic, &body).await.map(|_| ());
+                        Done { uid, told: Some(shown), result }
+                    }),
+                    Err(error) => {
+                        tracing::error!(pod = %pod.metadata.key(), err = %error, "Status cannot be written");
+                        return;
+                    }
+                }
+            }
+            Some(Wish::Delete) => {
+                tenant.deleted = true;
+                Box::pin(async move {
+                    let target = Target::object(PODS, &pod.metadata.namespace, &pod.metadata.name);
+                    let options = Delete { uid: Some(uid.clone()), grace_seconds: Some(0), ..Delete::default() };
+                    let result = api.delete(target, &options).await.map(|_| ());
+                    Done { uid, told: None, result }
+                })
+            }
+        };
+        tenant.request = Request::Busy;
+        self.requests.push(request);
+    }
+
+    fn settle(&mut self, done: Done) {
+        let now = self.api.clock().instant();
+        let Some(tenant) = self.tenants.get_mut(&done.uid) else { return };
+        tenant.request = Request::None;
+        match done.result {
+            Ok(()) => {
+                tenant.failures = 0;
+                tenant.hold = None;
+                if done.told.is_some() {
+                    tenant.told = done.told;
+                }
+            }
+            // Gone, or another Pod of the same name: the watch says the rest.
+            Err(error) if error.is_not_found() || error.is_conflict() => {
+                self.forget(&done.uid);
+                return;
+            }
+            Err(error) => {
+                if !is_transient(&error) {
+                    tracing::warn!(pod = %tenant.pod.metadata.key(), err = %error, "Status or deletion refused");
+                }
+                if done.told.is_none() {
+                    tenant.deleted = false;
+                }
+                tenant.hold = Some(now + backoff(tenant.failures));
+                tenant.failures += 1;
+            }
+        }
+        self.look(&done.uid);
+    }
+}
+
+/// What the API server is to be told of a Pod.
+enum Wish {
+    Tell(Shown),
+    Delete,
+}
+
+impl Tenant {
+    fn wants(&self) -> Option<Wish> {
+        let shown = Shown::of(&self.pod, &self.life);
+        let deleting = self.pod.metadata.is_deleting();
+        if self.told.as_ref() != Some(&shown) && !self.deleted {
+            return Some(Wish::Tell(shown));
+        }
+        (deleting && self.life.has_ended() && !self.deleted).then_some(Wish::Delete)
+    }
+}
+
+/// Waits until `due`; forever if nothing is.
+async fn wait(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,183 @@
+//! The playground: a whole cluster on this machine, with Nonet's controllers as real processes and an example application
+//! that rolls out twice while you watch.
+//!
+//! ```text
+//!   writes ──► world ──► rollouts ──► board ──► live view, or plain lines
+//!      └─────► limits (is maxSurge, is maxUnavailable kept?)      ▲
+//!   controllers' diagnostics ───────────────────────────────┘
+//! ```
+//!
+//! The API server and the nodes live in this process; what they accept is judged write by write. Everything ends with this
+//! process: controllers by SIGTERM, files removed.
+
+mod board;
+mod example;
+mod flags;
+mod ground;
+mod kubeconfig;
+mod limits;
+mod live;
+mod plain;
+mod processes;
+mod rights;
+mod rollout;
+mod show;
+mod world;
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use common::{app::Definition, clock::Clock};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    cluster, command_line, controllers, process,
+    sandbox::{Refused, ServeError},
+};
+use flags::Flags;
+use ground::Ground;
+
+/// What this program is called in its own messages.
+const NAME: &str = "playground";
+
+/// Why the playground ends badly.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    /// The flags name what is not there.
+    #[error("--controllers: {0}")]
+    Controllers(String),
+    /// A directory.
+    #[error(transparent)]
+    Directory(Box<cluster::Error>),
+    /// The API server.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The kubeconfig.
+    #[error("--kubeconfig: {0}")]
+    Kubeconfig(#[from] kubeconfig::Error),
+    /// A controller.
+    #[error(transparent)]
+    Process(#[from] process::Error),
+    /// Rights.
+    #[error("--rbac: {0}")]
+    Rights(#[from] rights::Error),
+    /// The example.
+    #[error("the example cannot be applied: {0}")]
+    Example(#[from] Refused),
+    /// The system.
+    #[error("{0}: {1}")]
+    Io(&'static str, io::Error),
+    /// The example went wrong.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<cluster::Error> for Error {
+    fn from(error: cluster::Error) -> Self {
+        Self::Directory(Box::new(error))
+    }
+}
+
+/// Runs the playground as this process.
+pub fn main() -> ExitCode {
+    let flags: Flags = match command_line::parse(NAME) {
+        Ok(flags) => flags,
+        Err(code) => return code,
+    };
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            command_line::complain(NAME, &error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = runtime.block_on(run(&flags));
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        // Who reads no further wants no more.
+        Err(Error::Io(_, error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        Err(error @ Error::Controllers(_)) => {
+            command_line::complain(NAME, &error);
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            command_line::complain(NAME, &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What tells this process to end.
+struct Signals(Vec<Signal>);
+
+impl Signals {
+    fn new() -> Result<Self, Error> {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let signals: io::Result<Vec<Signal>> = kinds.into_iter().map(signal).collect();
+        signals.map(Self).map_err(|e| Error::Io("cannot listen for signals", e))
+    }
+
+    async fn next(&mut self) {
+        let all = self.0.iter_mut().map(|signal| Box::pin(signal.recv()));
+        futures::future::select_all(all).await;
+    }
+}
+
+async fn run(flags: &Flags) -> Result<(), Error> {
+    let mut signals = Signals::new()?;
+    let chosen =
+        if flags.bare { Vec::new() } else { controllers::choose(&flags.controllers).map_err(Error::Controllers)? };
+    let live = !flags.plain && !flags.exit_when_done && !flags.bare;
+    let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !live {
+        common::logging::init(common::logging::Settings::default());
+    }
+    let clock = Clock::system();
+    // Before anything is started: this takes long where nothing is built yet.
+    tokio::select! {
+        biased;
+        () = signals.next() => return Ok(()),
+        found = find(chosen.clone(), &clock) => found?,
+    }
+    let mut ground = Ground::start(flags, clock).await?;
+    if flags.bare {
+        print(&format!("{NAME}: API server on {}\n{}", ground.server.url(), ground.kubeconfig.export()))?;
+        signals.next().await;
+        ground.shutdown().await;
+        return Ok(());
+    }
+    let writes = ground.sandbox.writes().subscribe();
+    ground.start_nodes(flags.nodes).await;
+    let mut processes = ground.start_controllers(&chosen, flags.rbac).await?;
+    let shown = show::show(flags, live, &ground, writes, &mut processes, &mut signals).await;
+    processes.stop().await;
+    ground.shutdown().await;
+    shown
+}
+
+fn print(text: &str) -> Result<(), Error> {
+    writeln!(io::stdout(), "{text}").map_err(|e| Error::Io("cannot write to stdout", e))
+}
+
+/// Finds the controllers' binaries; says so where cargo takes its time to build them.
+async fn find(chosen: Vec<&'static Definition>, clock: &Clock) -> Result<(), Error> {
+    let names: Vec<&str> = chosen.iter().map(|d| d.name).collect();
+    let mut search = tokio::task::spawn_blocking(move || processes::find(&chosen));
+    let patience = clock.sleep(Duration::from_secs(1));
+    let found = tokio::select! {
+        biased;
+        found = &mut search => found,
+        () = patience => {
+            print(&format!("{NAME}: building {} ...", names.join(", ")))?;
+            search.await
+        }
+    };
+    match found {
+        Ok(found) => Ok(found?),
+        Err(error) => Err(Error::Failed(error.to_string())),
+    }
+}

@@ -1,0 +1,129 @@
+//! Everything a view shows.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use common::meta::Key;
+use jiff::Timestamp;
+
+use super::{
+    processes::{Deed, Report},
+    rollout::Rollout,
+    world::World,
+};
+
+/// How many deeds and notes are kept.
+const KEPT: usize = 200;
+
+/// One line of history: what a controller did, or what happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) at: Timestamp,
+    /// Who: a controller, or `playground`.
+    pub(super) who: String,
+    pub(super) text: String,
+    pub(super) mood: Mood,
+}
+
+/// How a note is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// It happened.
+    Plain,
+    /// A step was taken.
+    Good,
+    /// Something is wrong.
+    Bad,
+}
+
+/// The state of the playground.
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) started: Timestamp,
+    pub(super) now: Timestamp,
+    /// The API server.
+    pub(super) url: String,
+    /// The line to paste.
+    pub(super) export: String,
+    pub(super) nodes: u32,
+    /// Where the example is.
+    pub(super) status: String,
+    pub(super) rollouts: Vec<Rollout>,
+    pub(super) reports: BTreeMap<String, Report>,
+    /// Oldest first.
+    pub(super) history: VecDeque<Note>,
+    pub(super) judged: u64,
+    pub(super) broken: usize,
+}
+
+impl Board {
+    /// Seconds since the start.
+    pub(super) fn elapsed(&self, at: Timestamp) -> f64 {
+        at.duration_since(self.started).as_secs_f64().max(0.0)
+    }
+
+    /// Adds a line of history, in its place: controllers tell of what they did a little later.
+    pub(super) fn note(&mut self, at: Timestamp, who: &str, text: String, mood: Mood) -> Note {
+        let note = Note { at, who: who.to_owned(), text, mood };
+        if self.history.len() == KEPT {
+            self.history.pop_front();
+        }
+        let place = self.history.iter().rposition(|n| n.at <= note.at).map_or(0, |before| before + 1);
+        self.history.insert(place, note.clone());
+        note
+    }
+
+    /// Looks at the world again.
+    pub(super) fn look(&mut self, world: &World, now: Timestamp) {
+        self.now = now;
+        self.rollouts = world.deployments().map(|(key, d)| Rollout::of(world, key, d, now)).collect();
+    }
+
+    /// Keys whose controllers should be asked what they wait for.
+    pub(super) fn unfinished(&self) -> Vec<String> {
+        const ASKED: usize = 6;
+        let mut keys: Vec<String> = Vec::new();
+        for rollout in self.rollouts.iter().filter(|r| r.phase != super::rollout::Phase::Complete) {
+            keys.push(rollout.key.to_string());
+            let parts = rollout.parts.iter().filter(|p| p.pods.available != p.size || p.pods.active() != p.size);
+            keys.extend(parts.map(|p| Key::new(&rollout.key.namespace, &p.name).to_string()));
+        }
+        keys.truncate(ASKED);
+        keys
+    }
+}
+
+/// A deed in one line; nothing if it only kept a status up to date.
+pub(super) fn deed_line(deed: &Deed) -> Option<String> {
+    const SHOWN: usize = 3;
+    let bookkeeping = |action: &&String| {
+        action.starts_with("write the status") || action.starts_with("write status:") || action.starts_with("annotate ")
+    };
+    let actions: Vec<&String> = deed.actions.iter().filter(|a| !bookkeeping(a)).collect();
+    if actions.is_empty() {
+        return None;
+    }
+    let mut shown: Vec<&str> = actions.iter().take(SHOWN).map(|a| a.as_str()).collect();
+    let more = format!("... and {} more", actions.len().saturating_sub(SHOWN));
+    if actions.len() > SHOWN {
+        shown.push(&more);
+    }
+    Some(format!("{}: {}", deed.key, shown.join("; ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deed(actions: &[&str]) -> Deed {
+        let actions = actions.iter().map(|a| (*a).to_owned()).collect();
+        Deed { at: Timestamp::UNIX_EPOCH, key: "shop/web".to_owned(), situation: String::new(), actions }
+    }
+
+    #[test]
+    fn deeds_that_only_keep_books_are_not_told() {
+        assert_eq!(deed_line(&deed(&["write the status"])), None);
+        assert_eq!(deed_line(&deed(&["create 2 Pods", "write the status"])).unwrap(), "shop/web: create 2 Pods");
+        let many = deed(&["delete Pod a", "delete Pod b", "delete Pod c", "delete Pod d", "delete Pod e"]);
+        assert_eq!(deed_line(&many).unwrap(), "shop/web: delete Pod a; delete Pod b; delete Pod c; ... and 2 more");
+    }
+}

@@ -1,0 +1,39 @@
+//! The playground's command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+/// Starts a Kubernetes cluster on this machine, without containers: an API server in memory, nodes that run Pods, and Nonet's
+/// controllers as real processes. An example application rolls out twice while you watch; kubectl works against it.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "playground", max_term_width = 120)]
+pub(super) struct Flags {
+    /// Start the API server alone: no nodes, no controllers, no example
+    #[arg(long, conflicts_with_all = ["nodes", "controllers", "exit_when_done"])]
+    pub(super) bare: bool,
+    /// How many nodes there are
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=5000))]
+    pub(super) nodes: u32,
+    /// Controllers to run: `all`, `none`, or names separated by commas
+    #[arg(long, value_name = "LIST", default_value = "all")]
+    pub(super) controllers: String,
+    /// Port of the API server on 127.0.0.1; 0 takes a free one
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(super) port: u16,
+    /// Where to write the kubeconfig, instead of a directory that is removed at the end
+    #[arg(long, value_name = "FILE")]
+    pub(super) kubeconfig: Option<PathBuf>,
+    /// End once the example has rolled out twice: with 0 if that went as it should, otherwise with 1 and a reason
+    #[arg(long)]
+    pub(super) exit_when_done: bool,
+    /// Give each controller exactly the rights of its manifests in deploy/, and nothing else
+    #[arg(long)]
+    pub(super) rbac: bool,
+    /// Keep fields the API server does not know, as the server of a later release would
+    #[arg(long)]
+    pub(super) keep_unknown_fields: bool,
+    /// Plain lines, also in a terminal
+    #[arg(long)]
+    pub(super) plain: bool,
+}

@@ -1,0 +1,86 @@
+//! The cluster of the playground: API server, nodes, controllers, kubeconfigs.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    net::Ipv4Addr,
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+use common::{app::Definition, clock::Clock};
+
+use super::{Error, NAME, flags::Flags, kubeconfig::KubeconfigFile, processes::Processes, rights};
+use crate::{
+    cluster::Directory,
+    controllers,
+    nodes::Nodes,
+    sandbox::{ADMIN, Credential, Sandbox, Server, Tls},
+};
+
+/// The cluster of the playground. Fields are dropped in their order.
+pub(super) struct Ground {
+    nodes: Option<Nodes>,
+    pub(super) kubeconfig: KubeconfigFile,
+    pub(super) server: Server,
+    pub(super) sandbox: Sandbox,
+    directory: Directory,
+    pub(super) clock: Clock,
+}
+
+impl Ground {
+    /// Starts the API server and writes the kubeconfig.
+    pub(super) async fn start(flags: &Flags, clock: Clock) -> Result<Self, Error> {
+        let sandbox = Sandbox::builder()
+            .clock(clock.clone())
+            .rbac(flags.rbac)
+            .keep_unknown_fields(flags.keep_unknown_fields)
+            // Writes are read as they come.
+            .writes(0)
+            .build();
+        let server = sandbox.serve((Ipv4Addr::LOCALHOST, flags.port).into(), Tls::On).await?;
+        let directory = Directory::new(NAME)?;
+        let path = flags.kubeconfig.clone().unwrap_or_else(|| directory.path().join("kubeconfig"));
+        let kubeconfig = KubeconfigFile::write(&path, server.kubeconfig())?;
+        Ok(Self { nodes: None, kubeconfig, server, sandbox, directory, clock })
+    }
+
+    /// Starts the nodes, which may do what they must also where rights are enforced.
+    pub(super) async fn start_nodes(&mut self, count: u32) {
+        let nodes = Nodes::builder().count(count).start(self.sandbox.client(ADMIN), self.clock.clone());
+        nodes.ready().await;
+        self.nodes = Some(nodes);
+    }
+
+    /// Starts controllers, each as itself and with its own kubeconfig.
+    pub(super) async fn start_controllers(
+        &self,
+        chosen: &[&'static Definition],
+        rbac: bool,
+    ) -> Result<Processes, Error> {
+        let mut launched = Vec::new();
+        for definition in chosen {
+            if rbac {
+                rights::give(&self.sandbox, definition).await?;
+            }
+            let text = self.server.kubeconfig_for(&controllers::identity(definition.name), Credential::Token);
+            let path = self.directory.path().join(format!("{}.kubeconfig", definition.name));
+            private(&path, &text).map_err(|e| Error::Io("cannot write a kubeconfig", e))?;
+            launched.push((*definition, path));
+        }
+        Ok(Processes::start(&launched, &self.clock)?)
+    }
+
+    /// Ends everything.
+    pub(super) async fn shutdown(self) {
+        drop(self.nodes);
+        drop(self.kubeconfig);
+        self.server.shutdown().await;
+    }
+}
+
+/// Writes a file that only this user can read.
+fn private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}

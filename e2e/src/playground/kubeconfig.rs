@@ -1,0 +1,100 @@
+//! The kubeconfig people paste.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+/// What a playground calls the cluster in its kubeconfigs.
+const CLUSTER: &str = "sandbox";
+
+/// A kubeconfig on disk, removed when this is dropped unless it is another one by then.
+#[derive(Debug)]
+pub(super) struct KubeconfigFile {
+    path: PathBuf,
+    text: String,
+}
+
+/// Why it cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// It belongs to somebody.
+    #[error("{0} exists and is no kubeconfig of a playground: it is not overwritten")]
+    Foreign(String),
+    /// The system refuses.
+    #[error("cannot write {0}: {1}")]
+    Io(String, io::Error),
+}
+
+impl KubeconfigFile {
+    /// Writes a kubeconfig that only this user can read. A file that a playground left behind is replaced.
+    pub(super) fn write(path: &Path, text: String) -> Result<Self, Error> {
+        let shown = path.display().to_string();
+        let failed = |e| Error::Io(shown.clone(), e);
+        match fs::read_to_string(path) {
+            Ok(found) if is_ours(&found) => fs::remove_file(path).map_err(failed)?,
+            Ok(_) => return Err(Error::Foreign(shown)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            Err(e) => return Err(failed(e)),
+        }
+        let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        file.and_then(|mut file| file.write_all(text.as_bytes())).map_err(failed)?;
+        // What is shown is pasted in another directory.
+        let path = fs::canonicalize(path).map_err(failed)?;
+        Ok(Self { path, text })
+    }
+
+    /// What to paste.
+    pub(super) fn export(&self) -> String {
+        let path = self.path.display().to_string();
+        let plain = path.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-+:@%,=".contains(&b));
+        if plain {
+            format!("export KUBECONFIG={path}")
+        } else {
+            format!("export KUBECONFIG='{}'", path.replace('\'', r"'\''"))
+        }
+    }
+}
+
+impl Drop for KubeconfigFile {
+    fn drop(&mut self) {
+        if fs::read_to_string(&self.path).is_ok_and(|found| found == self.text) {
+            // It may be gone by now: as wanted.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a playground wrote that.
+fn is_ours(text: &str) -> bool {
+    let Ok(config) = serde_json::from_str::<Value>(text) else { return false };
+    let clusters = config["clusters"].as_array().map_or(0, Vec::len);
+    clusters == 1 && config["clusters"][0]["name"] == CLUSTER && config["current-context"] == CLUSTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{cluster::Directory, sandbox};
+
+    #[tokio::test]
+    async fn only_kubeconfigs_of_playgrounds_are_overwritten() {
+        let directory = Directory::new("kubeconfig").unwrap();
+        let path = directory.path().join("con'fig");
+        let server = sandbox::Sandbox::builder().build();
+        let server = server.serve(([127, 0, 0, 1], 0).into(), sandbox::Tls::Off).await.unwrap();
+        fs::write(&path, server.kubeconfig()).unwrap();
+        let file = KubeconfigFile::write(&path, server.kubeconfig() + "\n").unwrap();
+        assert!(file.export().ends_with(r"con'\''fig'"), "{}", file.export());
+        drop(file);
+        assert!(!path.exists());
+        fs::write(&path, "apiVersion: v1\nkind: Config\nclusters: []\n").unwrap();
+        let error = KubeconfigFile::write(&path, server.kubeconfig()).unwrap_err().to_string();
+        assert!(error.contains("not overwritten"), "{error}");
+        assert!(path.exists());
+    }
+}

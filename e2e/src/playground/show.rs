@@ -1,0 +1,301 @@
+//! What the playground shows while it runs: what happens is taken in, judged, and put where people see it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use http::Method;
+use jiff::Timestamp;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::{
+    Error, NAME, Signals,
+    board::{Board, Mood, deed_line},
+    example::{self, Example, Next},
+    flags::Flags,
+    ground::Ground,
+    limits::Limits,
+    live::{Live, Wish},
+    plain::Plain,
+    print,
+    processes::{Processes, Report, State},
+    world::World,
+};
+use crate::sandbox::Write;
+
+/// How often views are brought up to date.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Where things are shown.
+enum View {
+    Plain(Plain),
+    Live(Box<Live>),
+}
+
+/// The running playground.
+struct Show<'a> {
+    flags: &'a Flags,
+    ground: &'a Ground,
+    board: Board,
+    world: World,
+    limits: Limits,
+    example: Example,
+    /// The version of the example's images that was rolled out last.
+    version: u32,
+    view: View,
+    started: BTreeMap<String, bool>,
+    /// Why the playground is to end badly once it ends by itself.
+    failures: Vec<String>,
+    done: bool,
+}
+
+/// Shows what happens until somebody or something ends it.
+pub(super) async fn show(
+    flags: &Flags,
+    live: bool,
+    ground: &Ground,
+    mut writes: UnboundedReceiver<Arc<Write>>,
+    processes: &mut Processes,
+    signals: &mut Signals,
+) -> Result<(), Error> {
+    let mut show = Show::start(flags, live, ground).await?;
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = signals.next() => break Ok(()),
+            wish = show.wish() => match wish {
+                Wish::Quit => break Ok(()),
+                Wish::Update => show.update().await?,
+            },
+            Some(reports) = processes.next() => show.heard(reports)?,
+            Some(write) = writes.recv() => {
+                show.wrote(&write)?;
+                while let Ok(write) = writes.try_recv() {
+                    show.wrote(&write)?;
+                }
+            }
+            _ = tick.tick() => {
+                show.look().await?;
+                processes.ask(show.board.unfinished());
+                if let Some(result) = show.verdict() {
+                    break result;
+                }
+            }
+        }
+    };
+    show.end(ended)
+}
+
+impl<'a> Show<'a> {
+    async fn start(flags: &'a Flags, live: bool, ground: &'a Ground) -> Result<Self, Error> {
+        let now = ground.clock.now();
+        let board = Board {
+            started: now,
+            now,
+            url: ground.server.url(),
+            export: ground.kubeconfig.export(),
+            nodes: flags.nodes,
+            status: String::new(),
+            rollouts: Vec::new(),
+            reports: BTreeMap::new(),
+            history: VecDeque::new(),
+            judged: 0,
+            broken: 0,
+        };
+        let view = if live {
+            View::Live(Box::new(Live::start().map_err(|e| Error::Io("cannot use the terminal", e))?))
+        } else {
+            View::Plain(Plain::default())
+        };
+        let mut show = Self {
+            flags,
+            ground,
+            board,
+            world: World::default(),
+            limits: Limits::default(),
+            example: Example::applied(ground.clock.instant()),
+            version: 1,
+            view,
+            started: BTreeMap::new(),
+            failures: Vec::new(),
+            done: false,
+        };
+        show.say(now, NAME, format!("API server on {} with {} nodes", show.board.url, flags.nodes), Mood::Plain)?;
+        if matches!(show.view, View::Plain(_)) {
+            print(&show.board.export)?;
+        }
+        for object in example::objects() {
+            ground.sandbox.apply(object).await?;
+        }
+        show.example = Example::applied(ground.clock.instant());
+        let names = example::names().join(", ");
+        let text = format!("applied the example: Deployments {names} in namespace {}", example::NAMESPACE);
+        show.say(ground.clock.now(), NAME, text, Mood::Good)?;
+        Ok(show)
+    }
+
+    /// Adds a line of history, and shows it.
+    fn say(&mut self, at: Timestamp, who: &str, text: String, mood: Mood) -> Result<(), Error> {
+        let note = self.board.note(at, who, text, mood);
+        match self.view {
+            View::Plain(_) => Plain::note(&self.board, &note).map_err(|e| Error::Io("cannot write to stdout", e)),
+            View::Live(_) => Ok(()),
+        }
+    }
+
+    /// What a person wants; never anything without a terminal.
+    async fn wish(&mut self) -> Wish {
+        match &mut self.view {
+            View::Live(live) => live.wish().await,
+            View::Plain(_) => std::future::pending().await,
+        }
+    }
+
+    /// A write was accepted.
+    fn wrote(&mut self, write: &Write) -> Result<(), Error> {
+        self.world.apply(write);
+        let broken = self.limits.judge(&self.world, write);
+        self.board.judged = self.limits.judged();
+        for text in broken {
+            self.board.broken += 1;
+            self.failures.push(text.clone());
+            self.say(write.at, "limits", text, Mood::Bad)?;
+        }
+        Ok(())
+    }
+
+    /// Controllers have said what they do.
+    fn heard(&mut self, reports: Vec<Report>) -> Result<(), Error> {
+        let deeds = reports.iter().flat_map(|r| r.deeds.iter().map(|deed| (deed.at, r.name.clone(), deed_line(deed))));
+        let mut deeds: Vec<_> = deeds.filter_map(|(at, who, line)| Some((at, who, line?))).collect();
+        deeds.sort();
+        for (at, who, line) in deeds {
+            self.say(at, &who, line, Mood::Plain)?;
+        }
+        for report in reports {
+            let known = self.board.reports.get(&report.name);
+            let ended = |r: &Report| matches!(r.state, State::Ended(_));
+            if let State::Ended(why) = &report.state
+                && !known.is_some_and(ended)
+            {
+                let why = why.clone();
+                self.failures.push(why.clone());
+                self.say(self.ground.clock.now(), &report.name, why, Mood::Bad)?;
+            }
+            if report.leads && self.started.insert(report.name.clone(), true).is_none() {
+                let address = report.diagnostics.map_or_else(String::new, |a| format!(", diagnostics on http://{a}"));
+                let text = format!("leads, process {}{address}", report.pid);
+                self.say(self.ground.clock.now(), &report.name, text, Mood::Good)?;
+            }
+            self.board.reports.insert(report.name.clone(), report);
+        }
+        Ok(())
+    }
+
+    /// Brings the view up to date, and the example one step further.
+    async fn look(&mut self) -> Result<(), Error> {
+        let (now, instant) = (self.ground.clock.now(), self.ground.clock.instant());
+        self.board.look(&self.world, now);
+        if let View::Plain(plain) = &mut self.view {
+            plain.rollouts(&self.board).map_err(|e| Error::Io("cannot write to stdout", e))?;
+        }
+        match self.example.look(&self.world, &self.limits, now, instant) {
+            Next::Wait => {}
+            Next::Update(lines) => {
+                self.say_all(lines)?;
+                self.update().await?;
+            }
+            Next::Done(lines) => {
+                self.say_all(lines)?;
+                self.done = true;
+                let text = match self.board.broken {
+                    0 => format!(
+                        "two rollouts of {} Deployments, {} writes judged: maxSurge and maxUnavailable were kept at every one",
+                        example::names().len(),
+                        self.board.judged
+                    ),
+                    n => format!("two rollouts, but maxSurge or maxUnavailable were not kept {n} times"),
+                };
+                let mood = if self.board.broken == 0 { Mood::Good } else { Mood::Bad };
+                self.say(now, NAME, text, mood)?;
+                if !self.flags.exit_when_done && matches!(self.view, View::Plain(_)) {
+                    self.say(now, NAME, "it is yours now; Ctrl-C ends everything".to_owned(), Mood::Plain)?;
+                }
+            }
+            Next::Late(why) => {
+                let waiting = self.waiting();
+                let why = if waiting.is_empty() { why } else { format!("{why}; {waiting}") };
+                self.failures.push(why.clone());
+                self.say(now, NAME, why, Mood::Bad)?;
+            }
+        }
+        self.board.status = self.example.status();
+        if let View::Live(live) = &mut self.view {
+            live.draw(&self.board).map_err(|e| Error::Io("cannot draw", e))?;
+        }
+        Ok(())
+    }
+
+    fn say_all(&mut self, lines: Vec<String>) -> Result<(), Error> {
+        let now = self.ground.clock.now();
+        lines.into_iter().try_for_each(|line| self.say(now, NAME, line, Mood::Good))
+    }
+
+    /// What controllers wait for, in one line.
+    fn waiting(&self) -> String {
+        let one = |r: &Report| -> Vec<String> {
+            r.waiting.iter().map(|(key, why)| format!("{} waits for {key}: {}", r.name, why.join(", "))).collect()
+        };
+        self.board.reports.values().flat_map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Rolls out the next version of the example's images. What a person has deleted is left out.
+    async fn update(&mut self) -> Result<(), Error> {
+        self.version += 1;
+        self.limits.begin();
+        let mut updated = Vec::new();
+        for name in example::names() {
+            let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}", example::NAMESPACE);
+            let patch = example::update(name, self.version);
+            let media = "application/strategic-merge-patch+json";
+            match self.ground.sandbox.send(Method::PATCH, &path, media, Some(&patch)).await {
+                Ok(_) => updated.push(name),
+                Err(refused) if refused.code == 404 => {}
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        let text = format!("updated the images of {} to version 1.{}", updated.join(", "), self.version);
+        self.say(self.ground.clock.now(), NAME, text, Mood::Good)
+    }
+
+    /// Whether it is over by itself, and how.
+    fn verdict(&self) -> Option<Result<(), Error>> {
+        if !self.flags.exit_when_done || (!self.done && self.failures.is_empty()) {
+            return None;
+        }
+        Some(match self.failures.first() {
+            None => Ok(()),
+            Some(why) => Err(Error::Failed(why.clone())),
+        })
+    }
+
+    /// Leaves the terminal as it was, with what is worth remembering.
+    fn end(self, ended: Result<(), Error>) -> Result<(), Error> {
+        let Self { view, board, flags, .. } = self;
+        let was_live = matches!(view, View::Live(_));
+        drop(view);
+        if was_live {
+            for note in board.history.iter().filter(|note| note.mood != Mood::Plain) {
+                Plain::note(&board, note).map_err(|e| Error::Io("cannot write to stdout", e))?;
+            }
+        }
+        if let (Ok(()), true, false) = (&ended, flags.exit_when_done, self.done) {
+            return Err(Error::Failed("ended before the example had rolled out twice".to_owned()));
+        }
+        ended
+    }
+}

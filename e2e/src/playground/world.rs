@@ -1,0 +1,349 @@
+//! Deployments, their ReplicaSets and their Pods, as the accepted writes leave them.
+
+use std::collections::BTreeMap;
+
+use common::{
+    conditions::Condition,
+    intstr::{IntOrString, resolve_fenceposts},
+    meta::{Key, Meta, Uid},
+    pods::Pod,
+};
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::sandbox::Write;
+
+/// The annotation that numbers the templates of a Deployment.
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+/// A Deployment, as far as it is shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Deployment {
+    pub(super) metadata: Meta,
+    pub(super) spec: DeploymentSpec,
+    pub(super) status: DeploymentStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DeploymentSpec {
+    replicas: Option<i32>,
+    pub(super) min_ready_seconds: i32,
+    pub(super) paused: bool,
+    strategy: Strategy,
+    template: Template,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Strategy {
+    r#type: String,
+    rolling_update: RollingUpdate,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct RollingUpdate {
+    max_surge: Option<IntOrString>,
+    max_unavailable: Option<IntOrString>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Template {
+    spec: TemplateSpec,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateSpec {
+    containers: Vec<Container>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Container {
+    image: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct DeploymentStatus {
+    pub(super) observed_generation: i64,
+    pub(super) replicas: i32,
+    pub(super) updated_replicas: i32,
+    pub(super) available_replicas: i32,
+    pub(super) conditions: Vec<Condition>,
+}
+
+/// The bounds of a rollout, in Pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// `replicas + maxSurge`.
+    pub(super) most: i32,
+    /// `replicas - maxUnavailable`.
+    pub(super) least: i32,
+}
+
+impl Deployment {
+    /// How many Pods are wanted.
+    pub(super) fn replicas(&self) -> i32 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// The bounds its strategy sets; none where it sets none that can be read.
+    pub(super) fn bounds(&self) -> Option<Bounds> {
+        let replicas = self.replicas();
+        if self.spec.strategy.r#type == "Recreate" {
+            return Some(Bounds { most: replicas, least: 0 });
+        }
+        let rolling = &self.spec.strategy.rolling_update;
+        let (surge, unavailable) =
+            resolve_fenceposts(rolling.max_surge.as_ref(), rolling.max_unavailable.as_ref(), replicas).ok()?;
+        Some(Bounds { most: replicas.saturating_add(surge), least: replicas.saturating_sub(unavailable) })
+    }
+
+    /// The number of its current template; empty before it has one.
+    pub(super) fn revision(&self) -> &str {
+        self.metadata.annotations.get(REVISION).unwrap_or_default()
+    }
+
+    /// The image of its first container.
+    pub(super) fn image(&self) -> &str {
+        self.spec.template.spec.containers.first().map_or("", |c| &c.image)
+    }
+}
+
+/// A ReplicaSet, as far as it is shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ReplicaSet {
+    pub(super) metadata: Meta,
+    pub(super) spec: ReplicaSetSpec,
+    pub(super) status: ReplicaSetStatus,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ReplicaSetSpec {
+    replicas: Option<i32>,
+    pub(super) min_ready_seconds: i32,
+    template: Template,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ReplicaSetStatus {
+    pub(super) observed_generation: i64,
+}
+
+impl ReplicaSet {
+    /// How many Pods it is to have.
+    pub(super) fn replicas(&self) -> i32 {
+        self.spec.replicas.unwrap_or(1)
+    }
+
+    /// The number of its template.
+    pub(super) fn revision(&self) -> i64 {
+        self.metadata.annotations.get(REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
+    }
+
+    /// The image of its first container.
+    pub(super) fn image(&self) -> &str {
+        self.spec.template.spec.containers.first().map_or("", |c| &c.image)
+    }
+}
+
+/// Pods of one ReplicaSet by what they are doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    /// Not running yet.
+    pub(super) pending: i32,
+    /// Running, not ready.
+    pub(super) running: i32,
+    /// Ready for less than `minReadySeconds`.
+    pub(super) ready: i32,
+    /// Ready for long enough.
+    pub(super) available: i32,
+    /// Being deleted.
+    pub(super) terminating: i32,
+    /// Over, and not being replaced in place.
+    pub(super) over: i32,
+}
+
+impl Census {
+    /// Pods that count as replicas.
+    pub(super) fn active(&self) -> i32 {
+        self.pending + self.running + self.ready + self.available
+    }
+
+    /// What each number is called, in the order of a Pod's life.
+    pub(super) fn named(&self) -> [(&'static str, i32); 6] {
+        [
+            ("pending", self.pending),
+            ("running", self.running),
+            ("ready", self.ready),
+            ("available", self.available),
+            ("terminating", self.terminating),
+            ("ended", self.over),
+        ]
+    }
+}
+
+impl std::ops::Add for Census {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            pending: self.pending + other.pending,
+            running: self.running + other.running,
+            ready: self.ready + other.ready,
+            available: self.available + other.available,
+            terminating: self.terminating + other.terminating,
+            over: self.over + other.over,
+        }
+    }
+}
+
+/// Everything that is shown, by name.
+#[derive(Debug, Default)]
+pub(super) struct World {
+    deployments: BTreeMap<Key, Deployment>,
+    sets: BTreeMap<Uid, ReplicaSet>,
+    /// The ReplicaSets of each Deployment.
+    sets_of: BTreeMap<Uid, Vec<Uid>>,
+    /// Pods by their controller.
+    pods: BTreeMap<Uid, BTreeMap<Key, Pod>>,
+}
+
+fn read<'a, K: Deserialize<'a>>(value: &'a Value) -> Option<K> {
+    // What validation lets through that this cannot read is not shown.
+    K::deserialize(value).ok()
+}
+
+impl World {
+    /// Takes over what a write did. Writes to other kinds change nothing.
+    pub(super) fn apply(&mut self, write: &Write) {
+        let (before, after) = (write.before(), write.after());
+        match (&*write.group, &*write.resource) {
+            ("apps", "deployments") => {
+                let key = Key::new(&write.namespace, &write.name);
+                match after.as_deref().and_then(read) {
+                    Some(deployment) => self.deployments.insert(key, deployment),
+                    None => self.deployments.remove(&key),
+                };
+            }
+            ("apps", "replicasets") => {
+                if let Some(old) = before.as_deref().and_then(read) {
+                    self.remove_set(&old);
+                }
+                if let Some(new) = after.as_deref().and_then(read) {
+                    self.add_set(new);
+                }
+            }
+            ("", "pods") => {
+                if let Some(old) = before.as_deref().and_then(read) {
+                    self.remove_pod(&old);
+                }
+                if let Some(new) = after.as_deref().and_then(read) {
+                    self.add_pod(new);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn add_set(&mut self, set: ReplicaSet) {
+        if let Some(owner) = set.metadata.controller() {
+            self.sets_of.entry(owner.uid.clone()).or_default().push(set.metadata.uid.clone());
+        }
+        self.sets.insert(set.metadata.uid.clone(), set);
+    }
+
+    fn remove_set(&mut self, set: &ReplicaSet) {
+        self.sets.remove(&set.metadata.uid);
+        let Some(owner) = set.metadata.controller() else { return };
+        if let Some(sets) = self.sets_of.get_mut(&owner.uid) {
+            sets.retain(|uid| *uid != set.metadata.uid);
+            if sets.is_empty() {
+                self.sets_of.remove(&owner.uid);
+            }
+        }
+    }
+
+    fn add_pod(&mut self, pod: Pod) {
+        if let Some(owner) = pod.meta.controller() {
+            self.pods.entry(owner.uid.clone()).or_default().insert(pod.meta.key(), pod);
+        }
+    }
+
+    fn remove_pod(&mut self, pod: &Pod) {
+        let Some(owner) = pod.meta.controller() else { return };
+        if let Some(pods) = self.pods.get_mut(&owner.uid) {
+            pods.remove(&pod.meta.key());
+            if pods.is_empty() {
+                self.pods.remove(&owner.uid);
+            }
+        }
+    }
+
+    /// All Deployments by name.
+    pub(super) fn deployments(&self) -> impl Iterator<Item = (&Key, &Deployment)> {
+        self.deployments.iter()
+    }
+
+    /// A Deployment.
+    pub(super) fn deployment(&self, key: &Key) -> Option<&Deployment> {
+        self.deployments.get(key)
+    }
+
+    /// The Deployment that controls a ReplicaSet, if it is here.
+    pub(super) fn deployment_of(&self, set: &ReplicaSet) -> Option<&Deployment> {
+        let owner = set.metadata.controller()?;
+        let key = Key::new(&set.metadata.namespace, &owner.name);
+        self.deployments.get(&key).filter(|d| d.metadata.uid == owner.uid)
+    }
+
+    /// A ReplicaSet.
+    pub(super) fn set(&self, uid: &Uid) -> Option<&ReplicaSet> {
+        self.sets.get(uid)
+    }
+
+    /// The ReplicaSets of a Deployment, newest template first.
+    pub(super) fn sets_of(&self, deployment: &Deployment) -> Vec<&ReplicaSet> {
+        let uids = self.sets_of.get(&deployment.metadata.uid).into_iter().flatten();
+        let mut sets: Vec<&ReplicaSet> = uids.filter_map(|uid| self.sets.get(uid)).collect();
+        sets.sort_by_key(|set| (std::cmp::Reverse(set.revision()), set.metadata.name.clone()));
+        sets
+    }
+
+    /// What the Pods of a ReplicaSet are doing.
+    pub(super) fn census(&self, set: &ReplicaSet, now: Timestamp) -> Census {
+        let mut census = Census::default();
+        for pod in self.pods.get(&set.metadata.uid).into_iter().flat_map(BTreeMap::values) {
+            let place = if pod.meta.is_deleting() {
+                &mut census.terminating
+            } else if pod.phase.is_terminal() {
+                &mut census.over
+            } else if pod.is_available(set.spec.min_ready_seconds, now) {
+                &mut census.available
+            } else if pod.is_ready() {
+                &mut census.ready
+            } else if pod.phase == common::pods::Phase::Running {
+                &mut census.running
+            } else {
+                &mut census.pending
+            };
+            *place += 1;
+        }
+        census
+    }
+
+    /// What the Pods of a Deployment are doing.
+    pub(super) fn census_of(&self, deployment: &Deployment, now: Timestamp) -> Census {
+        let uids = self.sets_of.get(&deployment.metadata.uid).into_iter().flatten();
+        let sets = uids.filter_map(|uid| self.sets.get(uid));
+        sets.map(|set| self.census(set, now)).fold(Census::default(), std::ops::Add::add)
+    }
+}

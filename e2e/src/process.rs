@@ -1,0 +1,315 @@
+//! Controllers as real processes: started, watched, ended, measured.
+//!
+//! Where a binary is found, in this order:
+//! 1. in the directory that `NONET_BIN_DIR` names;
+//! 2. run by cargo (`cargo test`, `cargo run`): built first, with the profile of the program that asks, so that nothing
+//!    stale is tested;
+//! 3. beside the running program, as the workspace's binaries lie in one directory.
+
+mod binary;
+mod log;
+mod usage;
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use common::clock::{Clock, Instant};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    process::{Child, Command},
+};
+
+pub use binary::find;
+use log::Log;
+pub use usage::Usage;
+
+/// The directory with the controllers' binaries.
+pub const BIN_DIR_VARIABLE: &str = "NONET_BIN_DIR";
+
+/// Why a process cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such binary.
+    #[error("there is no {name}: {why}")]
+    NoBinary {
+        /// Which.
+        name: String,
+        /// What was tried.
+        why: String,
+    },
+    /// The system refuses.
+    #[error("{name}: {what}: {cause}")]
+    System {
+        /// Which process.
+        name: String,
+        /// What was to be done.
+        what: &'static str,
+        /// Why not.
+        cause: io::Error,
+    },
+    /// The process has ended.
+    #[error("{name} ended with {status}: {last_words}")]
+    Ended {
+        /// Which.
+        name: String,
+        /// How.
+        status: ExitStatus,
+        /// The end of its log.
+        last_words: String,
+    },
+    /// It did not do in time what was waited for.
+    #[error("{name} is not {what} after {seconds} s: {last_words}")]
+    TimedOut {
+        /// Which.
+        name: String,
+        /// What was waited for.
+        what: &'static str,
+        /// For how long.
+        seconds: u64,
+        /// The end of its log, or of its answer.
+        last_words: String,
+    },
+}
+
+/// How a process is to be started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    name: String,
+    binary: PathBuf,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+impl Launch {
+    /// A controller of the workspace, which talks to the API server of `kubeconfig` and serves its diagnostics on a free
+    /// loopback port, and nothing on its usual one.
+    pub fn controller(name: &str, kubeconfig: &Path) -> Result<Self, Error> {
+        let arguments = vec![
+            format!("--kubeconfig={}", kubeconfig.display()),
+            "--debug-address=127.0.0.1:0".to_owned(),
+            "--secure-port=0".to_owned(),
+        ];
+        Ok(Self { name: name.to_owned(), binary: find(name)?, arguments, environment: Vec::new() })
+    }
+
+    /// Any program, without arguments.
+    pub fn program(name: &str, binary: &Path) -> Self {
+        Self { name: name.to_owned(), binary: binary.to_owned(), arguments: Vec::new(), environment: Vec::new() }
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// One more variable of the environment.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// What the process is called here; its binary's name otherwise.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Starts the process. Must be called inside a tokio runtime with I/O.
+    pub fn start(self, clock: &Clock) -> Result<Process, Error> {
+        let mut command = Command::new(&self.binary);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).kill_on_drop(true);
+        let failed = |cause| Error::System { name: self.name.clone(), what: "cannot be started", cause };
+        let mut child = command.spawn().map_err(failed)?;
+        let log = Log::default();
+        if let Some(out) = child.stdout.take() {
+            log.follow(out);
+        }
+        if let Some(err) = child.stderr.take() {
+            log.follow(err);
+        }
+        let pid = child.id().unwrap_or_default();
+        Ok(Process { launch: self, child, pid, log, clock: clock.clone() })
+    }
+}
+
+/// A process. Killed if it is dropped.
+pub struct Process {
+    launch: Launch,
+    child: Child,
+    pid: u32,
+    log: Log,
+    clock: Clock,
+}
+
+impl Process {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.launch.name
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// What it has logged, the newest lines of it.
+    pub fn log(&self) -> Vec<String> {
+        self.log.lines()
+    }
+
+    /// What it has cost so far; none once it has ended.
+    pub fn usage(&self) -> Option<Usage> {
+        Usage::of(self.pid)
+    }
+
+    /// Where it serves its diagnostics, once it has said so.
+    pub fn debug_address(&self) -> Option<SocketAddr> {
+        self.log.debug_address()
+    }
+
+    /// Waits until it answers `/readyz` with 200.
+    pub async fn ready(&mut self, timeout: Duration) -> Result<(), Error> {
+        let started = self.clock.instant();
+        let mut last = String::new();
+        loop {
+            match self.get("/readyz?verbose").await {
+                Ok((200, _)) => return Ok(()),
+                Ok((_, body)) => last = body.trim().replace('\n', " "),
+                Err(_) => {}
+            }
+            self.check()?;
+            if self.late(started, timeout) {
+                let last_words = if last.is_empty() { self.log.last_words() } else { last };
+                return Err(self.timed_out("ready", timeout, last_words));
+            }
+            self.clock.sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Reads a path of its diagnostics: status and body.
+    pub async fn get(&self, path: &str) -> io::Result<(u16, String)> {
+        let address = self.debug_address().ok_or(io::ErrorKind::AddrNotAvailable)?;
+        get(address, path).await
+    }
+
+    /// Why it does what it does with one object (`namespace/name`), in text for people.
+    pub async fn explain(&self, key: &str) -> io::Result<String> {
+        Ok(self.get(&format!("/debug/explain?format=text&key={key}")).await?.1)
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) -> Result<(), Error> {
+        self.signal(rustix::process::Signal::TERM)
+    }
+
+    /// Sends SIGKILL.
+    pub fn kill(&self) -> Result<(), Error> {
+        self.signal(rustix::process::Signal::KILL)
+    }
+
+    /// Stops it where it is (SIGSTOP) until [`Self::resume`]: a process that hangs.
+    pub fn pause(&self) -> Result<(), Error> {
+        self.signal(rustix::process::Signal::STOP)
+    }
+
+    /// Lets it go on after [`Self::pause`].
+    pub fn resume(&self) -> Result<(), Error> {
+        self.signal(rustix::process::Signal::CONT)
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) -> Result<(), Error> {
+        let failed = |cause| Error::System { name: self.launch.name.clone(), what: "cannot be signalled", cause };
+        // Only a child that has not been waited for still owns its id.
+        let pid = self.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+        let pid = pid.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        rustix::process::kill_process(pid, signal).map_err(|e| failed(e.into()))
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&mut self, timeout: Duration) -> Result<ExitStatus, Error> {
+        match tokio::time::timeout(timeout, self.child.wait()).await {
+            Ok(Ok(status)) => Ok(status),
+            Ok(Err(cause)) => {
+                Err(Error::System { name: self.launch.name.clone(), what: "cannot be waited for", cause })
+            }
+            Err(_) => Err(self.timed_out("ended", timeout, self.log.last_words())),
+        }
+    }
+
+    /// Ends it in order: SIGTERM, and SIGKILL if that does not help within `timeout`.
+    pub async fn stop(mut self, timeout: Duration) -> Result<ExitStatus, Error> {
+        if self.child.id().is_some() {
+            self.terminate()?;
+        }
+        match self.ended(timeout).await {
+            Err(error @ Error::TimedOut { .. }) => {
+                self.kill()?;
+                self.ended(timeout).await?;
+                Err(error)
+            }
+            result => result,
+        }
+    }
+
+    /// Starts the same program with the same arguments again, in place of this one, which is killed if it still runs.
+    pub fn restart(&mut self) -> Result<(), Error> {
+        let next = self.launch.clone().start(&self.clock)?;
+        *self = next;
+        Ok(())
+    }
+
+    /// Fails if it has ended.
+    pub fn check(&mut self) -> Result<(), Error> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                Err(Error::Ended { name: self.launch.name.clone(), status, last_words: self.log.last_words() })
+            }
+            Err(cause) => Err(Error::System { name: self.launch.name.clone(), what: "cannot be waited for", cause }),
+        }
+    }
+
+    fn late(&self, started: Instant, timeout: Duration) -> bool {
+        self.clock.instant() - started > timeout
+    }
+
+    fn timed_out(&self, what: &'static str, timeout: Duration, last_words: String) -> Error {
+        Error::TimedOut { name: self.launch.name.clone(), what, seconds: timeout.as_secs(), last_words }
+    }
+}
+
+/// The longest answer read.
+const ANSWER_MAX: u64 = 16 << 20;
+
+/// A GET over HTTP/1.0, whose answer ends with the connection.
+async fn get(address: SocketAddr, path: &str) -> io::Result<(u16, String)> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(address).await?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_MAX).read_to_end(&mut answer).await?;
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::InvalidData)?;
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok((status, body.to_owned()))
+    };
+    match tokio::time::timeout(Duration::from_secs(5), exchange).await {
+        Ok(result) => result,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

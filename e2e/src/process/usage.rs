@@ -1,0 +1,64 @@
+//! What a process costs, as the system counts it.
+
+use std::{fs, time::Duration};
+
+/// Ticks of `/proc/<pid>/stat` in a second: a constant of Linux' interface.
+const TICKS: u64 = 100;
+
+/// Processor time and memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Processor time in user and system mode, to 10 ms.
+    pub cpu: Duration,
+    /// Resident memory in bytes.
+    pub resident: u64,
+    /// The most resident memory so far in bytes.
+    pub peak: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+impl Usage {
+    /// Of a running process; none where there is no such process or no `/proc`.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Self::read(&stat, &status)
+    }
+
+    fn read(stat: &str, status: &str) -> Option<Self> {
+        // The second field is the name in parentheses, which may hold anything.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let number = |at: usize| fields.get(at).and_then(|f| f.parse::<u64>().ok());
+        let ticks = number(11)? + number(12)?;
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
+        };
+        Some(Self {
+            cpu: Duration::from_millis(ticks * 1000 / TICKS),
+            resident: kilobytes("VmRSS")? * 1024,
+            peak: kilobytes("VmHWM")? * 1024,
+            threads: number(17)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_spaces_and_parentheses_does_not_confuse() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 4 0 100 1000 200 18446744073709551615";
+        let status = "Name:\ta\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\nThreads:\t4\n";
+        let expected = Usage { cpu: Duration::from_secs(2), resident: 1 << 20, peak: 2 << 20, threads: 4 };
+        assert_eq!(Usage::read(stat, status), Some(expected));
+    }
+
+    #[test]
+    fn this_process_uses_memory() {
+        assert!(Usage::of(std::process::id()).unwrap().resident > 0);
+    }
+}

@@ -1,0 +1,416 @@
+//! From an HTTP request to an HTTP response: routing, rights, faults, and the answer's form.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use serde_json::{Value, json};
+
+use super::{
+    access::Attributes,
+    core::Core,
+    delete::Deleted,
+    discovery,
+    faults::{Action, Subject},
+    json,
+    names::quoted,
+    object::meta,
+    request::{Accept, Call, Query, Wants, segments, verb},
+    resource::Resource,
+    reviews,
+    status::{ApiError, ApiResult},
+    table::Representation,
+    transport::{ConnectionCut, ResponseBody, full, stream},
+    watch::Watch,
+    write::{Part, Written},
+};
+
+const JSON: &str = "application/json";
+/// Bytes of a body that the server takes at most.
+const LARGEST_BODY: usize = 3 << 20;
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// An answer before it is put into HTTP.
+pub(super) enum Reply {
+    /// JSON.
+    Json(StatusCode, Bytes),
+    /// JSON with a media type of its own.
+    Typed(&'static str, Bytes),
+    /// Text.
+    Text(StatusCode, String),
+    /// A watch.
+    Watch(Box<Watch>),
+}
+
+/// Where a path leads.
+enum Route {
+    /// A resource, an object, or a subresource.
+    Resource { resource: Arc<Resource>, namespace: Option<String>, name: Option<String>, sub: Option<String> },
+    /// A review that is answered and not stored.
+    Review { group: String, plural: String, namespace: Option<String> },
+    /// Something else, by its segments.
+    Other(Vec<String>),
+}
+
+impl Core {
+    /// Answers one request.
+    pub(super) async fn handle(
+        self: &Arc<Self>,
+        identity: &str,
+        request: Request<Bytes>,
+    ) -> Result<Response<ResponseBody>, ConnectionCut> {
+        if self.faults.is_down() {
+            return Err(ConnectionCut);
+        }
+        let (parts, body) = request.into_parts();
+        let identity = match self.impersonated(identity, &parts.headers) {
+            Ok(identity) => identity,
+            Err(error) => return Ok(refusal(&error, &[])),
+        };
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let header = |name: header::HeaderName| {
+            parts.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let route = match self.route(parts.uri.path()) {
+            Ok(route) => route,
+            Err(error) => return Ok(refusal(&error, &[])),
+        };
+        let (resource, namespace, name, sub) = match route {
+            Route::Other(segments) => {
+                let reply = discovery::reply(self, &parts, &segments);
+                return Ok(respond(reply, false, &[]));
+            }
+            Route::Review { group, plural, namespace } => {
+                self.requests.add(identity, "create", super::resource::qualify(&plural, &group));
+                let content = header(header::CONTENT_TYPE);
+                let media = content.split(';').next().unwrap_or_default().trim();
+                let (what, body) = ((&*group, &*plural), (media, &body));
+                let reply = reviews::reply(self, identity, &parts.method, what, namespace.as_deref(), body);
+                return Ok(respond(reply, false, &[]));
+            }
+            Route::Resource { resource, namespace, name, sub } => (resource, namespace, name, sub),
+        };
+        let watch = name.is_none() && query.flag("watch") == Some(true);
+        let Some(verb) = verb(&parts.method, name.is_some(), watch) else {
+            return Ok(refusal(&ApiError::method_not_allowed(), &[]));
+        };
+        let wants = match verb {
+            "watch" => Wants::Watch,
+            "list" | "deletecollection" => Wants::List,
+            _ => Wants::Object,
+        };
+        let accept = match Accept::negotiate(&parts.headers, wants) {
+            Ok(accept) => accept,
+            Err(error) => return Ok(refusal(&error, &[])),
+        };
+        let mut call = Call {
+            resource,
+            namespace,
+            name,
+            sub,
+            verb,
+            identity: identity.to_owned(),
+            agent: header(header::USER_AGENT),
+            query,
+            accept,
+            content_type: header(header::CONTENT_TYPE),
+            body,
+            warnings: Vec::new(),
+        };
+        self.count(&call);
+        if call.body.len() > LARGEST_BODY {
+            let message = format!("Request entity too large: limit is {LARGEST_BODY}");
+            return Ok(refusal(&ApiError::new(413, "RequestEntityTooLarge", message), &[]));
+        }
+        let fault = self.fault(&call);
+        match &fault {
+            Some(Action::CutBefore) => return Err(ConnectionCut),
+            Some(Action::Latency(time)) => tokio::time::sleep(*time).await,
+            Some(action) => {
+                if let Some(error) = fault_error(action, &call) {
+                    return Ok(refusal(&error, &[]));
+                }
+            }
+            None => {}
+        }
+        let result = match self.authorize(&call) {
+            Err(error) => Err(error),
+            Ok(()) => self.dispatch(&mut call, fault.as_ref()).await,
+        };
+        if self.faults.is_down() || fault == Some(Action::CutAfter) {
+            return Err(ConnectionCut);
+        }
+        Ok(respond(result, call.accept.yaml, &call.warnings))
+    }
+
+    /// Whom the caller acts for: itself, unless it asks to be someone else and may.
+    fn impersonated<'a>(&self, identity: &'a str, headers: &'a HeaderMap) -> ApiResult<&'a str> {
+        let Some(wanted) = headers.get("Impersonate-User").and_then(|v| v.to_str().ok()) else { return Ok(identity) };
+        let attributes =
+            Attributes { verb: "impersonate", resource: "users", name: Some(wanted), ..Attributes::default() };
+        self.check_access(identity, &attributes).map(|()| wanted)
+    }
+
+    fn count(&self, call: &Call) {
+        let mut resource = call.resource.qualified();
+        if let Some(sub) = &call.sub {
+            resource.push('/');
+            resource.push_str(sub);
+        }
+        self.requests.add(&call.identity, call.verb, resource);
+    }
+
+    fn fault(&self, call: &Call) -> Option<Action> {
+        let in_body = || -> Option<String> {
+            if call.verb != "create" || call.sub.is_some() {
+                return None;
+            }
+            let body: Value = serde_json::from_slice(&call.body).ok()?;
+            Some(meta(&body, "name").to_owned()).filter(|n| !n.is_empty())
+        };
+        if self.faults.is_quiet() {
+            return None;
+        }
+        let name = call.name.clone().or_else(in_body);
+        self.faults.on_request(&Subject {
+            identity: &call.identity,
+            verb: call.verb,
+            plural: &call.resource.plural,
+            sub: call.sub.as_deref(),
+            namespace: call.namespace.as_deref(),
+            name: name.as_deref(),
+        })
+    }
+
+    fn authorize(&self, call: &Call) -> ApiResult<()> {
+        if !self.setup.rbac {
+            return Ok(());
+        }
+        // A selector for one name asks for that object.
+        let selected = call.query.text("fieldSelector").split(',').find_map(|t| t.strip_prefix("metadata.name="));
+        let attributes = Attributes {
+            verb: call.verb,
+            group: &call.resource.group,
+            resource: &call.resource.plural,
+            sub: call.sub.as_deref(),
+            namespace: call.namespace.as_deref(),
+            name: call.name.as_deref().or(selected),
+        };
+        self.check_access(&call.identity, &attributes)
+    }
+
+    /// Where a path leads.
+    fn route(&self, path: &str) -> ApiResult<Route> {
+        let segments = segments(path);
+        let texts: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let (group, version, rest) = match texts.as_slice() {
+            ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
+            ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
+            _ => return Ok(Route::Other(segments)),
+        };
+        let registry = self.registry();
+        if !registry.has_version(group, version) && !reviews::has_version(group, version) {
+            return Err(ApiError::no_path());
+        }
+        let (namespace, rest) = match rest {
+            // What is below a namespace, unless it is the namespace's own subresource.
+            ["namespaces", namespace, plural, rest @ ..]
+                if !(matches!(*plural, "status" | "finalize") && rest.is_empty() && group.is_empty()) =>
+            {
+                (Some(*namespace), [&[*plural], rest].concat())
+            }
+            rest => (None, rest.to_vec()),
+        };
+        let (plural, name, sub, deeper) = match rest.as_slice() {
+            [plural] => (*plural, None, None, false),
+            [plural, name] => (*plural, Some(*name), None, false),
+            [plural, name, sub] => (*plural, Some(*name), Some(*sub), false),
+            [plural, name, sub, ..] => (*plural, Some(*name), Some(*sub), true),
+            [] => return Err(ApiError::no_resource()),
+        };
+        if reviews::is_review(group, plural) && name.is_none() {
+            return Ok(Route::Review {
+                group: group.into(),
+                plural: plural.into(),
+                namespace: namespace.map(str::to_owned),
+            });
+        }
+        let resource = registry.get(group, version, plural).cloned().ok_or_else(ApiError::no_resource)?;
+        let misplaced = if resource.namespaced { namespace.is_none() && name.is_some() } else { namespace.is_some() };
+        if misplaced || deeper || sub.is_some_and(|sub| resource.sub(sub).is_none()) {
+            return Err(ApiError::no_resource());
+        }
+        Ok(Route::Resource {
+            namespace: namespace.map(str::to_owned),
+            name: name.map(str::to_owned),
+            sub: sub.map(str::to_owned),
+            resource,
+        })
+    }
+
+    async fn dispatch(self: &Arc<Self>, call: &mut Call, fault: Option<&Action>) -> ApiResult<Reply> {
+        let collection = call.name.is_none();
+        let allowed = match &call.sub {
+            None => call.resource.allows(call.verb) && (collection || call.verb != "create"),
+            Some(sub) => call.resource.sub(sub).is_some_and(|s| s.verbs.iter().any(|v| v == call.verb)),
+        };
+        let everywhere = call.resource.namespaced && call.namespace.is_none();
+        if !allowed || (collection && matches!(call.verb, "update" | "patch")) {
+            return Err(ApiError::method_not_allowed());
+        }
+        if everywhere && !matches!(call.verb, "list" | "watch") {
+            return Err(ApiError::method_not_allowed());
+        }
+        let wait = match call.verb {
+            "list" => Self::list_waits_for(call)?,
+            "watch" => Self::watch_waits_for(call)?,
+            "get" if !matches!(call.query.text("resourceVersion"), "" | "0") => {
+                Some(call.query.text("resourceVersion").to_owned())
+            }
+            _ => None,
+        };
+        if let Some(version) = wait {
+            self.await_version(call, &version).await?;
+        }
+        if let Some(sub) = call.sub.clone()
+            && sub != "status"
+        {
+            return self.subresource(call, &sub);
+        }
+        let part = if call.sub.is_some() { Part::Status } else { Part::Main };
+        let representation = Representation::of(call, self.now())?;
+        let written = |written: Written, status: StatusCode, call: &Call| {
+            let body = match written {
+                Written::Stored(version) => representation.version(&call.resource, &version),
+                Written::Loose(object) => json::body(&representation.object(&call.resource, object)),
+            };
+            Reply::Json(status, body)
+        };
+        match call.verb {
+            "get" => {
+                let found = self.get(call)?;
+                Ok(Reply::Json(StatusCode::OK, representation.version(&call.resource, &found)))
+            }
+            "list" => {
+                let page = self.list(call, fault)?;
+                let items: Vec<_> = page.items.iter().map(|v| &**v).collect();
+                let body = representation.list(&call.resource, page.metadata, &items);
+                Ok(Reply::Json(StatusCode::OK, body))
+            }
+            "watch" => Ok(Reply::Watch(Box::new(self.watch(call)?))),
+            "create" => {
+                let new = self.create(call)?;
+                Ok(written(new, StatusCode::CREATED, call))
+            }
+            "update" => {
+                let (new, created) = self.replace(call, part)?;
+                Ok(written(new, if created { StatusCode::CREATED } else { StatusCode::OK }, call))
+            }
+            "patch" => {
+                let (new, created) = self.patch(call, part)?;
+                Ok(written(new, if created { StatusCode::CREATED } else { StatusCode::OK }, call))
+            }
+            "delete" => {
+                let (deleted, whole) = self.delete(call)?;
+                Ok(Reply::Json(StatusCode::OK, deleted_body(&deleted, whole, call, &representation)))
+            }
+            "deletecollection" => {
+                let (rv, items) = self.delete_collection(call)?;
+                let mut metadata = serde_json::Map::new();
+                metadata.insert("resourceVersion".into(), rv.to_string().into());
+                let items: Vec<_> = items.iter().map(|v| &**v).collect();
+                Ok(Reply::Json(StatusCode::OK, representation.list(&call.resource, metadata, &items)))
+            }
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+}
+
+fn deleted_body(deleted: &Deleted, whole: bool, call: &Call, representation: &Representation) -> Bytes {
+    let resource = &call.resource;
+    match deleted {
+        Deleted::Gone(version) | Deleted::Marked(version) if whole => representation.version(resource, version),
+        Deleted::Would(object) if whole => {
+            let mut object = object.clone();
+            resource.to_served(&mut object);
+            json::body(&representation.object(resource, object))
+        }
+        Deleted::Gone(version) | Deleted::Marked(version) => json::body(&success(call, &version.value())),
+        Deleted::Would(object) => json::body(&success(call, object)),
+    }
+}
+
+fn success(call: &Call, object: &Value) -> Value {
+    let mut details = call.resource.details(call.name());
+    details["uid"] = meta(object, "uid").into();
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
+}
+
+/// The refusal a fault makes of a request.
+fn fault_error(action: &Action, call: &Call) -> Option<ApiError> {
+    Some(match action {
+        Action::Conflict => ApiError::stale(&call.resource, call.name()),
+        Action::TooManyRequests(seconds) => ApiError::retry_later(
+            429,
+            "TooManyRequests",
+            "The server has received too many requests and has asked us to try again later",
+            *seconds,
+        ),
+        Action::InternalError => ApiError::internal("injected fault"),
+        Action::Unavailable => {
+            ApiError::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
+        }
+        Action::Timeout => ApiError::new(
+            504,
+            "Timeout",
+            "Timeout: request did not complete within requested timeout - context deadline exceeded",
+        ),
+        _ => return None,
+    })
+}
+
+fn respond(reply: ApiResult<Reply>, yaml: bool, warnings: &[String]) -> Response<ResponseBody> {
+    let json_type = if yaml { "application/yaml" } else { JSON };
+    let (status, media, body) = match reply {
+        Err(error) => return refusal(&error, warnings),
+        Ok(Reply::Json(status, body)) => (status, json_type, full(body)),
+        Ok(Reply::Typed(media, body)) => (StatusCode::OK, media, full(body)),
+        Ok(Reply::Text(status, text)) => (status, TEXT, full(text.into())),
+        Ok(Reply::Watch(watch)) => (StatusCode::OK, JSON, stream(*watch)),
+    };
+    finish(status, media, body, warnings, None)
+}
+
+fn refusal(error: &ApiError, warnings: &[String]) -> Response<ResponseBody> {
+    let (media, body) =
+        if error.plain { (TEXT, full(error.message.clone().into())) } else { (JSON, full(json::body(&error.body()))) };
+    finish(error.status(), media, body, warnings, error.retry_after)
+}
+
+fn finish(
+    status: StatusCode,
+    media: &'static str,
+    body: ResponseBody,
+    warnings: &[String],
+    retry_after: Option<u64>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+    if let Some(seconds) = retry_after {
+        headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    for warning in warnings {
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - {}", quoted(warning))) {
+            headers.append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// The answer to a token that nobody was given.
+pub(super) fn unauthorized() -> Response<ResponseBody> {
+    refusal(&ApiError::new(401, "Unauthorized", "Unauthorized"), &[])
+}

@@ -1,0 +1,473 @@
+//! JSON as the API server reads and writes it: duplicate keys noticed, syntax errors in Go's words, output escaped like
+//! Go's encoder does.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// Parses a document; paths of keys given twice are added to `duplicates`. The error is Go's message.
+pub(super) fn parse(text: &[u8], duplicates: &mut Vec<String>) -> Result<Value, String> {
+    let mut de = serde_json::Deserializer::from_slice(text);
+    let seed = Seed { at: None, duplicates };
+    let value = seed.deserialize(&mut de).map_err(|e| syntax_error(text).unwrap_or_else(|| e.to_string()))?;
+    de.end().map_err(|e| syntax_error(text).unwrap_or_else(|| e.to_string()))?;
+    Ok(value)
+}
+
+/// Where in the document a value stands; a list on the stack.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Key(&'a str),
+    Index(usize),
+}
+
+#[derive(Clone, Copy)]
+struct Path<'a> {
+    parent: Option<&'a Path<'a>>,
+    step: Step<'a>,
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            write!(f, "{parent}")?;
+        }
+        match (self.step, self.parent) {
+            (Step::Key(key), None) => write!(f, "{key}"),
+            (Step::Key(key), Some(_)) => write!(f, ".{key}"),
+            (Step::Index(i), _) => write!(f, "[{i}]"),
+        }
+    }
+}
+
+struct Seed<'a, 'p> {
+    at: Option<&'p Path<'p>>,
+    duplicates: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Seed<'_, '_> {
+    type Value = Value;
+    fn deserialize<D: Deserializer<'de>>(self, de: D) -> Result<Value, D::Error> {
+        de.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seed<'_, '_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+    fn visit_bool<E>(self, v: bool) -> Result<Value, E> {
+        Ok(Value::Bool(v))
+    }
+    fn visit_i64<E>(self, v: i64) -> Result<Value, E> {
+        Ok(Value::Number(v.into()))
+    }
+    fn visit_u64<E>(self, v: u64) -> Result<Value, E> {
+        Ok(Value::Number(v.into()))
+    }
+    fn visit_f64<E: serde::de::Error>(self, v: f64) -> Result<Value, E> {
+        Number::from_f64(v).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+    fn visit_str<E>(self, v: &str) -> Result<Value, E> {
+        Ok(Value::String(v.to_owned()))
+    }
+    fn visit_string<E>(self, v: String) -> Result<Value, E> {
+        Ok(Value::String(v))
+    }
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let here = Path { parent: self.at, step: Step::Index(list.len()) };
+            match seq.next_element_seed(Seed { at: Some(&here), duplicates: self.duplicates })? {
+                Some(value) => list.push(value),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut object = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let here = Path { parent: self.at, step: Step::Key(&key) };
+            let value = map.next_value_seed(Seed { at: Some(&here), duplicates: self.duplicates })?;
+            if object.contains_key(&key) {
+                let path = here.to_string();
+                if self.duplicates.len() < 32 {
+                    self.duplicates.push(path);
+                } else if self.duplicates.len() > 1 << 16 {
+                    return Err(A::Error::custom("too many duplicate fields"));
+                }
+                // A repeated object is decoded over the first one, as Go's decoder does.
+                if let (Some(Value::Object(first)), Value::Object(_)) = (object.get_mut(&key), &value) {
+                    if let Value::Object(second) = value {
+                        first.extend(second);
+                    }
+                    continue;
+                }
+            }
+            object.insert(key, value);
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+/// Go's description of the first syntax error in `text`; nothing if there is none.
+pub(super) fn syntax_error(text: &[u8]) -> Option<String> {
+    let mut scan = Scan { text, at: 0 };
+    scan.space();
+    let found = scan.value(0).and_then(|()| {
+        scan.space();
+        match scan.peek() {
+            None => Ok(()),
+            Some(c) => Err(invalid(c, "after top-level value")),
+        }
+    });
+    found.err()
+}
+
+fn invalid(c: u8, context: &str) -> String {
+    let shown = match c {
+        b'\'' => r"'\''".to_owned(),
+        b'"' => "'\"'".to_owned(),
+        0x20..0x7f => format!("'{}'", c as char),
+        b'\n' => r"'\n'".to_owned(),
+        b'\r' => r"'\r'".to_owned(),
+        b'\t' => r"'\t'".to_owned(),
+        0..0x80 => format!(r"'\x{c:02x}'"),
+        _ => format!("'{}'", char::from(c)),
+    };
+    format!("invalid character {shown} {context}")
+}
+
+const END: &str = "unexpected end of JSON input";
+
+struct Scan<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Scan<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+    fn space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+    fn next(&mut self) -> Result<u8, String> {
+        let c = self.peek().ok_or_else(|| END.to_owned())?;
+        self.at += 1;
+        Ok(c)
+    }
+    fn value(&mut self, depth: usize) -> Result<(), String> {
+        if depth > 10_000 {
+            return Err("exceeded max depth".to_owned());
+        }
+        match self.next()? {
+            b'{' => self.object(depth),
+            b'[' => self.array(depth),
+            b'"' => self.string(),
+            b't' => self.word("rue", "true"),
+            b'f' => self.word("alse", "false"),
+            b'n' => self.word("ull", "null"),
+            c @ (b'-' | b'0'..=b'9') => self.number(c),
+            c => Err(invalid(c, "looking for beginning of value")),
+        }
+    }
+    fn object(&mut self, depth: usize) -> Result<(), String> {
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.space();
+            match self.next()? {
+                b'"' => self.string()?,
+                c => return Err(invalid(c, "looking for beginning of object key string")),
+            }
+            self.space();
+            match self.next()? {
+                b':' => {}
+                c => return Err(invalid(c, "after object key")),
+            }
+            self.space();
+            self.value(depth + 1)?;
+            self.space();
+            match self.next()? {
+                b',' => {}
+                b'}' => return Ok(()),
+                c => return Err(invalid(c, "after object key:value pair")),
+            }
+        }
+    }
+    fn array(&mut self, depth: usize) -> Result<(), String> {
+        self.space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(());
+        }
+        loop {
+            self.space();
+            self.value(depth + 1)?;
+            self.space();
+            match self.next()? {
+                b',' => {}
+                b']' => return Ok(()),
+                c => return Err(invalid(c, "after array element")),
+            }
+        }
+    }
+    fn string(&mut self) -> Result<(), String> {
+        loop {
+            match self.next()? {
+                b'"' => return Ok(()),
+                b'\\' => match self.next()? {
+                    b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => {}
+                    b'u' => {
+                        for _ in 0..4 {
+                            let c = self.next()?;
+                            if !c.is_ascii_hexdigit() {
+                                return Err(invalid(c, r"in \u hexadecimal character escape"));
+                            }
+                        }
+                    }
+                    c => return Err(invalid(c, "in string escape code")),
+                },
+                c if c < 0x20 => return Err(invalid(c, "in string literal")),
+                _ => {}
+            }
+        }
+    }
+    fn word(&mut self, rest: &str, word: &str) -> Result<(), String> {
+        for want in rest.bytes() {
+            let c = self.next()?;
+            if c != want {
+                return Err(invalid(c, &format!("in literal {word} (expecting '{}')", want as char)));
+            }
+        }
+        Ok(())
+    }
+    fn digits(&mut self) {
+        while matches!(self.peek(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+    }
+    fn number(&mut self, first: u8) -> Result<(), String> {
+        let lead = if first == b'-' {
+            let c = self.next()?;
+            if !c.is_ascii_digit() {
+                return Err(invalid(c, "in numeric literal"));
+            }
+            c
+        } else {
+            first
+        };
+        if lead != b'0' {
+            self.digits();
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            let c = self.next()?;
+            if !c.is_ascii_digit() {
+                return Err(invalid(c, "after decimal point in numeric literal"));
+            }
+            self.digits();
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            let mut c = self.next()?;
+            if matches!(c, b'+' | b'-') {
+                c = self.next()?;
+            }
+            if !c.is_ascii_digit() {
+                return Err(invalid(c, "in exponent of numeric literal"));
+            }
+            self.digits();
+        }
+        Ok(())
+    }
+}
+
+/// The text of a value, keys sorted, compact, with `<`, `>` and `&` escaped as Go's encoder does.
+pub(super) fn text(value: &Value) -> String {
+    String::from_utf8(bytes(value)).unwrap_or_default()
+}
+
+/// Like [`text`], as bytes to send.
+pub(super) fn body(value: &Value) -> Bytes {
+    Bytes::from(bytes(value))
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512);
+    write(&mut out, value);
+    out
+}
+
+/// Appends the text of a value.
+pub(super) fn write(out: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(n) => write_number(out, n),
+        Value::String(s) => write_str(out, s),
+        Value::Array(list) => {
+            out.push(b'[');
+            for (i, item) in list.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                write(out, item);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => {
+            out.push(b'{');
+            write_fields(out, map.iter());
+            out.push(b'}');
+        }
+    }
+}
+
+/// Appends `"key":value` pairs separated by commas, without the braces.
+pub(super) fn write_fields<'a>(out: &mut Vec<u8>, fields: impl Iterator<Item = (&'a String, &'a Value)>) {
+    for (i, (key, value)) in fields.enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_str(out, key);
+        out.push(b':');
+        write(out, value);
+    }
+}
+
+fn write_number(out: &mut Vec<u8>, n: &Number) {
+    use std::io::Write as _;
+    let written = match (n.as_i64(), n.as_u64(), n.as_f64()) {
+        (Some(i), _, _) => write!(out, "{i}"),
+        (_, Some(u), _) => write!(out, "{u}"),
+        // Go writes whole floats without a fraction.
+        (_, _, Some(f)) if f.fract() == 0.0 && f.abs() < 1e21 => write!(out, "{f:.0}"),
+        _ => write!(out, "{n}"),
+    };
+    debug_assert!(written.is_ok(), "writing to memory");
+}
+
+/// Appends a quoted string.
+pub(super) fn write_str(out: &mut Vec<u8>, s: &str) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    out.push(b'"');
+    let bytes = s.as_bytes();
+    let mut from = 0;
+    for (i, &c) in bytes.iter().enumerate() {
+        let escape: &[u8] = match c {
+            b'"' => b"\\\"",
+            b'\\' => b"\\\\",
+            b'\n' => b"\\n",
+            b'\r' => b"\\r",
+            b'\t' => b"\\t",
+            0x08 => b"\\b",
+            0x0c => b"\\f",
+            0..0x20 | b'<' | b'>' | b'&' => {
+                out.extend_from_slice(&bytes[from..i]);
+                from = i + 1;
+                out.extend_from_slice(b"\\u00");
+                out.push(HEX[usize::from(c >> 4)]);
+                out.push(HEX[usize::from(c & 15)]);
+                continue;
+            }
+            // U+2028 and U+2029, which Go escapes for the sake of JavaScript.
+            0xe2 if bytes[i..].starts_with("\u{2028}".as_bytes()) || bytes[i..].starts_with("\u{2029}".as_bytes()) => {
+                out.extend_from_slice(&bytes[from..i]);
+                from = i + 3;
+                out.extend_from_slice(b"\\u202");
+                out.push(HEX[usize::from(bytes[i + 2] & 15)]);
+                continue;
+            }
+            _ => continue,
+        };
+        out.extend_from_slice(&bytes[from..i]);
+        from = i + 1;
+        out.extend_from_slice(escape);
+    }
+    out.extend_from_slice(&bytes[from..]);
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn syntax_errors_are_go_s() {
+        for (text, want) in [
+            ("{not json}", "invalid character 'n' looking for beginning of object key string"),
+            ("{\"a\":", "unexpected end of JSON input"),
+            ("", "unexpected end of JSON input"),
+            ("[1 2]", "invalid character '2' after array element"),
+            ("{\"a\" 1}", "invalid character '1' after object key"),
+            ("tru3", "invalid character '3' in literal true (expecting 'e')"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("\u{c7}", "invalid character 'Ã' looking for beginning of value"),
+        ] {
+            assert_eq!(parse(text.as_bytes(), &mut Vec::new()).unwrap_err(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn duplicate_keys_are_named_with_their_path_and_the_last_one_wins() {
+        let mut twice = Vec::new();
+        let value = parse(br#"{"a":{"b":[{"c":1,"c":2}]},"a":{"d":1}}"#, &mut twice).unwrap();
+        assert_eq!(twice, ["a.b[0].c", "a"]);
+        assert_eq!(value, serde_json::json!({"a":{"b":[{"c":2}],"d":1}}));
+    }
+
+    #[test]
+    fn output_is_escaped_like_go_s() {
+        let value = serde_json::json!({"k": "<&>\u{2028}\n\u{1}\"é"});
+        assert_eq!(text(&value), "{\"k\":\"\\u003c\\u0026\\u003e\\u2028\\n\\u0001\\\"é\"}");
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from)
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..4)
+                    .prop_map(|m| Value::Object(m.into_iter().collect()))
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(value in any_json()) {
+            let mut twice = Vec::new();
+            prop_assert_eq!(parse(text(&value).as_bytes(), &mut twice), Ok(value));
+            prop_assert!(twice.is_empty());
+        }
+
+        #[test]
+        fn anything_is_parsed_or_refused_in_words(text in any::<Vec<u8>>()) {
+            if let Err(words) = parse(&text, &mut Vec::new()) {
+                prop_assert!(!words.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Jobs: defaults, strategy, table.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Env, Propagation,
+    behaviour::{Behaviour, behaviour},
+    canonical::{canonicalize, parse_time},
+    job_status, job_validation, pod_defaults, selectors, strategy,
+    table::{age, containers, duration, name},
+    value::{child, default_to, each, int, list, object, text, within, yes},
+};
+
+/// `jobs`.
+pub(super) const JOB: Behaviour = behaviour!("batch.Job", counted,
+    default: default,
+    prepare_create: prepare_create,
+    validate_create: |job| job_validation::validate(job, true).into_list(),
+    validate_update: job_validation::validate_update,
+    validate_status: job_status::validate,
+    field: |job, field| (field == "status.successful").then(|| int(&job["status"]["succeeded"]).to_string()),
+    default_propagation: Propagation::Orphan,
+    row: row,
+);
+
+/// Labels that tie Pods to their Job, old and new, with what they hold.
+pub(super) const NAME_LABELS: [&str; 2] = ["job-name", "batch.kubernetes.io/job-name"];
+/// Like [`NAME_LABELS`], for the uid.
+pub(super) const UID_LABELS: [&str; 2] = ["controller-uid", "batch.kubernetes.io/controller-uid"];
+
+/// Defaults of a Job's spec that apply in `CronJobs` too.
+pub(super) fn default_shared(spec: &mut Map<String, Value>) {
+    within(spec, "template", pod_defaults::template);
+    within(spec, "podFailurePolicy", |policy| {
+        each(policy, "rules", |rule| {
+            each(rule, "onPodConditions", |pattern| {
+                // The field is always written, so that nothing reads as empty here.
+                if pattern.get("status").is_none_or(|status| status == "") {
+                    pattern.insert("status".to_owned(), "True".into());
+                }
+            });
+        });
+    });
+}
+
+fn default(job: &mut Value) {
+    canonicalize("batch.Job", job);
+    within(object(job), "spec", |spec| {
+        default_shared(spec);
+        if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
+            default_to(spec, "completions", 1);
+        }
+        default_to(spec, "parallelism", 1);
+        let limit = if spec.contains_key("backoffLimitPerIndex") { i32::MAX } else { 6 };
+        default_to(spec, "backoffLimit", limit);
+        default_to(spec, "completionMode", "NonIndexed");
+        default_to(spec, "suspend", false);
+        let policy = if spec.contains_key("podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+        default_to(spec, "podReplacementPolicy", policy);
+        default_to(spec, "manualSelector", false);
+    });
+    let labels = &job["spec"]["template"]["metadata"]["labels"];
+    if labels.is_object() {
+        let labels = labels.clone();
+        default_to(child(job, "metadata"), "labels", labels);
+    }
+}
+
+fn prepare_create(job: &mut Value, _: &Env<'_>) {
+    // The Job's labels are those of its template, and stay so when the selector's are added to both.
+    let shared = job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"];
+    if !yes(&job["spec"]["manualSelector"]) {
+        generate_selector(job);
+    }
+    if shared {
+        let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+        if labels.is_object() {
+            child(job, "metadata").insert("labels".to_owned(), labels);
+        }
+    }
+    strategy::create("batch.Job", job, true);
+}
+
+/// Labels the template with the Job's name and uid, and selects by the uid.
+fn generate_selector(job: &mut Value) {
+    let name = job["metadata"]["name"].clone();
+    let uid = job["metadata"]["uid"].clone();
+    let spec = child(job, "spec");
+    let metadata = object(spec.entry("template").or_insert(Value::Null)).entry("metadata").or_insert_with(|| json!({}));
+    let labels = object(object(metadata).entry("labels").or_insert_with(|| json!({})));
+    for label in NAME_LABELS {
+        default_to(labels, label, name.clone());
+    }
+    for label in UID_LABELS {
+        default_to(labels, label, uid.clone());
+    }
+    let selector = object(spec.entry("selector").or_insert_with(|| json!({})));
+    let selected = object(selector.entry("matchLabels").or_insert_with(|| json!({})));
+    default_to(selected, UID_LABELS[1], uid);
+}
+
+/// Whether a condition is there and true.
+pub(super) fn has_condition(job: &Value, kind: &str) -> bool {
+    list(&job["status"]["conditions"]).iter().any(|c| text(&c["type"]) == kind && text(&c["status"]) == "True")
+}
+
+/// What a table calls the state of a Job: the first of its conditions that holds, in this order.
+fn state(job: &Value) -> &'static str {
+    for done in ["Complete", "Failed"] {
+        if has_condition(job, done) {
+            return done;
+        }
+    }
+    if job["metadata"]["deletionTimestamp"].is_string() {
+        return "Terminating";
+    }
+    let rest = ["Suspended", "FailureTarget", "SuccessCriteriaMet"];
+    rest.into_iter().find(|kind| has_condition(job, kind)).unwrap_or("Running")
+}
+
+fn row(job: &Value, now: Timestamp) -> Vec<Value> {
+    let (spec, status) = (&job["spec"], &job["status"]);
+    let succeeded = int(&status["succeeded"]);
+    let completions = match (spec["completions"].as_i64(), int(&spec["parallelism"])) {
+        (Some(completions), _) => format!("{succeeded}/{completions}"),
+        (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
+        (None, _) => format!("{succeeded}/1"),
+    };
+    let [started, completed] = ["startTime", "completionTime"].map(|field| parse_time(text(&status[field])));
+    let took =
+        started.map_or(String::new(), |started| duration(completed.unwrap_or(now).as_second() - started.as_second()));
+    let [names, images] = containers(&spec["template"]["spec"]["containers"]);
+    vec![
+        name(job),
+        state(job).into(),
+        completions.into(),
+        took.into(),
+        age(job, now),
+        names,
+        images,
+        selectors::cell(&spec["selector"]).into(),
+    ]
+}

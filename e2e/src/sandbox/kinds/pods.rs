@@ -1,0 +1,239 @@
+//! Pods and `PodTemplates`.
+
+use serde_json::{Value, json};
+
+use super::{
+    Env, FieldError,
+    behaviour::{Behaviour, behaviour},
+    canonical::canonicalize,
+    canonical::format_time,
+    errors::{Errors, Path},
+    pod_defaults, pod_spec,
+    pod_spec::Within,
+    pod_table, pod_update, resources, selectors, strategy,
+    table::{containers as container_cells, name},
+    value::{child, each, int, list, object, take, text, within, yes},
+};
+
+/// `pods`.
+pub(super) const POD: Behaviour = behaviour!("core.Pod", counted,
+    default: default,
+    prepare_create: prepare_create,
+    prepare_update: prepare_update,
+    prepare_status: prepare_status,
+    validate_create: validate_create,
+    validate_update: pod_update::validate,
+    validate_status: pod_update::validate_status,
+    field: field,
+    field_labels: true,
+    row: pod_table::row,
+    row_conditions: pod_table::conditions,
+);
+
+/// `podtemplates`.
+pub(super) const TEMPLATE: Behaviour = behaviour!("core.PodTemplate", counted,
+    default: |template| {
+        canonicalize("core.PodTemplate", template);
+        within(object(template), "template", pod_defaults::template);
+    },
+    validate_create: validate_template,
+    validate_update: |new, _| validate_template(new),
+    row: |template, _| {
+        let [names, images] = container_cells(&template["template"]["spec"]["containers"]);
+        vec![name(template), names, images, selectors::labels_cell(&template["template"]["metadata"]["labels"]).into()]
+    },
+);
+
+fn validate_template(template: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    pod_spec::validate_template(&mut errors, &template["template"], &Path::new("template"));
+    errors.into_list()
+}
+
+fn default(pod: &mut Value) {
+    canonicalize("core.Pod", pod);
+    let pod = object(pod);
+    within(pod, "spec", |spec| {
+        pod_defaults::spec(spec);
+        pod_defaults::pod(spec);
+    });
+    within(pod, "status", |status| {
+        // `podIP` is the first of `podIPs`.
+        let single = status.get("podIP").map(text).unwrap_or_default().to_owned();
+        let first = status.get("podIPs").map(|ips| text(&ips[0]["ip"])).unwrap_or_default().to_owned();
+        if !single.is_empty() && single != first {
+            status.insert("podIPs".to_owned(), json!([{ "ip": single }]));
+        } else if single.is_empty() && !first.is_empty() {
+            status.insert("podIP".to_owned(), first.into());
+        }
+    });
+}
+
+fn prepare_create(pod: &mut Value, env: &Env<'_>) {
+    admit_tolerations(pod);
+    admit_priority(pod);
+    apply_label_keys(pod);
+    strategy::set_generation(pod, 1);
+    let spec = &pod["spec"];
+    let mut status = json!({"phase": "Pending", "qosClass": resources::qos_class(spec)});
+    if !list(&spec["schedulingGates"]).is_empty() {
+        status["conditions"] = json!([{
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": null,
+            "lastTransitionTime": format_time(env.now),
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
+    object(pod).insert("status".to_owned(), status);
+}
+
+/// Tolerations for the loss of the Node that every Pod gets.
+fn admit_tolerations(pod: &mut Value) {
+    let tolerations = child(pod, "spec").entry("tolerations").or_insert_with(|| Value::Array(vec![]));
+    let Value::Array(tolerations) = tolerations else { return };
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = tolerations.iter().any(|held| {
+            let (held_key, effect) = (text(&held["key"]), text(&held["effect"]));
+            (held_key == key || held_key.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !tolerated {
+            let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            tolerations.push(toleration);
+        }
+    }
+}
+
+/// Priorities of the classes that every cluster has.
+fn admit_priority(pod: &mut Value) {
+    let spec = child(pod, "spec");
+    let priority = match spec.get("priorityClassName").map(text).unwrap_or_default() {
+        "system-node-critical" => 2_000_001_000,
+        "system-cluster-critical" => 2_000_000_000,
+        _ => 0,
+    };
+    super::value::default_to(spec, "priority", priority);
+    super::value::default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
+}
+
+/// Selectors of affinity and spread terms get the Pod's own values of the labels named in `matchLabelKeys`.
+fn apply_label_keys(pod: &mut Value) {
+    if !pod["spec"]["affinity"].is_object() && !pod["spec"]["topologySpreadConstraints"].is_array() {
+        return;
+    }
+    let labels = pod["metadata"]["labels"].clone();
+    let apply = |term: &mut serde_json::Map<String, Value>| {
+        for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+            let keys: Vec<String> =
+                term.get(field).map(list).unwrap_or_default().iter().map(|k| text(k).into()).collect();
+            within(term, "labelSelector", |selector| {
+                for key in keys {
+                    let Some(value) = labels.get(&key) else { continue };
+                    let expressions = selector.entry("matchExpressions").or_insert_with(|| Value::Array(vec![]));
+                    if let Value::Array(expressions) = expressions {
+                        expressions.push(json!({"key": key, "operator": operator, "values": [value]}));
+                    }
+                }
+            });
+        }
+    };
+    let spec = child(pod, "spec");
+    within(spec, "affinity", |affinity| {
+        for field in ["podAffinity", "podAntiAffinity"] {
+            within(affinity, field, |affinity| {
+                each(affinity, "requiredDuringSchedulingIgnoredDuringExecution", apply);
+                each(affinity, "preferredDuringSchedulingIgnoredDuringExecution", |term| {
+                    within(term, "podAffinityTerm", apply);
+                });
+            });
+        }
+    });
+    each(spec, "topologySpreadConstraints", apply);
+}
+
+fn prepare_update(new: &mut Value, old: &Value, _: &Env<'_>) {
+    admit_tolerations(new);
+    // What admission decided once is kept where an old client leaves it out.
+    let spec = child(new, "spec");
+    for field in ["priority", "preemptionPolicy"] {
+        if let Some(held) = old["spec"].get(field) {
+            super::value::default_to(spec, field, held.clone());
+        }
+    }
+    take(new, old, "status");
+    let changed = new["spec"] != old["spec"];
+    strategy::bump_generation(new, old, changed);
+}
+
+fn prepare_status(new: &mut Value, old: &Value, _: &Env<'_>) {
+    take(new, old, "spec");
+    for field in ["deletionTimestamp", "ownerReferences"] {
+        strategy::keep_meta(new, old, field);
+    }
+    let status = child(new, "status");
+    for field in ["qosClass", "observedGeneration"] {
+        if let Some(held) = old["status"].get(field) {
+            super::value::default_to(status, field, held.clone());
+        }
+    }
+    keep_condition_generations(status, old);
+}
+
+/// An `observedGeneration` that a client leaves out of a condition is kept.
+fn keep_condition_generations(status: &mut serde_json::Map<String, Value>, old: &Value) {
+    let mut held: Vec<(&str, i64)> = list(&old["status"]["conditions"])
+        .iter()
+        .map(|condition| (text(&condition["type"]), int(&condition["observedGeneration"])))
+        .collect();
+    each(status, "conditions", |condition| {
+        let kind = condition.get("type").map(text).unwrap_or_default();
+        let Some(at) = held.iter().position(|(held, _)| *held == kind) else { return };
+        let (_, generation) = held.remove(at);
+        if generation > 0 {
+            super::value::default_to(condition, "observedGeneration", generation);
+        }
+    });
+}
+
+fn validate_create(pod: &Value) -> Vec<FieldError> {
+    let mut errors = Errors::new();
+    validate_common(&mut errors, pod);
+    let spec = Path::new("spec");
+    if !list(&pod["spec"]["ephemeralContainers"]).is_empty() {
+        errors.forbidden(&spec.child("ephemeralContainers"), "cannot be set on create");
+    }
+    if !text(&pod["spec"]["nodeName"]).is_empty() && !list(&pod["spec"]["schedulingGates"]).is_empty() {
+        errors.forbidden(&spec.child("nodeName"), "cannot be set until all schedulingGates have been cleared");
+    }
+    errors.into_list()
+}
+
+/// What holds for a Pod at all times.
+pub(super) fn validate_common(errors: &mut Errors, pod: &Value) {
+    let metadata = Path::new("metadata");
+    let annotations = metadata.child("annotations");
+    pod_spec::validate_annotations(errors, &pod["metadata"]["annotations"], &pod["spec"], &annotations);
+    let spec = Path::new("spec");
+    let name = text(&pod["metadata"]["name"]);
+    pod_spec::validate(errors, &pod["spec"], &spec, Within::Pod(name));
+    pod_spec::validate_pod_only(errors, &pod["spec"], &spec);
+}
+
+fn field(pod: &Value, field: &str) -> Option<String> {
+    let (spec, status) = (&pod["spec"], &pod["status"]);
+    let value = match field {
+        "spec.nodeName" | "spec.host" => text(&spec["nodeName"]),
+        "spec.restartPolicy" => text(&spec["restartPolicy"]),
+        "spec.schedulerName" => text(&spec["schedulerName"]),
+        "spec.serviceAccountName" => text(&spec["serviceAccountName"]),
+        "spec.hostNetwork" if yes(&spec["hostNetwork"]) => "true",
+        "spec.hostNetwork" => "false",
+        "status.phase" => text(&status["phase"]),
+        "status.podIP" => text(&status["podIPs"][0]["ip"]),
+        "status.podIPs" => "",
+        "status.nominatedNodeName" => text(&status["nominatedNodeName"]),
+        _ => return None,
+    };
+    Some(value.to_owned())
+}

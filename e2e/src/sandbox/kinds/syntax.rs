@@ -1,0 +1,365 @@
+//! What names, keys and values must look like, in the words of the real server. Each function returns what is wrong;
+//! nothing when all is well.
+
+use std::net::IpAddr;
+
+/// A message about a regular expression that does not match, with examples.
+fn mismatch(what: &str, regex: &str, examples: &[&str]) -> String {
+    if examples.is_empty() {
+        return format!("{what} (regex used for validation is '{regex}')");
+    }
+    let examples: Vec<String> = examples.iter().map(|example| format!("'{example}', ")).collect();
+    format!("{what} (e.g. {}regex used for validation is '{regex}')", examples.join(" or "))
+}
+
+/// `must be no more than 63 characters`.
+fn too_long(max: usize) -> String {
+    format!("must be no more than {max} characters")
+}
+
+/// `must be no more than 63 bytes`, as keys and values of labels have it.
+fn too_many_bytes(max: usize) -> String {
+    format!("must be no more than {max} bytes")
+}
+
+/// `must be between 1 and 65535, inclusive`.
+pub(in crate::sandbox) fn out_of_range(low: i64, high: i64) -> String {
+    format!("must be between {low} and {high}, inclusive")
+}
+
+fn lower_alphanumeric(b: u8) -> bool {
+    b.is_ascii_lowercase() || b.is_ascii_digit()
+}
+
+fn framed(text: &str, edge: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
+    let bytes = text.as_bytes();
+    matches!((bytes.first(), bytes.last()), (Some(&first), Some(&last)) if edge(first) && edge(last))
+        && bytes.iter().all(|&b| inner(b))
+}
+
+fn is_label(text: &str) -> bool {
+    framed(text, lower_alphanumeric, |b| lower_alphanumeric(b) || b == b'-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+fn is_word(text: &str) -> bool {
+    framed(text, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
+const SUBDOMAIN: &str = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
+const UNDERSCORED: &str = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*";
+const WORD: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
+const WORD_RULE: &str =
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+
+/// A DNS label: `my-name`.
+pub(in crate::sandbox) fn label(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !is_label(text) {
+        wrong.push(if is_subdomain(text) {
+            "must not contain dots".to_owned()
+        } else {
+            let rule = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character";
+            mismatch(rule, LABEL, &["my-name", "123-abc"])
+        });
+    }
+    wrong
+}
+
+/// A DNS subdomain: `example.com`.
+pub(in crate::sandbox) fn subdomain(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    wrong.extend(subdomain_form(text));
+    wrong
+}
+
+fn subdomain_form(text: &str) -> Option<String> {
+    (!is_subdomain(text)).then(|| {
+        let rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character";
+        mismatch(rule, SUBDOMAIN, &["example.com"])
+    })
+}
+
+/// A DNS subdomain in which labels may hold underscores.
+pub(in crate::sandbox) fn subdomain_with_underscores(text: &str) -> Vec<String> {
+    let part = |part: &str| {
+        let part = part.strip_prefix('_').unwrap_or(part);
+        framed(part, lower_alphanumeric, |b| lower_alphanumeric(b) || matches!(b, b'-' | b'_'))
+    };
+    let mut wrong = vec![];
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    if !text.split('.').all(part) {
+        let rule = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must start and end with an alphanumeric character";
+        wrong.push(mismatch(rule, UNDERSCORED, &["example.com"]));
+    }
+    wrong
+}
+
+/// A DNS label that starts with a letter.
+pub(in crate::sandbox) fn rfc1035_label(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.len() > 63 {
+        wrong.push(too_long(63));
+    }
+    if !is_label(text) || text.starts_with(|c: char| c.is_ascii_digit()) {
+        let rule = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character";
+        wrong.push(mismatch(rule, "[a-z]([-a-z0-9]*[a-z0-9])?", &["my-name", "abc-123"]));
+    }
+    wrong
+}
+
+/// A label key or another qualified name: `example.com/My.name`.
+pub(in crate::sandbox) fn qualified_name(text: &str) -> Vec<String> {
+    let examples = ["MyName", "my.name", "123-abc"];
+    let mut wrong = vec![];
+    let name = match text.split_once('/') {
+        None => text,
+        Some((_, rest)) if rest.contains('/') => {
+            let rule = mismatch(WORD_RULE, WORD, &examples);
+            return vec![format!(
+                "a valid label key {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+            )];
+        }
+        Some(("", name)) => {
+            wrong.push("prefix part must be non-empty".to_owned());
+            name
+        }
+        Some((prefix, name)) => {
+            if prefix.len() > 253 {
+                wrong.push(format!("prefix part {}", too_many_bytes(253)));
+            }
+            wrong.extend(subdomain_form(prefix).into_iter().map(|message| format!("prefix part {message}")));
+            name
+        }
+    };
+    if name.is_empty() {
+        wrong.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        wrong.push(format!("name part {}", too_many_bytes(63)));
+    }
+    if !is_word(name) {
+        wrong.push(format!("name part {}", mismatch(WORD_RULE, WORD, &examples)));
+    }
+    wrong
+}
+
+/// The reason of a condition.
+pub(in crate::sandbox) fn condition_reason(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let right = bytes.first().is_some_and(u8::is_ascii_alphabetic)
+        && bytes.last().is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
+        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b',' | b':'));
+    (!right).then(|| {
+        let rule = "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'";
+        let examples = ["my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB"];
+        mismatch(rule, "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", &examples)
+    })
+}
+
+/// The value of a label.
+pub(in crate::sandbox) fn label_value(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.len() > 63 {
+        wrong.push(too_many_bytes(63));
+    }
+    if !text.is_empty() && !is_word(text) {
+        let rule = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+        wrong.push(mismatch(rule, "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", &["MyValue", "my_value", "12345"]));
+    }
+    wrong
+}
+
+/// A key of a `ConfigMap` or Secret.
+pub(super) fn config_key(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.len() > 253 {
+        wrong.push(too_long(253));
+    }
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
+        let rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'";
+        wrong.push(mismatch(rule, "[-._a-zA-Z0-9]+", &["key.name", "KEY_NAME", "key-name"]));
+    }
+    match text {
+        "." => wrong.push("must not be '.'".to_owned()),
+        ".." => wrong.push("must not be '..'".to_owned()),
+        _ if text.starts_with("..") => wrong.push("must not start with '..'".to_owned()),
+        _ => {}
+    }
+    wrong
+}
+
+/// The name of a port: `http`.
+pub(super) fn port_name(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.len() > 15 {
+        wrong.push(too_long(15));
+    }
+    if text.is_empty() || !text.bytes().all(|b| lower_alphanumeric(b) || b == b'-') {
+        wrong.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+    }
+    if !text.bytes().any(|b| b.is_ascii_lowercase()) {
+        wrong.push("must contain at least one letter (a-z)".to_owned());
+    }
+    if text.contains("--") {
+        wrong.push("must not contain consecutive hyphens".to_owned());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        wrong.push("must not begin or end with a hyphen".to_owned());
+    }
+    wrong
+}
+
+/// The number of a port.
+pub(super) fn port_number(number: i64) -> Option<String> {
+    (!(1..=65535).contains(&number)).then(|| out_of_range(1, 65535))
+}
+
+/// A user or group id.
+pub(super) fn unix_id(id: i64) -> Option<String> {
+    (!(0..=i64::from(i32::MAX)).contains(&id)).then(|| out_of_range(0, i64::from(i32::MAX)))
+}
+
+/// The name of an environment variable.
+pub(super) fn env_name(text: &str) -> Vec<String> {
+    let mut wrong = vec![];
+    if text.is_empty() {
+        wrong.push("environment variable name must be non-empty".to_owned());
+    }
+    if !text.bytes().all(|b| (0x20..0x7f).contains(&b) && b != b'=') {
+        let rule = "a valid environment variable name must consist only of printable ASCII characters other than '='";
+        wrong.push(rule.to_owned());
+    }
+    wrong
+}
+
+/// The name of an HTTP header.
+pub(super) fn http_header(text: &str) -> Option<String> {
+    let valid = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    let rule = "a valid HTTP header must consist of alphanumeric characters or '-'";
+    (!valid).then(|| mismatch(rule, "[-A-Za-z0-9]+", &["X-Header-Name"]))
+}
+
+/// A percentage: `25%`.
+pub(super) fn percent(text: &str) -> Option<String> {
+    let digits = text.strip_suffix('%').unwrap_or_default();
+    let valid = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let rule = "a valid percent string must be a numeric string followed by an ending '%'";
+    (!valid).then(|| mismatch(rule, "[0-9]+%", &["1%", "93%"]))
+}
+
+/// The path part of a domain-prefixed path: `acme.io/foo`.
+pub(super) fn http_path(text: &str) -> Option<String> {
+    let valid =
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || br"/-._~%!$&'()*+,;=:".contains(&b));
+    (!valid).then(|| mismatch("Invalid path", r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+", &[]))
+}
+
+/// What is wrong with an IP address, for fields that take it in any of its forms.
+pub(super) fn ip_error(text: &str) -> Option<&'static str> {
+    match text.parse::<IpAddr>() {
+        Ok(IpAddr::V6(address)) if address.to_ipv4_mapped().is_some() => {
+            Some("must not be an IPv4-mapped IPv6 address")
+        }
+        Ok(_) => None,
+        Err(_) if sloppy_ipv4(text).is_some() => Some("must not have leading 0s"),
+        Err(_) => Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"),
+    }
+}
+
+/// An IPv4 address with leading zeros, as older software reads it.
+fn sloppy_ipv4(text: &str) -> Option<IpAddr> {
+    let octets: Vec<&str> = text.split('.').collect();
+    if octets.len() != 4 || !octets.iter().all(|o| !o.is_empty() && o.bytes().all(|b| b.is_ascii_digit())) {
+        return None;
+    }
+    let numbers: Vec<u8> = octets.iter().filter_map(|octet| octet.parse().ok()).collect();
+    <[u8; 4]>::try_from(numbers).ok().map(IpAddr::from)
+}
+
+/// What is wrong with a CIDR.
+pub(super) fn cidr_error(text: &str) -> Option<&'static str> {
+    const NOT_A_CIDR: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    let Some((address, bits)) = text.split_once('/') else { return Some(NOT_A_CIDR) };
+    let strict = address.parse::<IpAddr>().ok();
+    let Some(any) = strict.or_else(|| sloppy_ipv4(address)) else { return Some(NOT_A_CIDR) };
+    let most = if any.is_ipv4() { 32 } else { 128 };
+    let digits = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit());
+    let Some(length) = bits.parse::<u32>().ok().filter(|length| digits && *length <= most) else {
+        return Some(NOT_A_CIDR);
+    };
+    let beyond = match any {
+        IpAddr::V4(address) => address.to_bits() & u32::MAX.checked_shr(length).unwrap_or(0) != 0,
+        IpAddr::V6(address) => address.to_bits() & u128::MAX.checked_shr(length).unwrap_or(0) != 0,
+    };
+    if strict.is_none() || (bits.len() > 1 && bits.starts_with('0')) {
+        return Some("must not have leading 0s in IP or prefix length");
+    }
+    match any {
+        IpAddr::V6(address) if address.to_ipv4_mapped().is_some() => Some("must not have an IPv4-mapped IPv6 address"),
+        _ => beyond.then_some("must not have bits set beyond the prefix length"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_what_is_right() {
+        assert!(label("a-1").is_empty() && subdomain("a.b-c").is_empty() && rfc1035_label("a1").is_empty());
+        assert!(qualified_name("example.com/My_name.x").is_empty() && qualified_name("x").is_empty());
+        assert!(label_value("").is_empty() && label_value("A_b-1.c").is_empty());
+        assert!(config_key("a.b_C").is_empty() && port_name("http-1").is_empty() && env_name("A b").is_empty());
+        assert!(subdomain_with_underscores("_tcp.example.com").is_empty());
+        assert!(percent("25%").is_none() && port_number(1).is_none());
+        assert!(ip_error("10.0.0.1").is_none() && ip_error("::1").is_none());
+        for cidr in ["10.0.0.0/8", "10.1.2.3/32", "0.0.0.0/0", "2001:db8::/64", "::1/128", "::/0"] {
+            assert_eq!(cidr_error(cidr), None, "{cidr}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        assert_eq!(label("a.b"), ["must not contain dots"]);
+        assert_eq!(
+            label("A"),
+            [
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+            ]
+        );
+        assert_eq!(
+            subdomain("Bad_Name"),
+            [
+                r"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+            ]
+        );
+        assert_eq!(
+            qualified_name("a/"),
+            [
+                "name part must be non-empty",
+                "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+            ]
+        );
+        assert_eq!(port_name("a--b").len(), 1);
+        assert_eq!(config_key("..x"), ["must not start with '..'"]);
+        assert_eq!(ip_error("010.0.0.1"), Some("must not have leading 0s"));
+        assert_eq!(ip_error("::ffff:1.2.3.4"), Some("must not be an IPv4-mapped IPv6 address"));
+        assert_eq!(ip_error("1.2.3"), Some("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"));
+        assert_eq!(cidr_error("10.0.0.0/33"), Some("must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"));
+        assert_eq!(cidr_error("10.0.0.1/8"), Some("must not have bits set beyond the prefix length"));
+        assert_eq!(cidr_error("10.0.0.0/08"), Some("must not have leading 0s in IP or prefix length"));
+        assert_eq!(port_number(0).as_deref(), Some("must be between 1 and 65535, inclusive"));
+    }
+}

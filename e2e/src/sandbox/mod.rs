@@ -1,0 +1,390 @@
+//! The sandbox: a Kubernetes API server in memory, good enough that controllers and kubectl cannot tell.
+//!
+//! ```no_run
+//! # use e2e::sandbox::{Sandbox, Tls};
+//! # use common::clock::Clock;
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let sandbox = Sandbox::builder().clock(Clock::system()).build();
+//! let client = sandbox.client("my-controller"); // a kube::Client without a socket
+//! let server = sandbox.serve(([127, 0, 0, 1], 0).into(), Tls::On).await?; // the same over TCP
+//! std::fs::write("kubeconfig", server.kubeconfig())?;
+//! # drop(client);
+//! # Ok(()) }
+//! ```
+//!
+//! # What it is
+//! One store and one router under two transports. [`Sandbox::client`] hands the router to a `kube::Client` as a service,
+//! which works under tokio's paused clock; [`Sandbox::serve`] puts it on a socket. Built-in kinds come from [`kinds`],
+//! custom ones from the `CustomResourceDefinition`s in the store. Time and randomness come from the [`Clock`] alone, so a
+//! run can be repeated from its seed.
+//!
+//! # What a test gets out of it
+//! - [`Sandbox::apply`], [`Sandbox::get`], [`Sandbox::list`], [`Sandbox::delete`]: objects as JSON, as the administrator;
+//! - [`Sandbox::faults`]: what goes wrong, for whom, when ([`Rule`], [`Action`]), withheld watches, a server that is down;
+//! - [`Sandbox::writes`]: every accepted write in order, with who made it and the object before and after;
+//! - [`Sandbox::requests`]: how often who asked for what;
+//! - [`Sandbox::compact`]: history forgotten, so that watches and pages expire.
+//!
+//! # What it plays besides the API server
+//! The namespace controller (what is in a deleted namespace goes, then the namespace), and that definitions of custom
+//! resources become established. Nothing else: no garbage collection, no scheduling, no kubelet.
+//!
+//! # Identities
+//! A client is known by a name: what [`Sandbox::client`] was given, or over TCP the bearer token or client certificate
+//! that [`Server::kubeconfig_for`] wrote; [`ADMIN`] where there is none. Faults, RBAC ([`Builder::rbac`]), writes and
+//! counters go by it.
+
+mod access;
+mod audit;
+mod certificates;
+mod core;
+mod custom;
+mod decode;
+mod delete;
+mod discovery;
+mod faults;
+mod fields;
+mod gates;
+mod handle;
+mod json;
+pub mod kinds;
+mod managed;
+mod names;
+mod object;
+mod openapi;
+mod patch;
+mod protobuf;
+mod quota;
+mod raw;
+mod read;
+mod request;
+mod resource;
+mod reviews;
+mod selector;
+mod serve;
+mod status;
+mod store;
+mod subresource;
+mod table;
+mod transport;
+mod watch;
+mod write;
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use common::clock::Clock;
+use http::{Method, Request, header};
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+
+pub use self::{
+    access::ADMIN,
+    audit::{RequestKey, Requests, Write, Writes},
+    certificates::CertificateError,
+    faults::{Action, Faults, Matcher, Rule},
+    serve::{Credential, ServeError, Server, Tls},
+    store::Change,
+    transport::{ConnectionCut, InProcess, ResponseBody},
+};
+use self::{
+    core::{Core, Setup},
+    resource::Resource,
+};
+
+/// A running API server in memory. Cheap to clone; clones are the same server.
+#[derive(Clone)]
+pub struct Sandbox {
+    core: Arc<Core>,
+}
+
+/// How a sandbox is to be set up.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    clock: Option<Clock>,
+    setup: Setup,
+    history: usize,
+    writes: usize,
+}
+
+/// A refusal, as [`Sandbox`]'s own helpers report it.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{method} {path}: {code} {reason}: {message}")]
+pub struct Refused {
+    /// What was asked.
+    pub method: Method,
+    /// Of what.
+    pub path: String,
+    /// HTTP status; 0 if the connection broke.
+    pub code: u16,
+    /// Reason of the Status.
+    pub reason: String,
+    /// Message of the Status.
+    pub message: String,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        let setup = Setup {
+            keep_unknown_fields: false,
+            managed_fields: false,
+            rbac: false,
+            gates: BTreeMap::new(),
+            advertised: None,
+        };
+        Self { clock: None, setup, history: 50_000, writes: 50_000 }
+    }
+}
+
+impl Builder {
+    /// Where time and randomness come from; the machine, if not given.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Keeps fields that the served versions do not know, as the server of a later release would.
+    #[must_use]
+    pub fn keep_unknown_fields(mut self, keep: bool) -> Self {
+        self.setup.keep_unknown_fields = keep;
+        self
+    }
+
+    /// Keeps `metadata.managedFields` for all writes and not only for objects that were applied by the server.
+    #[must_use]
+    pub fn managed_fields(mut self, track: bool) -> Self {
+        self.setup.managed_fields = track;
+        self
+    }
+
+    /// Enforces RBAC from the roles and bindings in the store. [`ADMIN`] may do everything still.
+    #[must_use]
+    pub fn rbac(mut self, enforce: bool) -> Self {
+        self.setup.rbac = enforce;
+        self
+    }
+
+    /// Turns a feature gate of the API server on or off.
+    #[must_use]
+    pub fn gate(mut self, name: impl Into<String>, on: bool) -> Self {
+        self.setup.gates.insert(name.into(), on);
+        self
+    }
+
+    /// How many events of each resource can be watched again; 50,000 if not given.
+    #[must_use]
+    pub fn history(mut self, events: usize) -> Self {
+        self.history = events;
+        self
+    }
+
+    /// How many accepted writes are kept to be read; 50,000 if not given. 0 keeps none (subscribers still see all).
+    #[must_use]
+    pub fn writes(mut self, writes: usize) -> Self {
+        self.writes = writes;
+        self
+    }
+
+    /// The address the server says it is to be found at; the one the client used, if not given.
+    #[must_use]
+    pub fn advertised(mut self, address: impl Into<String>) -> Self {
+        self.setup.advertised = Some(address.into());
+        self
+    }
+
+    /// Makes the server.
+    pub fn build(self) -> Sandbox {
+        let clock = self.clock.unwrap_or_else(Clock::system);
+        Sandbox { core: Arc::new(Core::new(clock, self.setup, self.history, self.writes)) }
+    }
+}
+
+impl Sandbox {
+    /// A sandbox to be set up.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// A client without a socket that is known as `identity`. Must be called inside a tokio runtime.
+    pub fn client(&self, identity: &str) -> kube::Client {
+        kube::Client::new(self.service(identity), "default")
+    }
+
+    /// The server as a service, to put other layers in front of it.
+    pub fn service(&self, identity: &str) -> InProcess {
+        InProcess::new(self.core.clone(), identity)
+    }
+
+    /// Serves the sandbox on a socket; port 0 takes a free one.
+    pub async fn serve(&self, addr: SocketAddr, tls: Tls) -> Result<Server, ServeError> {
+        serve::serve(self.core.clone(), addr, tls).await
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Clock {
+        &self.core.clock
+    }
+
+    /// What goes wrong.
+    pub fn faults(&self) -> &Faults {
+        &self.core.faults
+    }
+
+    /// The log of accepted writes.
+    pub fn writes(&self) -> &Writes {
+        &self.core.writes
+    }
+
+    /// Counters of requests.
+    pub fn requests(&self) -> &Requests {
+        &self.core.requests
+    }
+
+    /// The newest resource version.
+    pub fn resource_version(&self) -> u64 {
+        self.core.store.lock().rv()
+    }
+
+    /// How many objects of a resource there are (`pods`, `deployments.apps`).
+    pub fn count(&self, resource: &str) -> usize {
+        self.core.store.lock().count(resource)
+    }
+
+    /// Forgets history: watches and pages from before now expire.
+    pub fn compact(&self) {
+        self.core.store.lock().compact();
+    }
+
+    /// The bearer token by which a client over TCP is known as `identity`.
+    pub fn token(&self, identity: &str) -> String {
+        self.core.token(identity)
+    }
+
+    fn path_of(&self, object: &Value) -> Result<(Arc<Resource>, String), Refused> {
+        let (api_version, kind) = (object::text(object, &["apiVersion"]), object::text(object, &["kind"]));
+        let registry = self.core.registry();
+        let Some(resource) = registry.of_kind(api_version, kind).cloned() else {
+            let message = format!("{api_version} {kind} is not served");
+            return Err(Refused {
+                method: Method::GET,
+                path: String::new(),
+                code: 404,
+                reason: "NotFound".into(),
+                message,
+            });
+        };
+        let namespace = match object::meta(object, "namespace") {
+            "" if resource.namespaced => Some("default"),
+            "" => None,
+            namespace => Some(namespace),
+        };
+        let path = collection(&resource, namespace);
+        Ok((resource, path))
+    }
+
+    /// Creates an object, or applies it over what is there (server-side, as manager `sandbox`, by force).
+    pub async fn apply(&self, object: Value) -> Result<Value, Refused> {
+        let (_, path) = self.path_of(&object)?;
+        let name = object::meta(&object, "name");
+        if name.is_empty() {
+            return self.send(Method::POST, &path, "application/json", Some(&object)).await;
+        }
+        let path = format!("{path}/{name}?fieldManager=sandbox&force=true");
+        self.send(Method::PATCH, &path, "application/apply-patch+yaml", Some(&object)).await
+    }
+
+    /// Creates an object.
+    pub async fn create(&self, object: Value) -> Result<Value, Refused> {
+        let (_, path) = self.path_of(&object)?;
+        self.send(Method::POST, &path, "application/json", Some(&object)).await
+    }
+
+    /// Merges `patch` into an object, or into its status with `sub` `status`.
+    pub async fn merge(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+        name: &str,
+        sub: Option<&str>,
+        patch: Value,
+    ) -> Result<Value, Refused> {
+        let sub = sub.map(|s| format!("/{s}")).unwrap_or_default();
+        let path = format!("{}/{name}{sub}", self.collection(resource, namespace)?);
+        self.send(Method::PATCH, &path, "application/merge-patch+json", Some(&patch)).await
+    }
+
+    /// An object of a resource named as in `deployments.apps`.
+    pub async fn get(&self, resource: &str, namespace: Option<&str>, name: &str) -> Result<Value, Refused> {
+        let path = format!("{}/{name}", self.collection(resource, namespace)?);
+        self.send(Method::GET, &path, "", None).await
+    }
+
+    /// The objects of a resource named as in `deployments.apps`, in one namespace or in all.
+    pub async fn list(&self, resource: &str, namespace: Option<&str>) -> Result<Vec<Value>, Refused> {
+        let path = self.collection(resource, namespace)?;
+        let mut list = self.send(Method::GET, &path, "", None).await?;
+        Ok(match list.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => items,
+            _ => Vec::new(),
+        })
+    }
+
+    /// Deletes an object, with the kind's own propagation.
+    pub async fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) -> Result<Value, Refused> {
+        let path = format!("{}/{name}", self.collection(resource, namespace)?);
+        self.send(Method::DELETE, &path, "", None).await
+    }
+
+    fn collection(&self, resource: &str, namespace: Option<&str>) -> Result<String, Refused> {
+        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
+        let registry = self.core.registry();
+        let found = registry.any_version(group, plural).map(|r| collection(r, namespace));
+        found.ok_or_else(|| Refused {
+            method: Method::GET,
+            path: resource.into(),
+            code: 404,
+            reason: "NotFound".into(),
+            message: format!("{resource} is not served"),
+        })
+    }
+
+    /// Sends one request as the administrator, past all faults for other identities; the answer must be JSON.
+    pub async fn send(&self, method: Method, path: &str, media: &str, body: Option<&Value>) -> Result<Value, Refused> {
+        let refused = |code: u16, reason: &str, message: String| Refused {
+            method: method.clone(),
+            path: path.to_owned(),
+            code,
+            reason: reason.into(),
+            message,
+        };
+        let bytes = body.map(json::body).unwrap_or_default();
+        let mut request = Request::builder().method(method.clone()).uri(path);
+        request = request.header(header::ACCEPT, "application/json").header(header::USER_AGENT, "sandbox");
+        if !media.is_empty() {
+            request = request.header(header::CONTENT_TYPE, media);
+        }
+        let request: Request<Bytes> = request.body(bytes).map_err(|e| refused(400, "BadRequest", e.to_string()))?;
+        let cut = |e: ConnectionCut| refused(0, "", e.to_string());
+        let response = self.core.handle(ADMIN, request).await.map_err(cut)?;
+        let status = response.status();
+        let bytes = response.into_body().collect().await.map_err(cut)?.to_bytes();
+        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let (reason, message) = (object::text(&answer, &["reason"]), object::text(&answer, &["message"]));
+        Err(refused(status.as_u16(), reason, message.to_owned()))
+    }
+}
+
+fn collection(resource: &Resource, namespace: Option<&str>) -> String {
+    let root = match &*resource.group {
+        "" => format!("/api/{}", resource.version),
+        group => format!("/apis/{group}/{}", resource.version),
+    };
+    match namespace {
+        Some(namespace) if resource.namespaced => format!("{root}/namespaces/{namespace}/{}", resource.plural),
+        _ => format!("{root}/{}", resource.plural),
+    }
+}

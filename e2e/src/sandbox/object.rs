@@ -1,0 +1,82 @@
+//! Reading and writing the common parts of objects that are JSON values.
+
+use serde_json::{Map, Value};
+
+/// The value at a path of keys; null where there is none.
+pub(super) fn at<'a>(object: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().try_fold(object, |value, key| value.get(key)).unwrap_or(&Value::Null)
+}
+
+/// The string at a path; empty where there is none.
+pub(super) fn text<'a>(object: &'a Value, path: &[&str]) -> &'a str {
+    at(object, path).as_str().unwrap_or_default()
+}
+
+/// A metadata field that is a string; empty where there is none.
+pub(super) fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    text(object, &["metadata", field])
+}
+
+/// The metadata to change; made if it is not there.
+pub(super) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
+    child(object, "metadata")
+}
+
+/// The object below a key, to change; made if it is not there.
+pub(super) fn child<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    let slot = as_map(object).entry(key).or_insert_with(|| Value::Object(Map::new()));
+    as_map(slot)
+}
+
+/// The value as an object, which it becomes if it is not.
+pub(super) fn as_map(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    let Value::Object(map) = value else { unreachable!("made an object above") };
+    map
+}
+
+pub(super) fn set_meta(object: &mut Value, field: &str, value: impl Into<Value>) {
+    meta_mut(object).insert(field.into(), value.into());
+}
+
+pub(super) fn finalizers(object: &Value) -> Vec<String> {
+    let list = at(object, &["metadata", "finalizers"]).as_array();
+    list.into_iter().flatten().filter_map(|f| f.as_str().map(str::to_owned)).collect()
+}
+
+pub(super) fn set_finalizers(object: &mut Value, finalizers: &[String]) {
+    if finalizers.is_empty() {
+        meta_mut(object).remove("finalizers");
+    } else {
+        set_meta(object, "finalizers", finalizers.to_vec());
+    }
+}
+
+pub(super) fn is_deleting(object: &Value) -> bool {
+    at(object, &["metadata", "deletionTimestamp"]).is_string()
+}
+
+/// Removes what a typed decoder would not have kept: nulls, and metadata fields that are empty.
+pub(super) fn tidy_meta(object: &mut Value) {
+    if let Some(Value::Object(meta)) = object.get_mut("metadata") {
+        meta.retain(|field, v| match v {
+            Value::Null => false,
+            Value::String(s) => !s.is_empty(),
+            Value::Array(a) => !a.is_empty(),
+            Value::Object(o) => !o.is_empty(),
+            Value::Number(n) => field != "generation" || n.as_i64() != Some(0),
+            Value::Bool(_) => true,
+        });
+    }
+}
+
+/// The metadata alone, as `PartialObjectMetadata`.
+pub(super) fn partial(object: &Value) -> Value {
+    serde_json::json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": at(object, &["metadata"])
+    })
+}

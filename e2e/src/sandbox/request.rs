@@ -1,0 +1,363 @@
+//! A request taken apart: path, query, options, and which representation is asked for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use serde_json::Value;
+
+use super::{
+    kinds::FieldError,
+    names::{forbidden, quoted, required, unsupported},
+    resource::Resource,
+    status::{ApiError, ApiResult},
+};
+
+/// Percent-decodes a part of a URL; `+` is a space in queries.
+fn decode(text: &str, plus: bool) -> String {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(&c) = bytes.get(i) {
+        let hex = |j: usize| bytes.get(j).and_then(|c| (*c as char).to_digit(16));
+        match (c, hex(i + 1), hex(i + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                i += 3;
+                continue;
+            }
+            (b'+', _, _) if plus => out.push(b' '),
+            _ => out.push(c),
+        }
+        i += 1;
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The decoded segments of a path.
+pub(super) fn segments(path: &str) -> Vec<String> {
+    path.split('/').filter(|s| !s.is_empty()).map(|s| decode(s, false)).collect()
+}
+
+/// A decoded query.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub(super) fn parse(query: &str) -> Self {
+        let pairs = query.split('&').filter(|p| !p.is_empty()).map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode(key, true), decode(value, true))
+        });
+        Self(pairs.collect())
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| &**v)
+    }
+
+    pub(super) fn text(&self, key: &str) -> &str {
+        self.get(key).unwrap_or_default()
+    }
+
+    pub(super) fn all(&self, key: &str) -> Vec<&str> {
+        self.0.iter().filter(|(k, _)| k == key).map(|(_, v)| &**v).collect()
+    }
+
+    /// Go's reading of a flag: everything but `0`, `false` and nothing at all is true.
+    pub(super) fn flag(&self, key: &str) -> Option<bool> {
+        self.get(key).map(|v| !matches!(v.to_ascii_lowercase().as_str(), "0" | "false"))
+    }
+
+    pub(super) fn int(&self, key: &str) -> ApiResult<Option<i64>> {
+        match self.get(key) {
+            None | Some("") => Ok(None),
+            Some(text) => text.parse().map(Some).map_err(|_| {
+                ApiError::bad_request(format!("strconv.ParseInt: parsing {}: invalid syntax", quoted(text)))
+            }),
+        }
+    }
+}
+
+/// How an object or a list is to be represented.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// As it is.
+    Object,
+    /// As a table to print.
+    Table,
+    /// Metadata only.
+    Partial,
+    /// The aggregated discovery document.
+    Discovery,
+}
+
+/// What the client accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Accept {
+    pub(super) form: Form,
+    pub(super) yaml: bool,
+}
+
+impl Accept {
+    /// The first of the client's wishes that can be met. `is_list` tells lists (and watches) from objects.
+    pub(super) fn negotiate(headers: &HeaderMap, wants: Wants) -> ApiResult<Self> {
+        let values = headers.get_all(http::header::ACCEPT);
+        let joined: Vec<&str> = values.iter().filter_map(|v| v.to_str().ok()).collect();
+        let joined = joined.join(",");
+        if joined.trim().is_empty() {
+            return Ok(Self { form: Form::Object, yaml: false });
+        }
+        let mut known = false;
+        for clause in joined.split(',') {
+            let mut parts = clause.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            let yaml = match media {
+                "application/json" | "*/*" | "application/*" => false,
+                "application/yaml" => true,
+                "application/vnd.kubernetes.protobuf" => {
+                    known = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            known = true;
+            let (mut name, mut group, mut version) = ("", "", "");
+            for parameter in parts {
+                match parameter.split_once('=') {
+                    Some(("as", value)) => name = value,
+                    Some(("g", value)) => group = value,
+                    Some(("v", value)) => version = value,
+                    _ => {}
+                }
+            }
+            let meta = group == "meta.k8s.io" && matches!(version, "v1" | "v1beta1");
+            let form = match (name, wants) {
+                ("", _) => Form::Object,
+                ("Table", Wants::Object | Wants::List | Wants::Watch) if meta => Form::Table,
+                ("PartialObjectMetadata", Wants::Object | Wants::Watch)
+                | ("PartialObjectMetadataList", Wants::List)
+                    if meta =>
+                {
+                    Form::Partial
+                }
+                ("APIGroupDiscoveryList", Wants::Discovery) if group == "apidiscovery.k8s.io" && version == "v2" => {
+                    Form::Discovery
+                }
+                _ => continue,
+            };
+            return Ok(Self { form, yaml });
+        }
+        let message = if known {
+            "only the following media types are accepted: application/json, application/yaml".to_owned()
+        } else {
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/json;stream=watch".to_owned()
+        };
+        Err(ApiError::new(406, "NotAcceptable", message))
+    }
+}
+
+/// What kind of answer is negotiated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    Object,
+    List,
+    Watch,
+    Discovery,
+}
+
+/// What is done with fields that the server does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldValidation {
+    Strict,
+    Warn,
+    Ignore,
+}
+
+/// The common options of writes.
+#[derive(Clone, Debug)]
+pub(super) struct WriteOptions {
+    pub(super) dry_run: bool,
+    pub(super) validation: FieldValidation,
+    pub(super) manager: String,
+    /// Whether owners of fields are settled already: the write is a server-side apply.
+    pub(super) applied: bool,
+}
+
+/// A request for a resource.
+pub(super) struct Call {
+    pub(super) resource: Arc<Resource>,
+    pub(super) namespace: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) sub: Option<String>,
+    pub(super) verb: &'static str,
+    pub(super) identity: String,
+    pub(super) agent: String,
+    pub(super) query: Query,
+    pub(super) accept: Accept,
+    pub(super) content_type: String,
+    pub(super) body: Bytes,
+    pub(super) warnings: Vec<String>,
+}
+
+impl Call {
+    pub(super) fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    /// The media type of the body, without parameters.
+    pub(super) fn media(&self) -> &str {
+        self.content_type.split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Reads and checks the options of a write, given as `kind` in messages (`CreateOptions`, ...).
+    pub(super) fn write_options(&self, kind: &str) -> ApiResult<WriteOptions> {
+        let mut errors: Vec<FieldError> = Vec::new();
+        let dry: Vec<&str> = self.query.all("dryRun");
+        let apply = self.media() == "application/apply-patch+yaml" && self.verb == "patch";
+        if kind == "PatchOptions" {
+            if !apply && self.query.get("force").is_some() {
+                errors.push(forbidden("force", "may not be specified for non-apply patch"));
+            }
+            if apply && self.query.text("fieldManager").is_empty() {
+                errors.push(required("fieldManager", "is required for apply patch"));
+            }
+        }
+        let manager = self.query.text("fieldManager");
+        if manager.len() > 128 {
+            errors.push(FieldError {
+                reason: "FieldValueTooLong",
+                field: "fieldManager".into(),
+                message: "Too long: may not be more than 128 bytes".into(),
+            });
+        }
+        if dry.iter().any(|d| *d != "All") {
+            let list: Vec<String> = dry.iter().map(|d| quoted(d)).collect();
+            errors.push(unsupported("dryRun", &format!("[{}]", list.join(",")), &["All"]));
+        }
+        let validation = match self.query.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Strict" => FieldValidation::Strict,
+            "Ignore" => FieldValidation::Ignore,
+            other => {
+                errors.push(unsupported("fieldValidation", &quoted(other), &["", "Ignore", "Strict", "Warn"]));
+                FieldValidation::Ignore
+            }
+        };
+        if !errors.is_empty() {
+            return Err(ApiError::invalid_options(kind, &errors));
+        }
+        let manager = if manager.is_empty() { self.agent.split('/').next().unwrap_or_default() } else { manager };
+        Ok(WriteOptions { dry_run: !dry.is_empty(), validation, manager: manager.to_owned(), applied: false })
+    }
+}
+
+/// What a DELETE says about how to delete.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeleteOptions {
+    pub(super) grace: Option<i64>,
+    pub(super) propagation: Option<String>,
+    pub(super) orphan: Option<bool>,
+    pub(super) uid: Option<String>,
+    pub(super) resource_version: Option<String>,
+    pub(super) dry_run: bool,
+}
+
+impl DeleteOptions {
+    /// From a body, or from the query where there is none.
+    pub(super) fn read(body: Option<&Value>, query: &Query) -> ApiResult<Self> {
+        let mut options = Self::default();
+        let mut dry: Vec<String> = Vec::new();
+        if let Some(body) = body {
+            let text = |v: Option<&Value>| v.and_then(Value::as_str).map(str::to_owned);
+            options.grace = body.get("gracePeriodSeconds").and_then(Value::as_i64);
+            options.propagation = text(body.get("propagationPolicy"));
+            options.orphan = body.get("orphanDependents").and_then(Value::as_bool);
+            let preconditions = body.get("preconditions");
+            options.uid = text(preconditions.and_then(|p| p.get("uid")));
+            options.resource_version = text(preconditions.and_then(|p| p.get("resourceVersion")));
+            let given = body.get("dryRun").and_then(Value::as_array).into_iter().flatten();
+            dry.extend(given.filter_map(|d| d.as_str().map(str::to_owned)));
+        } else {
+            options.grace = query.int("gracePeriodSeconds")?;
+            options.propagation = query.get("propagationPolicy").map(str::to_owned);
+            options.orphan = query.flag("orphanDependents");
+        }
+        // The query may ask for a dry run even where options are in the body.
+        dry.extend(query.all("dryRun").into_iter().map(str::to_owned));
+        let mut errors = Vec::new();
+        if let (Some(policy), Some(_)) = (&options.propagation, options.orphan) {
+            errors.push(super::names::invalid(
+                "propagationPolicy",
+                &quoted(policy),
+                "orphanDependents and deletionPropagation cannot be both set",
+            ));
+        }
+        if let Some(policy) = &options.propagation
+            && !matches!(&**policy, "Foreground" | "Background" | "Orphan")
+        {
+            errors.push(unsupported(
+                "propagationPolicy",
+                &quoted(policy),
+                &["Foreground", "Background", "Orphan", "nil"],
+            ));
+        }
+        if dry.iter().any(|d| d != "All") {
+            let list: Vec<String> = dry.iter().map(|d| quoted(d)).collect();
+            errors.push(unsupported("dryRun", &format!("[{}]", list.join(",")), &["All"]));
+        }
+        if !errors.is_empty() {
+            return Err(ApiError::invalid_options("DeleteOptions", &errors));
+        }
+        options.dry_run = !dry.is_empty();
+        Ok(options)
+    }
+}
+
+/// The RBAC verb of a request for a resource.
+pub(super) fn verb(method: &Method, named: bool, watch: bool) -> Option<&'static str> {
+    Some(match (method.as_str(), named) {
+        ("GET" | "HEAD", true) => "get",
+        ("GET" | "HEAD", false) if watch => "watch",
+        ("GET" | "HEAD", false) => "list",
+        ("POST", _) => "create",
+        ("PUT", _) => "update",
+        ("PATCH", _) => "patch",
+        ("DELETE", true) => "delete",
+        ("DELETE", false) => "deletecollection",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(header: &str, wants: Wants) -> Result<Form, u16> {
+        let mut headers = HeaderMap::new();
+        headers.insert(http::header::ACCEPT, header.parse().unwrap());
+        Accept::negotiate(&headers, wants).map(|a| a.form).map_err(|e| e.code)
+    }
+
+    #[test]
+    fn the_first_wish_that_can_be_met_counts() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(accept(table, Wants::List), Ok(Form::Table));
+        assert_eq!(accept(table, Wants::Discovery), Ok(Form::Object));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json", Wants::Object), Ok(Form::Object));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf", Wants::Object), Err(406));
+        assert_eq!(accept("*/*", Wants::Object), Ok(Form::Object));
+        assert_eq!(accept("text/html", Wants::Object), Err(406));
+        assert_eq!(accept("application/json;as=Table;v=v1;g=foo", Wants::List), Err(406));
+    }
+
+    #[test]
+    fn queries_are_decoded() {
+        let query = Query::parse("labelSelector=a%3Db%2Cc&watch=true&fieldSelector=x+y&limit=");
+        assert_eq!(query.text("labelSelector"), "a=b,c");
+        assert_eq!(query.text("fieldSelector"), "x y");
+        assert_eq!(query.flag("watch"), Some(true));
+        assert_eq!(query.int("limit").unwrap(), None);
+        assert_eq!(segments("/api/v1//a%2Fb"), ["api", "v1", "a/b"]);
+    }
+}

@@ -1,0 +1,277 @@
+//! The program: reads its command line, makes runs, prints what they show.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, Write as _},
+    process::ExitCode,
+    time::Duration,
+};
+
+use common::clock::{Clock, Instant};
+use parking_lot::Mutex;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+
+use serde_json::Value;
+
+use super::{
+    explore::{self, Failure, Report, Task},
+    flags::Flags,
+    json::text,
+    judge::{ORACLES, judge},
+    outcome::{Outcome, Violation},
+    perturbation::{FORMS, Perturbation},
+    plan, scenarios,
+};
+use crate::command_line;
+
+const NAME: &str = "simulate";
+
+/// Runs the simulation as this process.
+pub fn main() -> ExitCode {
+    let flags: Flags = match command_line::parse(NAME) {
+        Ok(flags) => flags,
+        Err(code) => return code,
+    };
+    match command(&flags) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Who reads has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            command_line::complain(NAME, &error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn command(flags: &Flags) -> io::Result<bool> {
+    if flags.list {
+        return list().map(|()| true);
+    }
+    if explore::scenarios(flags.scenario.as_deref()).is_empty() {
+        let name = flags.scenario.as_deref().unwrap_or_default();
+        return Err(io::Error::other(format!("there is no scenario {name:?}; see --list")));
+    }
+    if flags.all {
+        return all(flags);
+    }
+    if let Some(budget) = flags.budget {
+        return wander(flags, budget);
+    }
+    single(flags)
+}
+
+fn threads(flags: &Flags) -> usize {
+    flags.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+fn list() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for suite in scenarios::SUITES {
+        writeln!(out, "{}", suite.name)?;
+        for scenario in (suite.scenarios)() {
+            writeln!(out, "  {:<34} {}", format!("{}/{}", suite.name, scenario.name), scenario.about)?;
+        }
+        let interferences: Vec<_> = suite.interferences.iter().map(|i| i.name).collect();
+        writeln!(out, "  interferences: {}", interferences.join(", "))?;
+        for invariant in suite.invariants.iter().copied().flatten() {
+            writeln!(out, "  after every write: {:<34} ({})", invariant.name, invariant.spec)?;
+        }
+        for promise in suite.promises {
+            writeln!(out, "  in the end:        {:<34} ({})", promise.name, promise.spec)?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "of every run")?;
+    for (name, what) in ORACLES {
+        writeln!(out, "  {name:<22} {what}")?;
+    }
+    writeln!(out, "\nperturbations (K counts the writes of the controllers from 1; several with commas between)")?;
+    for (form, what) in FORMS {
+        writeln!(out, "  {form:<26} {what}")?;
+    }
+    Ok(())
+}
+
+/// One run, and the unperturbed one it is judged by.
+fn single(flags: &Flags) -> io::Result<bool> {
+    let text = flags.perturb.as_deref().unwrap_or("none");
+    let perturbation: Perturbation = text.parse().map_err(io::Error::other)?;
+    let mut well = true;
+    for (suite, scenario) in explore::scenarios(flags.scenario.as_deref()) {
+        let task = |perturbation| Task { suite, scenario: scenario.name, perturbation, seed: flags.seed };
+        let baseline = explore::one(&task(Perturbation::none()), None)?;
+        let task = task(perturbation.clone());
+        let outcome = explore::told(&task, flags.without)?;
+        let violation = judge(&perturbation, &baseline, &outcome);
+        let (writes, hash) = (outcome.points.len(), outcome.hash);
+        let mut out = io::stdout().lock();
+        let time = Duration::from_secs(outcome.seconds);
+        writeln!(out, "{}/{} {perturbation} seed {}", suite.name, scenario.name, flags.seed)?;
+        writeln!(
+            out,
+            "  {writes} writes of the controllers ({} unperturbed), {} in all, {} requests, {} in the cluster, hash {hash:016x}",
+            baseline.points.len(),
+            outcome.writes,
+            outcome.requests,
+            common::duration::format(time),
+        )?;
+        if flags.trace && violation.is_none() {
+            print_writes(&mut out, &outcome)?;
+        }
+        if let Some(violation) = violation {
+            well = false;
+            print_failure(&mut out, &Failure { task, violation, outcome })?;
+        }
+    }
+    Ok(well)
+}
+
+fn print_writes(out: &mut impl io::Write, outcome: &Outcome) -> io::Result<()> {
+    for line in &outcome.story.writes {
+        writeln!(out, "    {line}")?;
+    }
+    Ok(())
+}
+
+fn print_failure(out: &mut impl io::Write, failure: &Failure) -> io::Result<()> {
+    let Failure { task, violation: Violation { oracle, spec, what }, outcome } = failure;
+    writeln!(out, "\nVIOLATED {oracle} ({spec}): {what}")?;
+    writeln!(out, "  writes until then:")?;
+    print_writes(out, outcome)?;
+    let mut sent: BTreeMap<String, u32> = BTreeMap::new();
+    for point in &outcome.points {
+        *sent.entry(format!("{} {} {}", point.program, point.method, point.resource)).or_default() += 1;
+    }
+    writeln!(out, "  writes sent, refused ones included: {sent:?}")?;
+    writeln!(out, "  decisions:")?;
+    for line in decisions(&outcome.story.explain) {
+        writeln!(out, "    {line}")?;
+    }
+    writeln!(out, "  reproduce: {}", reproduce(task))
+}
+
+/// How many decisions of each loop are shown, newest first.
+const DECISIONS: usize = 12;
+
+/// What the loops of each program decided last and why, and what fails now.
+fn decisions(explain: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    for program in list(explain) {
+        for one in list(&program["explain"]) {
+            lines.push(format!("{}: {}", text(&program, "/program"), text(&one, "/name")));
+            for failing in list(&one["failing"]) {
+                lines.push(format!("  failing: {failing}"));
+            }
+            for decided in list(&one["recent"]).iter().take(DECISIONS) {
+                let (at, key, why) = (text(decided, "/at"), text(decided, "/key"), text(decided, "/situation"));
+                lines.push(format!("  {at} {key}: {why}; {} {}", decided["actions"], decided["waiting"]));
+            }
+        }
+    }
+    lines
+}
+
+/// The line that makes a run again.
+pub fn reproduce(task: &Task) -> String {
+    let Task { suite, scenario, perturbation, seed } = task;
+    let (binary, suite) = ("cargo run -p e2e --bin simulate --", suite.name);
+    format!("{binary} --scenario {suite}/{scenario} --perturb {perturbation} --seed {seed}")
+}
+
+/// Says what goes wrong as it does: the first few in full.
+struct Teller {
+    told: Mutex<usize>,
+    full: usize,
+}
+
+impl Teller {
+    fn tell(&self, failure: &Failure) {
+        let mut told = self.told.lock();
+        *told += 1;
+        let mut out = io::stdout().lock();
+        // A reader that has gone away has read enough.
+        let _ = if *told <= self.full {
+            print_failure(&mut out, failure)
+        } else {
+            let Violation { oracle, what, .. } = &failure.violation;
+            let what = what.lines().next().unwrap_or_default();
+            writeln!(out, "VIOLATED {oracle}: {what}\n  reproduce: {}", reproduce(&failure.task))
+        };
+    }
+}
+
+fn all(flags: &Flags) -> io::Result<bool> {
+    let (threads, report) = (threads(flags), Mutex::new(Report::default()));
+    let clock = Clock::system();
+    let began = clock.instant();
+    let chosen = explore::scenarios(flags.scenario.as_deref());
+    let baselines = explore::unperturbed(&chosen, flags.seed, threads, &report)?;
+    let teller = Teller { told: Mutex::new(0), full: flags.failures };
+    for Failure { task, violation, .. } in &report.lock().failures {
+        let outcome = explore::told(task, None)?;
+        teller.tell(&Failure { task: task.clone(), violation: violation.clone(), outcome });
+    }
+    let mut tasks = Vec::new();
+    for (suite, scenario) in &chosen {
+        let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
+        let perturbations = plan::all(suite, baseline).into_iter();
+        let wanted = |p: &Perturbation| flags.perturb.as_ref().is_none_or(|start| p.to_string().starts_with(start));
+        let perturbations = perturbations.filter(wanted);
+        tasks.extend(perturbations.map(|perturbation| Task {
+            suite,
+            scenario: scenario.name,
+            perturbation,
+            seed: flags.seed,
+        }));
+    }
+    explore::make(&tasks, &baselines, flags.without, threads, &report, |failure| teller.tell(failure))?;
+    print_report(&report.into_inner(), &clock, began)
+}
+
+/// How many random runs are planned at once.
+const BATCH: usize = 64;
+
+fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
+    let (threads, report) = (threads(flags), Mutex::new(Report::default()));
+    let clock = Clock::system();
+    let began = clock.instant();
+    let chosen = explore::scenarios(flags.scenario.as_deref());
+    let teller = Teller { told: Mutex::new(0), full: flags.failures };
+    let mut seed = flags.seed;
+    while clock.instant() - began < budget {
+        // Each round has its own seed, and its own unperturbed runs to be judged by.
+        let baselines = explore::unperturbed(&chosen, seed, threads, &report)?;
+        let mut luck = StdRng::seed_from_u64(seed);
+        let mut tasks = Vec::new();
+        for n in 0..BATCH {
+            let (suite, scenario) = &chosen[n % chosen.len()];
+            let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
+            let perturbation = plan::random(suite, baseline, |bound| luck.random_range(0..bound));
+            tasks.push(Task { suite, scenario: scenario.name, perturbation, seed });
+        }
+        explore::make(&tasks, &baselines, flags.without, threads, &report, |failure| teller.tell(failure))?;
+        seed += 1;
+    }
+    print_report(&report.into_inner(), &clock, began)
+}
+
+fn print_report(report: &Report, clock: &Clock, began: Instant) -> io::Result<bool> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "\n{:<36} {:<10} {:>7} {:>9} {:>9}", "scenario", "faults", "runs", "writes", "hours")?;
+    for ((scenario, family), (runs, writes, seconds)) in &report.runs {
+        let hours = *seconds as f64 / 3600.0;
+        writeln!(out, "{scenario:<36} {family:<10} {runs:>7} {writes:>9} {hours:>9.1}")?;
+    }
+    let (runs, writes, seconds) = report.total();
+    let (hours, took) = (seconds as f64 / 3600.0, clock.instant() - began);
+    let rate = hours / (took.as_secs_f64() / 60.0).max(f64::EPSILON);
+    writeln!(
+        out,
+        "\n{runs} runs, {writes} writes, {hours:.0} hours in the cluster in {:.0} s ({rate:.0} a minute), violations = {}",
+        took.as_secs_f64(),
+        report.failures.len(),
+    )?;
+    Ok(report.failures.is_empty())
+}

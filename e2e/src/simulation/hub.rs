@@ -1,0 +1,344 @@
+//! Where all processes of a run meet: writes are counted here, and here it is decided what goes wrong with which.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::clock::{Clock, Instant};
+use http::Method;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::{
+    perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
+    trace::Digest,
+};
+use crate::sandbox::Sandbox;
+
+/// Whether a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It does.
+    Running,
+    /// It hangs: nothing leaves it and nothing reaches it.
+    Hanging,
+    /// It is no more.
+    Dead,
+}
+
+/// One incarnation of a program.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// The program: `deployment-controller`; or `nodes`.
+    pub(super) program: &'static str,
+    /// What the API server knows it as: `deployment-controller#2`.
+    pub(super) identity: String,
+    /// Its own clock.
+    pub(super) clock: Clock,
+    life: watch::Sender<Life>,
+    deposed: Mutex<Option<Instant>>,
+}
+
+impl Process {
+    pub(super) fn new(program: &'static str, incarnation: u32, clock: Clock) -> Arc<Self> {
+        let identity = format!("{program}#{incarnation}");
+        Arc::new(Self { program, identity, clock, life: watch::Sender::new(Life::Running), deposed: Mutex::default() })
+    }
+
+    /// Ends, hangs, or wakes up. The dead stay dead.
+    pub(super) fn set(&self, life: Life) {
+        self.life.send_if_modified(|now| *now != Life::Dead && std::mem::replace(now, life) != life);
+    }
+
+    /// Waits until it runs: for ever, if it never will again.
+    pub(super) async fn runs(&self) {
+        if *self.life.borrow() == Life::Running {
+            return;
+        }
+        if self.life.subscribe().wait_for(|life| *life == Life::Running).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it is no more.
+    pub(super) async fn dies(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.life.subscribe().wait_for(|life| *life == Life::Dead).await;
+    }
+
+    /// Notes that it may not write from now on.
+    pub(super) fn depose(&self) {
+        self.deposed.lock().get_or_insert(self.clock.instant());
+    }
+
+    /// Whether it has been forbidden to write, before now.
+    fn is_deposed(&self) -> bool {
+        self.deposed.lock().is_some_and(|at| at < self.clock.instant())
+    }
+
+    /// Whether its writes are counted: those of programs under test are.
+    fn counts(&self) -> bool {
+        self.program != super::stage::NODES
+    }
+}
+
+/// A request, as far as faults ask.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: String,
+}
+
+impl Asked {
+    pub(super) fn is_watch(&self) -> bool {
+        self.query.split('&').any(|part| part == "watch=true")
+    }
+
+    fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// The resource and subresource: `pods`, `replicasets/status`.
+    pub(super) fn resource(&self) -> String {
+        let segments: Vec<&str> = self.path.split('/').filter(|s| !s.is_empty()).collect();
+        let rest = match segments.as_slice() {
+            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+            _ => &[],
+        };
+        match rest {
+            ["namespaces", _, plural, rest @ ..] | [plural, rest @ ..] => {
+                rest.get(1).map_or_else(|| (*plural).to_owned(), |sub| format!("{plural}/{sub}"))
+            }
+            [] => String::new(),
+        }
+    }
+}
+
+/// A write of the controllers, as it left.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Who sent it.
+    pub program: &'static str,
+    /// Its method.
+    pub method: Method,
+    /// The resource and subresource.
+    pub resource: String,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is served.
+    Served,
+    /// It is refused with that status, for that reason.
+    Refused(u16),
+    /// The process crashes.
+    Crash(Moment),
+    /// It fails.
+    Fails(Failure),
+    /// It is served and the process hangs.
+    Hangs,
+}
+
+/// Something that has gone wrong with a write, whose consequences go on.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) kind: Kind,
+    pub(super) process: Arc<Process>,
+}
+
+/// What the run has shown besides accepted writes.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) digest: Digest,
+    pub(super) points: Vec<Point>,
+    pub(super) watched: BTreeSet<(&'static str, String)>,
+    pub(super) violations: Vec<(&'static str, String)>,
+    pub(super) requests: u64,
+}
+
+struct Refusal {
+    code: u16,
+    method: Method,
+    resource: String,
+    until: Instant,
+}
+
+/// What all processes share.
+pub(super) struct Hub {
+    pub(super) sandbox: Sandbox,
+    pub(super) clock: Clock,
+    start: Instant,
+    faults: Vec<Fault>,
+    refusals: Mutex<Vec<Refusal>>,
+    acting: Mutex<BTreeMap<&'static str, Arc<Process>>>,
+    news: mpsc::UnboundedSender<News>,
+    /// Faults whose consequences are not over.
+    pub(super) pending: watch::Sender<usize>,
+    pub(super) seen: Mutex<Seen>,
+}
+
+impl Hub {
+    pub(super) fn new(sandbox: Sandbox, perturbation: &Perturbation) -> (Arc<Self>, mpsc::UnboundedReceiver<News>) {
+        let (news, heard) = mpsc::unbounded_channel();
+        let clock = sandbox.clock().clone();
+        let hub = Self {
+            start: clock.instant(),
+            clock,
+            sandbox,
+            faults: perturbation.0.clone(),
+            refusals: Mutex::default(),
+            acting: Mutex::default(),
+            news,
+            pending: watch::Sender::new(0),
+            seen: Mutex::default(),
+        };
+        (Arc::new(hub), heard)
+    }
+
+    /// How long a message takes, one way.
+    pub(super) async fn travel(&self) {
+        let time = 1 + self.clock.random_below(8) as u64;
+        self.clock.sleep(Duration::from_millis(time)).await;
+    }
+
+    /// Takes a message into the digest.
+    pub(super) fn digest(&self, process: &Process, parts: &[&[u8]]) {
+        let mut seen = self.seen.lock();
+        seen.digest.word((self.clock.instant() - self.start).as_nanos() as u64);
+        seen.digest.bytes(process.identity.as_bytes());
+        for part in parts {
+            seen.digest.bytes(part);
+        }
+    }
+
+    /// Makes a process the one that acts for its program.
+    pub(super) fn acts(&self, process: &Arc<Process>) {
+        self.acting.lock().insert(process.program, Arc::clone(process));
+    }
+
+    /// The resources a program has watched so far.
+    pub(super) fn watched_by(&self, program: &str) -> Vec<String> {
+        let seen = self.seen.lock();
+        seen.watched.iter().filter(|(p, _)| *p == program).map(|(_, resource)| resource.clone()).collect()
+    }
+
+    /// Takes a request on its way, and says what becomes of it.
+    pub(super) fn leaves(&self, process: &Arc<Process>, asked: &Asked) -> Fate {
+        let resource = asked.resource();
+        let mut seen = self.seen.lock();
+        seen.requests += 1;
+        if !process.counts() {
+            return Fate::Served;
+        }
+        if asked.is_watch() {
+            seen.watched.insert((process.program, resource.clone()));
+        }
+        if !asked.is_write() {
+            if asked.query.split('&').any(|part| part == "resourceVersion=0") {
+                let what = format!("{} reads {resource} from version 0, which may be served stale", process.identity);
+                seen.violations.push(("reads-are-consistent", what));
+            }
+            return Fate::Served;
+        }
+        if process.is_deposed() {
+            let what =
+                format!("{} sends {} {} after it has lost its lease", process.identity, asked.method, asked.path);
+            seen.violations.push(("only-leaders-write", what));
+        }
+        if resource == "events" {
+            return Fate::Served;
+        }
+        seen.points.push(Point { program: process.program, method: asked.method.clone(), resource: resource.clone() });
+        let count = seen.points.len() as u64;
+        drop(seen);
+        let mut fate = self.refusal(&asked.method, &resource).map_or(Fate::Served, Fate::Refused);
+        for fault in self.faults.iter().filter(|fault| fault.at == At::Write(count)) {
+            fate = self.strike(fault, process, Some((asked, &resource))).unwrap_or(fate);
+        }
+        fate
+    }
+
+    fn refusal(&self, method: &Method, resource: &str) -> Option<u16> {
+        let now = self.clock.instant();
+        let mut refusals = self.refusals.lock();
+        refusals.retain(|refusal| refusal.until > now);
+        refusals.iter().find(|r| r.method == *method && r.resource == resource).map(|r| r.code)
+    }
+
+    /// Lets the faults strike that come before a step of the users.
+    pub(super) fn step(&self, number: u64, program: &str) {
+        let acting = self.acting.lock().get(program).cloned();
+        let Some(process) = acting else { return };
+        for fault in self.faults.iter().filter(|fault| fault.at == At::Step(number)) {
+            match self.strike(fault, &process, None) {
+                Some(Fate::Crash(_)) => process.set(Life::Dead),
+                Some(Fate::Hangs) => process.set(Life::Hanging),
+                _ => {}
+            }
+        }
+    }
+
+    /// Lets a fault take effect. What is to follow later is told.
+    fn strike(&self, fault: &Fault, process: &Arc<Process>, write: Option<(&Asked, &str)>) -> Option<Fate> {
+        let faults = self.sandbox.faults();
+        let tell = |process: &Arc<Process>| {
+            self.pending.send_modify(|n| *n += 1);
+            let news = News { kind: fault.kind.clone(), process: Arc::clone(process) };
+            // Who would hear it lives as long as the run.
+            let _ = self.news.send(news);
+        };
+        match &fault.kind {
+            Kind::Crash(moment) => {
+                tell(process);
+                Some(Fate::Crash(*moment))
+            }
+            Kind::Lag(_) => {
+                tell(process);
+                Some(Fate::Crash(Moment::AfterEffect))
+            }
+            Kind::Error(failure) => Some(Fate::Fails(*failure)),
+            Kind::Reject(code, time) => {
+                let (asked, resource) = write?;
+                let until = self.clock.instant() + *time;
+                let (method, resource) = (asked.method.clone(), resource.to_owned());
+                self.refusals.lock().push(Refusal { code: *code, method, resource, until });
+                tell(process);
+                Some(Fate::Refused(*code))
+            }
+            Kind::Hold(program, resource, _) => {
+                let held = self.acting.lock().get(program.as_str()).cloned()?;
+                faults.hold_watch(&held.identity, resource);
+                tell(&held);
+                None
+            }
+            Kind::Missed(_) => {
+                for resource in self.watched_by(process.program) {
+                    faults.hold_watch(&process.identity, &resource);
+                }
+                tell(process);
+                None
+            }
+            Kind::Recreate(_) => {
+                faults.hold_watch(&process.identity, "pods");
+                tell(process);
+                None
+            }
+            Kind::PausedLeader(_) => {
+                tell(process);
+                Some(Fate::Hangs)
+            }
+            Kind::Clock(seconds) => {
+                process.clock.skew(jiff::SignedDuration::from_secs(*seconds));
+                None
+            }
+            Kind::FailOver | Kind::Interfere(_) => {
+                tell(process);
+                None
+            }
+        }
+    }
+}

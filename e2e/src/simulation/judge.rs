@@ -1,0 +1,56 @@
+//! What is asked of a perturbed run that an unperturbed one answers.
+
+use super::{
+    outcome::{Outcome, Violation, differences},
+    perturbation::{Fault, Kind, Perturbation},
+};
+
+/// A perturbed run may need so many times the writes of the unperturbed one ...
+const TIMES: usize = 2;
+/// ... and so many more. Attempts count as well: who is refused must not spin.
+const MORE: usize = 40;
+/// What a user who interferes may set off besides: a dozen changes, each of which is followed and taken back.
+const INTERFERED: usize = 100;
+/// What being refused for most of a minute may cost besides: a key comes back some fourteen times then, each time with as
+/// many requests as Pods are to be deleted.
+const REFUSED: usize = 150;
+
+/// The first thing wrong with a run.
+pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outcome) -> Option<Violation> {
+    if let Some(violation) = &outcome.violation {
+        return Some(violation.clone());
+    }
+    let more = |fault: &Fault| match fault.kind {
+        Kind::Interfere(_) | Kind::Recreate(_) => INTERFERED,
+        Kind::Reject(..) => REFUSED,
+        _ => 0,
+    };
+    let more = MORE + perturbation.0.iter().map(more).sum::<usize>();
+    let (writes, bound) = (outcome.points.len(), unperturbed.points.len() * TIMES + more);
+    if writes > bound {
+        let what = format!("{writes} writes, where {} do unperturbed and {bound} may", unperturbed.points.len());
+        return Some(Violation { oracle: "work-is-bounded", spec: "DESIGN 7.3", what });
+    }
+    if perturbation.changes_the_wish() {
+        return None;
+    }
+    let differences = differences(&unperturbed.end, &outcome.end);
+    (!differences.is_empty()).then(|| {
+        let what = format!("the end is another one:\n    {}", differences.join("\n    "));
+        Violation { oracle: "ends-the-same", spec: "DESIGN 7.3", what }
+    })
+}
+
+/// What those oracles are, for a list.
+pub const ORACLES: &[(&str, &str)] = &[
+    ("ends-the-same", "the state in the end is that of the unperturbed run, names, times and nodes aside"),
+    (
+        "work-is-bounded",
+        "writes, refused ones included, are at most twice those of the unperturbed run and 40; 100 more with a user who interferes, 150 more with refusals",
+    ),
+    ("rests", "nothing is written in an hour after the end"),
+    ("gets-there", "writing ends, and what users wait for happens"),
+    ("users-are-served", "no step of a user is refused"),
+    ("only-leaders-write", "no write leaves a process that has lost its lease"),
+    ("reads-are-consistent", "no list or watch starts from version 0, which a lagging server may answer"),
+];

@@ -1,0 +1,191 @@
+//! How a run ends: the state it leaves, made comparable, and what is wrong with it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::{hub::Point, json, world::World};
+
+/// Something that must not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant, promise or oracle.
+    pub oracle: &'static str,
+    /// Where the specification has it.
+    pub spec: &'static str,
+    /// What was seen.
+    pub what: String,
+}
+
+/// What a run was.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The scenario's name.
+    pub scenario: &'static str,
+    /// Digest of everything that went between the processes and the API server, and when.
+    pub hash: u64,
+    /// Writes of the controllers as they left, Events aside.
+    pub points: Vec<Point>,
+    /// Steps of the users.
+    pub steps: u64,
+    /// Resources watched, by program.
+    pub watched: Vec<(&'static str, String)>,
+    /// Accepted writes of all.
+    pub writes: u64,
+    /// Requests of all.
+    pub requests: u64,
+    /// Seconds the run took in the cluster.
+    pub seconds: u64,
+    /// The state in the end, made comparable: a count for each different object.
+    pub end: BTreeMap<String, u32>,
+    /// The first violation.
+    pub violation: Option<Violation>,
+    /// What there is to read of it.
+    pub story: Story,
+}
+
+/// What there is to read of a run. Kept only of one that went wrong, or on demand.
+#[derive(Clone, Debug, Default)]
+pub struct Story {
+    /// The writes, one line each.
+    pub writes: Vec<String>,
+    /// What every program said of itself in the end.
+    pub explain: Value,
+}
+
+/// Resources that say nothing about where a run has got to.
+const ASIDE: &[&str] =
+    &["events", "leases.coordination.k8s.io", "nodes", "namespaces", "events.events.k8s.io", "resourcequotas"];
+
+/// What ReplicaSets remember of their Deployment's size.
+const SIZES: [&str; 2] = ["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"];
+
+/// The end of a run: every object without what differs from run to run for no reason that matters.
+pub(super) fn end(world: &World) -> BTreeMap<String, u32> {
+    let mut end = BTreeMap::new();
+    for ((resource, _, _), object) in world.present() {
+        if !ASIDE.contains(&resource.as_str()) {
+            *end.entry(comparable(resource, object)).or_insert(0) += 1;
+        }
+    }
+    end
+}
+
+/// An object without its uid, versions, times, generated name, node and addresses.
+fn comparable(resource: &str, object: &Value) -> String {
+    let mut object = object.clone();
+    let generation = json::number(&object, "/metadata/generation");
+    let observed = json::number(&object, "/status/observedGeneration");
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in ["uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"] {
+            metadata.remove(field);
+        }
+        if metadata.contains_key("deletionTimestamp") {
+            metadata.insert("deletionTimestamp".to_owned(), json!("masked"));
+        }
+        if metadata.contains_key("generateName") {
+            metadata.remove("name");
+        }
+    }
+    if resource == "pods" {
+        let status = json!({"phase": object["status"]["phase"], "ready": json::condition(&object, "Ready", "status")});
+        object["status"] = status;
+        if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+            let bound = spec.remove("nodeName").is_some();
+            spec.insert("bound".to_owned(), json!(bound));
+        }
+        // The node's place comes with the node.
+        if let Some(labels) = object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+            labels.retain(|key, _| !key.starts_with("topology.kubernetes.io/"));
+        }
+    }
+    // What an empty ReplicaSet remembers of its Deployment's size is of when it was last active, and is written anew before
+    // it counts again.
+    if resource == "replicasets.apps"
+        && json::number(&object, "/spec/replicas") == 0
+        && let Some(annotations) = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+    {
+        annotations.retain(|key, _| !SIZES.contains(&key.as_str()));
+    }
+    if let Some(status) = object.get_mut("status").and_then(Value::as_object_mut)
+        && status.remove("observedGeneration").is_some()
+    {
+        status.insert("observed".to_owned(), json!(observed == generation));
+    }
+    // Whether a rollout that was interrupted at its start names its own ReplicaSet in the end: with upstream's rules it may
+    // name the one before, under Recreate, where a reason is not replaced while all Pods there are new.
+    for condition in object.pointer_mut("/status/conditions").and_then(Value::as_array_mut).into_iter().flatten() {
+        if condition["reason"] == "NewReplicaSetAvailable" {
+            condition["message"] = json!("masked");
+        }
+    }
+    mask(&mut object);
+    object.to_string()
+}
+
+/// Takes times and uids out, and sorts conditions: their order tells in which order things went wrong.
+fn mask(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let timed = |key: &String| key.ends_with("Time") || key.ends_with("Timestamp");
+            fields.retain(|key, _| !timed(key) || key == "deletionTimestamp");
+            let refers = fields.contains_key("controller") && fields.contains_key("kind");
+            if refers {
+                fields.remove("uid");
+            }
+            if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
+                conditions.sort_by_key(|c| json::text(c, "/type").to_owned());
+            }
+            fields.values_mut().for_each(mask);
+            sort(fields);
+        }
+        Value::Array(items) => items.iter_mut().for_each(mask),
+        _ => {}
+    }
+}
+
+/// Fields in the order of their names, whatever order they came in.
+fn sort(fields: &mut Map<String, Value>) {
+    let sorted: BTreeMap<String, Value> = std::mem::take(fields).into_iter().collect();
+    fields.extend(sorted);
+}
+
+/// What one end has and another has not, in lines.
+pub(super) fn differences(wanted: &BTreeMap<String, u32>, got: &BTreeMap<String, u32>) -> Vec<String> {
+    let mut out = Vec::new();
+    let count = |end: &BTreeMap<String, u32>, object: &String| end.get(object).copied().unwrap_or(0);
+    for object in wanted.keys().chain(got.keys().filter(|object| !wanted.contains_key(*object))) {
+        let (a, b) = (count(wanted, object), count(got, object));
+        if a != b {
+            out.push(format!("unperturbed {a}, here {b}: {object}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_by_chance_is_not_compared_and_what_matters_is() {
+        let pod = |name: &str, node: &str, ready: &str| {
+            comparable(
+                "pods",
+                &json!({"metadata": {"name": name, "generateName": "web-", "uid": name, "ownerReferences":
+                    [{"kind": "ReplicaSet", "name": "web", "uid": name, "controller": true}]},
+                    "spec": {"nodeName": node},
+                    "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}),
+            )
+        };
+        assert_eq!(pod("web-a", "node-1", "True"), pod("web-b", "node-2", "True"));
+        assert_ne!(pod("web-a", "node-1", "True"), pod("web-a", "node-1", "False"));
+    }
+
+    #[test]
+    fn differences_name_both_sides() {
+        let end = |objects: &[(&str, u32)]| objects.iter().map(|(o, n)| ((*o).to_owned(), *n)).collect();
+        let lines = differences(&end(&[("a", 2), ("b", 1)]), &end(&[("a", 1), ("c", 1)]));
+        assert_eq!(lines, ["unperturbed 2, here 1: a", "unperturbed 1, here 0: b", "unperturbed 0, here 1: c"]);
+    }
+}

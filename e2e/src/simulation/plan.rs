@@ -1,0 +1,106 @@
+//! Which perturbations there are of a scenario, once its unperturbed run has shown where anything can go wrong.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::{
+    outcome::Outcome,
+    perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
+    scenario::Suite,
+};
+
+/// For how long something is withheld.
+const HELD: Duration = Duration::from_secs(30);
+/// How late events come from a server that lags.
+const LATE: Duration = Duration::from_secs(10);
+/// For how long a leader hangs.
+const HUNG: Duration = Duration::from_secs(60);
+/// For how long writes are refused.
+const REFUSED: Duration = Duration::from_secs(45);
+
+const MOMENTS: [Moment; 3] = [Moment::Before, Moment::AfterEffect, Moment::AfterResponse];
+const FAILURES: [Failure; 7] = [
+    Failure::Conflict,
+    Failure::TooManyRequests,
+    Failure::Before,
+    Failure::After,
+    Failure::Unavailable,
+    Failure::CutBefore,
+    Failure::CutAfter,
+];
+
+/// Every single thing that can go wrong before one step of the users.
+pub fn before(unperturbed: &Outcome, step: u64) -> Vec<Perturbation> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for (program, resource) in &unperturbed.watched {
+        kinds.push(Kind::Hold((*program).to_owned(), resource.clone(), HELD));
+    }
+    kinds.extend([Kind::Crash(Moment::Before), Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
+    kinds.extend([Kind::FailOver, Kind::PausedLeader(HUNG)]);
+    kinds.into_iter().map(|kind| Perturbation::one(kind, At::Step(step))).collect()
+}
+
+/// Every single thing that can go wrong with one write.
+pub fn at(suite: &Suite, unperturbed: &Outcome, k: u64) -> Vec<Perturbation> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    kinds.extend(MOMENTS.map(Kind::Crash));
+    kinds.extend(FAILURES.map(Kind::Error));
+    kinds.extend([Kind::Reject(403, REFUSED), Kind::Reject(422, REFUSED)]);
+    for (program, resource) in &unperturbed.watched {
+        kinds.push(Kind::Hold((*program).to_owned(), resource.clone(), HELD));
+    }
+    kinds.extend([Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
+    kinds.extend([Kind::FailOver, Kind::PausedLeader(HUNG)]);
+    kinds.extend([Kind::Clock(7200), Kind::Clock(-2)]);
+    kinds.extend(suite.interferences.iter().map(|i| Kind::Interfere(i.name.to_owned())));
+    kinds.into_iter().map(|kind| Perturbation::one(kind, At::Write(k))).collect()
+}
+
+/// Everything that can go wrong with any one write or step.
+pub fn all(suite: &Suite, unperturbed: &Outcome) -> Vec<Perturbation> {
+    let writes = (1..=unperturbed.points.len() as u64).flat_map(|k| at(suite, unperturbed, k));
+    writes.chain((1..=unperturbed.steps).flat_map(|step| before(unperturbed, step))).collect()
+}
+
+/// A few, so that every kind of fault comes by at least once among the scenarios of a suite, and one before a step in each:
+/// what a test has time for. Each with the scenario it is for.
+pub fn few(suite: &Suite, unperturbed: &[&Outcome]) -> Vec<(&'static str, Perturbation)> {
+    let mut kinds: BTreeMap<String, Vec<&Outcome>> = BTreeMap::new();
+    for outcome in unperturbed.iter().copied() {
+        for perturbation in at(suite, outcome, 1) {
+            kinds.entry(form(&perturbation)).or_default().push(outcome);
+        }
+    }
+    let mut few = Vec::new();
+    for (n, (kind, scenarios)) in kinds.iter().enumerate() {
+        let outcome = scenarios[n % scenarios.len()];
+        let k = 1 + (n * 29 % outcome.points.len().max(1)) as u64;
+        few.extend(at(suite, outcome, k).into_iter().find(|p| form(p) == *kind).map(|p| (outcome.scenario, p)));
+    }
+    for (n, outcome) in unperturbed.iter().enumerate() {
+        let mut all = before(outcome, 1 + n as u64 % outcome.steps.max(1));
+        few.push((outcome.scenario, all.swap_remove(n % all.len())));
+    }
+    few
+}
+
+/// What a perturbation is without the moment: `crash:before`.
+pub fn form(perturbation: &Perturbation) -> String {
+    let text = perturbation.to_string();
+    text.split('@').next().unwrap_or_default().to_owned()
+}
+
+/// One of all combinations of up to three faults.
+pub fn random(suite: &Suite, unperturbed: &Outcome, mut luck: impl FnMut(usize) -> usize) -> Perturbation {
+    let mut faults: Vec<Fault> = Vec::new();
+    for _ in 0..=luck(3) {
+        let k = 1 + luck(unperturbed.points.len().max(1)) as u64;
+        let steps = unperturbed.steps.max(1) as usize;
+        let all = match luck(8) {
+            0 => before(unperturbed, 1 + luck(steps) as u64),
+            _ => at(suite, unperturbed, k),
+        };
+        faults.extend(all[luck(all.len())].0.iter().cloned());
+    }
+    faults.sort_by_key(|fault| fault.at);
+    Perturbation(faults)
+}

@@ -1,0 +1,98 @@
+//! Safeguards of the controllers, each of which can be taken away in a simulation, to see that something notices.
+//!
+//! Nothing in a controller knows of this. What is taken away is taken away around it: in its settings, in its permission to
+//! write, or on its way to the API server.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{Method, Request};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::{hub::Asked, json::text};
+
+/// A safeguard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Safeguard {
+    /// A sync waits until the caches show what the process has written itself.
+    Consistency,
+    /// Before it adopts, a controller reads its object from the server and not from its cache.
+    Recheck,
+    /// Who has lost the lease does not write.
+    Leadership,
+    /// Writes name the uid of the object they are meant for.
+    Uid,
+}
+
+/// What takes a safeguard away on the way between a process and the server.
+pub(super) struct Seam {
+    without: Safeguard,
+    /// Objects as the process' own watches have shown them last, by kind, namespace and name.
+    cache: Mutex<BTreeMap<(String, String, String), Bytes>>,
+}
+
+impl Seam {
+    /// The seam of a process without that safeguard, if that is where it is taken away.
+    pub(super) fn of(without: Option<Safeguard>) -> Option<Self> {
+        let without = without.filter(|s| matches!(s, Safeguard::Recheck | Safeguard::Uid))?;
+        Some(Self { without, cache: Mutex::default() })
+    }
+
+    /// What is sent instead of a request, or what it is answered with without being sent.
+    pub(super) fn send(&self, asked: &Asked, request: Request<Bytes>) -> Result<Request<Bytes>, Bytes> {
+        match self.without {
+            Safeguard::Recheck => match self.cached(asked) {
+                Some(object) => Err(object),
+                None => Ok(request),
+            },
+            Safeguard::Uid => Ok(request.map(|body| without_uid(&asked.method, body))),
+            Safeguard::Consistency | Safeguard::Leadership => Ok(request),
+        }
+    }
+
+    fn cached(&self, asked: &Asked) -> Option<Bytes> {
+        if asked.method != Method::GET {
+            return None;
+        }
+        let segments: Vec<&str> = asked.path.split('/').filter(|s| !s.is_empty()).collect();
+        let ["namespaces", namespace, plural, name] = *segments.get(segments.len().checked_sub(4)?..)? else {
+            return None;
+        };
+        // A plural is the kind in small letters and an s, for all that controllers adopt for.
+        let key = (plural.strip_suffix('s')?.to_owned(), namespace.to_owned(), name.to_owned());
+        self.cache.lock().get(&key).cloned()
+    }
+
+    /// Takes in what a watch has brought.
+    pub(super) fn watched(&self, lines: &Bytes) {
+        if self.without != Safeguard::Recheck {
+            return;
+        }
+        let mut cache = self.cache.lock();
+        for line in lines.split(|byte| *byte == b'\n') {
+            let Ok(event) = serde_json::from_slice::<Value>(line) else { continue };
+            let object = &event["object"];
+            let kind = text(object, "/kind").to_lowercase();
+            let key = (kind, text(object, "/metadata/namespace").to_owned(), text(object, "/metadata/name").to_owned());
+            match text(&event, "/type") {
+                "ADDED" | "MODIFIED" => _ = cache.insert(key, Bytes::from(object.to_string())),
+                "DELETED" => _ = cache.remove(&key),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn without_uid(method: &Method, body: Bytes) -> Bytes {
+    let pointer = match *method {
+        Method::DELETE => "/preconditions",
+        Method::PATCH | Method::PUT => "/metadata",
+        _ => return body,
+    };
+    let Ok(mut value) = serde_json::from_slice::<Value>(&body) else { return body };
+    if let Some(object) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
+        object.remove("uid");
+    }
+    Bytes::from(value.to_string())
+}

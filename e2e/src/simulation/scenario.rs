@@ -1,0 +1,119 @@
+//! What a run consists of, as data: what users do and when, which controllers act, and what must hold.
+
+use std::time::Duration;
+
+use common::app::Definition;
+use serde_json::Value;
+
+use super::world::{Logged, World};
+
+/// Everything the simulation knows of one controller: its scenarios and what must hold in all of them.
+pub struct Suite {
+    /// What it is about: `deployment`.
+    pub name: &'static str,
+    /// The programs that run, each a process of its own; the suite's own controller first.
+    pub programs: &'static [&'static Definition],
+    /// What users do.
+    pub scenarios: fn() -> Vec<Scenario>,
+    /// What holds after every write: of this controller, and of those that act with it.
+    pub invariants: &'static [&'static [Invariant]],
+    /// What holds in the end, however it came about.
+    pub promises: &'static [Promise],
+    /// What users do at moments nobody expects.
+    pub interferences: &'static [Interference],
+}
+
+/// What a user does, and when.
+pub struct Scenario {
+    /// Its name: `rollout-surge`.
+    pub name: &'static str,
+    /// What it is about, in one line.
+    pub about: &'static str,
+    /// What is done, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One thing a user does.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// When.
+    pub when: When,
+    /// What.
+    pub what: What,
+}
+
+/// When a step is taken.
+#[derive(Clone, Debug)]
+pub enum When {
+    /// That long after the step before.
+    After(Duration),
+    /// Once nothing has been written for some minutes.
+    Settled,
+    /// Once the object's status has been written for its newest generation.
+    Observed(&'static str, &'static str),
+    /// Once its newest generation is observed and a number in it has reached a value: resource, name, JSON pointer, value.
+    Reaches(&'static str, &'static str, &'static str, i64),
+}
+
+/// What is done. All in the namespace `default`.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Creates an object.
+    Create(Value),
+    /// Merges a patch into an object: resource, name, patch.
+    Merge(String, String, Value),
+    /// The same for every object of a resource with that label: resource, key, value, patch.
+    MergeAll(String, String, String, Value),
+    /// Deletes an object: resource, name, options.
+    Delete(String, String, Value),
+}
+
+impl What {
+    /// Merges a patch into an object.
+    pub fn merge(resource: &str, name: &str, patch: Value) -> Self {
+        Self::Merge(resource.to_owned(), name.to_owned(), patch)
+    }
+
+    /// Deletes an object with the kind's own propagation, and without grace.
+    pub fn delete_now(resource: &str, name: &str) -> Self {
+        Self::Delete(resource.to_owned(), name.to_owned(), serde_json::json!({"gracePeriodSeconds": 0}))
+    }
+}
+
+/// A step after so many seconds.
+pub fn after(seconds: f64, what: What) -> Step {
+    Step { when: When::After(Duration::from_secs_f64(seconds)), what }
+}
+
+/// A step once everything is settled.
+pub fn settled(what: What) -> Step {
+    Step { when: When::Settled, what }
+}
+
+/// Something that holds after every write, whatever goes wrong.
+pub struct Invariant {
+    /// A name, unique among all.
+    pub name: &'static str,
+    /// Where the specification has it.
+    pub spec: &'static str,
+    /// Whether the write that has just been made keeps it. The world is as that write left it.
+    pub check: fn(&World, &Logged) -> Result<(), String>,
+}
+
+/// Something that holds in the end, whatever went wrong.
+pub struct Promise {
+    /// A name, unique among all.
+    pub name: &'static str,
+    /// Where the specification has it.
+    pub spec: &'static str,
+    /// Whether it holds.
+    pub check: fn(&World) -> Result<(), String>,
+}
+
+/// Something a user does at a random moment, and takes back.
+pub struct Interference {
+    /// A name: `scale`.
+    pub name: &'static str,
+    /// What is done, each so long after the one before. Nothing if the moment does not fit. The number is random.
+    pub act: fn(&World, u64) -> Vec<(Duration, What)>,
+}

@@ -1,0 +1,19 @@
+//! All suites, one a controller. Another controller is another file and another line here.
+
+mod deployment;
+mod deployment_invariants;
+mod replicaset;
+mod replicaset_invariants;
+
+use super::scenario::{Scenario, Suite};
+
+/// Every suite.
+pub const SUITES: &[&Suite] = &[&deployment::SUITE, &replicaset::SUITE];
+
+/// A scenario by the name `<suite>/<scenario>`.
+pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {
+    let (suite, scenario) = name.split_once('/')?;
+    let suite = SUITES.iter().copied().find(|s| s.name == suite)?;
+    let scenario = (suite.scenarios)().into_iter().find(|s| s.name == scenario)?;
+    Some((suite, scenario))
+}

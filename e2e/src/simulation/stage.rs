@@ -1,0 +1,303 @@
+//! The programs of a run and what becomes of them: started, crashed, restarted, replaced.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{app::Definition, clock::Clock, settings::Settings, settings::TuneValue};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{
+    hub::{Hub, Life, News, Process},
+    json,
+    perturbation::Kind,
+    safeguard::{Safeguard, Seam},
+    scenario::{Suite, What},
+    wire::Wire,
+    world::World,
+};
+use crate::{
+    loops::Loops,
+    nodes::{self, Nodes},
+    sandbox::Refused,
+};
+
+/// What nodes are called among the programs.
+pub(super) const NODES: &str = "nodes";
+/// The namespace in which everything happens.
+pub(super) const NAMESPACE: &str = "default";
+/// After how long a crashed program is started again.
+const RESTART: Duration = Duration::from_secs(5);
+/// After how long the Lease of a leader that hangs is taken by another: its duration and a try.
+const LEASE: Duration = Duration::from_secs(17);
+/// How long a hand-over in order takes.
+const HAND_OVER: Duration = Duration::from_secs(2);
+
+/// A process with its loops.
+struct Replica {
+    process: Arc<Process>,
+    loops: Loops,
+}
+
+/// A program: who acts for it, and who does not any more.
+struct Seat {
+    definition: &'static Definition,
+    incarnations: u32,
+    acting: Option<Replica>,
+    retired: Vec<Replica>,
+}
+
+/// Everything that runs.
+pub(super) struct Stage {
+    pub(super) hub: Arc<Hub>,
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) suite: &'static Suite,
+    without: Option<Safeguard>,
+    seed: u64,
+    seats: Mutex<Vec<Seat>>,
+}
+
+impl Stage {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        world: Arc<Mutex<World>>,
+        suite: &'static Suite,
+        without: Option<Safeguard>,
+        seed: u64,
+    ) -> Arc<Self> {
+        let seat =
+            |definition: &&'static Definition| Seat { definition, incarnations: 0, acting: None, retired: Vec::new() };
+        let seats = Mutex::new(suite.programs.iter().map(seat).collect());
+        Arc::new(Self { hub, world, suite, without, seed, seats })
+    }
+
+    /// Starts nodes that are quiet when nothing happens.
+    pub(super) async fn start_nodes(&self) -> Nodes {
+        let process = Process::new(NODES, 1, self.hub.clock.clone());
+        let client = kube::Client::new(Wire::new(&self.hub, &process, None), NAMESPACE);
+        let nodes: nodes::Builder = Nodes::builder().count(3).heartbeat(None);
+        let nodes = nodes.start(client, self.hub.clock.clone());
+        nodes.ready().await;
+        nodes
+    }
+
+    /// Starts every program.
+    pub(super) fn start_all(&self) {
+        for definition in self.suite.programs {
+            self.start(definition.name, true);
+        }
+    }
+
+    /// Starts a process of a program; it becomes the one that acts, and whoever acted is retired.
+    fn start(&self, program: &str, leads: bool) {
+        let mut seats = self.seats.lock();
+        let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        seat.incarnations += 1;
+        // Each process has its own clock and its own luck.
+        let luck = self.seed.wrapping_mul(1009) ^ (u64::from(seat.incarnations) << 32) ^ program.len() as u64;
+        let clock = Clock::simulated(self.hub.clock.now(), luck);
+        let process = Process::new(seat.definition.name, seat.incarnations, clock.clone());
+        let seam = Seam::of(self.missing(program)).map(Arc::new);
+        let client = kube::Client::new(Wire::new(&self.hub, &process, seam), NAMESPACE);
+        let loops = Loops::stand_by(&client, &clock, self.settings(program), seat.definition.loops);
+        if leads {
+            loops.lead();
+        }
+        self.hub.acts(&process);
+        seat.retired.extend(seat.acting.replace(Replica { process, loops }));
+    }
+
+    /// The safeguard a program lacks: only the suite's own controller lacks any.
+    fn missing(&self, program: &str) -> Option<Safeguard> {
+        self.without.filter(|_| self.suite.programs[0].name == program)
+    }
+
+    /// Settings as they are by default; a ledger that forgets at once is none.
+    fn settings(&self, program: &str) -> Settings {
+        let settings = Settings::new();
+        if self.missing(program) == Some(Safeguard::Consistency) {
+            return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));
+        }
+        settings
+    }
+
+    /// Takes the permission to write from whoever acts for a program.
+    fn depose(&self, program: &str) {
+        let mut seats = self.seats.lock();
+        let acting = seats.iter_mut().find(|seat| seat.definition.name == program).and_then(|s| s.acting.as_ref());
+        let Some(acting) = acting else { return };
+        if self.missing(program) != Some(Safeguard::Leadership) {
+            acting.loops.depose();
+        }
+        acting.process.depose();
+    }
+
+    fn lead(&self, program: &str) {
+        let seats = self.seats.lock();
+        let acting = seats.iter().find(|seat| seat.definition.name == program).and_then(|s| s.acting.as_ref());
+        if let Some(acting) = acting {
+            acting.loops.lead();
+        }
+    }
+
+    fn crash(&self, program: &str) {
+        let mut seats = self.seats.lock();
+        if let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program)
+            && let Some(replica) = seat.acting.take()
+        {
+            replica.process.set(Life::Dead);
+        }
+    }
+
+    /// What every program says of itself.
+    pub(super) fn explain(&self) -> Value {
+        let seats = self.seats.lock();
+        let said = |seat: &Seat| {
+            let loops = seat.acting.as_ref().map(|replica| replica.loops.explain(None));
+            json!({"program": seat.definition.name, "explain": loops})
+        };
+        seats.iter().map(said).collect()
+    }
+
+    /// Lets the consequences of faults take their time.
+    pub(super) async fn attend(self: Arc<Self>, mut news: mpsc::UnboundedReceiver<News>) {
+        while let Some(news) = news.recv().await {
+            let stage = Arc::clone(&self);
+            tokio::spawn(async move {
+                stage.follow_up(news).await;
+                stage.hub.pending.send_modify(|n| *n -= 1);
+            });
+        }
+    }
+
+    async fn follow_up(&self, News { kind, process }: News) {
+        let (clock, faults) = (&self.hub.clock, self.hub.sandbox.faults());
+        let program = process.program;
+        match kind {
+            Kind::Crash(_) => {
+                process.dies().await;
+                self.crash(program);
+                clock.sleep(RESTART).await;
+                self.start(program, true);
+            }
+            Kind::Lag(by) => {
+                process.dies().await;
+                self.crash(program);
+                clock.sleep(RESTART).await;
+                self.start(program, true);
+                let Some(identity) = self.identity(program) else { return };
+                for resource in self.hub.watched_by(program) {
+                    faults.delay_watch(&identity, &resource, by);
+                }
+                clock.sleep(by * 4).await;
+                for resource in self.hub.watched_by(program) {
+                    faults.delay_watch(&identity, &resource, Duration::ZERO);
+                }
+            }
+            Kind::Hold(_, resource, time) => {
+                clock.sleep(time).await;
+                faults.release_watch(&process.identity, &resource);
+            }
+            Kind::Missed(time) => {
+                clock.sleep(time).await;
+                self.hub.sandbox.compact();
+                for resource in self.hub.watched_by(program) {
+                    faults.release_watch(&process.identity, &resource);
+                }
+            }
+            Kind::Recreate(time) => {
+                self.recreate_a_pod().await;
+                clock.sleep(time).await;
+                if self.seed % 2 == 1 {
+                    self.hub.sandbox.compact();
+                }
+                faults.release_watch(&process.identity, "pods");
+            }
+            Kind::Reject(_, time) => clock.sleep(time).await,
+            Kind::FailOver => {
+                clock.sleep(Duration::from_millis(50)).await;
+                self.depose(program);
+                self.start(program, false);
+                clock.sleep(HAND_OVER).await;
+                self.lead(program);
+            }
+            Kind::PausedLeader(time) => {
+                self.depose(program);
+                self.start(program, false);
+                clock.sleep(LEASE).await;
+                self.lead(program);
+                clock.sleep(time.saturating_sub(LEASE)).await;
+                process.set(Life::Running);
+            }
+            Kind::Interfere(name) => self.interfere(&name).await,
+            Kind::Error(_) | Kind::Clock(_) => {}
+        }
+    }
+
+    fn identity(&self, program: &str) -> Option<String> {
+        let seats = self.seats.lock();
+        let seat = seats.iter().find(|seat| seat.definition.name == program)?;
+        seat.acting.as_ref().map(|replica| replica.process.identity.clone())
+    }
+
+    async fn interfere(&self, name: &str) {
+        let Some(interference) = self.suite.interferences.iter().find(|i| i.name == name) else { return };
+        // A user is not in step with anything.
+        self.hub.clock.sleep(Duration::from_millis(self.hub.clock.random_below(3000) as u64)).await;
+        let steps = (interference.act)(&self.world.lock(), self.hub.clock.random_u64());
+        for (wait, what) in steps {
+            self.hub.clock.sleep(wait).await;
+            // What a user meant may be gone by now.
+            let _ = self.perform(&what).await;
+        }
+    }
+
+    /// Replaces a Pod that has a controller by another one of its name, which is nobody's.
+    async fn recreate_a_pod(&self) {
+        let pods: Vec<String> = {
+            let world = self.world.lock();
+            let owned = world.list("pods").filter(|pod| json::controller(pod).is_some());
+            owned.map(|pod| json::name(pod).to_owned()).collect()
+        };
+        let Some(name) = pods.get(self.hub.clock.random_below(pods.len())) else { return };
+        let _ = self.perform(&What::delete_now("pods", name)).await;
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "stranger"}},
+            "spec": {"containers": [{"name": "c", "image": "stranger"}]}});
+        let _ = self.perform(&What::Create(pod)).await;
+    }
+
+    /// Does what a user does.
+    pub(super) async fn perform(&self, what: &What) -> Result<(), Refused> {
+        let sandbox = &self.hub.sandbox;
+        match what {
+            What::Create(object) => sandbox.create(object.clone()).await.map(drop),
+            What::Merge(resource, name, patch) => {
+                sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await.map(drop)
+            }
+            What::MergeAll(resource, key, value, patch) => {
+                for object in sandbox.list(resource, Some(NAMESPACE)).await? {
+                    if json::labels(&object).get(key.as_str()) == Some(&value.as_str()) {
+                        let name = json::name(&object);
+                        sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await?;
+                    }
+                }
+                Ok(())
+            }
+            What::Delete(resource, name, options) => {
+                let object = sandbox.get(resource, Some(NAMESPACE), name).await?;
+                let (version, plural) = (json::text(&object, "/apiVersion"), resource.split('.').next());
+                let root = if version.contains('/') { "apis" } else { "api" };
+                let path = format!("/{root}/{version}/namespaces/{NAMESPACE}/{}/{name}", plural.unwrap_or_default());
+                let mut options = options.clone();
+                options["kind"] = json!("DeleteOptions");
+                options["apiVersion"] = json!("v1");
+                sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.map(drop)
+            }
+        }
+    }
+
+    /// Ends every process.
+    pub(super) fn end(&self) {
+        self.seats.lock().clear();
+    }
+}

@@ -1,0 +1,299 @@
+//! Suites: what a controller promises, tried with the real binaries on a whole cluster.
+//!
+//! A suite is a program with its own `main` ([`run`]) that starts one cluster ([`crate::cluster`]) and the controllers it is
+//! about ([`crate::process`]), runs its tests side by side, and prints and takes flags as `cargo test` does. Each test has
+//! a namespace of its own. What a test waits for and does not get is printed with everything that helps to see why: the
+//! objects, their events, and the controllers' own explanations.
+//!
+//! `NONET_CONTROLLERS=none` starts no controllers: the suite tries those that run in the cluster already.
+
+mod describe;
+mod objects;
+mod record;
+mod request;
+mod runner;
+
+use std::{sync::Arc, time::Duration};
+
+use common::object::Resource;
+use futures::future::LocalBoxFuture;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, Kind},
+    process::Process,
+};
+pub use objects::{Builder, condition, deployment, is_ready, job, pod, replica_set, replication_controller, resources};
+pub use record::{Recorder, State};
+pub use request::{Client, PatchKind, Refused};
+pub use runner::{Suite, Test, run};
+
+/// How long [`Context::until`] waits.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// How soon it looks again at first, and how seldom in the end: looking must not be what keeps the server busy.
+const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+
+/// Why a test failed: a text for people.
+#[derive(Debug)]
+pub struct Failure(pub String);
+
+impl Failure {
+    /// A failure that says this.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        Self(text)
+    }
+}
+
+/// How a test ends.
+pub type Outcome = Result<(), Failure>;
+
+/// What all tests of a suite share.
+pub struct Shared {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The controllers, unless the cluster has them already.
+    pub controllers: Vec<Process>,
+    /// A client that may do everything.
+    pub client: Client,
+}
+
+/// What one test works with.
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared>,
+    namespace: Arc<str>,
+}
+
+impl Context {
+    /// Makes the namespace of a test.
+    async fn new(shared: Arc<Shared>, test: &str) -> Result<Self, Failure> {
+        let name: String = test.replace(|c: char| !c.is_ascii_alphanumeric(), "-").chars().take(40).collect();
+        let name = name.trim_matches('-').to_ascii_lowercase();
+        let unique = shared.cluster.clock().random_u64() & 0xffff_ffff;
+        let namespace: Arc<str> = format!("{name}-{unique:08x}").into();
+        let context = Self { shared, namespace };
+        let meta = json!({"name": &*context.namespace, "labels": {"nonet.io/suite": "true"}});
+        let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": meta});
+        context.client().create(resources::NAMESPACES, "", &body).await?;
+        if context.kind() == Kind::Kubeconfig {
+            // Without it no Pod is admitted.
+            let accounts = resources::SERVICE_ACCOUNTS;
+            context
+                .until("the namespace to have its ServiceAccount", async || {
+                    context.client().get(accounts, &context.namespace, "default").await.ok()
+                })
+                .await?;
+        }
+        Ok(context)
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.shared.cluster
+    }
+
+    /// Which kind of cluster it is.
+    pub fn kind(&self) -> Kind {
+        self.shared.cluster.kind()
+    }
+
+    /// The controllers that the suite runs.
+    pub fn controllers(&self) -> &[Process] {
+        &self.shared.controllers
+    }
+
+    /// Starts one more controller, which holds its Lease in the test's namespace, and waits until it is ready.
+    pub async fn start(&self, name: &str, flags: &[&str]) -> Result<Process, Failure> {
+        let namespace = format!("--leader-elect-resource-namespace={}", self.namespace);
+        let mut all = vec![namespace.as_str()];
+        all.extend(flags);
+        Ok(runner::controller(self.cluster(), name, &all).await?)
+    }
+
+    /// The test's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// A client that may do everything, in all namespaces.
+    pub fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// Creates an object in the test's namespace.
+    pub async fn create(&self, resource: Resource, object: impl Into<Value>) -> Result<Value, Refused> {
+        self.client().create(resource, &self.namespace, &object.into()).await
+    }
+
+    /// Reads an object of the test's namespace.
+    pub async fn get(&self, resource: Resource, name: &str) -> Result<Value, Refused> {
+        self.client().get(resource, &self.namespace, name).await
+    }
+
+    /// Reads all objects of one resource in the test's namespace, sorted by name.
+    pub async fn list(&self, resource: Resource) -> Result<Vec<Value>, Refused> {
+        self.client().list(resource, &self.namespace, "").await
+    }
+
+    /// Merges `patch` into an object.
+    pub async fn merge(&self, resource: Resource, name: &str, patch: Value) -> Result<Value, Refused> {
+        self.client().patch(resource, &self.namespace, name, "", PatchKind::Merge, &patch).await
+    }
+
+    /// Merges `patch` into the status of an object.
+    pub async fn merge_status(&self, resource: Resource, name: &str, patch: Value) -> Result<Value, Refused> {
+        self.client().patch(resource, &self.namespace, name, "status", PatchKind::Strategic, &patch).await
+    }
+
+    /// Applies a JSON patch (RFC 6902), as `kubectl rollout undo` does.
+    pub async fn json_patch(&self, resource: Resource, name: &str, patch: Value) -> Result<Value, Refused> {
+        self.client().patch(resource, &self.namespace, name, "", PatchKind::Json, &patch).await
+    }
+
+    /// Sets the size of a workload, through `/scale`.
+    pub async fn scale(&self, resource: Resource, name: &str, replicas: u32) -> Result<Value, Refused> {
+        let patch = json!({"spec": {"replicas": replicas}});
+        self.client().patch(resource, &self.namespace, name, "scale", PatchKind::Merge, &patch).await
+    }
+
+    /// Deletes an object; `propagation` is `Background`, `Foreground` or `Orphan`.
+    pub async fn delete(&self, resource: Resource, name: &str, propagation: &str) -> Result<Value, Refused> {
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
+        self.client().delete(resource, &self.namespace, name, &options).await
+    }
+
+    /// Waits until `look` finds something. Fails with all there is to know if it does not within [`PATIENCE`].
+    pub async fn until<T>(&self, what: &str, look: impl AsyncFn() -> Option<T>) -> Result<T, Failure> {
+        self.until_within(what, PATIENCE, look).await
+    }
+
+    /// Waits until `look` finds something, for so long.
+    pub async fn until_within<T>(
+        &self,
+        what: &str,
+        patience: Duration,
+        look: impl AsyncFn() -> Option<T>,
+    ) -> Result<T, Failure> {
+        let clock = self.cluster().clock();
+        let deadline = clock.instant() + patience;
+        let mut wait = LOOK_EVERY[0];
+        loop {
+            if let Some(found) = look().await {
+                return Ok(found);
+            }
+            if clock.instant() >= deadline {
+                let picture = self.describe().await;
+                return Err(Failure(format!("waited {} s in vain for {what}\n{picture}", patience.as_secs())));
+            }
+            clock.sleep(wait).await;
+            wait = wait.mul_f64(1.25).min(LOOK_EVERY[1]);
+        }
+    }
+
+    /// Checks that `holds` is true now and stays so for a while.
+    pub async fn stays(&self, what: &str, long: Duration, holds: impl AsyncFn() -> bool) -> Outcome {
+        let clock = self.cluster().clock();
+        let deadline = clock.instant() + long;
+        loop {
+            if !holds().await {
+                return self.fail(&format!("it did not stay so that {what}")).await;
+            }
+            if clock.instant() >= deadline {
+                return Ok(());
+            }
+            clock.sleep(LOOK_EVERY[0]).await;
+        }
+    }
+
+    /// Waits for so long.
+    pub async fn sleep(&self, long: Duration) {
+        self.cluster().clock().sleep(long).await;
+    }
+
+    /// Fails with all there is to know.
+    pub async fn fail<T>(&self, why: &str) -> Result<T, Failure> {
+        Err(Failure(format!("{why}\n{}", self.describe().await)))
+    }
+
+    /// Fails unless `holds`.
+    pub async fn check(&self, holds: bool, why: &str) -> Outcome {
+        if holds { Ok(()) } else { self.fail(why).await }
+    }
+
+    /// Waits until a Deployment has rolled out: everything updated, available and observed, nothing old left.
+    pub async fn rolled_out(&self, name: &str) -> Result<Value, Failure> {
+        self.until(&format!("Deployment {name} to be rolled out"), async || {
+            self.get(resources::DEPLOYMENTS, name).await.ok().filter(objects::is_rolled_out)
+        })
+        .await
+    }
+
+    /// The Events on one object, oldest first, as `<type> <reason> <note>`.
+    pub async fn events_of(&self, kind: &str, name: &str) -> Result<Vec<String>, Refused> {
+        let selector = format!("fieldSelector=involvedObject.kind%3D{kind}%2CinvolvedObject.name%3D{name}");
+        let mut events = self.client().list(resources::EVENTS, &self.namespace, &selector).await?;
+        events.sort_by_key(|e| e["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok()));
+        let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
+        Ok(events.iter().map(|e| [text(e, "type"), text(e, "reason"), text(e, "message")].join(" ")).collect())
+    }
+
+    /// The Pods that an object controls, sorted by name.
+    pub async fn pods_of(&self, owner: &Value) -> Result<Vec<Value>, Refused> {
+        let mut pods = self.list(resources::PODS).await?;
+        pods.retain(|p| objects::controller_of(p) == owner["metadata"]["uid"].as_str());
+        Ok(pods)
+    }
+
+    /// The ReplicaSets that a Deployment controls, by revision.
+    pub async fn replica_sets_of(&self, deployment: &Value) -> Result<Vec<Value>, Refused> {
+        let mut sets = self.list(resources::REPLICA_SETS).await?;
+        sets.retain(|s| objects::controller_of(s) == deployment["metadata"]["uid"].as_str());
+        sets.sort_by_key(objects::revision);
+        Ok(sets)
+    }
+
+    /// Records everything that happens to ReplicaSets and Pods of the namespace from now on.
+    pub async fn record(&self) -> Result<Recorder, Failure> {
+        Recorder::start(self).await
+    }
+
+    /// Everything that helps to see what is going on in the namespace.
+    pub async fn describe(&self) -> String {
+        describe::namespace(self).await
+    }
+
+    /// Removes the namespace and what is in it.
+    async fn clean(&self) -> Result<(), Refused> {
+        let client = self.client();
+        if !self.cluster().manages_namespaces() {
+            for resource in resources::CLEANED {
+                let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+                client.delete(resource, &self.namespace, "", &now).await?;
+            }
+        }
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
+        let namespace = client.delete(resources::NAMESPACES, "", &self.namespace, &options).await?;
+        if !self.cluster().manages_namespaces() {
+            let mut finalized = namespace;
+            finalized["spec"] = json!({"finalizers": []});
+            let path = resources::NAMESPACES.path("", &self.namespace, "finalize");
+            client.send("PUT", &path, "application/json", Some(&finalized)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// A test as a suite lists it.
+pub type TestFn = fn(Context) -> LocalBoxFuture<'static, Outcome>;

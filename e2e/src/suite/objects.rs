@@ -1,0 +1,192 @@
+//! The objects of tests: how they are made and how they are read.
+
+use serde_json::{Value, json};
+
+/// The resources suites work with.
+pub mod resources {
+    use common::object::Resource;
+
+    const fn namespaced(group: &'static str, plural: &'static str, kind: &'static str) -> Resource {
+        Resource { group, version: "v1", plural, kind, namespaced: true }
+    }
+
+    /// Deployments.
+    pub const DEPLOYMENTS: Resource = namespaced("apps", "deployments", "Deployment");
+    /// ReplicaSets.
+    pub const REPLICA_SETS: Resource = namespaced("apps", "replicasets", "ReplicaSet");
+    /// ReplicationControllers.
+    pub const REPLICATION_CONTROLLERS: Resource = namespaced("", "replicationcontrollers", "ReplicationController");
+    /// Jobs.
+    pub const JOBS: Resource = namespaced("batch", "jobs", "Job");
+    /// Pods.
+    pub const PODS: Resource = namespaced("", "pods", "Pod");
+    /// Events.
+    pub const EVENTS: Resource = namespaced("", "events", "Event");
+    /// `ResourceQuotas`.
+    pub const RESOURCE_QUOTAS: Resource = namespaced("", "resourcequotas", "ResourceQuota");
+    /// ServiceAccounts.
+    pub const SERVICE_ACCOUNTS: Resource = namespaced("", "serviceaccounts", "ServiceAccount");
+    /// Leases.
+    pub const LEASES: Resource = namespaced("coordination.k8s.io", "leases", "Lease");
+    /// Namespaces.
+    pub const NAMESPACES: Resource =
+        Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
+    /// Nodes.
+    pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+
+    /// What a test may leave in its namespace, owners first.
+    pub const CLEANED: [Resource; 7] =
+        [DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, JOBS, PODS, RESOURCE_QUOTAS, EVENTS];
+}
+
+/// An object being made.
+#[derive(Clone, Debug)]
+pub struct Builder(Value);
+
+/// A Deployment of one replica whose Pods are labelled `app=<name>`, with short waits.
+pub fn deployment(name: &str) -> Builder {
+    workload("apps/v1", "Deployment", name, json!({"matchLabels": {"app": name}}))
+}
+
+/// A ReplicaSet of one replica whose Pods are labelled `app=<name>`.
+pub fn replica_set(name: &str) -> Builder {
+    workload("apps/v1", "ReplicaSet", name, json!({"matchLabels": {"app": name}}))
+}
+
+/// A ReplicationController of one replica whose Pods are labelled `app=<name>`.
+pub fn replication_controller(name: &str) -> Builder {
+    workload("v1", "ReplicationController", name, json!({"app": name}))
+}
+
+/// A Job that wants one completion, of Pods that run until they are told to exit.
+pub fn job(name: &str) -> Builder {
+    Builder(json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"metadata": {"labels": {"app": name}},
+            "spec": {"restartPolicy": "Never", "containers": [container()]}}},
+    }))
+}
+
+/// A Pod labelled `app=<app>`.
+pub fn pod(name: &str, app: &str) -> Builder {
+    Builder(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": app}},
+        "spec": {"containers": [container()]},
+    }))
+}
+
+fn container() -> Value {
+    json!({"name": "c", "image": "img:1"})
+}
+
+fn workload(api_version: &str, kind: &str, name: &str, selector: Value) -> Builder {
+    Builder(json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": 1,
+            "selector": selector,
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}},
+        },
+    }))
+}
+
+impl Builder {
+    /// Sets the value at a path such as `spec/strategy/type`, making what is missing on the way.
+    #[must_use]
+    pub fn set(mut self, path: &str, value: impl Into<Value>) -> Self {
+        let mut at = &mut self.0;
+        for part in path.split('/') {
+            let index = part.parse::<usize>().ok();
+            at = match (at.is_array(), index) {
+                (true, Some(index)) => &mut at[index],
+                _ => &mut at[part],
+            };
+        }
+        *at = value.into();
+        self
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn replicas(self, replicas: u32) -> Self {
+        self.set("spec/replicas", replicas)
+    }
+
+    /// The image of its Pods.
+    #[must_use]
+    pub fn image(self, image: &str) -> Self {
+        self.set("spec/template/spec/containers/0/image", image)
+    }
+
+    /// An annotation of its Pods, by which nodes run them ([`crate::nodes`]).
+    #[must_use]
+    pub fn script(mut self, annotation: &str, value: &str) -> Self {
+        let root = if self.0["kind"] == "Pod" { &mut self.0 } else { &mut self.0["spec"]["template"] };
+        root["metadata"]["annotations"][annotation] = value.into();
+        self
+    }
+
+    /// How many Pods may be there beyond its size, and how many may be missing.
+    #[must_use]
+    pub fn rolling(self, max_surge: impl Into<Value>, max_unavailable: impl Into<Value>) -> Self {
+        self.set("spec/strategy/rollingUpdate/maxSurge", max_surge)
+            .set("spec/strategy/rollingUpdate/maxUnavailable", max_unavailable)
+    }
+
+    /// All Pods go before new ones come.
+    #[must_use]
+    pub fn recreate(self) -> Self {
+        self.set("spec/strategy/type", "Recreate")
+    }
+
+    /// The object.
+    pub fn build(self) -> Value {
+        self.0
+    }
+}
+
+impl From<Builder> for Value {
+    fn from(builder: Builder) -> Self {
+        builder.0
+    }
+}
+
+/// A condition in the status of an object.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
+}
+
+/// Whether a Pod counts: Ready, not ending, not ended.
+pub fn is_ready(pod: &Value) -> bool {
+    let live = pod["metadata"].get("deletionTimestamp").is_none()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    live && condition(pod, "Ready").is_some_and(|c| c["status"] == "True")
+}
+
+/// The uid of the controller of an object.
+pub(super) fn controller_of(object: &Value) -> Option<&str> {
+    let owners = object["metadata"]["ownerReferences"].as_array()?;
+    owners.iter().find(|o| o["controller"] == true)?["uid"].as_str()
+}
+
+/// The revision of a ReplicaSet; 0 if it has none.
+pub(super) fn revision(set: &Value) -> u64 {
+    let annotation = set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].as_str();
+    annotation.and_then(|r| r.parse().ok()).unwrap_or(0)
+}
+
+/// Whether a Deployment is complete and has no Pods but those it wants.
+pub(super) fn is_rolled_out(deployment: &Value) -> bool {
+    let (spec, status) = (&deployment["spec"], &deployment["status"]);
+    let wanted = spec["replicas"].as_i64().unwrap_or(1);
+    let number = |field: &str| status[field].as_i64().unwrap_or(0);
+    let observed = status["observedGeneration"].as_i64() >= deployment["metadata"]["generation"].as_i64();
+    observed
+        && ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"].iter().all(|f| number(f) == wanted)
+}

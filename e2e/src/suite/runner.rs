@@ -1,0 +1,212 @@
+//! Runs a suite like `cargo test` runs tests.
+
+use std::{io, panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
+
+use futures::FutureExt as _;
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::{Handle, Runtime};
+use tracing_subscriber::{
+    Layer as _,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
+
+use super::{Context, Failure, Outcome, Shared, TestFn, request::Client};
+use crate::{
+    cluster::{self, Cluster, Kind},
+    process::{Launch, Process},
+};
+
+/// How many tests run at once unless `--test-threads` says otherwise: they mostly wait.
+const TESTS_AT_ONCE: usize = 8;
+/// How long a controller may take to be ready, or to end.
+const CONTROLLER_PATIENCE: Duration = Duration::from_secs(60);
+/// The variable that keeps suites from starting controllers.
+const CONTROLLERS_VARIABLE: &str = "NONET_CONTROLLERS";
+
+/// One test.
+#[derive(Clone, Copy)]
+pub struct Test {
+    name: &'static str,
+    run: TestFn,
+    kinds: &'static [Kind],
+}
+
+impl Test {
+    /// A test for every kind of cluster.
+    pub const fn new(name: &'static str, run: TestFn) -> Self {
+        Self { name, run, kinds: &[Kind::Sandbox, Kind::Envtest, Kind::Kubeconfig] }
+    }
+
+    /// A test for some kinds of clusters; ignored on others.
+    #[must_use]
+    pub const fn only(self, kinds: &'static [Kind]) -> Self {
+        Self { kinds, ..self }
+    }
+}
+
+/// A suite.
+pub struct Suite {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// The controllers it is about, with their flags.
+    pub controllers: &'static [(&'static str, &'static [&'static str])],
+    /// Whether its tests start the controllers they need by themselves ([`Context::start`]).
+    pub starts_its_own: bool,
+    /// How its cluster is to be.
+    pub cluster: fn(cluster::Builder) -> cluster::Builder,
+    /// How many tests run at once; 8 if none. `--test-threads` wins.
+    pub at_once: Option<usize>,
+    /// Its tests.
+    pub tests: Vec<Test>,
+}
+
+/// Runs the tests of a suite that the command line asks for, and ends with the code `cargo test` expects.
+pub fn run(suite: &Suite) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(suite.at_once).or(Some(TESTS_AT_ONCE));
+    // `RUST_LOG=debug`, `RUST_LOG=common=trace,warn`
+    let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))))
+        .init();
+    if arguments.list {
+        return libtest_mimic::run(&arguments, trials(suite, &State::NotStarted)).exit_code();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return give_up(suite, &format!("no runtime: {error}")),
+    };
+    let shared = match runtime.block_on(start(suite)) {
+        Ok(shared) => shared,
+        Err(StartError::Skip(why)) => {
+            eprintln!("suite {}: {why}", suite.name);
+            return libtest_mimic::run(&arguments, trials(suite, &State::Skipped)).exit_code();
+        }
+        Err(StartError::Failed(why)) => return give_up(suite, &why),
+    };
+    let shared = Arc::new(shared);
+    let state = State::Running(runtime.handle().clone(), Arc::clone(&shared));
+    let conclusion = libtest_mimic::run(&arguments, trials(suite, &state));
+    drop(state);
+    match end(&runtime, shared) {
+        Ok(()) => conclusion.exit_code(),
+        Err(failure) => give_up(suite, &failure.0),
+    }
+}
+
+fn give_up(suite: &Suite, why: &str) -> ExitCode {
+    eprintln!("suite {}: {why}", suite.name);
+    ExitCode::FAILURE
+}
+
+enum StartError {
+    Skip(String),
+    Failed(String),
+}
+
+enum State {
+    NotStarted,
+    Skipped,
+    Running(Handle, Arc<Shared>),
+}
+
+async fn start(suite: &Suite) -> Result<Shared, StartError> {
+    let cluster = (suite.cluster)(Cluster::builder()).start().await;
+    let cluster = cluster.map_err(|error| {
+        let text = error.to_string();
+        if error.is_skip() { StartError::Skip(text) } else { StartError::Failed(text) }
+    })?;
+    let mut controllers = Vec::new();
+    if has_controllers() {
+        if suite.starts_its_own {
+            let why = format!("skipped: {CONTROLLERS_VARIABLE}=none, and its tests start controllers of their own");
+            return Err(StartError::Skip(why));
+        }
+        eprintln!("suite {}: the controllers of the cluster are tried", suite.name);
+    } else {
+        for (name, flags) in suite.controllers {
+            let started = controller(&cluster, name, flags).await;
+            controllers.push(started.map_err(|e| StartError::Failed(e.to_string()))?);
+        }
+    }
+    let client = Client::new(cluster.client().clone());
+    Ok(Shared { cluster, controllers, client })
+}
+
+/// Whether the cluster has controllers already.
+fn has_controllers() -> bool {
+    std::env::var(CONTROLLERS_VARIABLE).is_ok_and(|v| v == "none")
+}
+
+/// Starts a controller on a cluster and waits until it is ready.
+pub(super) async fn controller(
+    cluster: &Cluster,
+    name: &str,
+    flags: &[&str],
+) -> Result<Process, crate::process::Error> {
+    let mut launch = Launch::controller(name, cluster.kubeconfig())?.argument("--v=2");
+    for flag in flags {
+        launch = launch.argument(*flag);
+    }
+    let mut process = launch.start(cluster.clock())?;
+    process.ready(CONTROLLER_PATIENCE).await?;
+    Ok(process)
+}
+
+fn trials(suite: &Suite, state: &State) -> Vec<Trial> {
+    let trial = |test: &Test| {
+        let test = *test;
+        let (name, ignored) = match state {
+            State::NotStarted => (test.name, false),
+            State::Skipped => (test.name, true),
+            State::Running(_, shared) => (test.name, !test.kinds.contains(&shared.cluster.kind())),
+        };
+        let running = match state {
+            State::Running(handle, shared) => Some((handle.clone(), Arc::clone(shared))),
+            _ => None,
+        };
+        Trial::test(name, move || match running {
+            Some((handle, shared)) => handle.block_on(attempt(test, shared)).map_err(|f| Failed::from(f.0)),
+            None => Err(Failed::from("there is no cluster to run on")),
+        })
+        .with_ignored_flag(ignored)
+    };
+    suite.tests.iter().map(trial).collect()
+}
+
+/// Runs one test in a namespace of its own, and cleans up behind it.
+async fn attempt(test: Test, shared: Arc<Shared>) -> Outcome {
+    let context = Context::new(shared, test.name).await?;
+    let result = AssertUnwindSafe((test.run)(context.clone())).catch_unwind().await;
+    let result = match result {
+        Ok(result) => result,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panicked");
+            context.fail(text).await
+        }
+    };
+    let cleaned = context.clean().await;
+    result?;
+    cleaned.map_err(|error| Failure(format!("the test passed but left something behind: {error}")))
+}
+
+/// Ends the controllers in order, and the cluster with them.
+fn end(runtime: &Runtime, shared: Arc<Shared>) -> Outcome {
+    let Some(shared) = Arc::into_inner(shared) else { return Err(Failure::new("a test still holds the cluster")) };
+    runtime.block_on(async {
+        let mut outcome = Ok(());
+        for controller in shared.controllers {
+            let name = controller.name().to_owned();
+            let status = controller.stop(CONTROLLER_PATIENCE).await?;
+            if !status.success() {
+                outcome = Err(Failure(format!("{name} ended with {status}")));
+            }
+        }
+        shared.cluster.stop().await;
+        outcome
+    })
+}

@@ -1,0 +1,164 @@
+//! Suite: Jobs that change hands between kube-controller-manager and job-controller, again and again, in mid-flight.
+//!
+//! Runs where the binary of kube-controller-manager lies beside those of etcd and kube-apiserver.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+
+use e2e::{
+    cluster::{ASSETS_VARIABLE, Kind},
+    process::{Launch, Process},
+    suite::{Context, Failure, Outcome, Suite, Test, condition, job, resources::JOBS, run},
+};
+use serde_json::{Value, json};
+
+/// How long a process may take to end.
+const ENDING: Duration = Duration::from_secs(30);
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "job_handover",
+        controllers: &[],
+        starts_its_own: true,
+        cluster: |cluster| cluster,
+        at_once: Some(1),
+        tests: vec![
+            Test::new("jobs_go_back_and_forth", |c| Box::pin(back_and_forth(c))).only(&[Kind::Envtest]),
+            Test::new("what_upstream_left_at_rest_stays_at_rest", |c| Box::pin(at_rest(c))).only(&[Kind::Envtest]),
+        ],
+    })
+}
+
+/// kube-controller-manager, if it is at hand.
+fn upstream() -> Option<PathBuf> {
+    let binary = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?).join("kube-controller-manager");
+    binary.is_file().then_some(binary)
+}
+
+fn start_upstream(c: &Context, binary: &std::path::Path) -> Result<Process, Failure> {
+    let kubeconfig = c.cluster().kubeconfig().display().to_string();
+    let process = Launch::program("kube-controller-manager", binary)
+        .argument(format!("--kubeconfig={kubeconfig}"))
+        .argument(format!("--authentication-kubeconfig={kubeconfig}"))
+        .argument(format!("--authorization-kubeconfig={kubeconfig}"))
+        .argument("--controllers=job-controller")
+        .argument("--leader-elect=false")
+        .argument("--secure-port=0")
+        .start(c.cluster().clock())?;
+    Ok(process)
+}
+
+/// Whoever is at work.
+enum Worker {
+    Theirs(Process),
+    Ours(Process),
+}
+
+impl Worker {
+    async fn end(self) -> Outcome {
+        match self {
+            // Without a Lease there is nothing to give up: it dies in the midst of what it does.
+            Self::Theirs(mut process) => {
+                process.kill()?;
+                process.ended(ENDING).await?;
+            }
+            Self::Ours(process) => {
+                process.stop(ENDING).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_finished(job: &Value) -> bool {
+    ["Complete", "Failed"].iter().any(|kind| condition(job, kind).is_some_and(|c| c["status"] == "True"))
+}
+
+fn names(pods: &[Value]) -> BTreeSet<String> {
+    pods.iter().map(|pod| pod["metadata"]["uid"].to_string()).collect()
+}
+
+async fn back_and_forth(c: Context) -> Outcome {
+    let Some(binary) = upstream() else { return Ok(()) };
+    let plain = job("plain").set("spec/completions", 24).set("spec/parallelism", 3);
+    c.create(JOBS, plain.script("sim/exit", "0").script("sim/after", "0.7")).await?;
+    let indexed =
+        job("indexed").set("spec/completions", 16).set("spec/parallelism", 2).set("spec/completionMode", "Indexed");
+    c.create(JOBS, indexed.script("sim/exit", "0").script("sim/after", "0.7")).await?;
+    let limited = job("limited")
+        .set("spec/completions", 4)
+        .set("spec/parallelism", 4)
+        .set("spec/completionMode", "Indexed")
+        .set("spec/backoffLimitPerIndex", 1);
+    c.create(JOBS, limited.script("sim/exit", "0").script("sim/exit-index-2", "3").script("sim/after", "1")).await?;
+    let failing = job("failing").set("spec/backoffLimit", 1);
+    c.create(JOBS, failing.script("sim/exit", "1").script("sim/after", "1")).await?;
+    let running = c.create(JOBS, job("running").set("spec/completions", 5).set("spec/parallelism", 5)).await?;
+    let mut worker = Worker::Theirs(start_upstream(&c, &binary)?);
+    c.until("five Pods that run", async || (c.get(JOBS, "running").await.ok()?["status"]["ready"] == 5).then_some(()))
+        .await?;
+    let first = names(&c.pods_of(&running).await?);
+    for turn in 0..10 {
+        c.sleep(Duration::from_millis(700 + 130 * turn)).await;
+        let theirs = matches!(worker, Worker::Theirs(_));
+        worker.end().await?;
+        worker = if theirs {
+            Worker::Ours(c.start("job-controller", &[]).await?)
+        } else {
+            Worker::Theirs(start_upstream(&c, &binary)?)
+        };
+        if !theirs {
+            // It has its caches to fill first.
+            c.sleep(Duration::from_secs(2)).await;
+        }
+    }
+    for (name, succeeded, failed) in [("plain", 24, 0), ("indexed", 16, 0), ("limited", 3, 2), ("failing", 0, 2)] {
+        let job = c
+            .until(&format!("Job {name} to finish"), async || c.get(JOBS, name).await.ok().filter(is_finished))
+            .await?;
+        let number = |field: &str| job["status"][field].as_i64().unwrap_or(0);
+        assert_eq!((number("succeeded"), number("failed")), (succeeded, failed), "{name}: {}", job["status"]);
+        let pods = c.pods_of(&job).await?;
+        let over = |phase: &str| pods.iter().filter(|pod| pod["status"]["phase"] == phase).count() as i64;
+        assert_eq!((over("Succeeded"), over("Failed")), (succeeded, failed), "{name}: a Pod too many, or one too few");
+        assert!(pods.iter().all(|pod| pod["metadata"].get("finalizers").is_none()), "{name}");
+    }
+    let job = c.get(JOBS, "running").await?;
+    assert_eq!((&job["status"]["active"], job["status"].get("failed")), (&json!(5), None));
+    assert_eq!(names(&c.pods_of(&running).await?), first, "no Pod was restarted");
+    worker.end().await
+}
+
+async fn at_rest(c: Context) -> Outcome {
+    let Some(binary) = upstream() else { return Ok(()) };
+    let theirs = Worker::Theirs(start_upstream(&c, &binary)?);
+    let limited =
+        job("limited").set("spec/completions", 3).set("spec/parallelism", 3).set("spec/completionMode", "Indexed");
+    c.create(JOBS, limited.set("spec/backoffLimitPerIndex", 2)).await?;
+    c.create(JOBS, job("suspended").set("spec/suspend", true)).await?;
+    c.create(JOBS, job("done").script("sim/exit", "0")).await?;
+    c.until("all Jobs to be at rest", async || {
+        let running = c.get(JOBS, "limited").await.ok()?["status"]["ready"] == 3;
+        let suspended = condition(&c.get(JOBS, "suspended").await.ok()?, "Suspended").is_some();
+        (running && suspended && is_finished(&c.get(JOBS, "done").await.ok()?)).then_some(())
+    })
+    .await?;
+    c.sleep(Duration::from_secs(2)).await;
+    theirs.end().await?;
+    let versions = async || {
+        let mut out = Vec::new();
+        for name in ["limited", "suspended", "done"] {
+            let job = c.get(JOBS, name).await?;
+            out.push(job["metadata"]["resourceVersion"].to_string());
+            for pod in c.pods_of(&job).await? {
+                out.push(pod["metadata"]["resourceVersion"].to_string());
+            }
+        }
+        Ok::<_, Failure>(out)
+    };
+    let before = versions().await?;
+    let ours = Worker::Ours(c.start("job-controller", &[]).await?);
+    c.sleep(Duration::from_secs(5)).await;
+    assert_eq!(versions().await?, before);
+    ours.end().await
+}

@@ -1,0 +1,141 @@
+//! Suite: our nodes run Pods on a real API server as on the sandbox.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{process::ExitCode, time::Duration};
+
+use e2e::{
+    cluster::Kind,
+    suite::{Context, Outcome, Suite, Test, condition, is_ready, pod, resources::PODS, run},
+};
+use serde_json::{Value, json};
+
+const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "nodes",
+        controllers: &[],
+        starts_its_own: false,
+        cluster: |cluster| cluster,
+        at_once: None,
+        tests: vec![
+            Test::new("a_pod_becomes_ready", |c| Box::pin(becomes_ready(c))).only(OURS),
+            Test::new("a_script_is_followed", |c| Box::pin(follows_script(c))).only(OURS),
+            Test::new("containers_are_restarted", |c| Box::pin(restarts(c))).only(OURS),
+            Test::new("a_deleted_pod_ends_and_goes", |c| Box::pin(ends(c))).only(OURS),
+            Test::new("a_finalizer_holds_a_pod_with_its_final_status", |c| Box::pin(finalizer(c))).only(OURS),
+            Test::new("a_readiness_gate_is_honoured", |c| Box::pin(readiness_gate(c))).only(OURS),
+            Test::new("what_fits_nowhere_says_so", |c| Box::pin(unschedulable(c))).only(OURS),
+            Test::new("many_pods_run_at_once", |c| Box::pin(many(c))).only(OURS),
+        ],
+    })
+}
+
+async fn phase(c: &Context, name: &str, phase: &str) -> Result<Value, e2e::suite::Failure> {
+    c.until(&format!("Pod {name} to be {phase}"), async || {
+        c.get(PODS, name).await.ok().filter(|p| p["status"]["phase"] == phase)
+    })
+    .await
+}
+
+async fn becomes_ready(c: Context) -> Outcome {
+    c.create(PODS, pod("p", "a")).await?;
+    let pod = phase(&c, "p", "Running").await?;
+    for kind in ["PodScheduled", "PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"] {
+        assert_eq!(condition(&pod, kind).unwrap()["status"], "True", "{kind}");
+    }
+    let status = &pod["status"];
+    assert_eq!(status["qosClass"], "BestEffort");
+    assert_eq!(status["podIPs"], json!([{"ip": status["podIP"]}]));
+    assert_eq!(status["hostIPs"], json!([{"ip": status["hostIP"]}]));
+    assert!(pod["spec"]["nodeName"].as_str().unwrap().starts_with("node-"));
+    assert!(pod["metadata"]["labels"]["topology.kubernetes.io/zone"].as_str().unwrap().starts_with('z'));
+    Ok(())
+}
+
+async fn follows_script(c: Context) -> Outcome {
+    let job = pod("p", "a").set("spec/restartPolicy", "Never");
+    c.create(PODS, job.script("sim/ready-after", "0.5").script("sim/exit", "42").script("sim/after", "2")).await?;
+    let pod = phase(&c, "p", "Running").await?;
+    assert_eq!(condition(&pod, "Ready").unwrap()["reason"], "ContainersNotReady");
+    let pod = c.until("Pod p to be Ready", async || c.get(PODS, "p").await.ok().filter(is_ready)).await?;
+    assert_eq!(condition(&pod, "Ready").unwrap().get("reason"), None);
+    let pod = phase(&c, "p", "Failed").await?;
+    assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 42);
+    assert_eq!(condition(&pod, "Ready").unwrap()["reason"], "PodFailed");
+    Ok(())
+}
+
+async fn restarts(c: Context) -> Outcome {
+    let crash = pod("p", "a").script("sim/exit", "1").script("sim/exit-times", "2").script("sim/restart-after", "0.2");
+    c.create(PODS, crash).await?;
+    let pod = c
+        .until("Pod p to have been restarted twice", async || {
+            let pod = c.get(PODS, "p").await.ok()?;
+            (pod["status"]["containerStatuses"][0]["restartCount"] == 2 && is_ready(&pod)).then_some(pod)
+        })
+        .await?;
+    assert_eq!(pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 1);
+    Ok(())
+}
+
+async fn ends(c: Context) -> Outcome {
+    c.create(PODS, pod("p", "a").script("sim/terminate-after", "1")).await?;
+    phase(&c, "p", "Running").await?;
+    c.delete(PODS, "p", "Background").await?;
+    let pod = c.get(PODS, "p").await?;
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 30);
+    c.until("Pod p to be gone", async || c.get(PODS, "p").await.is_err().then_some(())).await
+}
+
+async fn finalizer(c: Context) -> Outcome {
+    c.create(PODS, pod("p", "a").set("metadata/finalizers", json!(["example.com/hold"]))).await?;
+    phase(&c, "p", "Running").await?;
+    c.delete(PODS, "p", "Background").await?;
+    let pod = phase(&c, "p", "Failed").await?;
+    assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 143);
+    c.stays("the Pod is there", Duration::from_secs(1), async || c.get(PODS, "p").await.is_ok()).await?;
+    c.merge(PODS, "p", json!({"metadata": {"finalizers": null}})).await?;
+    c.until("Pod p to be gone", async || c.get(PODS, "p").await.is_err().then_some(())).await
+}
+
+async fn readiness_gate(c: Context) -> Outcome {
+    c.create(PODS, pod("p", "a").set("spec/readinessGates", json!([{"conditionType": "example.com/lb"}]))).await?;
+    let pod = phase(&c, "p", "Running").await?;
+    assert_eq!(condition(&pod, "Ready").unwrap()["reason"], "ReadinessGatesNotReady");
+    c.merge_status(PODS, "p", json!({"status": {"conditions": [{"type": "example.com/lb", "status": "True"}]}}))
+        .await?;
+    c.until("Pod p to be Ready", async || c.get(PODS, "p").await.ok().filter(is_ready)).await?;
+    Ok(())
+}
+
+async fn unschedulable(c: Context) -> Outcome {
+    c.create(PODS, pod("p", "a").set("spec/nodeSelector", json!({"example.com/none": "here"}))).await?;
+    let pod = c
+        .until("Pod p to be said not to fit", async || {
+            let pod = c.get(PODS, "p").await.ok()?;
+            condition(&pod, "PodScheduled").is_some().then_some(pod)
+        })
+        .await?;
+    let scheduled = condition(&pod, "PodScheduled").unwrap();
+    assert_eq!((&scheduled["status"], &scheduled["reason"]), (&json!("False"), &json!("Unschedulable")));
+    assert!(scheduled["message"].as_str().unwrap().starts_with("0/6 nodes are available: 6 node(s) didn't match"));
+    Ok(())
+}
+
+async fn many(c: Context) -> Outcome {
+    for i in 0..200 {
+        c.create(PODS, pod(&format!("p{i}"), "a")).await?;
+    }
+    let pods = c
+        .until("200 Pods to be Ready", async || {
+            let pods = c.list(PODS).await.ok()?;
+            (pods.iter().filter(|p| is_ready(p)).count() == 200).then_some(pods)
+        })
+        .await?;
+    let mut addresses: Vec<_> = pods.iter().map(|p| p["status"]["podIP"].to_string()).collect();
+    addresses.sort();
+    addresses.dedup();
+    assert_eq!(addresses.len(), 200);
+    Ok(())
+}

@@ -1,0 +1,388 @@
+//! Suite: what replicaset-controller promises for ReplicaSets and ReplicationControllers.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{process::ExitCode, time::Duration};
+
+use e2e::{
+    cluster::Kind,
+    suite::{
+        Context, Failure, Outcome, Suite, Test, condition, is_ready, pod, replica_set, replication_controller,
+        resources::{PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS},
+        run,
+    },
+};
+use serde_json::{Value, json};
+
+/// Clusters without a garbage collector, whose nodes follow scripts.
+const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "replicaset",
+        controllers: &[("replicaset-controller", &[])],
+        starts_its_own: false,
+        cluster: |cluster| cluster,
+        at_once: None,
+        tests: vec![
+            Test::new("creates_and_scales", |c| Box::pin(scales(c))),
+            Test::new("pods_are_made_of_the_template", |c| Box::pin(template(c))),
+            Test::new("a_changed_template_is_for_new_pods_only", |c| Box::pin(changed_template(c))),
+            Test::new("adopts_what_matches_and_is_free", |c| Box::pin(adopts(c))),
+            Test::new("releases_what_no_longer_matches", |c| Box::pin(releases(c))),
+            Test::new("removes_the_least_valuable_pods_first", |c| Box::pin(ranks(c))),
+            Test::new("replaces_what_is_deleted", |c| Box::pin(replaces_deleted(c))),
+            Test::new("replaces_what_has_failed", |c| Box::pin(replaces_failed(c))).only(OURS),
+            Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
+            Test::new("ending_pods_are_counted_apart", |c| Box::pin(terminating(c))).only(OURS),
+            Test::new("a_quota_is_reported_and_overcome", |c| Box::pin(quota(c))),
+            Test::new("nothing_is_created_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
+            Test::new("more_than_a_burst_is_created", |c| Box::pin(burst(c))).only(OURS),
+            Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
+            Test::new("a_replication_controller_scales", |c| Box::pin(rc_scales(c))),
+            Test::new("a_replication_controller_follows_its_selector", |c| Box::pin(rc_selector(c))),
+        ],
+    })
+}
+
+/// Waits until a ReplicaSet has so many Pods, all available, and its status says so.
+async fn settled_at(c: &Context, name: &str, replicas: i64) -> Result<Value, Failure> {
+    c.until(&format!("ReplicaSet {name} to have {replicas} available Pods"), async || {
+        let set = c.get(REPLICA_SETS, name).await.ok()?;
+        let status = &set["status"];
+        let number = |field: &str| status[field].as_i64().unwrap_or(0);
+        let counted = ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
+        (counted.iter().all(|f| number(f) == replicas) && status["observedGeneration"] == set["metadata"]["generation"])
+            .then_some(set)
+    })
+    .await
+}
+
+/// The Pods of a set that are neither ending nor ended.
+async fn active(c: &Context, owner: &Value) -> Result<Vec<Value>, Failure> {
+    let mut pods = c.pods_of(owner).await?;
+    pods.retain(|p| {
+        p["metadata"].get("deletionTimestamp").is_none() && !matches!(p["status"]["phase"].as_str(), Some("Failed"))
+    });
+    Ok(pods)
+}
+
+async fn scales(c: Context) -> Outcome {
+    c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
+    for replicas in [3, 5, 1, 0, 2] {
+        c.scale(REPLICA_SETS, "web", replicas).await?;
+        let set = settled_at(&c, "web", i64::from(replicas)).await?;
+        let pods = active(&c, &set).await?;
+        assert_eq!(pods.len(), replicas as usize);
+    }
+    c.until("events for each Pod that was created or deleted", async || {
+        let events = c.events_of("ReplicaSet", "web").await.ok()?;
+        let created = events.iter().filter(|e| e.starts_with("Normal SuccessfulCreate Created pod: web-")).count();
+        let deleted = events.iter().filter(|e| e.starts_with("Normal SuccessfulDelete Deleted pod: web-")).count();
+        (created == 7 && deleted == 5).then_some(())
+    })
+    .await
+}
+
+async fn template(c: Context) -> Outcome {
+    let set = replica_set("web")
+        .set("spec/template/metadata/labels/tier", "front")
+        .set("spec/template/metadata/annotations/note", "kept")
+        .set("spec/template/metadata/finalizers", json!(["example.com/keep"]));
+    let set = c.create(REPLICA_SETS, set).await?;
+    settled_at(&c, "web", 1).await?;
+    let pods = c.pods_of(&set).await?;
+    let meta = &pods[0]["metadata"];
+    assert_eq!(meta["generateName"], "web-");
+    assert_eq!((&meta["labels"]["tier"], &meta["annotations"]["note"]), (&json!("front"), &json!("kept")));
+    assert_eq!(meta["finalizers"], json!(["example.com/keep"]));
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": set["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    assert_eq!(meta["ownerReferences"], owner);
+    let name = meta["name"].as_str().unwrap();
+    c.merge(PODS, name, json!({"metadata": {"finalizers": null}})).await?;
+    Ok(())
+}
+
+async fn changed_template(c: Context) -> Outcome {
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let image = json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "img:2"}]}}}});
+    c.merge(REPLICA_SETS, "web", image).await?;
+    c.scale(REPLICA_SETS, "web", 3).await?;
+    settled_at(&c, "web", 3).await?;
+    let pods = active(&c, &set).await?;
+    let mut images: Vec<_> = pods.iter().map(|p| p["spec"]["containers"][0]["image"].to_string()).collect();
+    images.sort();
+    assert_eq!(images, [r#""img:1""#, r#""img:1""#, r#""img:2""#]);
+    Ok(())
+}
+
+async fn adopts(c: Context) -> Outcome {
+    let other =
+        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "other", "uid": "0", "controller": true}]);
+    c.create(PODS, pod("free", "web")).await?;
+    c.create(PODS, pod("owned", "web").set("metadata/ownerReferences", other.clone())).await?;
+    c.create(PODS, pod("else", "elsewhere")).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    let set = settled_at(&c, "web", 2).await?;
+    let names: Vec<_> =
+        active(&c, &set).await?.iter().map(|p| p["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    assert!(names.contains(&"free".to_owned()), "{names:?}");
+    assert!(!names.contains(&"owned".to_owned()) && !names.contains(&"else".to_owned()), "{names:?}");
+    let free = c.get(PODS, "free").await?;
+    assert_eq!(free["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
+    // A garbage collector removes the Pod whose owner never was.
+    if c.kind() != Kind::Kubeconfig {
+        assert_eq!(c.get(PODS, "owned").await?["metadata"]["ownerReferences"], other);
+    }
+    Ok(())
+}
+
+async fn releases(c: Context) -> Outcome {
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    c.merge(PODS, &name, json!({"metadata": {"labels": {"app": "debug"}}})).await?;
+    c.until("the Pod to be released", async || {
+        let pod = c.get(PODS, &name).await.ok()?;
+        pod["metadata"].get("ownerReferences").is_none().then_some(())
+    })
+    .await?;
+    c.until("another Pod in the place of the released one", async || {
+        let pods = active(&c, &set).await.ok()?;
+        (pods.len() == 2 && pods.iter().all(is_ready)).then_some(())
+    })
+    .await?;
+    let released = c.get(PODS, &name).await?;
+    assert!(is_ready(&released), "a released Pod runs on");
+    c.merge(PODS, &name, json!({"metadata": {"labels": {"app": "web"}}})).await?;
+    c.until("the surplus to be removed after the Pod came back", async || {
+        let pods = active(&c, &set).await.ok()?;
+        let events = c.events_of("ReplicaSet", "web").await.ok()?;
+        (pods.len() == 2 && events.iter().any(|e| e.contains("SuccessfulDelete"))).then_some(())
+    })
+    .await
+}
+
+async fn ranks(c: Context) -> Outcome {
+    let gate = json!([{"conditionType": "example.com/never"}]);
+    c.create(PODS, pod("unassigned", "web").set("spec/nodeSelector", json!({"example.com/none": "here"}))).await?;
+    c.create(PODS, pod("unready", "web").set("spec/readinessGates", gate)).await?;
+    c.until("Pod unready to run", async || {
+        let pod = c.get(PODS, "unready").await.ok()?;
+        (pod["status"]["phase"] == "Running").then_some(())
+    })
+    .await?;
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(5)).await?;
+    c.until("ReplicaSet web to have 5 Pods, 3 of them ready", async || {
+        let set = c.get(REPLICA_SETS, "web").await.ok()?;
+        (set["status"]["replicas"] == 5 && set["status"]["readyReplicas"] == 3).then_some(())
+    })
+    .await?;
+    let pods = active(&c, &set).await?;
+    let cheap = pods.iter().map(|p| p["metadata"]["name"].as_str().unwrap()).find(|n| n.starts_with("web-")).unwrap();
+    let cost = json!({"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "-10"}}});
+    c.merge(PODS, cheap, cost).await?;
+    for (replicas, gone) in [(4, "unassigned"), (3, "unready"), (2, cheap)] {
+        c.scale(REPLICA_SETS, "web", replicas).await?;
+        c.until(&format!("Pod {gone} to be the next to go"), async || {
+            let pods = active(&c, &set).await.ok()?;
+            (pods.len() == replicas as usize).then_some(pods)
+        })
+        .await?;
+        let left = active(&c, &set).await?;
+        let stays = left.iter().any(|p| p["metadata"]["name"] == gone);
+        c.check(!stays, &format!("Pod {gone} should have gone with the change to {replicas}")).await?;
+    }
+    Ok(())
+}
+
+async fn replaces_deleted(c: Context) -> Outcome {
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    c.delete(PODS, &name, "Background").await?;
+    c.until("another Pod in the place of the deleted one", async || {
+        let pods = active(&c, &set).await.ok()?;
+        (pods.len() == 2 && pods.iter().all(|p| is_ready(p) && p["metadata"]["name"] != *name)).then_some(())
+    })
+    .await
+}
+
+async fn replaces_failed(c: Context) -> Outcome {
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    c.merge_status(PODS, &name, json!({"status": {"phase": "Failed", "reason": "Evicted"}})).await?;
+    c.until("another Pod in the place of the failed one", async || {
+        let pods = active(&c, &set).await.ok()?;
+        (pods.len() == 2 && pods.iter().all(is_ready)).then_some(())
+    })
+    .await?;
+    let failed = c.get(PODS, &name).await?;
+    assert!(failed["metadata"].get("deletionTimestamp").is_none(), "a failed Pod is left to others");
+    settled_at(&c, "web", 2).await?;
+    Ok(())
+}
+
+async fn min_ready_seconds(c: Context) -> Outcome {
+    c.create(REPLICA_SETS, replica_set("web").replicas(2).set("spec/minReadySeconds", 3)).await?;
+    let set = c
+        .until("the Pods to be ready", async || {
+            let set = c.get(REPLICA_SETS, "web").await.ok()?;
+            (set["status"]["readyReplicas"] == 2).then_some(set)
+        })
+        .await?;
+    assert!(set["status"].get("availableReplicas").is_none(), "ready is not available yet: {}", set["status"]);
+    settled_at(&c, "web", 2).await?;
+    let now = c.cluster().clock().now();
+    for pod in c.pods_of(&set).await? {
+        let since = condition(&pod, "Ready").unwrap()["lastTransitionTime"].as_str().unwrap().to_owned();
+        let since: jiff::Timestamp = since.parse().unwrap();
+        let ago = now.duration_since(since).as_secs_f64();
+        assert!(ago >= 3.0, "available {ago} s after it became ready");
+    }
+    Ok(())
+}
+
+async fn terminating(c: Context) -> Outcome {
+    c.create(REPLICA_SETS, replica_set("web").replicas(3).script("sim/terminate-after", "3")).await?;
+    settled_at(&c, "web", 3).await?;
+    c.scale(REPLICA_SETS, "web", 1).await?;
+    c.until("two Pods to be counted as terminating", async || {
+        let set = c.get(REPLICA_SETS, "web").await.ok()?;
+        let status = &set["status"];
+        (status["terminatingReplicas"] == 2 && status["replicas"] == 1).then_some(())
+    })
+    .await?;
+    c.until("no Pod to be counted as terminating any more", async || {
+        let set = c.get(REPLICA_SETS, "web").await.ok()?;
+        (set["status"]["terminatingReplicas"] == 0).then_some(())
+    })
+    .await
+}
+
+/// Sets a quota on Pods, and its status where nobody else does.
+async fn limit_pods(c: &Context, pods: u32, used: u32) -> Outcome {
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"},
+        "spec": {"hard": {"pods": pods.to_string()}}});
+    if c.create(RESOURCE_QUOTAS, quota.clone()).await.is_err() {
+        c.merge(RESOURCE_QUOTAS, "pods", json!({"spec": quota["spec"]})).await?;
+    }
+    if c.kind() == Kind::Kubeconfig {
+        return c
+            .until("the quota to be in force", async || {
+                let quota = c.get(RESOURCE_QUOTAS, "pods").await.ok()?;
+                (quota["status"]["hard"]["pods"] == pods).then_some(())
+            })
+            .await;
+    }
+    let status = json!({"status": {"hard": {"pods": pods.to_string()}, "used": {"pods": used.to_string()}}});
+    c.merge_status(RESOURCE_QUOTAS, "pods", status).await?;
+    Ok(())
+}
+
+async fn quota(c: Context) -> Outcome {
+    limit_pods(&c, 2, 0).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(4)).await?;
+    let set = c
+        .until("ReplicaSet web to say that it cannot create Pods", async || {
+            let set = c.get(REPLICA_SETS, "web").await.ok()?;
+            (set["status"]["replicas"] == 2 && condition(&set, "ReplicaFailure").is_some()).then_some(set)
+        })
+        .await?;
+    let failure = condition(&set, "ReplicaFailure").unwrap();
+    assert_eq!((&failure["status"], &failure["reason"]), (&json!("True"), &json!("FailedCreate")));
+    assert!(failure["message"].as_str().unwrap().contains("exceeded quota: pods"), "{failure}");
+    c.until("an event about it", async || {
+        let events = c.events_of("ReplicaSet", "web").await.ok()?;
+        events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"web-")).then_some(())
+    })
+    .await?;
+    limit_pods(&c, 10, 2).await?;
+    let set = settled_at(&c, "web", 4).await?;
+    assert!(condition(&set, "ReplicaFailure").is_none());
+    Ok(())
+}
+
+async fn deleting(c: Context) -> Outcome {
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    c.delete(REPLICA_SETS, "web", "Foreground").await?;
+    let name = c.pods_of(&set).await?[0]["metadata"]["name"].as_str().unwrap().to_owned();
+    c.delete(PODS, &name, "Background").await?;
+    c.until("the status to be kept", async || {
+        let set = c.get(REPLICA_SETS, "web").await.ok()?;
+        (set["status"]["replicas"] == 1).then_some(())
+    })
+    .await?;
+    c.stays("no Pod is created", Duration::from_secs(1), async || {
+        active(&c, &set).await.is_ok_and(|pods| pods.len() == 1)
+    })
+    .await?;
+    c.merge(REPLICA_SETS, "web", json!({"metadata": {"finalizers": null}})).await?;
+    Ok(())
+}
+
+async fn burst(c: Context) -> Outcome {
+    let set = c.create(REPLICA_SETS, replica_set("web").replicas(600)).await?;
+    settled_at(&c, "web", 600).await?;
+    assert_eq!(active(&c, &set).await?.len(), 600);
+    c.scale(REPLICA_SETS, "web", 0).await?;
+    settled_at(&c, "web", 0).await?;
+    Ok(())
+}
+
+async fn settled(c: Context) -> Outcome {
+    c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
+    let set = settled_at(&c, "web", 3).await?;
+    // Counting Pods out and in again may still be on its way.
+    c.sleep(Duration::from_secs(1)).await;
+    let before = c.get(REPLICA_SETS, "web").await?["metadata"]["resourceVersion"].clone();
+    let version = |pods: &[Value]| pods.iter().map(|p| p["metadata"]["resourceVersion"].clone()).collect::<Vec<_>>();
+    let pods = version(&c.pods_of(&set).await?);
+    c.sleep(Duration::from_secs(3)).await;
+    assert_eq!(c.get(REPLICA_SETS, "web").await?["metadata"]["resourceVersion"], before);
+    assert_eq!(version(&c.pods_of(&set).await?), pods);
+    Ok(())
+}
+
+async fn rc_scales(c: Context) -> Outcome {
+    let rc = c.create(REPLICATION_CONTROLLERS, replication_controller("web").replicas(2)).await?;
+    for replicas in [2, 4, 1] {
+        c.scale(REPLICATION_CONTROLLERS, "web", replicas).await?;
+        let rc = c
+            .until(&format!("ReplicationController web to have {replicas} available Pods"), async || {
+                let rc = c.get(REPLICATION_CONTROLLERS, "web").await.ok()?;
+                let status = &rc["status"];
+                let same = ["replicas", "readyReplicas", "availableReplicas"].iter().all(|f| status[f] == replicas);
+                (same && status["observedGeneration"] == rc["metadata"]["generation"]).then_some(rc)
+            })
+            .await?;
+        assert!(rc["status"].get("terminatingReplicas").is_none());
+    }
+    let pods = active(&c, &rc).await?;
+    assert_eq!(pods[0]["metadata"]["ownerReferences"][0]["kind"], "ReplicationController");
+    assert_eq!(pods[0]["metadata"]["ownerReferences"][0]["apiVersion"], "v1");
+    Ok(())
+}
+
+async fn rc_selector(c: Context) -> Outcome {
+    let rc = c.create(REPLICATION_CONTROLLERS, replication_controller("web").replicas(2)).await?;
+    c.until("two Pods", async || active(&c, &rc).await.ok().filter(|p| p.len() == 2)).await?;
+    let old: Vec<_> = active(&c, &rc).await?.iter().map(|p| p["metadata"]["name"].clone()).collect();
+    let labels = json!({"app": "web", "v": "2"});
+    let patch = json!({"spec": {"selector": labels, "template": {"metadata": {"labels": labels}}}});
+    c.merge(REPLICATION_CONTROLLERS, "web", patch).await?;
+    c.until("two new Pods that match the new selector", async || {
+        let pods = active(&c, &rc).await.ok()?;
+        let new = |p: &Value| p["metadata"]["labels"]["v"] == "2" && !old.contains(&p["metadata"]["name"]);
+        (pods.len() == 2 && pods.iter().all(new)).then_some(())
+    })
+    .await?;
+    for name in &old {
+        let pod = c.get(PODS, name.as_str().unwrap()).await?;
+        assert!(pod["metadata"].get("ownerReferences").is_none(), "released, not deleted");
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! The simulation, as far as a test has time for it: every scenario, every kind of fault, every safeguard.
+//!
+//! `cargo run --release -p e2e --bin simulate -- --all` makes all of the runs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+use e2e::simulation::{
+    explore::{self, Report, Task},
+    outcome::{Outcome, Violation},
+    plan, regressions, reproduce,
+    safeguard::Safeguard,
+    scenarios,
+};
+use parking_lot::Mutex;
+
+/// As many as the machine that runs the tests has at least.
+const THREADS: usize = 2;
+
+fn task(scenario: &str, perturbation: &str, seed: u64) -> Task {
+    let (suite, scenario) = scenarios::find(scenario).unwrap();
+    Task { suite, scenario: scenario.name, perturbation: perturbation.parse().unwrap(), seed }
+}
+
+/// What went wrong, each with the line that makes it again.
+fn told(report: Report) -> Vec<String> {
+    let one = |failure: explore::Failure| {
+        let Violation { oracle, what, .. } = &failure.violation;
+        format!("{oracle}: {what}\n  {}", reproduce(&failure.task))
+    };
+    report.failures.into_iter().map(one).collect()
+}
+
+/// Makes these runs, and says what went wrong.
+fn make(tasks: &[Task], seed: u64) -> Vec<String> {
+    let report = Mutex::new(Report::default());
+    let used = explore::scenarios(None);
+    let used: Vec<_> = used.into_iter().filter(|(_, s)| tasks.iter().any(|task| task.scenario == s.name)).collect();
+    let baselines = explore::unperturbed(&used, seed, THREADS, &report).unwrap();
+    explore::make(tasks, &baselines, None, THREADS, &report, |_| ()).unwrap();
+    told(report.into_inner())
+}
+
+#[test]
+fn every_scenario_gets_there_whatever_goes_wrong() {
+    let report = Mutex::new(Report::default());
+    let all = explore::scenarios(None);
+    let baselines = explore::unperturbed(&all, 1, THREADS, &report).unwrap();
+    let mut tasks = Vec::new();
+    for suite in scenarios::SUITES {
+        let of_suite: Vec<&Outcome> = baselines.iter().filter(|((s, _), _)| *s == suite.name).map(|(_, o)| o).collect();
+        let few = plan::few(suite, &of_suite);
+        for outcome in &of_suite {
+            let met = |form: &String| few.iter().any(|(_, p)| plan::form(p) == *form);
+            let missing: Vec<String> = plan::at(suite, outcome, 1).iter().map(plan::form).filter(|f| !met(f)).collect();
+            assert!(missing.is_empty(), "{}: never met: {missing:?}", suite.name);
+        }
+        let few = few.into_iter();
+        tasks.extend(few.map(|(scenario, perturbation)| Task { suite, scenario, perturbation, seed: 1 }));
+    }
+    explore::make(&tasks, &baselines, None, THREADS, &report, |_| ()).unwrap();
+    let failures = told(report.into_inner());
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn what_once_went_wrong_does_not_again() {
+    for task in regressions::all().unwrap() {
+        let seed = task.seed;
+        let failures = make(&[task], seed);
+        assert!(failures.is_empty(), "{}", failures.join("\n"));
+    }
+}
+
+#[test]
+fn one_seed_gives_one_run() {
+    for perturbation in ["none", "crash:after-effect@17", "hold:replicaset-controller/pods@9+30s,failover@20"] {
+        let run = |seed| explore::one(&task("deployment/rollout-surge", perturbation, seed), None).unwrap().hash;
+        let hashes: Vec<u64> = (0..10).map(|_| run(7)).collect();
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]), "{perturbation}: {hashes:x?}");
+        assert_ne!(run(8), hashes[0], "{perturbation}: another seed is another run");
+    }
+}
+
+/// What is violated without a safeguard in a run in which nothing is violated with it.
+fn noticed(scenario: &str, perturbation: &str, without: Safeguard) -> &'static str {
+    let task = task(scenario, perturbation, 1);
+    let with = explore::one(&task, None).unwrap().violation;
+    assert_eq!(with, None, "{}", reproduce(&task));
+    explore::one(&task, Some(without)).unwrap().violation.map_or("nothing", |violation| violation.oracle)
+}
+
+#[test]
+fn who_does_not_wait_for_its_own_writes_creates_too_many_pods() {
+    let oracle = noticed("replicaset/scale", "hold:replicaset-controller/pods@4+30s", Safeguard::Consistency);
+    assert_eq!(oracle, "creates-only-what-is-missing");
+}
+
+#[test]
+fn who_believes_its_cache_before_it_adopts_adopts_for_the_dead() {
+    let held = "hold:replicaset-controller/replicasets@step3+30s";
+    let oracle = noticed("replicaset/orphaning", held, Safeguard::Recheck);
+    assert_eq!(oracle, "only-the-living-adopt");
+    let held = "hold:deployment-controller/deployments@step3+30s";
+    let oracle = noticed("deployment/orphaning", held, Safeguard::Recheck);
+    assert_eq!(oracle, "others-are-untouched");
+}
+
+#[test]
+fn who_does_not_ask_whether_it_leads_carries_an_old_plan_on() {
+    let oracle = noticed("replicaset/scale", "paused-leader@7+1m", Safeguard::Leadership);
+    assert!(matches!(oracle, "only-leaders-write" | "creates-only-what-is-missing"), "{oracle}");
+    let oracle = noticed("deployment/rollout-surge", "paused-leader@30+1m", Safeguard::Leadership);
+    assert_eq!(oracle, "only-leaders-write");
+}
+
+#[test]
+fn who_names_no_uid_deletes_a_stranger() {
+    let oracle = noticed("replicaset/adoption-and-release", "recreate@12+30s", Safeguard::Uid);
+    assert_eq!(oracle, "deletes-only-its-own");
+}

@@ -1,0 +1,181 @@
+//! Whether anything is to be done about an object, and whether enough is known to do it.
+
+use common::{
+    controller::{Explain, Explanation},
+    meta::Uid,
+};
+
+use super::{Propagation, policy};
+use crate::graph::View;
+
+/// What is known of the kind of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerKind {
+    /// No resource of that kind is served.
+    Unknown,
+    /// It is served and not watched, because it cannot be.
+    Unwatched,
+    /// Its monitor has not seen a first full set.
+    Unsynced,
+    /// All of its objects are known.
+    Synced,
+}
+
+/// One reference of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The owner as people name it: `apps/v1/Deployment web`.
+    pub name: String,
+    /// What is known of its kind.
+    pub kind: OwnerKind,
+    /// Whether objects of that kind live in namespaces.
+    pub namespaced: bool,
+    /// Whether it is known that there is no such object.
+    pub absent: bool,
+}
+
+/// Everything one decision looks at.
+#[derive(Clone, Debug)]
+pub struct Situation {
+    /// The object.
+    pub view: View,
+    /// Whether a resource of its kind is served.
+    pub served: bool,
+    /// Whether that resource is watched, and not all of its objects are known.
+    pub unseen: bool,
+    /// Whether objects of its kind live in namespaces.
+    pub namespaced: bool,
+    /// Its references.
+    pub owners: Vec<Owner>,
+    /// Resources whose objects are not known yet, unless they are known to be broken.
+    pub unsynced: Vec<String>,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Nothing, because.
+    Nothing(&'static str),
+    /// Nothing for now: this is waited for.
+    Wait(String),
+    /// Its blocking dependents are looked at.
+    Wake(Vec<Uid>),
+    /// It waits for nobody any more: its finalizer goes.
+    Finish,
+    /// It is deleted, as it was seen.
+    Delete {
+        /// How its own dependents are treated.
+        propagation: Propagation,
+        /// How many owners it had.
+        owners: usize,
+    },
+    /// Its owners are looked up.
+    Verify {
+        /// How many are not known to be gone.
+        uncertain: usize,
+    },
+    /// It is asked whether it exists at all: nobody has seen it.
+    Exists,
+}
+
+/// Decides.
+pub fn decide(situation: &Situation) -> Plan {
+    let view = &situation.view;
+    if view.being_deleted && !view.deleting_dependents {
+        return Plan::Nothing("it is being deleted already");
+    }
+    if !situation.served {
+        let kind = &view.kind;
+        return Plan::Wait(format!("kind {} of {} is not served", kind.kind, kind.api_version));
+    }
+    // The place of a namespaced object that only a cluster-scoped one refers to is not known.
+    if situation.namespaced && view.identity.namespace.is_empty() {
+        return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
+    }
+    if view.is_virtual {
+        // Whether it exists is told by its monitor; nobody is judged by an owner of a kind that is not known.
+        if situation.unseen {
+            return Plan::Wait(format!("not all objects of kind {} are known", view.kind.kind));
+        }
+        return Plan::Exists;
+    }
+    if view.deleting_dependents {
+        return finish(situation);
+    }
+    if situation.owners.is_empty() {
+        return Plan::Nothing("it has no owner");
+    }
+    let uncertain: Vec<&Owner> = situation.owners.iter().filter(|owner| !owner.absent).collect();
+    for owner in &uncertain {
+        match owner.kind {
+            OwnerKind::Unknown => return Plan::Wait(format!("the kind of owner {} is not served", owner.name)),
+            _ if owner.namespaced && view.identity.namespace.is_empty() => {
+                return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
+            }
+            OwnerKind::Unsynced => {
+                return Plan::Wait(format!("not all objects of the kind of owner {} are known", owner.name));
+            }
+            OwnerKind::Unwatched | OwnerKind::Synced => {}
+        }
+    }
+    if uncertain.is_empty() && view.version.is_known() {
+        let propagation = policy(view.orphans, view.foreground);
+        return Plan::Delete { propagation, owners: situation.owners.len() };
+    }
+    Plan::Verify { uncertain: uncertain.len() }
+}
+
+/// An object that is deleted in the foreground.
+fn finish(situation: &Situation) -> Plan {
+    let view = &situation.view;
+    if view.blocking > 0 {
+        return Plan::Wake(view.to_wake.clone());
+    }
+    // One that nobody has seen yet may block it.
+    match situation.unsynced.first() {
+        Some(resource) => Plan::Wait(format!("not all {resource} are known; one may block the deletion")),
+        None => Plan::Finish,
+    }
+}
+
+fn many(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+impl Explain for Plan {
+    fn explain(&self) -> Explanation {
+        let mut out = Explanation::default();
+        match self {
+            Self::Nothing(why) => (*why).clone_into(&mut out.situation),
+            Self::Wait(why) => out.waiting.push(why.clone()),
+            Self::Wake(uids) => {
+                "dependents block its deletion".clone_into(&mut out.situation);
+                out.waiting.push("dependents that block its deletion are to go".to_owned());
+                if !uids.is_empty() {
+                    out.actions.push(format!("look at {}", many(uids.len(), "dependent")));
+                }
+            }
+            Self::Finish => {
+                "no dependent blocks its deletion".clone_into(&mut out.situation);
+                out.actions.push("remove the finalizer foregroundDeletion".to_owned());
+            }
+            Self::Delete { propagation, owners } => {
+                out.situation = format!("{} and none exists", many(*owners, "owner"));
+                out.actions.push(format!("delete it ({})", propagation.as_str()));
+            }
+            Self::Verify { uncertain } => {
+                out.situation = format!("{} not known to be gone", many(*uncertain, "owner"));
+                out.actions.push("look the owners up".to_owned());
+            }
+            Self::Exists => {
+                "it is known from owner references only".clone_into(&mut out.situation);
+                out.actions.push("ask whether it exists".to_owned());
+            }
+        }
+        out
+    }
+
+    fn acts(&self) -> bool {
+        matches!(self, Self::Finish | Self::Delete { .. })
+    }
+}

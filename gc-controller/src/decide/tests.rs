@@ -1,0 +1,182 @@
+//! Tables of decisions.
+
+use common::meta::{Uid, Version};
+
+use super::*;
+use crate::graph::{Graph, View};
+
+use OwnerKind::{Synced, Unknown, Unsynced, Unwatched};
+use Standing::{Dangling, Solid, Waiting};
+
+fn view() -> View {
+    let mut graph = Graph::new();
+    let kind = graph.kind_id("v1", "ConfigMap");
+    let meta = serde_json::from_value(serde_json::json!({
+        "name": "c", "namespace": "ns", "uid": "c", "resourceVersion": "7",
+        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "o"}],
+    }))
+    .unwrap();
+    graph.put(kind, &meta, None, &mut Vec::new());
+    graph.view(&Uid::new("c")).unwrap()
+}
+
+fn owner(kind: OwnerKind, absent: bool) -> Owner {
+    Owner { name: "v1/ConfigMap o".into(), kind, namespaced: true, absent }
+}
+
+fn situation(owners: Vec<Owner>) -> Situation {
+    Situation { view: view(), served: true, unseen: false, namespaced: true, owners, unsynced: Vec::new() }
+}
+
+fn delete(propagation: Propagation) -> Plan {
+    Plan::Delete { propagation, owners: 1 }
+}
+
+#[test]
+fn it_is_deleted_unread_only_when_every_owner_is_known_to_be_gone() {
+    let gone = || owner(Synced, true);
+    assert_eq!(decide(&situation(vec![gone()])), delete(Propagation::Background));
+    assert_eq!(decide(&situation(vec![owner(Synced, false)])), Plan::Verify { uncertain: 1 });
+    assert_eq!(decide(&situation(vec![gone(), owner(Unwatched, false)])), Plan::Verify { uncertain: 1 });
+    let mut unseen = situation(vec![gone()]);
+    unseen.view.version = Version::UNKNOWN;
+    assert_eq!(decide(&unseen), Plan::Verify { uncertain: 0 });
+}
+
+#[test]
+fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
+    for kind in [Unknown, Unsynced] {
+        let plan = decide(&situation(vec![owner(Synced, true), owner(kind, false)]));
+        assert!(matches!(plan, Plan::Wait(_)), "{kind:?}: {plan:?}");
+        // What is known to be gone needs no kind.
+        assert!(matches!(decide(&situation(vec![owner(kind, true)])), Plan::Delete { .. }));
+    }
+    let mut unserved = situation(vec![owner(Synced, true)]);
+    unserved.served = false;
+    assert_eq!(decide(&unserved), Plan::Wait("kind ConfigMap of v1 is not served".into()));
+}
+
+#[test]
+fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
+    let mut global = situation(vec![owner(Synced, false)]);
+    global.view.identity.namespace = "".into();
+    global.namespaced = false;
+    assert!(matches!(decide(&global), Plan::Nothing(_)));
+    global.owners[0].namespaced = false;
+    assert_eq!(decide(&global), Plan::Verify { uncertain: 1 });
+}
+
+#[test]
+fn what_is_going_is_left_alone_unless_it_waits_for_dependents() {
+    let mut going = situation(vec![owner(Synced, true)]);
+    going.view.being_deleted = true;
+    assert!(matches!(decide(&going), Plan::Nothing(_)));
+    going.view.deleting_dependents = true;
+    assert_eq!(decide(&going), Plan::Finish);
+    going.view.blocking = 2;
+    going.view.to_wake = vec![Uid::new("d")];
+    assert_eq!(decide(&going), Plan::Wake(vec![Uid::new("d")]));
+}
+
+#[test]
+fn nothing_finishes_while_a_dependent_may_be_unknown() {
+    let mut going = situation(Vec::new());
+    (going.view.being_deleted, going.view.deleting_dependents) = (true, true);
+    going.unsynced = vec!["pods".into()];
+    assert_eq!(decide(&going), Plan::Wait("not all pods are known; one may block the deletion".into()));
+}
+
+#[test]
+fn finalizers_say_what_becomes_of_dependents() {
+    for (orphans, foreground, expected) in [
+        (false, false, Propagation::Background),
+        (false, true, Propagation::Foreground),
+        (true, false, Propagation::Orphan),
+        (true, true, Propagation::Orphan),
+    ] {
+        let mut s = situation(vec![owner(Synced, true)]);
+        (s.view.orphans, s.view.foreground) = (orphans, foreground);
+        assert_eq!(decide(&s), delete(expected));
+    }
+}
+
+#[test]
+fn a_virtual_node_is_asked_for_once_its_kind_is_known() {
+    let mut s = situation(Vec::new());
+    s.view.is_virtual = true;
+    assert_eq!(decide(&s), Plan::Exists);
+    s.unseen = true;
+    assert_eq!(decide(&s), Plan::Wait("not all objects of kind ConfigMap are known".into()));
+}
+
+fn owners(standings: &[(&str, Standing)]) -> Vec<(Uid, Standing)> {
+    standings.iter().map(|(uid, standing)| (Uid::new(uid), *standing)).collect()
+}
+
+#[test]
+fn verdicts_follow_the_table() {
+    let background = Propagation::Background;
+    let release = |uids: &[&str]| Verdict::Release(uids.iter().map(|uid| Uid::new(uid)).collect());
+    let go = |propagation, unblock| Verdict::Delete { propagation, unblock };
+    for (standings, dependents, in_cycle, expected) in [
+        (&[][..], 0, false, Verdict::Keep),
+        (&[("a", Solid)][..], 3, true, Verdict::Keep),
+        (&[("a", Solid), ("b", Dangling), ("c", Waiting)], 0, false, release(&["b", "c"])),
+        (&[("a", Dangling)], 5, true, go(background, false)),
+        (&[("a", Waiting)], 0, false, go(background, false)),
+        (&[("a", Waiting), ("b", Dangling)], 1, false, go(Propagation::Foreground, false)),
+        (&[("a", Waiting)], 1, true, go(Propagation::Foreground, true)),
+        // Two references with one uid, one of them right: the wrong one does not cost the right one.
+        (&[("a", Solid), ("a", Dangling)], 0, false, Verdict::Keep),
+        (&[("b", Dangling), ("a", Solid), ("b", Dangling)], 0, false, release(&["b"])),
+    ] {
+        assert_eq!(verdict(&owners(standings), dependents, in_cycle, background), expected, "{standings:?}");
+    }
+    assert_eq!(verdict(&owners(&[("a", Dangling)]), 1, false, Propagation::Orphan), go(Propagation::Orphan, false));
+}
+
+proptest::proptest! {
+    #[test]
+    fn an_object_with_a_solid_owner_is_never_deleted_nor_released_from_it(
+        standings in proptest::collection::vec((0u8..4, 0u8..3), 0..8),
+        dependents in 0usize..3,
+        in_cycle: bool,
+    ) {
+        let owners: Vec<(Uid, Standing)> = standings
+            .iter()
+            .map(|(uid, s)| (Uid::new(&uid.to_string()), [Solid, Dangling, Waiting][usize::from(*s)]))
+            .collect();
+        let solid = |uid: &Uid| owners.iter().any(|(u, s)| u == uid && *s == Solid);
+        match verdict(&owners, dependents, in_cycle, Propagation::Background) {
+            Verdict::Keep => assert!(owners.iter().all(|(uid, _)| solid(uid))),
+            Verdict::Release(uids) => {
+                assert!(uids.iter().all(|uid| !solid(uid)));
+                assert!(owners.iter().all(|(uid, _)| solid(uid) || uids.contains(uid)));
+                assert!(owners.iter().any(|(_, s)| *s == Solid));
+            }
+            Verdict::Delete { .. } => assert!(!owners.is_empty() && owners.iter().all(|(_, s)| *s != Solid)),
+        }
+    }
+
+    #[test]
+    fn no_situation_with_an_owner_that_may_exist_is_a_deletion(
+        owners in proptest::collection::vec((0u8..4, proptest::bool::ANY, proptest::bool::ANY), 0..5),
+        virtually: bool, being_deleted: bool, deleting_dependents: bool, served: bool,
+    ) {
+        let owners: Vec<Owner> = owners
+            .into_iter()
+            .map(|(kind, namespaced, absent)| {
+                let kind = [Unknown, Unwatched, Unsynced, Synced][usize::from(kind)];
+                Owner { namespaced, ..owner(kind, absent) }
+            })
+            .collect();
+        let certain = !owners.is_empty() && owners.iter().all(|o| o.absent);
+        let mut s = situation(owners);
+        s.served = served;
+        (s.view.is_virtual, s.view.being_deleted) = (virtually, being_deleted);
+        s.view.deleting_dependents = deleting_dependents;
+        if let Plan::Delete { .. } = decide(&s) {
+            assert!(certain && served && !virtually && !being_deleted);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the API server serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{
+    api::{Api, Error},
+    intern::Text,
+    map::HashMap,
+    object::Resource,
+};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::graph::Kind;
+
+/// What asks for everything about a root in one answer. Every supported server knows it.
+const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// What a resource must support to be collected.
+const VERBS: [&str; 3] = ["delete", "list", "watch"];
+/// Resources that are neither watched nor collected, by group and name.
+const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
+
+/// Everything that is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Served {
+    /// Where objects of each kind live, in every version.
+    pub kinds: HashMap<Kind, Resource>,
+    /// Resources that can be watched and collected, each in the version its server prefers.
+    pub collected: BTreeSet<Resource>,
+    /// Groups and versions of which the server does not know at present what they serve.
+    pub failed: BTreeSet<(String, String)>,
+}
+
+#[derive(Deserialize)]
+struct List {
+    kind: String,
+    #[serde(default)]
+    items: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    #[serde(default)]
+    metadata: GroupName,
+    #[serde(default)]
+    versions: Vec<GroupVersion>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GroupName {
+    name: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GroupVersion {
+    version: String,
+    freshness: String,
+    resources: Vec<Found>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Found {
+    resource: String,
+    response_kind: FoundKind,
+    scope: String,
+    verbs: Vec<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FoundKind {
+    kind: String,
+}
+
+/// The same text, for as long as the process lives.
+///
+/// Names of resources come from a small set that recurs at every look: each is kept once.
+fn forever(text: &str) -> &'static str {
+    static ALL: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+    let mut all = ALL.lock();
+    if let Some(known) = all.get(text) {
+        return known;
+    }
+    let kept: &'static str = Box::leak(Box::from(text));
+    all.insert(text.to_owned(), kept);
+    kept
+}
+
+impl Served {
+    /// Asks the server.
+    ///
+    /// # Errors
+    /// If the server does not answer, or not in a way that can be read. An answer without a resource is an error, too.
+    pub async fn read(api: &Api) -> Result<Self, Error> {
+        let mut out = Self::default();
+        for root in ["/api", "/apis"] {
+            out.add(&api.read(root, ACCEPT).await?)?;
+        }
+        if out.collected.is_empty() {
+            return Err(Error::Unsent("the API server serves nothing that can be collected".to_owned()));
+        }
+        Ok(out)
+    }
+
+    fn add(&mut self, body: &[u8]) -> Result<(), Error> {
+        let list: List = serde_json::from_slice(body)?;
+        if list.kind != "APIGroupDiscoveryList" {
+            return Err(Error::Unsent(format!("the API server answers discovery with {}", list.kind)));
+        }
+        for group in list.items {
+            let mut preferred = BTreeSet::new();
+            for version in &group.versions {
+                if version.freshness == "Stale" {
+                    self.failed.insert((group.metadata.name.clone(), version.version.clone()));
+                }
+                for found in &version.resources {
+                    self.found(&group.metadata.name, &version.version, found, &mut preferred);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `preferred` collects the names that a version before this one, which the server prefers, serves.
+    fn found(&mut self, group: &str, version: &str, found: &Found, preferred: &mut BTreeSet<String>) {
+        let resource = Resource {
+            group: forever(group),
+            version: forever(version),
+            plural: forever(&found.resource),
+            kind: forever(&found.response_kind.kind),
+            namespaced: found.scope == "Namespaced",
+        };
+        let kind = Kind { api_version: Text::new(&resource.api_version()), kind: Text::new(resource.kind) };
+        self.kinds.entry(kind).or_insert(resource);
+        let first = preferred.insert(found.resource.clone());
+        let collected = VERBS.iter().all(|verb| found.verbs.iter().any(|v| v == verb));
+        if first && collected && !IGNORED.contains(&(group, &*found.resource)) {
+            self.collected.insert(resource);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn resource(name: &str, kind: &str, verbs: &[&str]) -> serde_json::Value {
+        json!({"resource": name, "responseKind": {"group": "", "version": "", "kind": kind}, "scope": "Namespaced", "verbs": verbs})
+    }
+
+    #[test]
+    fn each_resource_is_collected_in_the_version_its_server_prefers() {
+        let all = ["create", "delete", "get", "list", "watch"];
+        let body = json!({"kind": "APIGroupDiscoveryList", "items": [
+            {"metadata": {"name": "x.io"}, "versions": [
+                {"version": "v1", "freshness": "Current", "resources": [resource("a", "A", &all), resource("r", "R", &["create"])]},
+                {"version": "v1beta1", "freshness": "Stale", "resources": [resource("a", "A", &all), resource("b", "B", &all)]}]},
+            {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("events", "Event", &all)]}]},
+            {"metadata": {"name": "events.k8s.io"}, "versions": [{"version": "v1", "resources": [resource("events", "Event", &all)]}]},
+        ]});
+        let mut served = Served::default();
+        served.add(body.to_string().as_bytes()).unwrap();
+        let collected: Vec<String> =
+            served.collected.iter().map(|r| format!("{} {}", r.api_version(), r.plural)).collect();
+        assert_eq!(collected, ["x.io/v1 a", "x.io/v1beta1 b"]);
+        let old = Kind { api_version: "x.io/v1beta1".into(), kind: "A".into() };
+        assert_eq!(served.kinds[&old].version, "v1beta1");
+        assert!(served.kinds.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
+        assert_eq!(served.failed.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1beta1".into())]);
+    }
+
+    #[test]
+    fn an_answer_of_another_kind_is_no_empty_one() {
+        let mut served = Served::default();
+        assert!(served.add(br#"{"kind":"APIGroupList","groups":[]}"#).is_err());
+        assert!(served.add(b"<html>").is_err());
+    }
+}

@@ -1,0 +1,146 @@
+//! Who owns whom: every object of the cluster, by uid, with its owners and its dependents.
+//!
+//! - One node an object. A node is *virtual* while it is known from somebody's owner reference only.
+//! - Changes come in through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], which say what is to be looked at
+//!   because of them ([`Work`]). They make no requests and depend on nothing but what is here.
+//! - Nodes are small: kinds and namespaces are shared, so are lists of owners, and the lists of dependents begin inline.
+//!
+//! Upstream: `pkg/controller/garbagecollector`, `graph_builder.go` and `graph.go`.
+
+mod absent;
+mod apply;
+mod dependents;
+mod dot;
+mod kinds;
+mod node;
+mod slab;
+mod view;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
+use common::meta::{Meta, OwnerRef, Uid};
+
+use absent::Absent;
+use kinds::Kinds;
+use slab::Slab;
+
+pub use kinds::{Kind, KindId};
+pub use node::{Identity, Node};
+pub use view::{Dependent, View};
+
+/// The finalizer of an object whose dependents go first.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// The finalizer of an object whose dependents are to be released.
+pub const ORPHAN: &str = "orphan";
+
+/// How many owners are remembered to be gone. Upstream: 500; a deletion storm has more owners than that.
+const ABSENT: usize = 20_000;
+
+/// What a change asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Somebody should see whether the object may stay.
+    Judge(Uid),
+    /// The same, after a back-off.
+    JudgeLater(Uid),
+    /// The dependents of the object are to be released.
+    Orphan(Uid),
+    /// The node stands for something else now: earlier failures were another's.
+    Forget(Uid),
+    /// Users are to be told of an owner reference across namespaces.
+    WrongNamespace(Box<WrongNamespace>),
+}
+
+/// An owner reference that crosses namespaces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrongNamespace {
+    /// Whose reference it is.
+    pub dependent: Identity,
+    /// Its kind.
+    pub kind: Kind,
+    /// The reference.
+    pub reference: OwnerRef,
+}
+
+impl WrongNamespace {
+    /// What users are told.
+    pub fn message(&self) -> String {
+        let (namespace, owner) = (&self.dependent.namespace, &self.reference);
+        format!(
+            "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace \"{namespace}\"",
+            owner.api_version, owner.kind, owner.name, owner.uid
+        )
+    }
+}
+
+/// The graph.
+#[derive(Default)]
+pub struct Graph {
+    kinds: Kinds,
+    nodes: Slab,
+    absent: Absent,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of a kind; the same for as long as the graph lives.
+    pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
+        self.kinds.id(api_version, kind)
+    }
+
+    /// The kind of that number.
+    pub fn kind(&self, id: KindId) -> &Kind {
+        self.kinds.get(id)
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many nodes are virtual. Costs a look at every node.
+    pub fn virtual_nodes(&self) -> usize {
+        self.nodes.iter().filter(|node| node.is_virtual()).count()
+    }
+
+    /// The node of that uid.
+    pub fn node(&self, uid: &Uid) -> Option<&Node> {
+        self.nodes.find(uid).map(|id| self.nodes.get(id))
+    }
+
+    /// Remembers that there is no object of that identity, and never will be.
+    pub fn remember_absent(&mut self, identity: Identity) {
+        self.absent.insert(identity);
+    }
+
+    /// Whether what `reference` of an object in `namespace` names is known to be gone.
+    pub fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
+        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
+        let mut identity =
+            Identity { kind, namespace: "".into(), name: reference.name.clone(), uid: reference.uid.clone() };
+        if self.absent.contains(&identity) {
+            return true;
+        }
+        identity.namespace = namespace.into();
+        !namespace.is_empty() && self.absent.contains(&identity)
+    }
+
+    /// What a monitor of `kind` sees of an object.
+    fn identity_of(kind: KindId, meta: &Meta) -> Identity {
+        Identity { kind, namespace: meta.namespace.clone(), name: (&*meta.name).into(), uid: meta.uid.clone() }
+    }
+}

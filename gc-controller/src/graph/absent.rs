@@ -1,0 +1,54 @@
+//! Objects that are known not to exist.
+
+use common::map::HashSet;
+
+use super::{ABSENT, Identity};
+
+/// A bounded set of identities, those asked for lately first. Uids never come back, so nothing here can become wrong; what
+/// is forgotten is asked for again.
+#[derive(Default)]
+pub(super) struct Absent {
+    young: HashSet<Identity>,
+    old: HashSet<Identity>,
+}
+
+impl Absent {
+    pub(super) fn insert(&mut self, identity: Identity) {
+        if self.young.len() >= ABSENT / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(identity);
+    }
+
+    pub(super) fn contains(&mut self, identity: &Identity) -> bool {
+        if self.young.contains(identity) {
+            return true;
+        }
+        let known = self.old.contains(identity);
+        if known {
+            self.insert(identity.clone());
+        }
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::meta::Uid;
+
+    use super::*;
+    use crate::graph::Graph;
+
+    #[test]
+    fn what_is_asked_for_stays_and_the_rest_is_bounded() {
+        let kind = Graph::new().kind_id("v1", "ConfigMap");
+        let nth = |n: usize| Identity { kind, namespace: "ns".into(), name: "n".into(), uid: Uid::new(&n.to_string()) };
+        let mut absent = Absent::default();
+        for n in 0..3 * ABSENT {
+            absent.insert(nth(n));
+            assert!(absent.contains(&nth(0)), "{n}");
+        }
+        assert!(!absent.contains(&nth(1)));
+        assert!(absent.young.len() + absent.old.len() <= ABSENT);
+    }
+}

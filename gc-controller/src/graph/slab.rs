@@ -1,0 +1,97 @@
+//! Where nodes live: by place, and by uid.
+
+use std::hash::BuildHasher as _;
+
+use common::meta::Uid;
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+
+use super::Node;
+
+/// The place of a node, valid until the node is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct NodeId(pub(super) u32);
+
+/// Nodes are stored in blocks of this many, so that growing copies nothing.
+const BLOCK: usize = 4096;
+
+/// Nodes.
+#[derive(Default)]
+pub(super) struct Slab {
+    blocks: Vec<Vec<Option<Node>>>,
+    free: Vec<NodeId>,
+    by_uid: HashTable<NodeId>,
+}
+
+fn hash(uid: &Uid) -> u64 {
+    FixedState::default().hash_one(uid)
+}
+
+/// A place nobody holds an id of is never asked for.
+fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
+    let index = id.0 as usize;
+    match &blocks[index / BLOCK][index % BLOCK] {
+        Some(node) => node,
+        None => unreachable!("a place without a node"),
+    }
+}
+
+impl Slab {
+    pub(super) fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    pub(super) fn find(&self, uid: &Uid) -> Option<NodeId> {
+        self.by_uid.find(hash(uid), |id| at(&self.blocks, *id).uid == *uid).copied()
+    }
+
+    pub(super) fn get(&self, id: NodeId) -> &Node {
+        at(&self.blocks, id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: NodeId) -> &mut Node {
+        let index = id.0 as usize;
+        match &mut self.blocks[index / BLOCK][index % BLOCK] {
+            Some(node) => node,
+            None => unreachable!("a place without a node"),
+        }
+    }
+
+    /// Adds a node whose uid has none yet.
+    pub(super) fn insert(&mut self, node: Node) -> NodeId {
+        let hashed = hash(&node.uid);
+        let id = if let Some(id) = self.free.pop() {
+            let index = id.0 as usize;
+            self.blocks[index / BLOCK][index % BLOCK] = Some(node);
+            id
+        } else {
+            if self.blocks.last().is_none_or(|block| block.len() == BLOCK) {
+                self.blocks.push(Vec::with_capacity(if self.blocks.is_empty() { 0 } else { BLOCK }));
+            }
+            let block = self.blocks.len() - 1;
+            self.blocks[block].push(Some(node));
+            NodeId((block * BLOCK + self.blocks[block].len() - 1) as u32)
+        };
+        let blocks = &self.blocks;
+        self.by_uid.insert_unique(hashed, id, |id| hash(&at(blocks, *id).uid));
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: NodeId) -> Option<Node> {
+        let index = id.0 as usize;
+        let hashed = hash(&self.get(id).uid);
+        if let Ok(entry) = self.by_uid.find_entry(hashed, |known| *known == id) {
+            entry.remove();
+        }
+        self.free.push(id);
+        self.blocks[index / BLOCK][index % BLOCK].take()
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.by_uid.iter().copied()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.blocks.iter().flatten().flatten()
+    }
+}

@@ -1,0 +1,199 @@
+//! How the graph changes, change by change.
+
+use common::{intern::Text, meta::Uid};
+
+use super::world::{World, thing};
+
+#[test]
+fn an_owner_nobody_has_seen_is_virtual_until_somebody_does() {
+    let mut w = World::default();
+    assert_eq!(w.put(&thing("c").owner("o")), ["judge o"]);
+    assert!(w.is_virtual("o"));
+    assert_eq!(w.put(&thing("o")), [""; 0], "it is what was claimed");
+    assert!(!w.is_virtual("o"));
+    assert_eq!(w.gone(&thing("o")), ["judge c"]);
+    let view = w.graph.view(&Uid::new("c")).unwrap();
+    assert_eq!(view.absent, [true]);
+}
+
+#[test]
+fn an_owner_that_was_never_there_frees_its_dependents() {
+    let mut w = World::default();
+    w.put(&thing("c").owner("o"));
+    let owner = w.identity("ConfigMap", "ns", "o", "o");
+    assert_eq!(w.absent(&owner), ["judge c"]);
+    assert_eq!(w.graph.len(), 1, "no virtual node is left behind");
+    assert_eq!(w.graph.view(&Uid::new("c")).unwrap().absent, [true]);
+}
+
+#[test]
+fn a_bad_child_seen_first_does_not_decide_over_a_good_one() {
+    let mut w = World::default();
+    let bad = thing("bad").owner_as("Secret", "a", "u", false);
+    let good = thing("good").owner_as("ConfigMap", "a", "u", false);
+    assert_eq!(w.put(&bad), ["judge u"]);
+    assert_eq!(w.put(&good), ["judge good"], "it names another place");
+    assert_eq!(w.place("u"), "Secret ns/a");
+    let claimed = w.identity("Secret", "ns", "a", "u");
+    assert_eq!(w.absent(&claimed), ["judge bad", "forget u", "later u"]);
+    assert_eq!(w.place("u"), "ConfigMap ns/a");
+    assert_eq!(w.graph.view(&Uid::new("bad")).unwrap().absent, [true]);
+    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().absent, [false]);
+    assert_eq!(w.put(&thing("a").uid("u")), [""; 0]);
+}
+
+#[test]
+fn an_owner_seen_elsewhere_has_those_checked_who_claimed_otherwise() {
+    let mut w = World::default();
+    w.put(&thing("bad").owner_as("Secret", "a", "u", false));
+    w.put(&thing("good").owner_as("ConfigMap", "a", "u", false));
+    assert_eq!(w.put(&thing("a").uid("u")), ["judge bad", "forget u"]);
+    // What was asked about the place that was claimed says nothing about the object.
+    let claimed = w.identity("Secret", "ns", "a", "u");
+    assert_eq!(w.absent(&claimed), ["judge bad"]);
+    assert!(w.graph.node(&Uid::new("u")).is_some());
+    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().absent, [false]);
+}
+
+#[test]
+fn claimed_places_are_tried_round_and_round() {
+    let mut w = World::default();
+    for (name, kind) in [("x", "B"), ("y", "A"), ("z", "C")] {
+        w.put(&thing(name).owner_as(kind, "o", "u", false));
+    }
+    let mut tried = Vec::new();
+    for _ in 0..4 {
+        let place = w.place("u");
+        let kind = place.split(' ').next().unwrap().to_owned();
+        let identity = w.identity(&kind, "ns", "o", "u");
+        w.absent(&identity);
+        tried.push(kind);
+    }
+    assert_eq!(tried, ["B", "C", "A", "B"]);
+}
+
+#[test]
+fn a_reference_across_namespaces_is_told_once_the_owner_is_seen() {
+    let expected =
+        "event ownerRef [v1/ConfigMap, namespace: b, name: o, uid: o] does not exist in namespace \"b\"".to_owned();
+    let mut w = World::default();
+    w.put(&thing("o"));
+    assert_eq!(w.put(&thing("c").namespace("b").owner("o")), [expected.clone(), "judge c".into()]);
+    let mut w = World::default();
+    w.put(&thing("c").namespace("b").owner("o"));
+    assert_eq!(w.put(&thing("o")), [expected, "judge c".into(), "forget o".into()]);
+}
+
+#[test]
+fn a_cluster_scoped_owner_may_be_named_from_anywhere() {
+    let mut w = World::default();
+    w.put(&thing("o").namespace("").kind("Node"));
+    for namespace in ["a", "b", ""] {
+        let name = format!("c{namespace}");
+        assert_eq!(w.put(&thing(&name).namespace(namespace).owner_as("Node", "o", "o", false)), [""; 0]);
+    }
+}
+
+#[test]
+fn foreground_deletion_looks_at_all_dependents_and_at_the_owner_when_one_goes() {
+    let mut w = World::default();
+    let (o, c, d) = (thing("o"), thing("c").blocking("o"), thing("d").owner("o"));
+    w.put(&o);
+    w.put(&c);
+    w.put(&d);
+    let going = o.clone().waiting_for("foregroundDeletion");
+    assert_eq!(w.update(&o, &going), ["judge c", "judge d", "judge o"]);
+    assert_eq!(w.update(&going, &going), [""; 0], "it began once");
+    let view = w.graph.view(&Uid::new("o")).unwrap();
+    assert_eq!((view.blocking, view.to_wake.clone(), view.dependents), (1, vec![Uid::new("c")], 2));
+    assert_eq!(w.update(&c, &thing("c").owner("o")), ["judge o"], "it blocks no longer");
+    assert_eq!(w.gone(&d), ["judge o"]);
+    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().blocking, 0);
+}
+
+#[test]
+fn objects_that_are_going_when_the_collector_starts_are_picked_up() {
+    let mut w = World::default();
+    assert_eq!(w.put(&thing("o").waiting_for("orphan")), ["orphan o"]);
+    assert_eq!(w.put(&thing("p").waiting_for("foregroundDeletion")), ["judge p"]);
+    let mut both = thing("q").waiting_for("foregroundDeletion").meta();
+    both.finalizers = Box::from([Text::new("foregroundDeletion"), Text::new("orphan")]);
+    let kind = w.kind("ConfigMap");
+    w.graph.put(kind, &both, None, &mut w.work);
+    assert_eq!(w.take(), ["orphan q"], "releasing wins");
+}
+
+#[test]
+fn a_released_dependent_leaves_its_owner_and_a_blocked_owner_hears_of_it() {
+    let mut w = World::default();
+    let (o, c) = (thing("o"), thing("c").blocking("o"));
+    w.put(&o);
+    w.put(&c);
+    assert_eq!(w.update(&c, &c.clone().without_owners()), ["judge o"]);
+    assert_eq!(w.graph.view(&Uid::new("o")).unwrap().dependents, 0);
+    assert_eq!(w.gone(&o), [""; 0]);
+}
+
+#[test]
+fn an_owner_known_from_references_alone_goes_with_the_last_of_them() {
+    let mut w = World::default();
+    let (c, d) = (thing("c").owner("o"), thing("d").owner("o"));
+    w.put(&c);
+    w.put(&d);
+    w.update(&c, &c.clone().without_owners());
+    assert!(w.is_virtual("o"));
+    w.gone(&d);
+    assert_eq!(w.graph.len(), 1);
+}
+
+#[test]
+fn a_corrected_reference_is_checked_anew() {
+    let mut w = World::default();
+    w.put(&thing("o"));
+    let wrong = thing("c").owner_as("Secret", "o", "o", false);
+    assert_eq!(w.put(&wrong), ["judge c"]);
+    assert_eq!(w.update(&wrong, &thing("c").owner("o")), [""; 0]);
+    assert_eq!(w.update(&thing("c").owner("o"), &wrong), ["judge c"]);
+}
+
+#[test]
+fn an_object_that_owns_itself_goes_like_any_other() {
+    let mut w = World::default();
+    w.put(&thing("c").owner("c"));
+    assert_eq!(w.gone(&thing("c")), [""; 0]);
+    assert!(w.graph.is_empty());
+}
+
+#[test]
+fn what_was_seen_of_a_resource_that_vanished_is_hearsay() {
+    let mut w = World::default();
+    w.put(&thing("o").kind("Widget"));
+    w.put(&thing("c").owner_as("Widget", "o", "o", false));
+    let kind = w.kind("Widget");
+    w.graph.unwatched(kind, &mut w.work);
+    assert_eq!(w.take(), ["judge o"]);
+    assert!(w.is_virtual("o") && !w.is_virtual("c"));
+    w.put(&thing("o").kind("Widget"));
+    assert!(!w.is_virtual("o"));
+}
+
+#[test]
+fn the_picture_shows_owners_and_what_is_missing() {
+    let mut w = World::default();
+    w.put(&thing("a\"b").owner("o"));
+    w.put(&thing("lonely"));
+    let dot = w.graph.dot(&[]);
+    assert!(dot.starts_with("strict digraph full {\n  // Node definitions.\n  \"a\\\"b\" [\n"), "{dot}");
+    assert!(
+        dot.contains("    label=\"uid=o\\nnamespace=ns\\nConfigMap.v1/o\\nvirtual\\n\"\n    group=\"\"\n"),
+        "{dot}"
+    );
+    assert!(dot.ends_with("  // Edge definitions.\n  \"a\\\"b\" -> \"o\";\n}\n"), "{dot}");
+    assert!(!dot.contains("lonely"));
+    assert_eq!(w.graph.dot(&[Uid::new("nobody")]), "strict digraph full {\n}\n");
+    let owner = w.identity("ConfigMap", "ns", "o", "o");
+    w.absent(&owner);
+    let around = w.graph.dot(&[Uid::new("a\"b")]);
+    assert!(around.contains("\\nmissingFromGraph\\n\""), "{around}");
+    assert!(around.contains("    missing=\"true\"\n"), "{around}");
+}

@@ -1,0 +1,92 @@
+//! What one decision may know of the graph.
+
+use common::meta::{Owners, Uid, Version};
+
+use super::{Graph, Identity, Kind, node::Flags};
+
+/// An object as the graph knows it, and as much of its surroundings as decisions need.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// Which object.
+    pub identity: Identity,
+    /// Its kind.
+    pub kind: Kind,
+    /// The version that was seen, unknown of a virtual node.
+    pub version: Version,
+    /// Its owners.
+    pub owners: Owners,
+    /// For each of them, whether it is known to be gone.
+    pub absent: Vec<bool>,
+    /// Whether no monitor has seen it.
+    pub is_virtual: bool,
+    /// Whether its deletion was requested.
+    pub being_deleted: bool,
+    /// Whether it waits for its dependents to go.
+    pub deleting_dependents: bool,
+    /// Whether it has the finalizer that releases its dependents.
+    pub orphans: bool,
+    /// Whether it has the finalizer that lets its dependents go first.
+    pub foreground: bool,
+    /// How many objects refer to it.
+    pub dependents: usize,
+    /// Of these, how many block its foreground deletion.
+    pub blocking: usize,
+    /// Uids of those that block and are not going yet: one that is needs no look.
+    pub to_wake: Vec<Uid>,
+    /// Whether one of its dependents waits for its own dependents to go: there may be a cycle.
+    pub in_cycle: bool,
+}
+
+/// An object that refers to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dependent {
+    /// Which object.
+    pub identity: Identity,
+    /// Its kind.
+    pub kind: Kind,
+}
+
+impl Graph {
+    /// What is known of the object of that uid.
+    pub fn view(&mut self, uid: &Uid) -> Option<View> {
+        let id = self.nodes.find(uid)?;
+        let node = self.nodes.get(id);
+        let (owners, namespace) = (node.owners.clone(), node.namespace.clone());
+        let absent = owners.iter().map(|owner| self.is_absent(owner, &namespace)).collect();
+        let node = self.nodes.get(id);
+        let deleting_dependents = node.is_deleting_dependents();
+        let (mut blocking, mut to_wake, mut in_cycle) = (0, Vec::new(), false);
+        for dependent in node.dependents.iter().map(|d| self.nodes.get(d)) {
+            in_cycle |= dependent.is_deleting_dependents();
+            if deleting_dependents && dependent.blocks(uid) {
+                blocking += 1;
+                if !dependent.is_being_deleted() {
+                    to_wake.push(dependent.uid.clone());
+                }
+            }
+        }
+        Some(View {
+            identity: node.identity(),
+            kind: self.kinds.get(node.kind).clone(),
+            version: node.version,
+            absent,
+            is_virtual: node.is_virtual(),
+            being_deleted: node.is_being_deleted(),
+            deleting_dependents,
+            orphans: node.flags.has(Flags::ORPHAN),
+            foreground: node.flags.has(Flags::FOREGROUND),
+            dependents: node.dependents.len(),
+            owners,
+            blocking,
+            to_wake,
+            in_cycle,
+        })
+    }
+
+    /// The objects that refer to that uid.
+    pub fn dependents(&self, uid: &Uid) -> Vec<Dependent> {
+        let Some(id) = self.nodes.find(uid) else { return Vec::new() };
+        let dependents = self.nodes.get(id).dependents.iter().map(|d| self.nodes.get(d));
+        dependents.map(|d| Dependent { identity: d.identity(), kind: self.kinds.get(d.kind).clone() }).collect()
+    }
+}

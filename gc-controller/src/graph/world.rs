@@ -1,0 +1,141 @@
+//! Graphs made of a few words, for tests.
+
+use common::meta::{Meta, Uid};
+use serde_json::{Value, json};
+
+use super::{Graph, Identity, KindId, Work};
+
+/// A graph with what its changes asked for.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) graph: Graph,
+    pub(crate) work: Vec<Work>,
+}
+
+/// An object: its kind, and its metadata as a server writes it.
+#[derive(Clone)]
+pub(crate) struct Thing {
+    kind: &'static str,
+    meta: Value,
+}
+
+/// A ConfigMap in namespace `ns` whose uid is its name.
+pub(crate) fn thing(name: &str) -> Thing {
+    Thing {
+        kind: "ConfigMap",
+        meta: json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1", "ownerReferences": [],
+            "finalizers": []}),
+    }
+}
+
+impl Thing {
+    pub(crate) fn kind(mut self, kind: &'static str) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    pub(crate) fn uid(mut self, uid: &str) -> Self {
+        self.meta["uid"] = json!(uid);
+        self
+    }
+
+    pub(crate) fn namespace(mut self, namespace: &str) -> Self {
+        self.meta["namespace"] = json!(namespace);
+        self
+    }
+
+    /// Owned by a ConfigMap whose uid is its name.
+    pub(crate) fn owner(self, name: &str) -> Self {
+        self.owner_as("ConfigMap", name, name, false)
+    }
+
+    /// The same, and blocks its foreground deletion.
+    pub(crate) fn blocking(self, name: &str) -> Self {
+        self.owner_as("ConfigMap", name, name, true)
+    }
+
+    pub(crate) fn owner_as(mut self, kind: &str, name: &str, uid: &str, blocks: bool) -> Self {
+        let reference =
+            json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid, "blockOwnerDeletion": blocks});
+        if let Some(list) = self.meta["ownerReferences"].as_array_mut() {
+            list.push(reference);
+        }
+        self
+    }
+
+    pub(crate) fn without_owners(mut self) -> Self {
+        self.meta["ownerReferences"] = json!([]);
+        self
+    }
+
+    /// Being deleted, and waiting for that finalizer.
+    pub(crate) fn waiting_for(mut self, finalizer: &str) -> Self {
+        self.meta["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+        self.meta["finalizers"] = json!([finalizer]);
+        self
+    }
+
+    pub(crate) fn meta(&self) -> Meta {
+        serde_json::from_value(self.meta.clone()).unwrap()
+    }
+}
+
+impl World {
+    pub(crate) fn kind(&mut self, kind: &str) -> KindId {
+        self.graph.kind_id("v1", kind)
+    }
+
+    pub(crate) fn put(&mut self, thing: &Thing) -> Vec<String> {
+        self.change(thing, None)
+    }
+
+    pub(crate) fn update(&mut self, old: &Thing, new: &Thing) -> Vec<String> {
+        self.change(new, Some(old))
+    }
+
+    fn change(&mut self, thing: &Thing, before: Option<&Thing>) -> Vec<String> {
+        let kind = self.kind(thing.kind);
+        let before = before.map(Thing::meta);
+        self.graph.put(kind, &thing.meta(), before.as_ref(), &mut self.work);
+        self.take()
+    }
+
+    pub(crate) fn gone(&mut self, thing: &Thing) -> Vec<String> {
+        let kind = self.kind(thing.kind);
+        self.graph.gone(kind, &thing.meta(), &mut self.work);
+        self.take()
+    }
+
+    pub(crate) fn identity(&mut self, kind: &str, namespace: &str, name: &str, uid: &str) -> Identity {
+        Identity { kind: self.kind(kind), namespace: namespace.into(), name: name.into(), uid: Uid::new(uid) }
+    }
+
+    pub(crate) fn absent(&mut self, identity: &Identity) -> Vec<String> {
+        self.graph.absent(identity, &mut self.work);
+        self.take()
+    }
+
+    /// What the last change asked for.
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        let text = |work: Work| match work {
+            Work::Judge(uid) => format!("judge {uid}"),
+            Work::JudgeLater(uid) => format!("later {uid}"),
+            Work::Orphan(uid) => format!("orphan {uid}"),
+            Work::Forget(uid) => format!("forget {uid}"),
+            Work::WrongNamespace(found) => format!("event {}", found.message()),
+        };
+        std::mem::take(&mut self.work).into_iter().map(text).collect()
+    }
+
+    /// Where the node of that uid is taken to be: `kind namespace/name`.
+    pub(crate) fn place(&self, uid: &str) -> String {
+        self.graph.node(&Uid::new(uid)).map_or_else(String::new, |node| {
+            let identity = node.identity();
+            format!("{} {}/{}", self.graph.kind(identity.kind).kind, identity.namespace, identity.name)
+        })
+    }
+
+    pub(crate) fn is_virtual(&self, uid: &str) -> bool {
+        self.graph.node(&Uid::new(uid)).is_some_and(super::Node::is_virtual)
+    }
+}

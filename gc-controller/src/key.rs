@@ -1,0 +1,21 @@
+//! What the queues hold.
+
+use std::fmt;
+
+use common::{controller::QueueKey, meta::Uid};
+
+/// An object, by uid.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectKey(pub Uid);
+
+impl fmt::Display for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl QueueKey for ObjectKey {
+    fn parse(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| Self(Uid::new(text)))
+    }
+}

@@ -1,0 +1,122 @@
+//! Garbage collection: deletes what is owned by nobody any more.
+//!
+//! # What it promises
+//!
+//! No object is deleted one of whose owners exists, whatever crashes, lags or is forged meanwhile ([`decide`] has the
+//! argument). An object all of whose owners are gone is deleted, in one request where what monitors saw is still true. An
+//! object that is deleted in the foreground goes after the dependents that block it; one that is deleted without its
+//! dependents goes after each of them has lost its reference. What cannot be resolved is retried and shown, and delays
+//! nobody else.
+//!
+//! # How it is laid out
+//!
+//! ```text
+//! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector.rs ──► decide/ ──► act/ ──► API server
+//! (what is         (metadata of     (who owns     │       (Situation)      (pure)      owners are looked up,
+//!  served)          every kind)      whom, pure)  └─────► orphans.rs ─────────────────► deleted, released
+//!                                       ▲                                                 │
+//!                                       └──────────── there is no such object ◄───────────┘
+//! ```
+//!
+//! # Where it differs from upstream
+//!
+//! - An object is deleted without being read when all its owners are known to be gone; uid and version guard the DELETE. One
+//!   that changes meanwhile is judged anew each time, never deleted by its uid alone.
+//! - An answer of 404 that does not name the object proves nothing: the path may not be served at the moment.
+//! - An object is judged only when all objects of the kinds its owners name are known, and one that is deleted in the
+//!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch fails.
+//! - A resource that cannot be watched delays only objects whose owners are of its kind. Watches of resources that vanish
+//!   end; their objects are asked for should the resource return.
+//! - Of two references with one uid, one right and one wrong, the right one is never lost.
+//! - A reference that was corrected is checked anew. Dependents that come while others are released are released, too.
+//! - A finalizer is removed only of the object that was meant (by uid).
+
+pub mod collector;
+pub mod decide;
+pub mod discovery;
+pub mod error;
+pub mod graph;
+pub mod key;
+pub mod metrics;
+pub mod orphans;
+
+mod act;
+mod collection;
+mod monitors;
+mod objects;
+mod running;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    app::Definition,
+    controller::Loop,
+    queue::Backoff,
+    runtime::{Context, LoopDefinition, Running},
+    settings::{Tune, TuneValue, WorkersFlag},
+};
+
+use crate::{
+    collection::Collection, collector::Collector, metrics::ControllerMetrics, monitors::Monitors, orphans::Orphaner,
+    running::Pair,
+};
+
+/// How often the server is asked what it serves. Upstream: 30 seconds.
+pub const DISCOVERY_PERIOD: Tune = Tune {
+    name: "gc-discovery-period",
+    default: TuneValue::Duration(Duration::from_secs(30)),
+    help: "How often the garbage collector asks which resources there are",
+};
+
+/// How many objects are judged at once, and of how many dependents are released.
+pub const CONCURRENT_GC_SYNCS: WorkersFlag = WorkersFlag {
+    name: "concurrent-gc-syncs",
+    default: 20,
+    min: 1,
+    help: "How many objects the garbage collector looks at at once",
+};
+
+/// The loop.
+pub const GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
+    name: "garbage-collector-controller",
+    alias: "garbagecollector",
+    client: "generic-garbage-collector",
+    component: "garbage-collector-controller",
+    start,
+};
+/// All loops of this crate.
+pub const LOOPS: &[LoopDefinition] = &[GARBAGE_COLLECTOR];
+
+/// The program.
+pub const DEFINITION: Definition = Definition {
+    name: "gc-controller",
+    about: "Runs the Kubernetes garbage collector as a service of its own",
+    loops: LOOPS,
+    workers: &[CONCURRENT_GC_SYNCS],
+    gates: &[],
+    tunes: &[DISCOVERY_PERIOD],
+    flags: &[],
+};
+
+fn start(context: Context) -> Arc<dyn Running> {
+    let delete = context.queue("garbage_collector_attempt_to_delete", Backoff::default());
+    let orphan = context.queue("garbage_collector_attempt_to_orphan", Backoff::default());
+    let metrics = ControllerMetrics::new(&context.metrics);
+    let recorder = context.recorder.clone();
+    let collection = Arc::new(Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone()));
+    let period = context.settings.duration(&DISCOVERY_PERIOD);
+    let (monitors, discovery) = Monitors::start(context.api.clone(), Arc::clone(&collection), metrics, period);
+    let probed = Arc::downgrade(&monitors);
+    context.metrics.before_scrape(move || {
+        if let Some(monitors) = probed.upgrade() {
+            monitors.measure();
+        }
+    });
+    let workers = context.settings.workers(&CONCURRENT_GC_SYNCS);
+    let collector = Arc::new(Collector { context: context.clone(), collection, monitors, _discovery: discovery });
+    let orphaner = Arc::new(Orphaner(Arc::clone(&collector)));
+    Arc::new(Pair {
+        collector: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), collector, delete, workers),
+        orphans: Loop::start("garbage-collector-orphans", context, orphaner, orphan, workers),
+    })
+}

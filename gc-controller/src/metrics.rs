@@ -1,0 +1,41 @@
+//! What the collector counts besides its queues.
+
+use common::metrics::{Counter, Gauge, Gauges, Metrics, QueueMetrics, Stability};
+
+/// The controller's own metric families.
+#[derive(Clone)]
+pub struct ControllerMetrics {
+    /// Rounds of discovery that failed, or left a resource without its objects.
+    pub sync_errors: Counter,
+    /// The changes that monitors bring, as upstream's queue of them.
+    pub changes: QueueMetrics,
+    /// Resources that are watched, and whether it fails.
+    pub failing: Gauges,
+    /// Nodes of the graph.
+    pub nodes: Gauge,
+}
+
+impl ControllerMetrics {
+    /// Registers the families.
+    pub fn new(metrics: &Metrics) -> Self {
+        let sync_errors = metrics.counter(
+            "garbagecollector_controller_resources_sync_error_total",
+            Stability::Alpha,
+            "Number of garbage collector resources sync errors",
+            &[],
+        );
+        let failing = metrics.gauge(
+            "nonet_gc_resource_failing",
+            Stability::Alpha,
+            "Whether objects of a resource that can be collected cannot be watched",
+            &["group", "resource"],
+        );
+        let nodes = metrics.gauge("nonet_gc_graph_nodes", Stability::Alpha, "Objects in the graph of owners", &[]);
+        Self {
+            sync_errors: sync_errors.with(&[]),
+            changes: metrics.queue("garbage_collector_graph_changes"),
+            failing,
+            nodes: nodes.with(&[]),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! A monitor for each resource that can be collected, coming and going with what the server serves.
+//!
+//! - A resource that cannot be listed delays nobody but objects whose owners are of its kind.
+//! - A resource whose group the server knows nothing of at present keeps its monitor if that had all objects.
+//! - What vanished is watched no more; what returns is watched anew, and what was known of it meanwhile counts as hearsay.
+//!
+//! Upstream: `garbagecollector.go`, `Sync`, and `graph_builder.go`, `syncMonitors`. There a round waits for its monitors, a
+//! monitor that fails to start keeps others from starting, and a monitor that was removed goes on watching.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::{
+    api::Api,
+    clock::Instant,
+    informer::{AnyInformer, Config, Informer, State},
+    meta::Version,
+    object::{Object as _, Resource},
+};
+use futures::future::{self, BoxFuture};
+use parking_lot::Mutex;
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{
+    collection::Collection,
+    discovery::Served,
+    graph::{Kind, KindId},
+    metrics::ControllerMetrics,
+    objects::Partial,
+};
+
+/// How long work waits for resources whose first full set does not come.
+const INITIAL_SYNC: Duration = Duration::from_secs(30);
+/// Pause before discovery is tried again that has never succeeded.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// How long a new leader's caches may take to show that they are as new as its lease. What they do not show is looked up.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// What is known of a kind that a reference names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Not served.
+    No,
+    /// Served there.
+    At {
+        resource: Resource,
+        /// Whether it is watched; and if so, whether all of its objects are known.
+        synced: Option<bool>,
+    },
+}
+
+struct Monitor {
+    kind: KindId,
+    informer: Arc<Informer<Partial>>,
+}
+
+#[derive(Default)]
+struct Watched {
+    served: Served,
+    monitors: BTreeMap<Resource, Monitor>,
+    /// The monitor of each group and resource, in whatever version.
+    by_name: BTreeMap<(&'static str, &'static str), Resource>,
+}
+
+/// All monitors.
+pub(crate) struct Monitors {
+    api: Api,
+    collection: Arc<Collection>,
+    metrics: ControllerMetrics,
+    watched: Mutex<Watched>,
+    /// Whether work may begin.
+    ready: watch::Sender<bool>,
+    error: Mutex<Option<String>>,
+}
+
+/// Discovery goes on for as long as this lives.
+pub(crate) struct Discovery(JoinHandle<()>);
+
+impl Drop for Discovery {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Monitors {
+    /// Begins to discover and to watch.
+    pub(crate) fn start(
+        api: Api,
+        collection: Arc<Collection>,
+        metrics: ControllerMetrics,
+        period: Duration,
+    ) -> (Arc<Self>, Discovery) {
+        let monitors = Arc::new(Self {
+            api,
+            collection,
+            metrics,
+            watched: Mutex::default(),
+            ready: watch::channel(false).0,
+            error: Mutex::default(),
+        });
+        let task = tokio::spawn(Arc::clone(&monitors).run(period));
+        (monitors, Discovery(task))
+    }
+
+    async fn run(self: Arc<Self>, period: Duration) {
+        let mut known = false;
+        loop {
+            known |= self.round().await;
+            if known && !self.is_synced() {
+                let all = future::join_all(self.informers().into_iter().map(|i| async move { i.synced().await }));
+                if tokio::time::timeout(INITIAL_SYNC, all).await.is_err() {
+                    self.metrics.sync_errors.inc();
+                    tracing::warn!(resources = ?self.unsynced(), "Not all objects are known, proceeding anyway");
+                }
+                self.ready.send_replace(true);
+            }
+            self.api.clock().sleep(if known { period } else { FIRST_RETRY.min(period) }).await;
+        }
+    }
+
+    /// Asks what is served, and makes the monitors follow. Says whether the server answered.
+    async fn round(&self) -> bool {
+        // Those that have not caught up since the last round.
+        if self.is_synced() && !self.unsynced().is_empty() {
+            self.metrics.sync_errors.inc();
+        }
+        let served = match Served::read(&self.api).await {
+            Ok(served) => served,
+            Err(error) => {
+                self.metrics.sync_errors.inc();
+                tracing::warn!(err = %error, "Cannot discover what is served");
+                *self.error.lock() = Some(format!("discovery: {error}"));
+                return false;
+            }
+        };
+        *self.error.lock() = None;
+        if !served.failed.is_empty() {
+            tracing::info!(failed = ?served.failed, "Some groups cannot be discovered at present");
+        }
+        self.follow(served);
+        true
+    }
+
+    fn follow(&self, mut served: Served) {
+        let mut stopped = Vec::new();
+        let mut watched = self.watched.lock();
+        let (monitors, kinds) = (&watched.monitors, &watched.served.kinds);
+        let mut wanted = served.collected.clone();
+        for (resource, monitor) in monitors {
+            let group_version = (resource.group.to_owned(), resource.version.to_owned());
+            if served.failed.contains(&group_version) && monitor.informer.is_synced() {
+                wanted.insert(*resource);
+            }
+        }
+        // What a group served before it fell silent is where it was.
+        for (kind, resource) in kinds {
+            if served.failed.contains(&(resource.group.to_owned(), resource.version.to_owned())) {
+                served.kinds.entry(kind.clone()).or_insert(*resource);
+            }
+        }
+        let gone: Vec<Resource> = monitors.keys().filter(|r| !wanted.contains(r)).copied().collect();
+        for resource in gone {
+            tracing::info!(%resource, version = resource.version, "Resource is watched no more");
+            self.metrics.failing.remove(&[resource.group, resource.plural]);
+            stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.kind));
+        }
+        for resource in wanted {
+            watched.monitors.entry(resource).or_insert_with(|| {
+                tracing::debug!(%resource, version = resource.version, "Resource is watched");
+                self.monitor(resource)
+            });
+        }
+        watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
+        watched.served = served;
+        drop(watched);
+        for kind in stopped {
+            self.collection.unwatched(kind);
+        }
+    }
+
+    fn monitor(&self, resource: Resource) -> Monitor {
+        let kind = self.collection.graph.lock().kind_id(&resource.api_version(), resource.kind);
+        let config = Config { resource: Some(resource), metadata_only: true, ..Config::default() };
+        let collection = Arc::clone(&self.collection);
+        let handler = Box::new(move |event: &_, origin| collection.on_event(kind, event, origin));
+        Monitor { kind, informer: Arc::new(Informer::start(self.api.clone(), config, &[], vec![handler])) }
+    }
+
+    fn informers(&self) -> Vec<Arc<Informer<Partial>>> {
+        self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
+    }
+
+    /// What is known of a kind.
+    pub(crate) fn known(&self, kind: &Kind) -> Known {
+        let watched = self.watched.lock();
+        let Some(resource) = watched.served.kinds.get(kind).copied() else { return Known::No };
+        let monitor = watched.by_name.get(&(resource.group, resource.plural)).and_then(|r| watched.monitors.get(r));
+        Known::At { resource, synced: monitor.map(|monitor| monitor.informer.is_synced()) }
+    }
+
+    /// Where objects of a kind live.
+    pub(crate) fn resource(&self, kind: &Kind) -> Option<Resource> {
+        self.watched.lock().served.kinds.get(kind).copied()
+    }
+
+    /// Resources of which not all objects are known, as people name them.
+    pub(crate) fn unsynced(&self) -> Vec<String> {
+        let watched = self.watched.lock();
+        watched.monitors.iter().filter(|(_, m)| !m.informer.is_synced()).map(|(r, _)| r.to_string()).collect()
+    }
+
+    /// Of these, the ones that are on their way: nothing has gone wrong yet.
+    pub(crate) fn coming(&self) -> Vec<String> {
+        let watched = self.watched.lock();
+        let coming = |m: &Monitor| !m.informer.is_synced() && m.informer.state().error.is_none();
+        watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
+    }
+
+    /// Resources whose watch fails, each with its error.
+    pub(crate) fn failing(&self) -> Vec<(Resource, String)> {
+        let watched = self.watched.lock();
+        let error = |(r, m): (&Resource, &Monitor)| m.informer.state().error.map(|(error, _)| (*r, error));
+        watched.monitors.iter().filter_map(error).collect()
+    }
+
+    /// Sets the gauges that are looked at only when somebody asks.
+    pub(crate) fn measure(&self) {
+        let failing: BTreeSet<Resource> = self.failing().into_iter().map(|(resource, _)| resource).collect();
+        let all: Vec<Resource> = self.watched.lock().monitors.keys().copied().collect();
+        for resource in all {
+            let value = i64::from(failing.contains(&resource));
+            self.metrics.failing.with(&[resource.group, resource.plural]).set(value as _);
+        }
+        let nodes = self.collection.graph.lock().len();
+        self.metrics.nodes.set(nodes as _);
+    }
+
+    /// What each monitor does.
+    pub(crate) fn states(&self) -> Vec<(Resource, usize, Version, State)> {
+        let watched = self.watched.lock();
+        let one = |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.state());
+        watched.monitors.iter().map(one).collect()
+    }
+}
+
+/// All monitors as one cache: filled when work may begin.
+impl AnyInformer for Monitors {
+    fn resource(&self) -> Resource {
+        Partial::RESOURCE
+    }
+
+    fn state(&self) -> State {
+        let error = self.error.lock().clone();
+        let failing = || self.failing().into_iter().map(|(resource, error)| format!("{resource}: {error}")).next();
+        State {
+            phase: "watching",
+            synced: self.is_synced(),
+            last_event: None,
+            error: error.or_else(failing).map(|error| (error, 1)),
+            lists: 0,
+            watches: 0,
+            events: 0,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.collection.graph.lock().len()
+    }
+
+    fn version(&self) -> Version {
+        Version::UNKNOWN
+    }
+
+    fn is_synced(&self) -> bool {
+        *self.ready.borrow()
+    }
+
+    fn synced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let mut ready = self.ready.subscribe();
+            // The sender lives as long as `self`.
+            let _ = ready.wait_for(|ready| *ready).await;
+        })
+    }
+
+    fn catch_up(&self, since: Instant) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let synced = self.informers().into_iter().filter(|informer| informer.is_synced());
+            let all = future::join_all(synced.map(|informer| async move { informer.catch_up(since).await }));
+            let _ = tokio::time::timeout(CATCH_UP, all).await;
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! Deletion in the background: dependents follow.
+
+use serde_json::json;
+
+use crate::world::{NS, World, map, reference};
+
+#[tokio::test(start_paused = true)]
+async fn dependents_follow_their_owner_in_one_request_each() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    let b = w.map("b", &[&a]).await;
+    for n in 0..50 {
+        w.map(&format!("c{n}"), &[&b]).await;
+    }
+    w.settle().await;
+    w.forget();
+    w.remove("a", "Background").await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+    assert_eq!((w.asked("delete", "configmaps"), w.asked("get", "configmaps")), (51, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_with_a_living_owner_stays_and_loses_its_references_to_dead_ones() {
+    let w = World::new().await;
+    let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
+    w.map("c", &[&a, &b]).await;
+    w.settle().await;
+    w.remove("a", "Background").await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["b", "c"]);
+    assert_eq!(crate::world::owners(&w.get("c").await), ["b"]);
+    w.remove("b", "Background").await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cycle_that_nobody_else_owns_stays() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    let b = w.map("b", &[&a]).await;
+    let patch = json!({"metadata": {"ownerReferences": [reference(&b, false)]}});
+    w.sandbox.merge("configmaps", Some(NS), "a", None, patch).await.unwrap();
+    w.settle().await;
+    assert_eq!(w.maps().await, ["a", "b"]);
+    w.remove("a", "Background").await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_recreated_under_its_name_is_another_one() {
+    let mut w = World::new().await;
+    let a = w.map("a", &[]).await;
+    w.map("b", &[&a]).await;
+    w.settle().await;
+    w.crash();
+    w.remove("a", "Background").await;
+    let a = w.map("a", &[]).await;
+    w.map("c", &[&a]).await;
+    w.start();
+    w.settle().await;
+    assert_eq!(w.maps().await, ["a", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lost_its_owner_while_no_collector_ran_is_collected() {
+    let mut w = World::idle().await;
+    let a = w.map("a", &[]).await;
+    let b = w.map("b", &[&a]).await;
+    w.map("c", &[&b]).await;
+    w.remove("a", "Background").await;
+    w.start();
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_gets_an_owner_in_the_last_moment_stays() {
+    let w = World::new().await;
+    let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
+    let c = w.map("c", &[&a]).await;
+    w.settle().await;
+    // What the collector sees of it is old from here on.
+    w.sandbox.faults().hold_watch(crate::world::ME, "configmaps");
+    let both = json!({"metadata": {"ownerReferences": [reference(&a, false), reference(&b, false)]}});
+    w.sandbox.merge("configmaps", Some(NS), "c", None, both).await.unwrap();
+    w.remove("a", "Background").await;
+    w.sandbox.faults().release_watch(crate::world::ME, "configmaps");
+    w.settle().await;
+    assert_eq!(w.maps().await, ["b", "c"]);
+    assert_eq!(w.get("c").await["metadata"]["uid"], c["metadata"]["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_of_another_kind_whose_watch_is_held_back_cost_nothing_alive() {
+    let w = World::new().await;
+    w.sandbox.faults().hold_watch(crate::world::ME, "secrets");
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NS}});
+    let secret = w.create(secret).await;
+    w.create(map("c", &[reference(&secret, false)])).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["c"]);
+    w.sandbox.delete("secrets", Some(NS), "s").await.unwrap();
+    w.settle().await;
+    w.sandbox.faults().release_watch(crate::world::ME, "secrets");
+    w.wait(120).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}

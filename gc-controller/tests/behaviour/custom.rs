@@ -1,0 +1,99 @@
+//! Custom resources, which come and go.
+
+use serde_json::{Value, json};
+
+use crate::world::{NS, World, map, owners, reference};
+
+fn definition(scope: &str) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "widgets.example.com"},
+        "spec": {
+            "group": "example.com", "scope": scope, "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+        }
+    })
+}
+
+const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+fn widget(name: &str, references: &[Value]) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_comes_is_collected_within_two_rounds() {
+    let w = World::new().await;
+    w.create(definition("Namespaced")).await;
+    let a = w.create(widget("a", &[])).await;
+    w.create(widget("b", &[reference(&a, false)])).await;
+    w.create(map("c", &[reference(&a, false)])).await;
+    w.settle().await;
+    w.sandbox.delete("widgets.example.com", Some(NS), "a").await.unwrap();
+    w.settle().await;
+    assert_eq!(w.sandbox.list("widgets.example.com", Some(NS)).await.unwrap().len(), 0);
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn references_of_custom_resources_are_removed_though_they_take_no_strategic_patch() {
+    let w = World::new().await;
+    w.create(definition("Namespaced")).await;
+    let (a, p) = (w.map("a", &[]).await, w.map("p", &[]).await);
+    w.create(widget("b", &[reference(&a, false), reference(&p, true)])).await;
+    w.settle().await;
+    w.remove("a", "Orphan").await;
+    w.settle().await;
+    let b = w.sandbox.get("widgets.example.com", Some(NS), "b").await.unwrap();
+    assert_eq!(owners(&b), ["p"]);
+    assert_eq!(b["metadata"]["ownerReferences"][0]["blockOwnerDeletion"], true);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_not_served_is_waited_for_and_never_taken_for_gone() {
+    let w = World::new().await;
+    let ghost = json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": "g", "uid": "g"});
+    let c = w.create(map("c", &[ghost])).await;
+    w.wait(3600).await;
+    assert_eq!(w.maps().await, ["c"]);
+    assert!(w.explain(&c)["waiting"][0].as_str().unwrap().contains("is not served"), "{}", w.explain(&c));
+    // Once it is served, it turns out that there is none.
+    w.create(definition("Namespaced")).await;
+    w.wait(60).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_vanishes_and_returns_costs_nothing_alive() {
+    let w = World::new().await;
+    w.create(definition("Namespaced")).await;
+    let a = w.create(widget("a", &[])).await;
+    w.create(map("c", &[reference(&a, false)])).await;
+    w.settle().await;
+    w.sandbox.delete(DEFINITIONS, None, "widgets.example.com").await.unwrap();
+    w.wait(60).await;
+    w.create(definition("Namespaced")).await;
+    let a = w.create(widget("a", &[])).await;
+    w.create(map("d", &[reference(&a, false)])).await;
+    w.wait(120).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["d"], "the first owner went with its definition, the second lives");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_owner_counts_in_every_namespace() {
+    let w = World::new().await;
+    w.create(definition("Cluster")).await;
+    let mut a = widget("a", &[]);
+    a["metadata"].as_object_mut().unwrap().remove("namespace");
+    let a = w.create(a).await;
+    w.create(map("c", &[reference(&a, false)])).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["c"]);
+    w.sandbox.delete("widgets.example.com", None, "a").await.unwrap();
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}

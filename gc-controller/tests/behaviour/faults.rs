@@ -1,0 +1,86 @@
+//! Servers that fail, and kinds that cannot be watched.
+
+use e2e::sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::world::{ME, NS, World, map, reference};
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
+    let mut w = World::idle().await;
+    let (a, secret) = (
+        w.map("a", &[]).await,
+        w.create(json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": NS}})).await,
+    );
+    w.map("b", &[&a]).await;
+    w.create(map("c", &[reference(&secret, false)])).await;
+    for verb in ["list", "watch"] {
+        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb(verb).resource("secrets"));
+    }
+    w.start();
+    w.wait(5).await;
+    let waiting = w.loops.as_ref().unwrap().ready().unwrap_err();
+    assert!(waiting.contains("secrets"), "{waiting}");
+    w.wait(60).await;
+    w.loops.as_ref().unwrap().ready().unwrap();
+    w.remove("a", "Background").await;
+    w.sandbox.delete("secrets", Some(NS), "s").await.unwrap();
+    w.settle().await;
+    assert_eq!(w.maps().await, ["c"], "an object whose owner's kind is not known waits");
+    let text = w.loops.as_ref().unwrap().metrics().prometheus();
+    assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"secrets\"} 1"), "{text}");
+    assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"configmaps\"} 0"), "{text}");
+    w.sandbox.faults().clear();
+    w.wait(120).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_whose_answer_is_lost_is_no_harm() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    for n in 0..5 {
+        w.map(&format!("b{n}"), &[&a]).await;
+    }
+    w.settle().await;
+    for action in [Action::CutAfter, Action::CutBefore, Action::Conflict, Action::InternalError, Action::Unavailable] {
+        w.sandbox.faults().add(Rule::new(action).identity(ME).verb("delete").resource("configmaps").times(2));
+    }
+    w.remove("a", "Background").await;
+    w.settle().await;
+    w.wait(120).await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_cannot_be_read_is_not_taken_for_gone() {
+    let w = World::new().await;
+    let mut owner = map("a", &[]);
+    owner["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let a = w.create(owner).await;
+    w.blocking_map("b", &[&a]).await;
+    w.settle().await;
+    w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("get").resource("configmaps"));
+    w.remove("a", "Foreground").await;
+    w.wait(600).await;
+    assert_eq!(w.maps().await, ["a", "b"]);
+    w.sandbox.faults().clear();
+    w.wait(1200).await;
+    assert_eq!(w.maps().await, ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_discover_is_asked_again() {
+    let mut w = World::idle().await;
+    let a = w.map("a", &[]).await;
+    w.map("b", &[&a]).await;
+    w.remove("a", "Background").await;
+    w.sandbox.faults().go_down_for(std::time::Duration::from_secs(20));
+    w.start();
+    w.wait(10).await;
+    w.loops.as_ref().unwrap().ready().unwrap_err();
+    w.wait(120).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}

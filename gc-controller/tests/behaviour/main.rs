@@ -1,0 +1,13 @@
+//! Behaviour of the garbage collector against the sandbox, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod background;
+mod custom;
+mod deployments;
+mod faults;
+mod foreground;
+mod orphan;
+mod references;
+mod trace;
+mod world;

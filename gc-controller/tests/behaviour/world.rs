@@ -1,0 +1,157 @@
+//! A sandbox with the collector, and small objects that own each other.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    clock::Clock,
+    settings::{Settings, TuneValue},
+};
+use e2e::{
+    loops::Loops,
+    sandbox::{Change, Sandbox, Write},
+};
+use serde_json::{Value, json};
+
+/// What the collector is known as to the sandbox.
+pub(crate) const ME: &str = "collector";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+/// Another namespace.
+pub(crate) const ELSEWHERE: &str = "mall";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    pub(crate) loops: Option<Loops>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        let mut world = Self::idle().await;
+        world.start();
+        world.settle().await;
+        world.forget();
+        world
+    }
+
+    /// The same without the collector.
+    pub(crate) async fn idle() -> Self {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        for name in [NS, ELSEWHERE] {
+            sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.unwrap();
+        }
+        Self { sandbox, clock, loops: None }
+    }
+
+    /// Starts the collector, as another process.
+    pub(crate) fn start(&mut self) {
+        let settings = Settings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
+        self.loops = Some(Loops::start(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Waits until nothing has been written for a while.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..500 {
+            let writes = self.sandbox.writes().count();
+            self.wait(8).await;
+            if self.sandbox.writes().count() == writes {
+                return;
+            }
+        }
+        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+    }
+
+    /// Counts requests and writes from here.
+    pub(crate) fn forget(&self) {
+        self.sandbox.requests().clear();
+        self.sandbox.writes().clear();
+    }
+
+    /// How many requests of the collector there were for that verb and resource.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// What the collector deleted, in order.
+    pub(crate) fn deleted(&self) -> Vec<String> {
+        let deleted = |w: &Arc<Write>| w.identity == ME && w.verb == "delete";
+        self.sandbox.writes().all().iter().filter(|w| deleted(w)).map(|w| w.name.clone()).collect()
+    }
+
+    /// The names of objects in the order in which they ceased to exist.
+    pub(crate) fn ended(&self) -> Vec<String> {
+        let all = self.sandbox.writes().all();
+        all.iter().filter(|w| w.change == Change::Deleted).map(|w| w.name.clone()).collect()
+    }
+
+    pub(crate) async fn create(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    /// Creates a ConfigMap owned by these objects.
+    pub(crate) async fn map(&self, name: &str, owners: &[&Value]) -> Value {
+        self.create(map(name, &owners.iter().map(|o| reference(o, false)).collect::<Vec<_>>())).await
+    }
+
+    /// Creates a ConfigMap that blocks the foreground deletion of these objects.
+    pub(crate) async fn blocking_map(&self, name: &str, owners: &[&Value]) -> Value {
+        self.create(map(name, &owners.iter().map(|o| reference(o, true)).collect::<Vec<_>>())).await
+    }
+
+    /// Deletes a ConfigMap as a user would.
+    pub(crate) async fn remove(&self, name: &str, propagation: &str) {
+        let path = format!("/api/v1/namespaces/{NS}/configmaps/{name}");
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
+        self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+    }
+
+    /// The names of ConfigMaps that there are.
+    pub(crate) async fn maps(&self) -> Vec<String> {
+        let mut all: Vec<String> = self.sandbox.list("configmaps", Some(NS)).await.unwrap().iter().map(name).collect();
+        all.sort();
+        all
+    }
+
+    pub(crate) async fn get(&self, name: &str) -> Value {
+        self.sandbox.get("configmaps", Some(NS), name).await.unwrap()
+    }
+
+    /// What the collector says of an object.
+    pub(crate) fn explain(&self, object: &Value) -> Value {
+        let key = object["metadata"]["uid"].as_str().unwrap();
+        self.loops.as_ref().unwrap().explain(Some(key))[0].clone()
+    }
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// A reference to an object.
+pub(crate) fn reference(owner: &Value, blocks: bool) -> Value {
+    let meta = &owner["metadata"];
+    json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": meta["name"], "uid": meta["uid"],
+        "blockOwnerDeletion": blocks})
+}
+
+/// A ConfigMap with these references.
+pub(crate) fn map(name: &str, references: &[Value]) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
+}
+
+/// The names of the owners of an object.
+pub(crate) fn owners(object: &Value) -> Vec<&str> {
+    let list = object["metadata"]["ownerReferences"].as_array();
+    list.map_or_else(Vec::new, |list| list.iter().map(|o| o["name"].as_str().unwrap()).collect())
+}

@@ -1,0 +1,173 @@
+//! Carrying a plan out: claim, then create or delete, then count in the order in which nothing is lost.
+
+mod claim;
+mod count;
+mod create;
+mod delete;
+
+use common::{clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, queue::Priority};
+use futures::{StreamExt as _, stream};
+
+use crate::{
+    JobController,
+    decide::{self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, end, manage, situation, track},
+    error::Error,
+    metrics::CreationReason,
+    objects::JOBS,
+    orphans::Orphan,
+};
+
+/// How many requests of one sync are under way at once.
+pub(crate) const IN_FLIGHT: usize = 100;
+
+/// One sync: what it looks at, and since when.
+#[derive(Clone, Debug)]
+pub struct Sync {
+    /// What it looks at.
+    pub snapshot: Snapshot,
+    /// When it began, to be measured.
+    pub began: Instant,
+}
+
+/// Makes the calls, so many at once, and gives back what became of each, in their order.
+async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
+    let calls: Vec<F> = calls.into_iter().collect();
+    stream::iter(calls).buffered(IN_FLIGHT).collect().await
+}
+
+impl JobController {
+    pub(crate) async fn carry_out(&self, sync: Sync, plan: Plan) -> Result<Requeue, Error> {
+        let Sync { snapshot, began } = sync;
+        if let Some(why) = &plan.left_alone {
+            self.leave_alone(&snapshot, why);
+            return Ok(Requeue::No);
+        }
+        let mut action = "reconciling";
+        let result = self.sync(&snapshot, plan, &mut action).await;
+        let took = self.context.clock.instant().saturating_duration_since(began);
+        self.metrics.synced(&snapshot.job, result.is_ok(), action, took);
+        self.tidy(&snapshot);
+        result
+    }
+
+    fn leave_alone(&self, snapshot: &Snapshot, why: &LeftAlone) {
+        let key = snapshot.job.metadata.key();
+        match why {
+            LeftAlone::Finished | LeftAlone::ManagedBy(_) => {}
+            LeftAlone::UnknownCompletionMode => self.event(
+                snapshot,
+                EventType::Warning,
+                "UnknownCompletionMode",
+                "Skipped Job sync because completion mode is unknown".to_owned(),
+            ),
+            LeftAlone::Selector(problem) => {
+                tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
+            }
+        }
+    }
+
+    async fn sync(&self, snapshot: &Snapshot, plan: Plan, action: &mut &'static str) -> Result<Requeue, Error> {
+        let adopted = self.claim(snapshot, &plan.adopt, &plan.release).await?;
+        // The plan counts on every adoption; a Pod that was gone before it was adopted makes it another plan.
+        let (situation, manage) = if adopted.len() == plan.adopt.len() {
+            (plan.situation, plan.manage)
+        } else {
+            let situation = Situation::new(snapshot, situation::claimed(snapshot, &adopted));
+            let manage = manage::manage(snapshot, &situation);
+            (situation, manage)
+        };
+        *action = manage.label();
+        self.wake_up(snapshot, &situation, &manage);
+        let (outcome, failed) = self.manage(snapshot, &situation, &manage).await;
+        let failed = match failed {
+            Some(error) if error.is_not_leader() => return Err(error),
+            other => other,
+        };
+        let managed = manage::managed(snapshot, &situation, &manage, &outcome);
+        let tracked = track::track(snapshot, &situation, &managed, self.context.clock.now());
+        if let Some(suspension) = tracked.suspension {
+            self.event(snapshot, EventType::Normal, suspension.as_str(), suspension.message().to_owned());
+        }
+        let more = tracked.capped || goes_on(snapshot, &manage, &outcome);
+        self.count(snapshot, &situation, tracked).await?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        Ok(match &snapshot.blocked {
+            _ if more => Requeue::After(std::time::Duration::ZERO),
+            Some(blocked) => Requeue::After(blocked.at_most),
+            None => Requeue::No,
+        })
+    }
+
+    /// Has the Job looked at again when time alone changes something, whatever becomes of this sync.
+    fn wake_up(&self, snapshot: &Snapshot, situation: &Situation, manage: &Manage) {
+        let key = || snapshot.job.metadata.key();
+        if situation.end.is_none()
+            && let Some(left) = end::time_left(snapshot, situation)
+        {
+            self.queue.add_after(key(), left);
+        }
+        if let Manage::Postpone { wait, .. } | Manage::Create { wait: Some(wait), .. } = manage {
+            self.queue.add_after(key(), *wait);
+        }
+    }
+
+    async fn manage(&self, snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> (Outcome, Option<Error>) {
+        let pods = |victims: &[manage::Victim]| -> Vec<&decide::Claimed> {
+            victims.iter().map(|victim| &situation.pods[victim.at]).collect()
+        };
+        match manage {
+            Manage::Nothing | Manage::NotAllowed(_) | Manage::Deleting | Manage::Postpone { .. } => {
+                (Outcome::default(), None)
+            }
+            Manage::End(victims) => self.delete_pods(snapshot, &pods(victims), delete::Finalizer::Stays).await,
+            Manage::Suspend(victims) | Manage::Remove(victims) => {
+                self.delete_pods(snapshot, &pods(victims), delete::Finalizer::GoesFirst).await
+            }
+            Manage::Create { pods, .. } => {
+                let (created, refused, error) = self.create_pods(snapshot, pods).await;
+                let reason = CreationReason::of(&snapshot.job, situation.failed, situation.terminating);
+                self.metrics.created(reason, created, refused);
+                (Outcome { created, ..Outcome::default() }, error)
+            }
+        }
+    }
+
+    /// A Job that was over, or gone, before its last sync ended may have been forgotten already: once more, then.
+    fn tidy(&self, snapshot: &Snapshot) {
+        let meta = &snapshot.job.metadata;
+        let lives = |job: &crate::objects::Job| job.metadata.uid == meta.uid && !job.is_finished();
+        let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
+        if matches!(lives, Ok(false)) {
+            self.orphans.add(Orphan::job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
+        }
+    }
+
+    /// Records an Event about the Job.
+    fn event(&self, snapshot: &Snapshot, kind: EventType, reason: &'static str, message: String) {
+        self.context.recorder.event(&ObjectRef::new(JOBS, &snapshot.job.metadata), kind, reason, message);
+    }
+
+    /// Whether this process ends: whoever comes next goes on.
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+}
+
+/// Whether the number of Pods is not yet what it is to be only because one sync does not do everything.
+fn goes_on(snapshot: &Snapshot, manage: &Manage, outcome: &Outcome) -> bool {
+    match manage {
+        Manage::Create { pods, missing, .. } => {
+            outcome.created == pods.len() && pods.len() == snapshot.limits.pods && *missing > pods.len()
+        }
+        Manage::Remove(victims) => outcome.removed == victims.len() && victims.len() == snapshot.limits.pods,
+        _ => false,
+    }
+}
+
+/// The name of a Pod, as errors and Events have it.
+fn pod_name(pod: &PodRef) -> &str {
+    &pod.meta().name
+}

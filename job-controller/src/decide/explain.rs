@@ -1,0 +1,172 @@
+//! What a plan says about itself.
+
+use std::{fmt, time::Duration};
+
+use common::controller::{Explain, Explanation};
+
+use super::{LeftAlone, Manage, Plan, manage::NewPod, manage::Victim, manage::Why};
+
+/// How many Pods are named one by one.
+const NAMED: usize = 10;
+
+impl Explain for Plan {
+    fn explain(&self) -> Explanation {
+        Explanation { situation: self.situation(), waiting: self.waiting(), actions: self.actions() }
+    }
+
+    fn acts(&self) -> bool {
+        self.left_alone.is_none()
+            && (!self.adopt.is_empty()
+                || !self.release.is_empty()
+                || self.manage.acts()
+                || self.tracked.writes
+                || !self.tracked.release.is_empty())
+    }
+}
+
+impl Plan {
+    fn situation(&self) -> String {
+        let (job, s) = (&self.job, &self.situation);
+        let wanted = match job.completions {
+            Some(completions) if job.is_indexed() => format!("{completions} indexes"),
+            Some(completions) => format!("{completions} completions"),
+            None => "any completion".to_owned(),
+        };
+        let given_up = s.given_up.as_ref().map_or_else(String::new, |set| format!(", {} indexes given up", set.len()));
+        format!(
+            "{wanted} wanted, {} Pods at once: {} succeeded, {} failed{given_up}; {} Pods active, {} ready, {} terminating",
+            job.parallelism,
+            s.succeeded,
+            s.failed,
+            s.active.len(),
+            s.ready,
+            s.terminating
+        )
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        match &self.left_alone {
+            Some(LeftAlone::Finished) => return Vec::new(),
+            Some(why) => return vec![format!("the Job is left alone: {why}")],
+            None => {}
+        }
+        let mut out = Vec::new();
+        match &self.manage {
+            Manage::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
+            Manage::Deleting => out.push("the Job is being deleted, its Pods are the garbage collector's".to_owned()),
+            Manage::Postpone { missing, wait } => {
+                out.push(format!(
+                    "{missing} Pods are missing, the next is created in {}: Pods failed before",
+                    seconds(*wait)
+                ));
+            }
+            Manage::Create { wait: Some(wait), .. } => {
+                out.push(format!("an index that failed before gets its next Pod in {}", seconds(*wait)));
+            }
+            Manage::Suspend(_) => out.push("the Job is suspended".to_owned()),
+            Manage::Nothing | Manage::End(_) | Manage::Remove(_) | Manage::Create { .. } => {}
+        }
+        let s = &self.situation;
+        if let Some(end) = &self.tracked.end {
+            if self.tracked.terminating > 0 {
+                let (terminal, count) = (end.terminal(), self.tracked.terminating);
+                out.push(format!("{terminal} ({}) as soon as {count} terminating Pods are gone", end.reason));
+            }
+        } else if !s.active.is_empty() {
+            out.push(format!("{} Pods are still active", s.active.len()));
+        }
+        if self.job.only_replaces_failed() && s.terminating > 0 && self.tracked.end.is_none() {
+            out.push(format!("{} terminating Pods are replaced once they are over", s.terminating));
+        }
+        out.extend(self.lying());
+        out
+    }
+
+    /// Pods of an Indexed Job that name no index that there is, and so count for nothing.
+    fn lying(&self) -> Option<String> {
+        if !self.job.is_indexed() {
+            return None;
+        }
+        let wrong = |c: &&super::Claimed| c.tracked && !super::situation::has_valid_index(&self.job, &c.pod);
+        let names: Vec<&str> = self.situation.pods.iter().filter(wrong).map(|c| &*c.pod.meta().name).collect();
+        let more = if names.len() > NAMED { ", ..." } else { "" };
+        let shown = names[..names.len().min(NAMED)].join(", ");
+        (!names.is_empty()).then(|| format!("Pods that name no index of this Job count for nothing: {shown}{more}"))
+    }
+
+    fn actions(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if self.left_alone.is_some() {
+            return out;
+        }
+        let name = |at: usize| &*self.situation.pods[at].pod.meta().name;
+        listed(&mut out, &self.adopt, |pod| {
+            format!("adopt Pod {}: nobody controls it and it is selected", pod.meta().name)
+        });
+        listed(&mut out, &self.release, |pod| format!("release Pod {}: it is no longer selected", pod.meta().name));
+        match &self.manage {
+            Manage::Create { pods, missing, .. } => {
+                let of = if pods.len() == *missing { String::new() } else { format!(" of {missing} missing") };
+                out.push(format!("create {}{of} Pods{}", pods.len(), indexes(pods)));
+            }
+            Manage::End(victims) | Manage::Suspend(victims) | Manage::Remove(victims) => {
+                listed(&mut out, victims, |Victim { at, why }| format!("delete Pod {}: {why}", name(*at)));
+            }
+            Manage::Nothing | Manage::NotAllowed(_) | Manage::Deleting | Manage::Postpone { .. } => {}
+        }
+        if self.tracked.writes {
+            let end = self.tracked.end.as_ref().filter(|end| end.is_new);
+            let end = end.map_or_else(String::new, |end| format!(": {} ({})", end.interim(), end.reason));
+            out.push(format!("write the status{end}"));
+        }
+        if !self.tracked.release.is_empty() {
+            let more = if self.tracked.capped { ", more follow" } else { "" };
+            out.push(format!("remove the finalizer of {} Pods, and count them{more}", self.tracked.release.len()));
+        }
+        out
+    }
+}
+
+/// The indexes that Pods are created for.
+fn indexes(pods: &[NewPod]) -> String {
+    let known: Vec<String> = pods.iter().filter_map(|pod| Some(pod.index?.to_string())).take(NAMED + 1).collect();
+    match known.len() {
+        0 => String::new(),
+        n if n > NAMED => format!(" for indexes {}, ...", known[..NAMED].join(", ")),
+        _ => format!(" for indexes {}", known.join(", ")),
+    }
+}
+
+fn listed<T>(out: &mut Vec<String>, list: &[T], line: impl Fn(&T) -> String) {
+    out.extend(list.iter().take(NAMED).map(line));
+    if list.len() > NAMED {
+        out.push(format!("... and {} more", list.len() - NAMED));
+    }
+}
+
+fn seconds(wait: Duration) -> String {
+    format!("{}s", wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
+}
+
+impl fmt::Display for LeftAlone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("it has finished"),
+            Self::ManagedBy(by) => write!(f, "{by} manages it"),
+            Self::UnknownCompletionMode => f.write_str("completion mode is unknown"),
+            Self::Selector(problem) => write!(f, "{problem}"),
+        }
+    }
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ends => "the Job ends",
+            Self::Suspended => "the Job is suspended",
+            Self::NoIndex => "it names no index of this Job",
+            Self::SameIndex => "another Pod works on its index",
+            Self::Surplus => "there are too many Pods",
+        })
+    }
+}

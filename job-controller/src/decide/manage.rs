@@ -1,0 +1,294 @@
+//! How many Pods to create, or which to delete.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{map::HashSet, pods::sort_for_deletion};
+
+use super::{Claimed, End, Situation, Snapshot, backoff, end, situation::is_counted};
+use crate::objects::Job;
+
+/// What is done about the number of Pods.
+#[derive(Clone, Debug)]
+pub enum Manage {
+    /// It is as wanted.
+    Nothing,
+    /// Nothing may be done now.
+    NotAllowed(String),
+    /// The Job is being deleted: its Pods are the garbage collector's.
+    Deleting,
+    /// The Job ends: all active Pods go.
+    End(Vec<Victim>),
+    /// The Job is suspended: all active Pods go, uncounted.
+    Suspend(Vec<Victim>),
+    /// There are too many Pods, or wrong ones: these go, uncounted.
+    Remove(Vec<Victim>),
+    /// Pods are missing.
+    Create {
+        /// Those to create now.
+        pods: Vec<NewPod>,
+        /// How many are missing.
+        missing: usize,
+        /// After how long more of them may be created.
+        wait: Option<Duration>,
+    },
+    /// Pods are missing, and are not created before a while has passed.
+    Postpone {
+        /// How many are missing.
+        missing: usize,
+        /// How long.
+        wait: Duration,
+    },
+}
+
+/// A Pod to delete, as a position among the Job's Pods, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Its position.
+    pub at: usize,
+    /// Why this one.
+    pub why: Why,
+}
+
+/// Why a Pod goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The Job ends.
+    Ends,
+    /// The Job is suspended.
+    Suspended,
+    /// It names no index that there is.
+    NoIndex,
+    /// Another Pod works on its index.
+    SameIndex,
+    /// There are too many Pods.
+    Surplus,
+}
+
+/// A Pod to create.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewPod {
+    /// The index it works on.
+    pub index: Option<u32>,
+    /// How often that index has failed, where failures are limited per index.
+    pub failures: Option<Failures>,
+}
+
+/// How often an index has failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Failures {
+    /// Failures that count.
+    pub counted: u32,
+    /// Failures that a policy ignored.
+    pub ignored: u32,
+}
+
+/// How requests for Pods went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many are gone or going.
+    pub removed: usize,
+    /// How many of those were ready.
+    pub removed_ready: usize,
+    /// How many were created.
+    pub created: usize,
+}
+
+/// Where a sync stands once Pods were managed.
+#[derive(Clone, Debug)]
+pub struct Managed {
+    /// Active Pods.
+    pub active: usize,
+    /// Active Pods that are ready.
+    pub ready: usize,
+    /// Pods that are going.
+    pub terminating: usize,
+    /// Whether the number of Pods was looked at: not if the Job ends or is deleted, nor if nothing was allowed.
+    pub scaled: bool,
+    /// How the Job ends, if it does.
+    pub end: Option<End>,
+}
+
+/// Decides what is done about the number of Pods. Never creates and deletes in one plan.
+///
+/// Upstream: `pkg/controller/job`, `manageJob` and `deleteActivePods`.
+pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
+    let job = &*snapshot.job;
+    let all = |why: Why| situation.active.iter().map(|at| Victim { at: *at, why }).collect();
+    if situation.end.is_some() {
+        return Manage::End(all(Why::Ends));
+    }
+    if job.metadata.is_deleting() {
+        return Manage::Deleting;
+    }
+    if let Some(blocked) = &snapshot.blocked {
+        return Manage::NotAllowed(blocked.why.clone());
+    }
+    if job.suspend {
+        return Manage::Suspend(all(Why::Suspended));
+    }
+    let (active, wanted) = (situation.active.len(), wanted(job, situation));
+    let mut victims = choose(job, situation, active.saturating_sub(wanted));
+    if !victims.is_empty() {
+        victims.truncate(snapshot.limits.pods);
+        return Manage::Remove(victims);
+    }
+    let going = if job.only_replaces_failed() { situation.terminating } else { 0 };
+    let missing = wanted.saturating_sub(active + going);
+    if missing == 0 { Manage::Nothing } else { create(snapshot, situation, missing) }
+}
+
+/// How many Pods are to be active.
+fn wanted(job: &Job, situation: &Situation) -> usize {
+    let parallelism = job.parallelism as usize;
+    match job.completions {
+        Some(completions) => (completions as usize).saturating_sub(situation.succeeded).min(parallelism),
+        None if situation.succeeded > 0 => situation.active.len(),
+        None => parallelism,
+    }
+}
+
+/// The Pods that go: wrong ones in any case, and at least so many.
+fn choose(job: &Job, situation: &Situation, surplus: usize) -> Vec<Victim> {
+    let pod = |at: usize| &**situation.pods[at].pod;
+    let rank = |group: &[usize]| {
+        let pods: Vec<&common::pods::Pod> = group.iter().map(|at| pod(*at)).collect();
+        sort_for_deletion(&pods).into_iter().map(|position| group[position]).collect::<Vec<usize>>()
+    };
+    let mut victims = Vec::new();
+    let mut rest = situation.active.clone();
+    if job.is_indexed() {
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for at in rest.drain(..) {
+            match situation.pods[at].pod.index.filter(|index| *index < job.indexes()) {
+                Some(index) => groups.entry(index).or_default().push(at),
+                None => victims.push(Victim { at, why: Why::NoIndex }),
+            }
+        }
+        for group in groups.into_values() {
+            let mut ranked = if group.len() > 1 { rank(&group) } else { group };
+            rest.extend(ranked.pop());
+            victims.extend(ranked.into_iter().map(|at| Victim { at, why: Why::SameIndex }));
+        }
+    }
+    if victims.len() < surplus {
+        let more = rank(&rest).into_iter().take(surplus - victims.len());
+        victims.extend(more.map(|at| Victim { at, why: Why::Surplus }));
+    }
+    victims
+}
+
+fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage {
+    let (job, limits, now) = (&*snapshot.job, &snapshot.limits, snapshot.now);
+    let count = missing.min(limits.pods);
+    if job.backoff_limit_per_index.is_none() {
+        let wait = situation.backoff.remaining(limits, now);
+        if !wait.is_zero() {
+            return Manage::Postpone { missing, wait: wait.max(limits.batch) };
+        }
+    }
+    if !job.is_indexed() {
+        return Manage::Create { pods: vec![NewPod::default(); count], missing, wait: None };
+    }
+    let mut taken: HashSet<u32> = situation.active_pods().filter_map(|c| c.pod.index).collect();
+    if job.only_replaces_failed() {
+        let going = situation.pods.iter().filter(|c| c.pod.is_terminating());
+        taken.extend(going.filter_map(|c| c.pod.index));
+    }
+    let mut over = situation.completed.with(taken);
+    if let Some(given_up) = &situation.given_up {
+        over = over.union(given_up);
+    }
+    let (mut pods, mut wait) = (Vec::new(), None::<Duration>);
+    for index in over.missing(job.indexes()) {
+        if pods.len() == count {
+            break;
+        }
+        if job.backoff_limit_per_index.is_none() {
+            pods.push(NewPod { index: Some(index), failures: None });
+            continue;
+        }
+        // An index that has to wait stands in nobody's way.
+        let last = situation.kept.get(&index).map(|at| &situation.pods[*at]);
+        let delay = last.map_or(Duration::ZERO, |last| {
+            let failures = last.pod.failures_before().saturating_add(1);
+            backoff::remaining(limits, failures, Some(last.pod.finished), now)
+        });
+        if delay.is_zero() {
+            pods.push(NewPod { index: Some(index), failures: Some(inherited(job, last)) });
+        } else {
+            wait = Some(wait.map_or(delay, |known| known.min(delay)));
+        }
+    }
+    let wait = wait.map(|wait| wait.max(limits.batch));
+    match (pods.is_empty(), wait) {
+        (true, None) => Manage::Nothing,
+        (true, Some(wait)) => Manage::Postpone { missing, wait },
+        (false, wait) => Manage::Create { pods, missing, wait },
+    }
+}
+
+/// The counters a Pod begins with: those of the Pod it replaces, and that one's failure.
+fn inherited(job: &Job, last: Option<&Claimed>) -> Failures {
+    let Some(Claimed { pod, .. }) = last else { return Failures::default() };
+    let counted = is_counted(job, pod);
+    Failures {
+        counted: pod.failure_count.saturating_add(u32::from(counted)),
+        ignored: pod.ignored_count.saturating_add(u32::from(!counted)),
+    }
+}
+
+/// Where the sync stands after requests went like that.
+pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, outcome: &Outcome) -> Managed {
+    let job = &*snapshot.job;
+    let active = (situation.active.len() + outcome.created).saturating_sub(outcome.removed);
+    let end = match manage {
+        // Pods that are left, or that may appear yet, are Pods that may not be counted any more once the Job has ended.
+        Manage::End(victims) => {
+            let clear = outcome.removed == victims.len() && snapshot.blocked.is_none();
+            situation.end.clone().filter(|_| clear)
+        }
+        _ if situation.end.is_some() => None,
+        _ => end::completes(job, situation, active).then(End::completions_reached),
+    };
+    Managed {
+        active,
+        ready: situation.ready.saturating_sub(outcome.removed_ready),
+        terminating: situation.terminating + outcome.removed,
+        scaled: !matches!(manage, Manage::End(_) | Manage::NotAllowed(_) | Manage::Deleting),
+        end,
+    }
+}
+
+impl Manage {
+    /// Whether Pods are created or deleted.
+    pub fn acts(&self) -> bool {
+        match self {
+            Self::Nothing | Self::NotAllowed(_) | Self::Deleting | Self::Postpone { .. } => false,
+            Self::End(victims) | Self::Suspend(victims) | Self::Remove(victims) => !victims.is_empty(),
+            Self::Create { pods, .. } => !pods.is_empty(),
+        }
+    }
+
+    /// What comes of it if every request succeeds.
+    pub fn as_planned(&self, situation: &Situation) -> Outcome {
+        match self {
+            Self::End(victims) | Self::Suspend(victims) | Self::Remove(victims) => Outcome {
+                removed: victims.len(),
+                removed_ready: victims.iter().filter(|v| situation.pods[v.at].pod.is_ready()).count(),
+                created: 0,
+            },
+            Self::Create { pods, .. } => Outcome { created: pods.len(), ..Outcome::default() },
+            Self::Nothing | Self::NotAllowed(_) | Self::Deleting | Self::Postpone { .. } => Outcome::default(),
+        }
+    }
+
+    /// As metrics name it.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NotAllowed(_) | Self::Deleting | Self::End(_) => "reconciling",
+            Self::Nothing => "tracking",
+            Self::Suspend(_) | Self::Remove(_) => "pods_deleted",
+            Self::Create { .. } | Self::Postpone { .. } => "pods_created",
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a Job's Pods mean: the numbers of one sync.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{map::HashSet, meta::Uid, pods::Phase};
+use jiff::Timestamp;
+
+use super::{End, PodRef, Record, Snapshot, end};
+use crate::{
+    indexes::IndexSet,
+    objects::{Action, CachedPod, Job},
+};
+
+/// A Pod that is the Job's own.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// The Pod.
+    pub pod: PodRef,
+    /// Whether it carries the tracking finalizer, whatever the cache says of one that was adopted just now.
+    pub tracked: bool,
+    /// Whether its finalizer was removed though the cache does not show it yet.
+    pub processed: bool,
+}
+
+impl Claimed {
+    /// Whether its end is yet to be counted.
+    pub fn is_uncounted(&self) -> bool {
+        self.tracked && !self.processed
+    }
+}
+
+/// The Pods that are the Job's own once those of `adopted` were adopted.
+pub fn claimed(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<Claimed> {
+    let claim = |pod: &PodRef, adopted: bool| Claimed {
+        pod: Arc::clone(pod),
+        tracked: adopted || pod.tracked,
+        processed: snapshot.processed.contains(&pod.meta().uid),
+    };
+    let kept = snapshot.claims.keep.iter().map(|pod| claim(pod, false));
+    kept.chain(adopted.iter().map(|pod| claim(pod, true))).collect()
+}
+
+/// The numbers of one sync.
+#[derive(Clone, Debug)]
+pub struct Situation {
+    /// The Pods.
+    pub pods: Vec<Claimed>,
+    /// Those that are neither over nor going, as positions in `pods`.
+    pub active: Vec<usize>,
+    /// How many of them are ready.
+    pub ready: usize,
+    /// How many are going and not over.
+    pub terminating: usize,
+    /// How many have succeeded, known ones included that are not counted yet; of an Indexed Job: indexes.
+    pub succeeded: usize,
+    /// How many have failed, known ones included that are not counted yet.
+    pub failed: usize,
+    /// The indexes that had succeeded before.
+    pub before: IndexSet,
+    /// The indexes that have succeeded.
+    pub completed: IndexSet,
+    /// The indexes that have failed for good, where that is limited per index.
+    pub given_up: Option<IndexSet>,
+    /// For an index that waits for its next Pod: the failed one which that inherits from, as a position in `pods`.
+    pub kept: BTreeMap<u32, usize>,
+    /// Failures since the last success.
+    pub backoff: Record,
+    /// When the Job started.
+    pub start_time: Option<Timestamp>,
+    /// Whether the end is decided by Pods that are over: those that go may go because of that, and decide nothing.
+    pub spares: bool,
+    /// How the Job ends, if that is decided by what has ended so far.
+    pub end: Option<End>,
+}
+
+impl Situation {
+    /// Takes stock of these Pods.
+    ///
+    /// An end that is decided deletes Pods before the status says so. Should the process die in between, its successor
+    /// finds Pods that go, and must come to the same end: so it looks at first at those only that are over.
+    pub fn new(snapshot: &Snapshot, pods: Vec<Claimed>) -> Self {
+        let mut this = Self::assess(snapshot, pods, true);
+        if this.end.is_none() && this.pods.iter().any(|c| c.pod.meta().is_deleting()) {
+            this = Self::assess(snapshot, std::mem::take(&mut this.pods), false);
+        }
+        this.spares &= this.end.is_some();
+        this
+    }
+
+    fn assess(snapshot: &Snapshot, pods: Vec<Claimed>, spares: bool) -> Self {
+        let job = &*snapshot.job;
+        let active: Vec<usize> = (0..pods.len()).filter(|at| pods[*at].pod.is_active()).collect();
+        let mut this = Self {
+            ready: active.iter().filter(|at| pods[**at].pod.is_ready()).count(),
+            terminating: pods.iter().filter(|c| c.pod.is_terminating()).count(),
+            succeeded: 0,
+            failed: 0,
+            before: IndexSet::default(),
+            completed: IndexSet::default(),
+            given_up: None,
+            kept: BTreeMap::new(),
+            backoff: snapshot.backoff,
+            start_time: job.status.start_time.or((!job.suspend).then_some(snapshot.now)),
+            spares,
+            end: None,
+            active,
+            pods,
+        };
+        if job.is_indexed() {
+            this.take_stock_of_indexes(job);
+        }
+        this.count(snapshot);
+        this.end = end::end(snapshot, &this);
+        this
+    }
+
+    /// Counts what has ended: what was counted, what is named, and what is new.
+    fn count(&mut self, snapshot: &Snapshot) {
+        let job = &*snapshot.job;
+        let ledger = &job.status.uncounted;
+        let named: HashSet<&Uid> = ledger.succeeded.iter().chain(&ledger.failed).collect();
+        let is_new =
+            |c: &&Claimed| c.is_uncounted() && has_valid_index(job, &c.pod) && !named.contains(&c.pod.meta().uid);
+        let (mut succeeded, mut failed, mut ignored) = (Vec::new(), Vec::new(), 0);
+        for claimed in self.pods.iter().filter(is_new) {
+            let pod = &*claimed.pod;
+            if pod.phase == Phase::Succeeded {
+                succeeded.push(pod.finished);
+            } else if self.has_failed(job, pod) {
+                failed.push(pod.finished);
+                ignored += usize::from(!is_counted(job, pod));
+            }
+        }
+        let number = |count: i32| usize::try_from(count).unwrap_or(0);
+        self.succeeded = if job.is_indexed() {
+            self.completed.len()
+        } else {
+            number(job.status.succeeded) + succeeded.len() + ledger.succeeded.len()
+        };
+        self.failed = number(job.status.failed) + failed.len() - ignored + ledger.failed.len();
+        self.backoff = snapshot.backoff.after(&succeeded, &failed, snapshot.now);
+    }
+
+    /// No index is ever both: what the stored status says stays, and among what is new success wins.
+    fn take_stock_of_indexes(&mut self, job: &Job) {
+        let completions = job.indexes();
+        self.before = IndexSet::parse(&job.status.completed_indexes, completions);
+        let gone = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
+        let gone = IndexSet::parse(gone.unwrap_or_default(), completions).without(&self.before);
+        let failed: HashSet<&Uid> = job.status.uncounted.failed.iter().collect();
+        let tracked = self.pods.iter().filter(|c| c.tracked);
+        let indexes = tracked.filter_map(|c| Some((c, c.pod.index.filter(|index| *index < completions)?)));
+        let done = indexes.clone().filter(|(c, index)| {
+            c.pod.phase == Phase::Succeeded && !failed.contains(&c.pod.meta().uid) && !gone.contains(*index)
+        });
+        self.completed = self.before.with(done.map(|(_, index)| index));
+        if let Some(limit) = job.backoff_limit_per_index {
+            let fails = |pod: &CachedPod| self.has_failed(job, pod) && fails_index(job, pod, limit);
+            let lost = indexes.filter(|(c, index)| fails(&c.pod) && !self.completed.contains(*index));
+            self.given_up = Some(gone.with(lost.map(|(_, index)| index)));
+            self.keep_failed(job);
+        }
+    }
+
+    /// Finds for each index that waits for a Pod the failed one whose counters the next one inherits.
+    ///
+    /// Upstream: `pkg/controller/job`, `getPodsWithDelayedDeletionPerIndex`.
+    fn keep_failed(&mut self, job: &Job) {
+        let active: HashSet<u32> = self.active.iter().filter_map(|at| self.pods[*at].pod.index).collect();
+        let over = |index: u32| {
+            self.completed.contains(index) || self.given_up.as_ref().is_some_and(|set| set.contains(index))
+        };
+        let mut kept: BTreeMap<u32, usize> = BTreeMap::new();
+        for (at, claimed) in self.pods.iter().enumerate() {
+            let pod = &*claimed.pod;
+            let Some(index) = pod.index.filter(|index| *index < job.indexes()) else { continue };
+            if !claimed.is_uncounted() || !self.has_failed(job, pod) || over(index) || active.contains(&index) {
+                continue;
+            }
+            let replaces = |known: &usize| {
+                let known = &*self.pods[*known].pod;
+                known.failures_before() <= pod.failures_before() && known.finished <= pod.finished
+            };
+            if kept.get(&index).is_none_or(replaces) {
+                kept.insert(index, at);
+            }
+        }
+        self.kept = kept;
+    }
+
+    /// Whether a Pod has failed, and does not only go, maybe because the Job ends.
+    ///
+    /// Upstream counts such a Pod as failed if the process that deleted it has died since; the Job may then fail though it
+    /// has succeeded, or fail for another reason.
+    pub fn has_failed(&self, job: &Job, pod: &CachedPod) -> bool {
+        is_failed(job, pod) && (pod.phase == Phase::Failed || !self.spares)
+    }
+
+    /// The active Pods.
+    pub fn active_pods(&self) -> impl Iterator<Item = &Claimed> {
+        self.active.iter().map(|at| &self.pods[*at])
+    }
+
+    /// Whether that Pod waits for the one that inherits its counters.
+    pub fn is_kept(&self, at: usize) -> bool {
+        let index = self.pods[at].pod.index;
+        index.is_some_and(|index| self.kept.get(&index) == Some(&at))
+    }
+}
+
+/// Whether a Pod of an Indexed Job names an index that there is. Any other Pod needs none.
+pub fn has_valid_index(job: &Job, pod: &CachedPod) -> bool {
+    !job.is_indexed() || pod.index.is_some_and(|index| index < job.indexes())
+}
+
+/// Whether a Pod has failed: it is over and did not succeed, or, unless only such Pods are replaced, is going.
+///
+/// Upstream: `pkg/controller/job`, `isPodFailed`.
+pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
+    let goes = pod.meta().is_deleting() && pod.phase != Phase::Succeeded;
+    pod.phase == Phase::Failed || (goes && !job.only_replaces_failed())
+}
+
+/// What the Job's policy says of a Pod.
+pub fn action(job: &Job, pod: &CachedPod) -> Option<Action> {
+    job.failure_policy.as_ref().and_then(|policy| policy.action(pod))
+}
+
+/// Whether the failure of a Pod counts.
+pub fn is_counted(job: &Job, pod: &CachedPod) -> bool {
+    action(job, pod) != Some(Action::Ignore)
+}
+
+/// Whether a Pod that has failed takes its index with it. Upstream: `pkg/controller/job`, `isIndexFailed`.
+fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
+    match action(job, pod) {
+        Some(Action::FailIndex) => true,
+        Some(Action::Ignore) => false,
+        Some(Action::FailJob | Action::Count) | None => pod.failure_count >= limit,
+    }
+}

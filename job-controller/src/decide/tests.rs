@@ -1,0 +1,6 @@
+//! The worked examples of the specification, as tables.
+
+mod counting;
+mod ending;
+mod per_index;
+mod scaling;

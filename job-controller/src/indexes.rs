@@ -1,0 +1,295 @@
+//! Sets of completion indexes, and the text a Job's status keeps them as.
+//!
+//! A set is a list of intervals: as small as its text, however many indexes it holds.
+
+use std::fmt;
+
+/// A run of indexes, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Interval {
+    first: u32,
+    last: u32,
+}
+
+/// A set of completion indexes.
+///
+/// Intervals are in order, do not touch and are never empty, so that equal sets are equal values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexSet {
+    intervals: Vec<Interval>,
+}
+
+impl IndexSet {
+    /// Reads `1,3-5,7`, as far as indexes are below `completions`.
+    ///
+    /// Items that are no numbers are left out; the first item that begins beyond the end is the last one looked at.
+    /// Upstream: `pkg/controller/job`, `parseIndexesFromString`.
+    pub fn parse(text: &str, completions: u32) -> Self {
+        let mut out = Vec::new();
+        if text.is_empty() || completions == 0 {
+            return Self::default();
+        }
+        for item in text.split(',') {
+            let mut ends = item.split('-');
+            let Some(first) = ends.next().and_then(number) else { continue };
+            if first >= completions {
+                break;
+            }
+            let last = match ends.next().map(number) {
+                None => first,
+                Some(Some(last)) => last.min(completions - 1),
+                Some(None) => continue,
+            };
+            if last >= first {
+                out.push(Interval { first, last });
+            }
+        }
+        Self::from_intervals(out)
+    }
+
+    /// Puts intervals in order and joins those that touch.
+    fn from_intervals(mut parts: Vec<Interval>) -> Self {
+        if !parts.is_sorted_by_key(|i| i.first) {
+            parts.sort_by_key(|i| i.first);
+        }
+        let mut intervals: Vec<Interval> = Vec::with_capacity(parts.len());
+        for part in parts {
+            match intervals.last_mut() {
+                Some(last) if part.first <= last.last.saturating_add(1) => last.last = last.last.max(part.last),
+                _ => intervals.push(part),
+            }
+        }
+        Self { intervals }
+    }
+
+    /// How many indexes there are.
+    pub fn len(&self) -> usize {
+        self.intervals.iter().map(|i| (i.last - i.first) as usize + 1).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.intervals.is_empty()
+    }
+
+    /// Whether `index` is one of them.
+    pub fn contains(&self, index: u32) -> bool {
+        let at = self.intervals.partition_point(|i| i.last < index);
+        self.intervals.get(at).is_some_and(|i| i.first <= index)
+    }
+
+    /// This set and more indexes, given in any order.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = u32>) -> Self {
+        let mut parts: Vec<Interval> = more.into_iter().map(|index| Interval { first: index, last: index }).collect();
+        if parts.is_empty() {
+            return self.clone();
+        }
+        parts.extend(&self.intervals);
+        Self::from_intervals(parts)
+    }
+
+    /// This set and another one.
+    #[must_use]
+    pub fn union(&self, other: &Self) -> Self {
+        if self.is_empty() {
+            return other.clone();
+        }
+        Self::from_intervals(self.intervals.iter().chain(&other.intervals).copied().collect())
+    }
+
+    /// How many indexes are in both sets.
+    pub fn overlap(&self, other: &Self) -> usize {
+        let (mut a, mut b, mut count) = (0, 0, 0);
+        while let (Some(x), Some(y)) = (self.intervals.get(a), other.intervals.get(b)) {
+            let (first, last) = (x.first.max(y.first), x.last.min(y.last));
+            if first <= last {
+                count += (last - first) as usize + 1;
+            }
+            if x.last < y.last { a += 1 } else { b += 1 }
+        }
+        count
+    }
+
+    /// This set without the indexes of another one.
+    #[must_use]
+    pub fn without(&self, other: &Self) -> Self {
+        let mut intervals = Vec::with_capacity(self.intervals.len());
+        let mut holes = other.intervals.iter().peekable();
+        for part in &self.intervals {
+            let mut first = part.first;
+            let mut rest = true;
+            while let Some(hole) = holes.peek() {
+                if hole.last < first {
+                    holes.next();
+                    continue;
+                }
+                if hole.first > part.last {
+                    break;
+                }
+                if hole.first > first {
+                    intervals.push(Interval { first, last: hole.first - 1 });
+                }
+                if hole.last >= part.last {
+                    rest = false;
+                    break;
+                }
+                first = hole.last + 1;
+            }
+            if rest {
+                intervals.push(Interval { first, last: part.last });
+            }
+        }
+        Self { intervals }
+    }
+
+    /// The indexes below `completions` that are not in this set, lowest first.
+    pub fn missing(&self, completions: u32) -> impl Iterator<Item = u32> + '_ {
+        let starts = std::iter::once(0).chain(self.intervals.iter().map(|i| i.last.saturating_add(1)));
+        let ends = self.intervals.iter().map(|i| i.first).chain(std::iter::once(completions));
+        starts.zip(ends).flat_map(move |(start, end)| start..end.min(completions))
+    }
+}
+
+/// Increasing numbers, separated by commas; three and more in a row as `first-last`.
+impl fmt::Display for IndexSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, Interval { first, last }) in self.intervals.iter().enumerate() {
+            if at > 0 {
+                f.write_str(",")?;
+            }
+            match last - first {
+                0 => write!(f, "{first}")?,
+                1 => write!(f, "{first},{last}")?,
+                _ => write!(f, "{first}-{last}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A decimal number, as Go reads one: with a sign, with zeros in front.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.strip_prefix('+').unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    // What does not fit is larger than any number of completions.
+    Some(digits.parse().unwrap_or(u32::MAX))
+}
+
+/// The completion index an annotation names, if it names one: a number from 0 on, with a plus sign or zeros in front or
+/// without. Upstream: `pkg/controller/job`, `getCompletionIndex`.
+pub fn completion_index(annotation: &str) -> Option<u32> {
+    let negative_zero = annotation.strip_prefix('-').is_some_and(|rest| number(rest) == Some(0));
+    if negative_zero { Some(0) } else { number(annotation) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(indexes: &[u32]) -> IndexSet {
+        IndexSet::default().with(indexes.iter().copied())
+    }
+
+    fn all(set: &IndexSet) -> Vec<u32> {
+        (0..100_000).filter(|i| set.contains(*i)).collect()
+    }
+
+    #[test]
+    fn sets_are_written_as_upstream_writes_them() {
+        for (indexes, text) in [
+            (&[][..], ""),
+            (&[1], "1"),
+            (&[1, 2], "1,2"),
+            (&[1, 2, 3], "1-3"),
+            (&[0, 2, 3, 4, 6, 7], "0,2-4,6,7"),
+            (&[7, 6, 4, 3, 2, 0, 0], "0,2-4,6,7"),
+        ] {
+            assert_eq!(set(indexes).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn texts_are_read_as_upstream_reads_them() {
+        for (text, completions, want) in [
+            ("1,3-5,7,9-12", 11, &[1, 3, 4, 5, 7, 9, 10][..]),
+            ("", 5, &[]),
+            ("0-4", 0, &[]),
+            ("x,1,-,2-y,3", 5, &[1, 3]),
+            ("1,9,2", 5, &[1]),
+            ("+1,002", 5, &[1, 2]),
+            ("3-1", 5, &[]),
+            ("0-99999999999999999999", 3, &[0, 1, 2]),
+            ("4,1,2", 5, &[1, 2, 4]),
+        ] {
+            assert_eq!(all(&IndexSet::parse(text, completions)), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn adjacent_runs_become_one() {
+        assert_eq!(IndexSet::parse("0,1,2-4,5", 10).to_string(), "0-5");
+    }
+
+    #[test]
+    fn the_lowest_missing_indexes_come_first() {
+        let taken = set(&[0, 1, 4, 2]);
+        assert_eq!(taken.missing(8).take(3).collect::<Vec<_>>(), [3, 5, 6]);
+        assert_eq!(taken.with([5]).missing(8).take(3).collect::<Vec<_>>(), [3, 6, 7]);
+        assert_eq!(set(&[9]).missing(3).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(set(&[]).missing(0).count(), 0);
+    }
+
+    #[test]
+    fn annotations_name_indexes_as_go_reads_numbers() {
+        for (text, want) in [
+            ("0", Some(0)),
+            ("007", Some(7)),
+            ("+3", Some(3)),
+            ("-0", Some(0)),
+            ("-1", None),
+            ("", None),
+            ("1.0", None),
+            (" 1", None),
+            ("+-1", None),
+        ] {
+            assert_eq!(completion_index(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_completed_indexes_are_one_interval() {
+        let set = IndexSet::default().with(0..100_000);
+        assert_eq!((set.len(), set.intervals.len(), set.to_string().as_str()), (100_000, 1, "0-99999"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_set_behaves_like_a_set(a in prop::collection::vec(0u32..60, 0..40), b in prop::collection::vec(0u32..60, 0..40)) {
+            let (x, y) = (set(&a), set(&b));
+            let (a, b): (BTreeSet<u32>, BTreeSet<u32>) = (a.into_iter().collect(), b.into_iter().collect());
+            prop_assert_eq!(x.len(), a.len());
+            prop_assert_eq!(&IndexSet::parse(&x.to_string(), 60), &x);
+            prop_assert_eq!(x.union(&y), set(&a.union(&b).copied().collect::<Vec<_>>()));
+            prop_assert_eq!(x.without(&y), set(&a.difference(&b).copied().collect::<Vec<_>>()));
+            prop_assert_eq!(x.overlap(&y), a.intersection(&b).count());
+            prop_assert_eq!(x.missing(60).collect::<Vec<_>>(), (0..60).filter(|i| !a.contains(i)).collect::<Vec<_>>());
+            for i in 0..60 {
+                prop_assert_eq!(x.contains(i), a.contains(&i));
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_absurd(text in "[0-9,+-]{0,40}", completions in 0u32..200) {
+            let set = IndexSet::parse(&text, completions);
+            prop_assert!(all(&set).iter().all(|i| *i < completions));
+            prop_assert_eq!(IndexSet::parse(&set.to_string(), completions), set);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Jobs: runs Pods until enough of them have succeeded, and counts every one of them once.
+//!
+//! # What it promises
+//!
+//! Each Pod of a Job that ends adds one to `succeeded` or to `failed` (or its index to `completedIndexes`), once, whatever
+//! crashes, lags or is lost meanwhile: a Pod cannot go before it was counted, since it carries a finalizer, and is not
+//! counted again, since the status names it until the finalizer is gone ([`decide::track`]). No more Pods are active than
+//! are wanted; none is created while the Job is suspended, being deleted or over, or on a view of the cluster older than
+//! this process's own last writes. A Job whose end is decided says so before it acts on it, and has ended when nothing of
+//! it is left to be counted.
+//!
+//! Beside that, finished Jobs are removed when their time is over ([`ttl`]), by a loop of its own.
+//!
+//! # How it is laid out
+//!
+//! ```text
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
+//! (events        │        (indexes of     (pure)    situation, end,   claim, create, delete,
+//!  to keys)      │         both caches)             manage, track     count: status, finalizers, status
+//!                └──────────────◄── requeue: a back-off or a deadline is over, there is more to do
+//! orphans.rs: Pods that carry the finalizer and have no Job that counts them   ttl.rs: Jobs that are over
+//! ```
+//!
+//! # Where it differs from upstream
+//!
+//! - Expectations are kept by identity, in `common`'s ledger, and memories ([`memory`]) by uid: a Job that was recreated
+//!   under its name waits for nothing of its predecessor. Both are judged by the caches, not by which events came.
+//! - A status is patched, onto the version it was computed from. It tells the true number of active Pods also while a
+//!   replacement waits (kubernetes/kubernetes#139428), its index sets are disjoint, its end is not before its start, and a
+//!   Job that ends while it is suspended has a start: servers refuse anything else, for ever.
+//! - Of a Pod that was counted as failed because it was going, and succeeded after all, nothing counts again.
+//! - A Job whose Pods were deleted by a process that has died since comes to the same end: Pods that only go do not decide.
+//! - An index that has to wait delays no other one. Failures before a restart of this process still delay
+//!   (kubernetes/kubernetes#114650), where Pods still tell of them.
+//! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
+//! - Pods of Jobs that were over, or gone, when this process started lose their finalizer.
+//! - A Pod of a Job that has succeeded and was counted is not cached any more: it is not released when its labels change.
+//! - Objects that validation would have refused are left alone with an error.
+
+pub mod cache;
+pub mod decide;
+pub mod error;
+pub mod indexes;
+pub mod memory;
+pub mod metrics;
+pub mod objects;
+pub mod orphans;
+pub mod ttl;
+
+mod act;
+mod body;
+mod observe;
+mod running;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    app::Definition,
+    consistency::Ledger,
+    controller::{Controller, Loop, Observed, Requeue},
+    informer::{AnyInformer, Config, Informer},
+    meta::Key,
+    queue::{Backoff, Queue},
+    runtime::{Context, LoopDefinition, Running},
+    settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
+    store::{Store, by_controller, orphans_by_namespace},
+};
+use jiff::Timestamp;
+
+use crate::{
+    act::Sync,
+    cache::JobCache,
+    decide::{Limits, Plan},
+    error::Error,
+    memory::Memory,
+    metrics::ControllerMetrics,
+    objects::CachedPod,
+    orphans::{Orphan, OrphanController},
+    running::Pair,
+    watch::Watch,
+};
+
+/// Position of the index of Pods by the uid of their controller.
+pub(crate) const PODS_BY_OWNER: usize = 0;
+/// Position of the index of Pods without a controller by namespace.
+pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
+
+const fn locked(name: &'static str, help: &'static str) -> FeatureGate {
+    FeatureGate { name, default: true, locked: true, help }
+}
+
+/// Suspending a Job clears its start, so that servers let its scheduling directives be changed.
+pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate = FeatureGate {
+    name: "MutableSchedulingDirectivesForSuspendedJobs",
+    default: true,
+    locked: false,
+    help: "Suspending a Job clears status.startTime",
+};
+/// The gate of waiting for the caches.
+///
+/// Off, a Job whose caches lag is counted all the same, as upstream does. Pods are neither created nor deleted on such a
+/// view in either position.
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
+    name: "StaleControllerConsistencyJob",
+    default: true,
+    locked: false,
+    help: "A Job is not synced before the caches show what was last written for it; needs AtomicFIFO",
+};
+/// A gate of upstream's caches that [`STALE_CONSISTENCY`] depends on; it has no other effect here.
+pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
+    name: "AtomicFIFO",
+    default: true,
+    locked: false,
+    help: "Caches know the version they have reached; off switches StaleControllerConsistencyJob off, too",
+};
+/// All gates this crate knows.
+pub const GATES: &[FeatureGate] = &[
+    MUTABLE_SCHEDULING_DIRECTIVES,
+    STALE_CONSISTENCY,
+    ATOMIC_FIFO,
+    FeatureGate {
+        name: "MutablePodResourcesForSuspendedJobs",
+        default: true,
+        locked: false,
+        help: "The API server's: a controller does the same in both positions",
+    },
+    locked("JobBackoffLimitPerIndex", "Failures may be limited per index"),
+    locked("JobSuccessPolicy", "Indexed Jobs may complete before all indexes have succeeded"),
+    locked("JobPodReplacementPolicy", "Jobs may replace Pods only once they are over; terminating Pods are counted"),
+    locked("JobManagedBy", "Jobs may be managed by somebody else"),
+    locked("SidecarContainers", "A Pod ends when its sidecars have ended, too"),
+];
+
+/// The delay before the first replacement of a failed Pod. Upstream: `DefaultJobPodFailureBackOff`.
+pub const POD_FAILURE_BACKOFF: Tune = Tune {
+    name: "job-pod-failure-backoff",
+    default: TuneValue::Duration(Duration::from_secs(10)),
+    help: "How long the replacement of a failed Pod of a Job waits at first",
+};
+/// The longest such delay. Upstream: `MaxJobPodFailureBackOff`.
+pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune {
+    name: "job-pod-failure-backoff-max",
+    default: TuneValue::Duration(Duration::from_mins(10)),
+    help: "How long the replacement of a failed Pod of a Job waits at most",
+};
+/// For how long events are gathered. Upstream: `SyncJobBatchPeriod`.
+pub const SYNC_BATCH_PERIOD: Tune = Tune {
+    name: "job-sync-batch-period",
+    default: TuneValue::Duration(Duration::from_secs(1)),
+    help: "For how long events of the Pods of a Job are gathered before the Job is synced",
+};
+/// How many Pods one status names. Upstream: `MaxUncountedPods`.
+pub const MAX_UNCOUNTED_PODS: Tune = Tune {
+    name: "job-max-uncounted-pods",
+    default: TuneValue::Count(500),
+    help: "How many terminated Pods one status of a Job names as being counted",
+};
+/// How many Pods one sync creates or deletes. Upstream: `MaxPodCreateDeletePerSync`.
+pub const MAX_PODS_PER_SYNC: Tune = Tune {
+    name: "job-max-pods-per-sync",
+    default: TuneValue::Count(500),
+    help: "The most Pods that one sync of a Job creates or deletes",
+};
+/// After how long a write that no cache shows is waited for no more. Upstream: `ExpectationsTimeout`.
+pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
+    name: "expectations-timeout",
+    default: TuneValue::Duration(Duration::from_mins(5)),
+    help: "After how long a write of its own that its caches do not show is waited for no more",
+};
+/// All values of this crate that can be tuned.
+pub const TUNES: &[Tune] = &[
+    POD_FAILURE_BACKOFF,
+    POD_FAILURE_BACKOFF_MAX,
+    SYNC_BATCH_PERIOD,
+    MAX_UNCOUNTED_PODS,
+    MAX_PODS_PER_SYNC,
+    EXPECTATIONS_TIMEOUT,
+];
+
+/// How many Jobs are synced at once; also, how many orphans.
+pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
+    WorkersFlag { name: "concurrent-job-syncs", default: 5, min: 1, help: "How many Jobs are synced at once" };
+/// How many finished Jobs are looked at at once.
+pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
+    name: "concurrent-ttl-after-finished-syncs",
+    default: 5,
+    min: 0,
+    help: "How many finished Jobs are removed at once",
+};
+
+/// The loop of Jobs.
+pub const JOB: LoopDefinition = LoopDefinition {
+    name: "job-controller",
+    alias: "job",
+    client: "job-controller",
+    component: "job-controller",
+    start,
+};
+/// The loop that removes finished Jobs.
+pub const TTL_AFTER_FINISHED: LoopDefinition = LoopDefinition {
+    name: "ttl-after-finished-controller",
+    alias: "ttl-after-finished",
+    client: "ttl-after-finished-controller",
+    component: "ttl-after-finished-controller",
+    start: |context| ttl::start(TTL_AFTER_FINISHED.name, context),
+};
+/// All loops of this crate.
+pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
+
+/// The program.
+pub const DEFINITION: Definition = Definition {
+    name: "job-controller",
+    about: "Runs the Kubernetes Job and TTL-after-finished controllers as a service of their own",
+    loops: LOOPS,
+    workers: &[CONCURRENT_JOB_SYNCS, CONCURRENT_TTL_SYNCS],
+    gates: GATES,
+    tunes: TUNES,
+    flags: &[],
+};
+
+/// The controller of Jobs.
+pub struct JobController {
+    context: Context,
+    queue: Queue<Key>,
+    orphans: Queue<Orphan>,
+    jobs: Arc<JobCache>,
+    pods: Informer<CachedPod>,
+    ledger: Ledger,
+    memory: Memory,
+    metrics: ControllerMetrics,
+    limits: Limits,
+    reads_own_writes: bool,
+}
+
+/// Failing keys of both queues come back after a second, and at the latest after a minute.
+fn backoff() -> Backoff {
+    Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None }
+}
+
+fn start(context: Context) -> Arc<dyn Running> {
+    let queue = context.queue("job", backoff());
+    let orphans = context.queue("job_orphan_pod", backoff());
+    let workers = context.settings.workers(&CONCURRENT_JOB_SYNCS);
+    let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
+    let left = Arc::new(OrphanController(Arc::clone(&controller)));
+    Arc::new(Pair {
+        jobs: Loop::start(JOB.name, context.clone(), controller, queue, workers),
+        orphans: Loop::start("job-orphan-pods", context, left, orphans, workers),
+    })
+}
+
+/// How caches of this process are kept.
+fn cache_config(context: &Context) -> Config {
+    Config { resync: context.settings.resync_period(&context.clock), ..Config::default() }
+}
+
+/// The cache of Jobs that the loops of this process share.
+fn job_cache(context: &Context) -> Arc<JobCache> {
+    context.shared.get_or_make(|| JobCache::start(context.api.clone(), cache_config(context)))
+}
+
+impl JobController {
+    /// Starts watching; keys go to `queue` and `orphans`.
+    pub fn new(context: Context, queue: Queue<Key>, orphans: Queue<Orphan>) -> Self {
+        let settings = Arc::clone(&context.settings);
+        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
+        let (memory, metrics) = (Memory::default(), ControllerMetrics::new(&context.metrics));
+        let limits = limits(&settings);
+        let jobs = job_cache(&context);
+        let pods = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
+        let watch = Arc::new(Watch {
+            queue: queue.clone(),
+            orphans: orphans.clone(),
+            jobs: Arc::clone(jobs.store()),
+            pods: Arc::clone(&pods),
+            memory: memory.clone(),
+            metrics: metrics.clone(),
+            batch: limits.batch,
+        });
+        let on_job = Arc::clone(&watch);
+        jobs.listen(Box::new(move |event, origin| on_job.on_job(event, origin)));
+        let pods = Informer::start_with(
+            context.api.clone(),
+            cache_config(&context),
+            pods,
+            vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
+        );
+        let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
+        Self { context, queue, orphans, jobs, pods, ledger, memory, metrics, limits, reads_own_writes }
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    let count = |tune: &Tune| usize::try_from(settings.count(tune)).unwrap_or(usize::MAX).max(1);
+    Limits {
+        uncounted: count(&MAX_UNCOUNTED_PODS),
+        pods: count(&MAX_PODS_PER_SYNC),
+        failure_backoff: settings.duration(&POD_FAILURE_BACKOFF),
+        failure_backoff_max: settings.duration(&POD_FAILURE_BACKOFF_MAX),
+        batch: settings.duration(&SYNC_BATCH_PERIOD),
+        clears_start_time: settings.gate(&MUTABLE_SCHEDULING_DIRECTIVES),
+    }
+}
+
+impl Controller for JobController {
+    type Key = Key;
+    type Snapshot = Sync;
+    type Plan = Plan;
+    type Error = Error;
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Sync>, Error> {
+        self.look(key, now)
+    }
+
+    fn decide(sync: &Sync) -> Plan {
+        decide::decide(&sync.snapshot)
+    }
+
+    async fn act(&self, sync: Sync, plan: Plan) -> Result<Requeue, Error> {
+        self.carry_out(sync, plan).await
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        vec![self.jobs.informer(), &self.pods]
+    }
+
+    fn waiting(&self, key: &Key) {
+        if let Some(resource) = self.lags(key) {
+            self.metrics.skipped_stale(resource);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! What this controller counts besides its queues.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use common::{
+    metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability, exponential_buckets},
+    object::Resource,
+};
+use parking_lot::Mutex;
+
+use crate::{
+    decide::{End, Verdict},
+    indexes::IndexSet,
+    objects::{Action, Job, Status},
+};
+
+/// How many different managers of Jobs are told apart.
+const MANAGERS: usize = 32;
+
+/// The controller's own metric families. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct ControllerMetrics {
+    sync_duration: Histograms,
+    syncs: Counters,
+    finished: Counters,
+    pods_finished: Counters,
+    finished_indexes: Counters,
+    pods_creation: Counters,
+    policy_actions: Counters,
+    tracking_added: Counter,
+    tracking_removed: Counter,
+    external: Counters,
+    stale_skips: Counters,
+    managers: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// Why Pods are created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreationReason {
+    /// Nothing has failed.
+    New,
+    /// Pods failed or are going.
+    RecreateTerminatingOrFailed,
+    /// Pods failed, and only such are replaced.
+    RecreateFailed,
+}
+
+impl CreationReason {
+    /// Of Pods of this Job when so many have failed and are going.
+    pub fn of(job: &Job, failed: usize, terminating: usize) -> Self {
+        if job.replaces_failed && failed > 0 {
+            Self::RecreateFailed
+        } else if failed > 0 || terminating > 0 {
+            Self::RecreateTerminatingOrFailed
+        } else {
+            Self::New
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::RecreateTerminatingOrFailed => "recreate_terminating_or_failed",
+            Self::RecreateFailed => "recreate_failed",
+        }
+    }
+}
+
+impl ControllerMetrics {
+    /// Registers the families.
+    pub fn new(metrics: &Metrics) -> Self {
+        let tracking = metrics.counter(
+            "job_controller_terminated_pods_tracking_finalizer_total",
+            Stability::Beta,
+            "Terminated Pods (phase Failed or Succeeded) that have the finalizer batch.kubernetes.io/job-tracking: that began (add) or ceased (delete) to be such",
+            &["event"],
+        );
+        Self {
+            sync_duration: metrics.histogram(
+                "job_controller_job_sync_duration_seconds",
+                Stability::Stable,
+                "How long a sync of a Job took",
+                &["completion_mode", "result", "action"],
+                exponential_buckets(0.004, 2.0, 15),
+            ),
+            syncs: metrics.counter(
+                "job_controller_job_syncs_total",
+                Stability::Stable,
+                "Syncs of Jobs",
+                &["completion_mode", "result", "action"],
+            ),
+            finished: metrics.counter(
+                "job_controller_jobs_finished_total",
+                Stability::Stable,
+                "Jobs that finished",
+                &["completion_mode", "result", "reason"],
+            ),
+            pods_finished: metrics.counter(
+                "job_controller_job_pods_finished_total",
+                Stability::Stable,
+                "Finished Pods that are fully tracked",
+                &["completion_mode", "result"],
+            ),
+            finished_indexes: metrics.counter(
+                "job_controller_job_finished_indexes_total",
+                Stability::Alpha,
+                "Finished indexes, by how failures are limited",
+                &["status", "backoffLimit"],
+            ),
+            pods_creation: metrics.counter(
+                "job_controller_job_pods_creation_total",
+                Stability::Alpha,
+                "Pods created for Jobs, by why they were and whether it worked",
+                &["reason", "status"],
+            ),
+            policy_actions: metrics.counter(
+                "job_controller_pod_failures_handled_by_failure_policy_total",
+                Stability::Beta,
+                "Failed Pods that a rule of a failure policy matched, by its action",
+                &["action"],
+            ),
+            tracking_added: tracking.with(&["add"]),
+            tracking_removed: tracking.with(&["delete"]),
+            external: metrics.counter(
+                "job_controller_jobs_by_external_controller_total",
+                Stability::Alpha,
+                "Jobs that somebody else manages, by spec.managedBy; beyond a few dozen managers: other",
+                &["controller_name"],
+            ),
+            stale_skips: metrics.counter(
+                "job_controller_stale_sync_skips_total",
+                Stability::Alpha,
+                "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged",
+                &["group", "resource"],
+            ),
+            managers: Arc::default(),
+        }
+    }
+
+    /// A sync of a Job has ended.
+    pub fn synced(&self, job: &Job, ok: bool, action: &str, took: Duration) {
+        let labels = [job.mode.as_str(), if ok { "success" } else { "error" }, action];
+        self.sync_duration.with(&labels).observe(took.as_secs_f64());
+        self.syncs.with(&labels).inc();
+    }
+
+    /// A Job has finished.
+    pub fn finished(&self, job: &Job, end: &End) {
+        let result = if end.verdict == Verdict::Success { "succeeded" } else { "failed" };
+        self.finished.with(&[job.mode.as_str(), result, &end.reason]).inc();
+    }
+
+    /// The status of a Job was written.
+    pub fn counted(&self, job: &Job, before: &Status, after: &Status) {
+        let mode = job.mode.as_str();
+        let grown = |before: usize, after: usize| after.saturating_sub(before) as u64;
+        let number = |count: i32| usize::try_from(count).unwrap_or(0);
+        let succeeded = if job.is_indexed() {
+            let count = |text: &str| IndexSet::parse(text, job.indexes()).len();
+            let limit = if job.backoff_limit_per_index.is_some() { "perIndex" } else { "global" };
+            let indexes = if before.completed_indexes == after.completed_indexes {
+                0
+            } else {
+                grown(count(&before.completed_indexes), count(&after.completed_indexes))
+            };
+            self.finished_indexes.with(&["succeeded", limit]).inc_by(indexes);
+            if job.backoff_limit_per_index.is_some() && before.failed_indexes != after.failed_indexes {
+                let count = |status: &Status| count(status.failed_indexes.as_deref().unwrap_or_default());
+                self.finished_indexes.with(&["failed", limit]).inc_by(grown(count(before), count(after)));
+            }
+            indexes
+        } else {
+            grown(number(before.succeeded), number(after.succeeded))
+        };
+        self.pods_finished.with(&[mode, "succeeded"]).inc_by(succeeded);
+        self.pods_finished.with(&[mode, "failed"]).inc_by(grown(number(before.failed), number(after.failed)));
+    }
+
+    /// Pods were created, or were to be.
+    pub fn created(&self, reason: CreationReason, succeeded: usize, failed: usize) {
+        for (status, count) in [("succeeded", succeeded), ("failed", failed)] {
+            if count > 0 {
+                self.pods_creation.with(&[reason.as_str(), status]).inc_by(count as u64);
+            }
+        }
+    }
+
+    /// A rule of a failure policy decided about that many Pods.
+    pub fn handled(&self, action: Action, pods: u64) {
+        self.policy_actions.with(&[action.as_str()]).inc_by(pods);
+    }
+
+    /// A terminated Pod with the finalizer is there, and was not before.
+    pub fn tracking_added(&self) {
+        self.tracking_added.inc();
+    }
+
+    /// A terminated Pod with the finalizer is not there any more.
+    pub fn tracking_removed(&self) {
+        self.tracking_removed.inc();
+    }
+
+    /// There is a Job that somebody else manages.
+    pub fn managed_externally(&self, by: &str) {
+        let mut known = self.managers.lock();
+        if known.len() < MANAGERS && !known.contains(by) {
+            known.insert(by.to_owned());
+        }
+        let name = if known.contains(by) { by } else { "other" };
+        self.external.with(&[name]).inc();
+    }
+
+    /// A sync waits for the cache of `resource` to show this process's own writes.
+    pub fn skipped_stale(&self, resource: Resource) {
+        self.stale_skips.with(&[resource.group, resource.plural]).inc();
+    }
+}
+
+/// What the loop that removes finished Jobs measures.
+#[derive(Clone, Debug)]
+pub struct TtlMetrics {
+    deletion: Histogram,
+}
+
+impl TtlMetrics {
+    /// Registers the family.
+    pub fn new(metrics: &Metrics) -> Self {
+        let deletion = metrics.histogram(
+            "ttl_after_finished_controller_job_deletion_duration_seconds",
+            Stability::Alpha,
+            "How long after it was to be removed a finished Job was removed",
+            &[],
+            exponential_buckets(0.1, 2.0, 14),
+        );
+        Self { deletion: deletion.with(&[]) }
+    }
+
+    /// A Job was removed that long after it was to be.
+    pub fn removed(&self, late: Duration) {
+        self.deletion.observe(late.as_secs_f64());
+    }
+}

@@ -1,0 +1,378 @@
+//! What is read of a Pod.
+
+use std::{borrow::Cow, ops::Deref};
+
+use common::{
+    conditions::seconds,
+    intern::{Labels, Text},
+    meta::Meta,
+    object::{Object, Resource},
+    pods::{self, PODS, Phase, Pod, Readiness},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::value::RawValue;
+
+use super::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING};
+use crate::indexes::completion_index;
+
+/// A Pod that may concern a Job.
+///
+/// Cached are Pods that a Job controls, Pods that nobody controls, and whatever carries the tracking finalizer. A Pod of
+/// a Job that has succeeded and lost its finalizer has been counted and is over: it is not cached any more.
+#[derive(Debug)]
+pub struct CachedPod {
+    pod: Pod,
+    /// Whether it carries the tracking finalizer.
+    pub tracked: bool,
+    /// The completion index its annotation names.
+    pub index: Option<u32>,
+    /// How often its index had failed before it was created.
+    pub failure_count: u32,
+    /// How many failures of its index had been ignored before it was created.
+    pub ignored_count: u32,
+    /// When it ended, if it has; otherwise a time that means nothing.
+    pub finished: Timestamp,
+    /// How often all its containers were restarted, together.
+    pub restarted: i32,
+    /// What its failure can be judged by.
+    pub evidence: Evidence,
+}
+
+/// What the failure of a Pod can be judged by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Exit codes other than 0 of terminated containers, then of terminated init containers, in their order.
+    pub exits: Box<[(Text, i32)]>,
+    /// Of a failed Pod: types and statuses of its conditions, in their order.
+    conditions: Box<[(Text, Text)]>,
+    /// The same of any other Pod, where the order does not matter and many Pods have the same ones.
+    shared: Labels,
+}
+
+impl Evidence {
+    /// Types and statuses of the Pod's conditions.
+    pub fn conditions(&self) -> impl Iterator<Item = &(Text, Text)> {
+        self.conditions.iter().chain(self.shared.as_slice())
+    }
+}
+
+impl Deref for CachedPod {
+    type Target = Pod;
+    fn deref(&self) -> &Pod {
+        &self.pod
+    }
+}
+
+impl CachedPod {
+    /// Its metadata.
+    pub fn meta(&self) -> &Meta {
+        &self.pod.meta
+    }
+
+    /// Whether it is over and still carries the tracking finalizer.
+    pub fn is_terminated_and_tracked(&self) -> bool {
+        self.tracked && self.phase.is_terminal()
+    }
+
+    /// How often its index had failed before it was created, ignored failures included.
+    pub fn failures_before(&self) -> u32 {
+        self.failure_count.saturating_add(self.ignored_count)
+    }
+}
+
+impl Object for CachedPod {
+    const RESOURCE: Resource = PODS;
+
+    fn meta(&self) -> &Meta {
+        &self.pod.meta
+    }
+
+    fn keep(&self) -> bool {
+        match self.meta().controller() {
+            Some(owner) => self.tracked || (owner.kind == "Job" && self.phase != Phase::Succeeded),
+            None => true,
+        }
+    }
+}
+
+/// A count in an annotation; what is none is 0.
+fn count(meta: &Meta, key: &str) -> u32 {
+    let text = meta.annotations.get(key).unwrap_or_default();
+    completion_index(text).filter(|n| i32::try_from(*n).is_ok()).unwrap_or(0)
+}
+
+/// `metadata.deletionGracePeriodSeconds`.
+fn grace_period(metadata: &RawValue) -> Option<i64> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Wire {
+        deletion_grace_period_seconds: Option<i64>,
+    }
+    serde_json::from_str::<Wire>(metadata.get()).ok()?.deletion_grace_period_seconds
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus<'a> {
+    #[serde(borrow)]
+    phase: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    conditions: Option<Vec<WireCondition<'a>>>,
+    #[serde(borrow)]
+    container_statuses: Option<Vec<WireContainer<'a>>>,
+    #[serde(borrow)]
+    init_container_statuses: Option<Vec<WireContainer<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    status: Option<Cow<'a, str>>,
+    #[serde(default, with = "seconds")]
+    last_transition_time: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireContainer<'a> {
+    #[serde(borrow)]
+    name: Option<Cow<'a, str>>,
+    restart_count: Option<i32>,
+    state: Option<WireState>,
+}
+
+#[derive(Deserialize)]
+struct WireState {
+    terminated: Option<WireTerminated>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTerminated {
+    exit_code: Option<i32>,
+    #[serde(default, with = "seconds")]
+    finished_at: Option<Timestamp>,
+}
+
+impl WireContainer<'_> {
+    fn terminated(&self) -> Option<&WireTerminated> {
+        self.state.as_ref()?.terminated.as_ref()
+    }
+
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or_default()
+    }
+
+    fn restarts(&self) -> i32 {
+        self.restart_count.unwrap_or(0).max(0)
+    }
+}
+
+impl<'de> Deserialize<'de> for CachedPod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire<'a> {
+            #[serde(borrow)]
+            metadata: &'a RawValue,
+            spec: Option<pods::Spec>,
+            #[serde(borrow)]
+            status: Option<WireStatus<'a>>,
+        }
+        let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        let mut meta: Meta = serde_json::from_str(metadata.get()).map_err(D::Error::custom)?;
+        let grace = if meta.is_deleting() { grace_period(metadata) } else { None };
+        let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
+        let finished = status.finished(&meta, &spec, grace);
+        let index = meta.annotations.get(COMPLETION_INDEX).and_then(completion_index);
+        let failure_count = count(&meta, INDEX_FAILURE_COUNT);
+        let ignored_count = count(&meta, INDEX_IGNORED_FAILURE_COUNT);
+        let tracked = meta.finalizers.iter().any(|f| *f == JOB_TRACKING);
+        meta.annotations = common::meta::Annotations::default();
+        meta.finalizers = Box::default();
+        Ok(Self {
+            tracked,
+            index,
+            failure_count,
+            ignored_count,
+            finished,
+            restarted: status.all().map(WireContainer::restarts).fold(0, i32::saturating_add),
+            evidence: status.evidence(phase),
+            pod: Pod::new(meta, spec, &status.pod(phase)),
+        })
+    }
+}
+
+impl<'a> WireStatus<'a> {
+    fn regular(&self) -> impl Iterator<Item = &WireContainer<'a>> {
+        self.container_statuses.iter().flatten()
+    }
+
+    fn init(&self) -> impl Iterator<Item = &WireContainer<'a>> {
+        self.init_container_statuses.iter().flatten()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &WireContainer<'a>> {
+        self.regular().chain(self.init())
+    }
+
+    fn ready(&self) -> Option<&WireCondition<'a>> {
+        self.conditions.iter().flatten().find(|c| c.kind == "Ready")
+    }
+
+    fn pod(&self, phase: Phase) -> pods::Status {
+        let ready = self.ready().filter(|c| c.status.as_deref() == Some("True"));
+        let init = self.init().filter(|c| c.restarts() > 0);
+        pods::Status {
+            phase,
+            readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),
+            restarts: self.regular().map(WireContainer::restarts).max().unwrap_or(0),
+            init_restarts: init.map(|c| (Box::from(c.name()), c.restarts())).collect(),
+        }
+    }
+
+    fn evidence(&self, phase: Phase) -> Evidence {
+        let exit = |c: &WireContainer<'_>| {
+            let code = c.terminated()?.exit_code.filter(|code| *code != 0)?;
+            Some((Text::new(c.name()), code))
+        };
+        let conditions =
+            || self.conditions.iter().flatten().map(|c| (&*c.kind, c.status.as_deref().unwrap_or_default()));
+        let exits = self.all().filter_map(exit).collect();
+        if phase == Phase::Failed {
+            let conditions = conditions().map(|(kind, status)| (Text::new(kind), Text::new(status))).collect();
+            Evidence { exits, conditions, shared: Labels::empty() }
+        } else {
+            Evidence { exits, conditions: Box::default(), shared: Labels::from_pairs(conditions()) }
+        }
+    }
+
+    /// When the Pod ended: the end of its last container; else when it became unready; else when it was deleted; else
+    /// when it was created. Upstream: `pkg/controller/job`, `getFinishedTime`.
+    fn finished(&self, meta: &Meta, spec: &pods::Spec, grace: Option<i64>) -> Timestamp {
+        let sidecars = self.init().filter(|c| spec.restartable_init.iter().any(|name| **name == *c.name()));
+        let unready = || {
+            let ready = self.ready().filter(|c| c.status.as_deref() == Some("False"))?;
+            ready.last_transition_time
+        };
+        let deleted = || {
+            let grace = SignedDuration::from_secs(grace.unwrap_or(0));
+            meta.deleted.map(|at| at.checked_sub(grace).unwrap_or(at))
+        };
+        latest_end(sidecars, latest_end(self.regular(), None))
+            .or_else(unready)
+            .or_else(deleted)
+            .or(meta.created)
+            .unwrap_or(Timestamp::MIN)
+    }
+}
+
+/// The latest end of all containers and of `so_far`; none if one of them has not ended.
+fn latest_end<'a, 'b: 'a>(
+    containers: impl Iterator<Item = &'a WireContainer<'b>>,
+    so_far: Option<Timestamp>,
+) -> Option<Timestamp> {
+    let mut latest = so_far;
+    for container in containers {
+        let end = container.terminated().and_then(|t| t.finished_at)?;
+        latest = latest.max(Some(end));
+    }
+    latest
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(metadata: &Value, spec: &Value, status: &Value) -> CachedPod {
+        let pod = json!({"metadata": metadata, "spec": spec, "status": status});
+        serde_json::from_str(&pod.to_string()).unwrap()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    fn ended(name: &str, second: i64) -> Value {
+        json!({"name": name, "restartCount": 1, "state": {"terminated": {"exitCode": 1, "finishedAt": at(second).to_string()}}})
+    }
+
+    #[test]
+    fn a_pod_is_read_as_far_as_it_matters() {
+        let metadata = json!({"name": "j-x", "uid": "u", "finalizers": ["example.com/x", JOB_TRACKING],
+            "annotations": {COMPLETION_INDEX: "7", INDEX_FAILURE_COUNT: "2", INDEX_IGNORED_FAILURE_COUNT: "99999999999", "big": "x"}});
+        let status = json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True"}],
+            "containerStatuses": [ended("c", 5), {"name": "d", "restartCount": 3}], "initContainerStatuses": [{"restartCount": 4}]});
+        let pod = pod(&metadata, &json!({}), &status);
+        assert!(pod.tracked && pod.is_terminated_and_tracked());
+        assert_eq!((pod.index, pod.failure_count, pod.ignored_count), (Some(7), 2, 0));
+        assert_eq!((pod.restarted, pod.restarts.regular), (8, 3));
+        assert!(pod.meta().annotations.is_empty() && pod.meta().finalizers.is_empty());
+        assert_eq!(*pod.evidence.exits, [("c".into(), 1)]);
+        let conditions: Vec<_> = pod.evidence.conditions().map(|(kind, status)| format!("{kind}={status}")).collect();
+        assert_eq!(conditions, ["DisruptionTarget=True"]);
+    }
+
+    #[test]
+    fn indexes_that_lie_are_none() {
+        for text in ["", "x", "-1", "1.5", "0x1"] {
+            let pod = pod(&json!({"name": "p", "annotations": {COMPLETION_INDEX: text}}), &json!({}), &json!({}));
+            assert_eq!(pod.index, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn pods_end_when_their_last_container_does() {
+        let created = json!({"name": "p", "creationTimestamp": at(0).to_string()});
+        let sidecar = json!({"initContainers": [{"name": "s", "restartPolicy": "Always"}, {"name": "i"}]});
+        let unready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": at(50).to_string()}]);
+        let finished = |metadata: &Value, spec: &Value, status: Value| pod(metadata, spec, &status).finished;
+        let both = json!({"containerStatuses": [ended("a", 10), ended("b", 30)]});
+        assert_eq!(finished(&created, &json!({}), both), at(30));
+        let with_sidecar =
+            json!({"containerStatuses": [ended("a", 10)], "initContainerStatuses": [ended("i", 90), ended("s", 20)]});
+        assert_eq!(finished(&created, &sidecar, with_sidecar), at(20));
+        let sidecar_alone = json!({"containerStatuses": [{"name": "a"}], "initContainerStatuses": [ended("s", 20)]});
+        assert_eq!(finished(&created, &sidecar, sidecar_alone), at(20));
+        let sidecar_runs = json!({"containerStatuses": [ended("a", 10)], "conditions": unready,
+            "initContainerStatuses": [{"name": "s", "state": {"running": {}}}]});
+        assert_eq!(finished(&created, &sidecar, sidecar_runs), at(50));
+        let one_runs = json!({"containerStatuses": [ended("a", 10), {"name": "b"}]});
+        assert_eq!(finished(&created, &json!({}), one_runs.clone()), at(0));
+        let mut deleted = created.clone();
+        deleted["deletionTimestamp"] = json!(at(100).to_string());
+        deleted["deletionGracePeriodSeconds"] = json!(30);
+        assert_eq!(finished(&deleted, &json!({}), one_runs), at(70));
+        assert_eq!(finished(&json!({"name": "p"}), &json!({}), json!({})), Timestamp::MIN);
+    }
+
+    #[test]
+    fn only_pods_that_may_concern_a_job_are_cached() {
+        for (owner, phase, tracked, keep) in [
+            (Some("Job"), "Running", true, true),
+            (Some("Job"), "Running", false, true),
+            (Some("Job"), "Failed", false, true),
+            (Some("Job"), "Succeeded", true, true),
+            (Some("Job"), "Succeeded", false, false),
+            (None, "Succeeded", false, true),
+            (None, "Running", false, true),
+            (Some("ReplicaSet"), "Running", false, false),
+            (Some("ReplicaSet"), "Failed", true, true),
+        ] {
+            let owners: Vec<Value> = owner
+                .map(|kind| json!({"kind": kind, "name": "o", "uid": "u", "controller": true}))
+                .into_iter()
+                .collect();
+            let finalizers = if tracked { json!([JOB_TRACKING]) } else { json!(null) };
+            let metadata = json!({"name": "p", "ownerReferences": owners, "finalizers": finalizers});
+            let pod = pod(&metadata, &json!({}), &json!({ "phase": phase }));
+            assert_eq!(pod.keep(), keep, "{owner:?} {phase} {tracked}");
+        }
+    }
+}

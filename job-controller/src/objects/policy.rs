@@ -1,0 +1,299 @@
+//! Policies of a Job: what a failed Pod means, and when enough has succeeded.
+
+use common::intern::Text;
+use serde::{Deserialize, Deserializer};
+
+use super::{CachedPod, Evidence};
+use crate::indexes::IndexSet;
+
+/// What is done about a failed Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// The Job fails.
+    FailJob,
+    /// The index of the Pod fails.
+    FailIndex,
+    /// It is as if the Pod had not failed.
+    Ignore,
+    /// The failure counts.
+    Count,
+}
+
+impl Action {
+    fn parse(text: &str) -> Option<Self> {
+        [Self::FailJob, Self::FailIndex, Self::Ignore, Self::Count].into_iter().find(|action| action.as_str() == text)
+    }
+
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FailJob => "FailJob",
+            Self::FailIndex => "FailIndex",
+            Self::Ignore => "Ignore",
+            Self::Count => "Count",
+        }
+    }
+}
+
+/// `spec.podFailurePolicy`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FailurePolicy {
+    rules: Box<[Rule]>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    /// None that anybody knows if none: the rule is skipped.
+    action: Option<Action>,
+    on: On,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum On {
+    ExitCodes { container: Option<Text>, operator: Text, values: Box<[i32]> },
+    Conditions(Box<[(Text, Text)]>),
+    Nothing,
+}
+
+/// What about a Pod a rule matched.
+enum Cause<'a> {
+    Exit(&'a str, i32),
+    Condition(&'a str),
+}
+
+impl FailurePolicy {
+    /// What the first rule that matches a Pod says. Upstream: `pkg/controller/job`, `matchPodFailurePolicy`.
+    pub fn action(&self, pod: &CachedPod) -> Option<Action> {
+        self.find(pod).map(|(_, action, _)| action)
+    }
+
+    /// Why the Job fails because of this Pod, if it does.
+    pub fn fails_job(&self, pod: &CachedPod) -> Option<String> {
+        let (at, action, cause) = self.find(pod).filter(|(_, action, _)| *action == Action::FailJob)?;
+        let name = format!("{}/{}", pod.meta().namespace, pod.meta().name);
+        let what = match cause {
+            Cause::Exit(container, code) => {
+                format!("Container {container} for pod {name} failed with exit code {code}")
+            }
+            Cause::Condition(kind) => format!("Pod {name} has condition {kind}"),
+        };
+        Some(format!("{what} matching {} rule at index {at}", action.as_str()))
+    }
+
+    fn find<'a>(&self, pod: &'a CachedPod) -> Option<(usize, Action, Cause<'a>)> {
+        let evidence = &pod.evidence;
+        self.rules.iter().enumerate().find_map(|(at, rule)| {
+            let action = rule.action?;
+            let cause = match &rule.on {
+                On::ExitCodes { container, operator, values } => {
+                    let (by, code) = exited(evidence, container.as_ref(), operator, values)?;
+                    Cause::Exit(by, code)
+                }
+                On::Conditions(patterns) => {
+                    Cause::Condition(&evidence.conditions().find(|condition| patterns.contains(condition))?.0)
+                }
+                On::Nothing => return None,
+            };
+            Some((at, action, cause))
+        })
+    }
+}
+
+/// The first container with an exit code that matches.
+fn exited<'a>(
+    evidence: &'a Evidence,
+    container: Option<&Text>,
+    operator: &str,
+    values: &[i32],
+) -> Option<(&'a Text, i32)> {
+    let matches = |code: i32| match operator {
+        "In" => values.contains(&code),
+        "NotIn" => !values.contains(&code),
+        _ => false,
+    };
+    let mut exits = evidence.exits.iter();
+    exits.find(|(name, code)| container.is_none_or(|c| c == name) && matches(*code)).map(|(name, code)| (name, *code))
+}
+
+impl<'de> Deserialize<'de> for FailurePolicy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            rules: Option<Vec<WireRule>>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct WireRule {
+            #[serde(default)]
+            action: Text,
+            on_exit_codes: Option<ExitCodes>,
+            on_pod_conditions: Option<Vec<Pattern>>,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct ExitCodes {
+            container_name: Option<Text>,
+            #[serde(default)]
+            operator: Text,
+            values: Option<Vec<i32>>,
+        }
+        #[derive(Deserialize)]
+        struct Pattern {
+            #[serde(rename = "type", default)]
+            kind: Text,
+            status: Option<Text>,
+        }
+        let rule = |rule: WireRule| {
+            let on = match (rule.on_exit_codes, rule.on_pod_conditions) {
+                (Some(codes), _) => On::ExitCodes {
+                    container: codes.container_name,
+                    operator: codes.operator,
+                    values: codes.values.unwrap_or_default().into(),
+                },
+                (None, Some(patterns)) => {
+                    // The server's default, should a server not have set it.
+                    let status = |p: &Pattern| p.status.clone().filter(|s| !s.is_empty());
+                    let pattern = |p: Pattern| (p.kind.clone(), status(&p).unwrap_or_else(|| Text::new("True")));
+                    On::Conditions(patterns.into_iter().map(pattern).collect())
+                }
+                (None, None) => On::Nothing,
+            };
+            Rule { action: Action::parse(&rule.action), on }
+        };
+        let wire = Wire::deserialize(deserializer)?;
+        Ok(Self { rules: wire.rules.into_iter().flatten().map(rule).collect() })
+    }
+}
+
+/// `spec.successPolicy`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct SuccessPolicy {
+    rules: Box<[SuccessRule]>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct SuccessRule {
+    succeeded_indexes: Option<Box<str>>,
+    succeeded_count: Option<i64>,
+}
+
+impl SuccessPolicy {
+    /// The position of the first rule that the succeeded indexes meet. Upstream: `pkg/controller/job`,
+    /// `matchSuccessPolicy`.
+    pub fn met_by(&self, succeeded: &IndexSet, completions: u32) -> Option<usize> {
+        if succeeded.is_empty() {
+            return None;
+        }
+        let enough = |count: usize, wanted: Option<i64>| wanted.is_some_and(|wanted| count as i64 >= wanted);
+        self.rules.iter().position(|rule| match &rule.succeeded_indexes {
+            Some(text) => {
+                let wanted = IndexSet::parse(text, completions);
+                let reached = wanted.overlap(succeeded);
+                !wanted.is_empty() && (reached == wanted.len() || enough(reached, rule.succeeded_count))
+            }
+            None => enough(succeeded.len(), rule.succeeded_count),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn failed(mut status: Value) -> CachedPod {
+        status["phase"] = json!("Failed");
+        pod(&status)
+    }
+
+    fn pod(status: &Value) -> CachedPod {
+        let pod = json!({"metadata": {"name": "j-x", "namespace": "shop"}, "spec": {}, "status": status});
+        serde_json::from_str(&pod.to_string()).unwrap()
+    }
+
+    fn exited(name: &str, code: i32) -> Value {
+        json!({"name": name, "state": {"terminated": {"exitCode": code}}})
+    }
+
+    fn policy(rules: &Value) -> FailurePolicy {
+        serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap()
+    }
+
+    #[test]
+    fn exit_codes_are_matched_in_the_order_of_containers() {
+        let pod = failed(json!({
+            "containerStatuses": [exited("a", 0), exited("b", 42), {"name": "c", "state": {"running": {}},
+                "lastState": {"terminated": {"exitCode": 7}}}],
+            "initContainerStatuses": [exited("i", 5)],
+        }));
+        let rule = |operator: &str, values: Value, container: Value| json!([{"action": "FailJob", "onExitCodes": {"operator": operator, "values": values, "containerName": container}}]);
+        for (rules, want) in [
+            (rule("In", json!([42]), json!(null)), Some(("b", 42))),
+            (rule("In", json!([42]), json!("a")), None),
+            (rule("In", json!([7]), json!(null)), None),
+            (rule("In", json!([5, 42]), json!("i")), Some(("i", 5))),
+            (rule("NotIn", json!([42]), json!(null)), Some(("i", 5))),
+            (rule("NotIn", json!([42, 5]), json!(null)), None),
+            (rule("NotIn", json!([1]), json!("a")), None),
+            (rule("Between", json!([42]), json!(null)), None),
+        ] {
+            let want = want.map(|(name, code)| {
+                format!(
+                    "Container {name} for pod shop/j-x failed with exit code {code} matching FailJob rule at index 0"
+                )
+            });
+            assert_eq!(policy(&rules).fails_job(&pod), want, "{rules}");
+        }
+    }
+
+    #[test]
+    fn conditions_are_matched_by_type_and_status() {
+        let mut status = json!({"conditions": [{"type": "Ready", "status": "False"},
+            {"type": "DisruptionTarget", "status": "True"}]});
+        let rules = |pattern: Value| json!([{"action": "FailJob", "onPodConditions": [pattern]}]);
+        let text = "Pod shop/j-x has condition DisruptionTarget matching FailJob rule at index 0".to_owned();
+        for phase in ["Failed", "Running"] {
+            status["phase"] = json!(phase);
+            let pod = pod(&status);
+            let fails_job = |pattern| policy(&rules(pattern)).fails_job(&pod);
+            assert_eq!(fails_job(json!({"type": "DisruptionTarget", "status": "True"})), Some(text.clone()));
+            assert_eq!(fails_job(json!({"type": "DisruptionTarget"})), Some(text.clone()));
+            assert_eq!(fails_job(json!({"type": "DisruptionTarget", "status": "False"})), None);
+        }
+    }
+
+    #[test]
+    fn the_first_rule_with_an_action_anybody_knows_decides() {
+        let pod = failed(json!({"containerStatuses": [exited("c", 1)]}));
+        let rule = |action: &str| json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}});
+        let rules = json!([{"action": "Count"}, rule("Explode"), rule("Count"), rule("FailJob")]);
+        assert_eq!(policy(&rules).action(&pod), Some(Action::Count));
+        assert_eq!(policy(&rules).fails_job(&pod), None);
+        assert_eq!(policy(&json!([rule("Count"), rule("Ignore")])).action(&pod), Some(Action::Count));
+        assert_eq!(policy(&json!([])).action(&pod), None);
+        assert_eq!(policy(&json!(null)).action(&pod), None);
+    }
+
+    #[test]
+    fn success_is_met_as_specified() {
+        let met = |succeeded: &str, rules: Value| {
+            let policy: SuccessPolicy = serde_json::from_str(&json!({ "rules": rules }).to_string()).unwrap();
+            policy.met_by(&IndexSet::parse(succeeded, 10), 10)
+        };
+        for (succeeded, rules, want) in [
+            ("0,2-4", json!([{"succeededIndexes": "0,2"}]), Some(0)),
+            ("0,2-4", json!([{"succeededIndexes": "0-5", "succeededCount": 3}]), Some(0)),
+            ("0,2-4", json!([{"succeededIndexes": "0-2"}]), None),
+            ("0,2-4", json!([{"succeededIndexes": "x"}, {"succeededCount": 4}]), Some(1)),
+            ("0,2-4", json!([{"succeededCount": 5}]), None),
+            ("1", json!([{"succeededCount": 0}]), Some(0)),
+            ("", json!([{"succeededCount": 0}]), None),
+            ("1", json!([{}]), None),
+        ] {
+            assert_eq!(met(succeeded, rules.clone()), want, "{succeeded} {rules}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! From a key to a snapshot: reads of caches by index, and nothing else.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    consistency::{Behind, Cache},
+    controller::Observed,
+    map::HashSet,
+    meta::{Key, Uid},
+    object::Resource,
+    pods::Phase,
+    refs::{self, Claims, Owner},
+    store::IndexValue,
+};
+use jiff::Timestamp;
+
+use crate::{
+    JobController, ORPHANS_BY_NAMESPACE, PODS_BY_OWNER,
+    act::Sync,
+    decide::{Blocked, PodRef, Record, Snapshot},
+    error::Error,
+    objects::{JOBS, Job},
+};
+
+/// After how long a Job whose caches lag is looked at again although nothing of it has happened.
+pub(crate) const RECHECK: Duration = Duration::from_secs(2);
+
+impl JobController {
+    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Sync>, Error> {
+        let store = self.jobs.store();
+        let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
+        let mut blocked = None;
+        if let Some(uid) = &known {
+            let behind = self.behind(uid);
+            let awaited = match &behind {
+                Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
+                _ => None,
+            };
+            self.memory.wait_for(uid, awaited);
+            if let Some((behind, left)) = behind {
+                let lags = matches!(behind, Behind::Write { .. });
+                let why = behind.to_string();
+                let at_most = if lags { left.min(RECHECK) } else { left };
+                if lags && self.reads_own_writes {
+                    return Ok(Observed::Waiting { why, at_most });
+                }
+                blocked = Some(Blocked { why, at_most });
+            }
+        }
+        // Read after the check: what is older than own writes is not looked at.
+        let Some(job) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
+        let uid = &job.metadata.uid;
+        if known.as_ref() != Some(uid) {
+            // Another one of that name came just now.
+            return self.look(key, now);
+        }
+        let owner = Owner::new(JOBS, &job.metadata);
+        let limits = self.limits;
+        let began = self.context.clock.instant();
+        if job.is_finished() || job.managed_by.is_some() {
+            let (claims, processed, backoff) = (Claims::default(), Arc::default(), Record::default());
+            let snapshot = Snapshot { owner, claims, processed, backoff, blocked: None, limits, now, job };
+            return Ok(Observed::Ready(Sync { snapshot, began }));
+        }
+        if self.memory.is_finished(uid) {
+            let why = "the cache does not show yet that the Job has finished".to_owned();
+            return Ok(Observed::Waiting { why, at_most: RECHECK });
+        }
+        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let tracked = || owned.iter().filter(|pod| pod.tracked).map(|pod| pod.meta().uid.clone()).collect();
+        let processed = self.memory.processed(uid, tracked);
+        let backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned));
+        let orphans = self.orphans_of(&job);
+        // A selector that breaks the rules claims nothing; the plan says so.
+        let claims = refs::claim(&owner, &job.selector, owned.into_iter().chain(orphans), |_| true).unwrap_or_default();
+        let snapshot = Snapshot { job, owner, claims, processed, backoff, blocked, limits, now };
+        Ok(Observed::Ready(Sync { snapshot, began }))
+    }
+
+    /// What of this process's own writes the caches do not show yet.
+    pub(crate) fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
+        let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.jobs.store()];
+        self.ledger.behind(uid, &caches, || self.children(uid))
+    }
+
+    /// The resource whose cache a sync of `key` waits for, if it does.
+    pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
+        let uid = self.jobs.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
+        match self.behind(&uid)?.0 {
+            Behind::Write { resource, .. } => Some(resource),
+            Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
+        }
+    }
+
+    /// The uids of the Pods a Job controls, selected or not.
+    pub(crate) fn children(&self, uid: &Uid) -> HashSet<Uid> {
+        let pods = self.pods.store().readable_by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()));
+        pods.iter().map(|pod| pod.meta().uid.clone()).collect()
+    }
+
+    /// The Pods of the Job's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
+    fn orphans_of(&self, job: &Job) -> Vec<PodRef> {
+        let namespace = IndexValue::Text(job.metadata.namespace.clone());
+        self.pods.store().readable_by_index(ORPHANS_BY_NAMESPACE, &namespace)
+    }
+}
+
+/// What a predecessor must have known of failures since the last success, as far as Pods still tell.
+///
+/// Only of a Job of which nothing has succeeded yet: Pods that have succeeded are not kept, and might have been the last
+/// to end. Upstream forgets all of it (kubernetes/kubernetes#114650).
+fn recollect(job: &Job, owned: &[PodRef]) -> Record {
+    if job.status.succeeded > 0 || job.status.failed == 0 {
+        return Record::default();
+    }
+    let counted = owned.iter().filter(|pod| !pod.tracked && pod.phase == Phase::Failed);
+    let ends: Vec<Timestamp> = counted.map(|pod| pod.finished).collect();
+    let failures = u32::try_from(job.status.failed).unwrap_or(0).min(u32::try_from(ends.len()).unwrap_or(u32::MAX));
+    Record { failures, last: ends.into_iter().max() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::decide::world::{at, job};
+
+    fn failed(name: &str, second: i64, finalizers: &Value) -> PodRef {
+        let pod = json!({"metadata": {"name": name, "finalizers": finalizers}, "status": {"phase": "Failed",
+            "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 1, "finishedAt": at(second).to_string()}}}]}});
+        Arc::new(serde_json::from_str(&pod.to_string()).unwrap())
+    }
+
+    #[test]
+    fn failures_before_a_restart_are_recollected_from_counted_pods() {
+        let pods = [
+            failed("a", -30, &json!([])),
+            failed("b", -10, &json!(null)),
+            failed("c", -5, &json!([crate::objects::JOB_TRACKING])),
+        ];
+        let with = |status: Value| {
+            let mut json = job("j").0;
+            json["status"] = status;
+            recollect(&serde_json::from_str(&json.to_string()).unwrap(), &pods)
+        };
+        assert_eq!(with(json!({"failed": 2})), Record { failures: 2, last: Some(at(-10)) });
+        assert_eq!(with(json!({"failed": 1})), Record { failures: 1, last: Some(at(-10)) });
+        assert_eq!(with(json!({"failed": 2, "succeeded": 1})), Record::default());
+        assert_eq!(with(json!({})), Record::default());
+    }
+}

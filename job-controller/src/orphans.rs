@@ -1,0 +1,185 @@
+//! Pods that carry the tracking finalizer and that no Job counts any more: it is taken off, or they could never go.
+//!
+//! A loop of its own beside that of the Jobs, with a queue and workers of its own (`job_orphan_pod`).
+
+use std::{fmt, sync::Arc};
+
+use common::{
+    api::{Patch, Target},
+    controller::{Controller, Explain, Explanation, Observed, QueueKey, Requeue},
+    informer::AnyInformer,
+    intern::Text,
+    meta::{Meta, Uid},
+    pods::PODS,
+    store::IndexValue,
+};
+use futures::{StreamExt as _, stream};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::{
+    JobController, PODS_BY_OWNER,
+    act::IN_FLIGHT,
+    decide::PodRef,
+    error::Error,
+    objects::{CachedPod, JOB_TRACKING, JOBS},
+    observe::RECHECK,
+};
+
+/// What to look at: one Pod, or all Pods of one Job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Orphan {
+    /// The Pod of that name.
+    Pod {
+        /// Its namespace.
+        namespace: Text,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// The Pods that the Job with that uid controls, or controlled.
+    Job {
+        /// Its namespace.
+        namespace: Text,
+        /// Its name.
+        name: Text,
+        /// Its uid.
+        uid: Uid,
+    },
+}
+
+impl Orphan {
+    pub(crate) fn pod(meta: &Meta) -> Self {
+        Self::Pod { namespace: meta.namespace.clone(), name: Arc::clone(&meta.name) }
+    }
+
+    pub(crate) fn job(namespace: &Text, name: &str, uid: &Uid) -> Self {
+        Self::Job { namespace: namespace.clone(), name: Text::new(name), uid: uid.clone() }
+    }
+}
+
+impl fmt::Display for Orphan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod { namespace, name } => write!(f, "{namespace}/{name}"),
+            Self::Job { namespace, name, uid } => write!(f, "{namespace}/{name}/{uid}"),
+        }
+    }
+}
+
+impl QueueKey for Orphan {
+    fn parse(text: &str) -> Option<Self> {
+        let (namespace, rest) = text.split_once('/')?;
+        let namespace = Text::new(namespace);
+        match rest.split_once('/') {
+            Some((name, uid)) => Some(Self::Job { namespace, name: Text::new(name), uid: Uid::new(uid) }),
+            None if rest.is_empty() => None,
+            None => Some(Self::Pod { namespace, name: Arc::from(rest) }),
+        }
+    }
+}
+
+/// The loop. It reads the caches of the loop of Jobs.
+pub(crate) struct OrphanController(pub(crate) Arc<JobController>);
+
+/// The Pods whose finalizer is to go.
+#[derive(Clone, Debug, Default)]
+pub struct Strip {
+    pods: Vec<PodRef>,
+}
+
+impl Explain for Strip {
+    fn explain(&self) -> Explanation {
+        let line = |pod: &PodRef| format!("remove the finalizer of Pod {}: no Job counts it any more", pod.meta().name);
+        Explanation {
+            situation: format!("{} Pods carry the finalizer and have no Job that counts them", self.pods.len()),
+            waiting: Vec::new(),
+            actions: self.pods.iter().take(10).map(line).collect(),
+        }
+    }
+
+    fn acts(&self) -> bool {
+        !self.pods.is_empty()
+    }
+}
+
+impl OrphanController {
+    /// Whether a Pod carries the finalizer and no Job counts it any more. Upstream: `pkg/controller/job`,
+    /// `handleSingleOrphanPod`.
+    fn is_left(&self, pod: &CachedPod) -> bool {
+        if !pod.tracked {
+            return false;
+        }
+        let Some(owner) = pod.meta().controller() else { return true };
+        if owner.kind != JOBS.kind || owner.api_version.split('/').next() != Some(JOBS.group) {
+            return false;
+        }
+        !self.counts(&pod.meta().namespace, &owner.name, &owner.uid)
+    }
+
+    /// Whether there is a Job with that uid which counts its Pods, here or with whoever manages it. One that cannot be read
+    /// may be such a one.
+    fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
+        let jobs = self.0.jobs.store();
+        match jobs.get(namespace, name) {
+            Ok(Some(job)) => job.metadata.uid == *uid && (job.managed_by.is_some() || !job.is_finished()),
+            Ok(None) => false,
+            Err(_) => jobs.peek(namespace, name, |meta| meta.uid == *uid).unwrap_or(false),
+        }
+    }
+
+    async fn strip(&self, pod: &PodRef) -> Result<(), Error> {
+        let meta = pod.meta();
+        // The version: a Pod that somebody adopts meanwhile is another case.
+        let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
+            "$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}});
+        let target = Target::object(PODS, &meta.namespace, &meta.name);
+        match self.0.context.api.patch(target, Patch::Strategic, &patch).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_not_found() => Ok(()),
+            Err(error) => Err(Error::Orphan(meta.key().to_string(), error)),
+        }
+    }
+}
+
+impl Controller for OrphanController {
+    type Key = Orphan;
+    type Snapshot = Strip;
+    type Plan = Strip;
+    type Error = Error;
+
+    fn observe(&self, key: &Orphan, _now: Timestamp) -> Result<Observed<Strip>, Error> {
+        let store = self.0.pods.store();
+        let mut pods = match key {
+            Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
+            Orphan::Job { uid, .. } => {
+                // Finalizers that were removed just now are not removed again.
+                if let Some((behind, left)) = self.0.behind(uid) {
+                    return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+                }
+                store.readable_by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))
+            }
+        };
+        pods.retain(|pod| self.is_left(pod));
+        if let Orphan::Job { namespace, name, uid } = key
+            && !self.counts(namespace, name, uid)
+        {
+            self.0.memory.forget(uid);
+            self.0.ledger.forget(uid);
+        }
+        Ok(if pods.is_empty() { Observed::Gone } else { Observed::Ready(Strip { pods }) })
+    }
+
+    fn decide(snapshot: &Strip) -> Strip {
+        snapshot.clone()
+    }
+
+    async fn act(&self, _snapshot: Strip, plan: Strip) -> Result<Requeue, Error> {
+        let calls: Vec<_> = plan.pods.iter().map(|pod| self.strip(pod)).collect();
+        let results: Vec<_> = stream::iter(calls).buffered(IN_FLIGHT).collect().await;
+        results.into_iter().collect::<Result<(), Error>>().map(|()| Requeue::No)
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        self.0.informers()
+    }
+}

@@ -1,0 +1,232 @@
+//! Objects that lie, clocks that disagree, objects that only a buggy server would send.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{clock::Clock, settings::Settings};
+use e2e::{
+    loops::Loops,
+    sandbox::{ConnectionCut, Sandbox},
+};
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+use tower::Service as _;
+
+use crate::{
+    oracle,
+    world::{FINALIZER, INDEX, ME, NS, Setup, World, finalizers, job, job_with, name, refusal},
+};
+
+/// A client whose server writes something else than what it has.
+fn lying(sandbox: &Sandbox, says: &'static [(&'static str, &'static str)]) -> kube::Client {
+    let inner = sandbox.service(ME);
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let mut inner = inner.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+            let response = inner.call(Request::from_parts(parts, Full::new(body))).await?;
+            Ok::<_, ConnectionCut>(response.map(|body| {
+                body.map_frame(|frame| {
+                    frame.map_data(|data| {
+                        let text = String::from_utf8_lossy(&data).into_owned();
+                        Bytes::from(says.iter().fold(text, |text, (is, said)| text.replace(is, said)))
+                    })
+                })
+                .boxed_unsync()
+            }))
+        }
+    });
+    kube::Client::new(service, "default")
+}
+
+async fn told(says: &'static [(&'static str, &'static str)], bad: Value) -> (Value, Vec<Value>, Vec<Value>) {
+    let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+    sandbox.create(bad).await.unwrap();
+    sandbox.create(job_with("good", &[], json!({"completions": 2, "parallelism": 2}))).await.unwrap();
+    let loops = Loops::start(&lying(&sandbox, says), &clock, Settings::new(), job_controller::LOOPS);
+    clock.sleep(std::time::Duration::from_mins(1)).await;
+    let told = loops.explain(Some("shop/bad"))[0].clone();
+    let pods = sandbox.list("pods", Some(NS)).await.unwrap();
+    let of = |job: &str| pods.iter().filter(|p| name(p).starts_with(job)).cloned().collect();
+    (told, of("bad"), of("good"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_absurd_job_backs_off_alone() {
+    for (says, error) in [
+        (&[("\"parallelism\":77", "\"parallelism\":-77")][..], "spec.parallelism is -77"),
+        (&[("\"parallelism\":77", "\"parallelism\":\"many\"")], "invalid type"),
+        (&[("\"backoffLimit\":55", "\"backoffLimit\":-1")], "spec.backoffLimit is -1"),
+    ] {
+        let bad =
+            job_with("bad", &[], json!({"parallelism": 77, "backoffLimit": 55, "podReplacementPolicy": "Failed"}));
+        let (told, bad, good) = told(says, bad).await;
+        assert_eq!((told["state"].as_str(), bad.len(), good.len()), (Some("failing"), 0, 2), "{says:?} {told}");
+        assert!(told["waiting"][0].as_str().unwrap().contains(error), "{says:?} {told}");
+        let failures = told["lastError"]["failures"].as_u64().unwrap();
+        assert!((5..=7).contains(&failures), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_an_older_server_runs_with_the_defaults_of_today() {
+    let says = &[
+        (
+            "\"completionMode\":\"NonIndexed\",\"suspend\":false,\"podReplacementPolicy\":\"TerminatingOrFailed\"",
+            "\"old\":true",
+        ),
+        ("\"backoffLimit\":6,", ""),
+        ("\"uncountedTerminatedPods\":{},", ""),
+    ];
+    let (told, bad, good) = told(says, job("bad", &[])).await;
+    assert_eq!((told["state"].as_str(), bad.len(), good.len()), (Some("settled"), 1, 2), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_a_newer_version_is_left_alone_and_says_so() {
+    let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+    sandbox.create(job("bad", &[])).await.unwrap();
+    let says = &[("\"completionMode\":\"NonIndexed\"", "\"completionMode\":\"Fibonacci\"")];
+    let loops = Loops::start(&lying(&sandbox, says), &clock, Settings::new(), job_controller::LOOPS);
+    clock.sleep(std::time::Duration::from_secs(5)).await;
+    let events = sandbox.list("events", Some(NS)).await.unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        (&events[0]["reason"], &events[0]["message"]),
+        (&json!("UnknownCompletionMode"), &json!("Skipped Job sync because completion mode is unknown"))
+    );
+    assert_eq!(events[0]["source"]["component"], "job-controller");
+    assert_eq!(sandbox.count("pods"), 0);
+    assert!(loops.explain(Some("shop/bad")).to_string().contains("completion mode is unknown"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_index_lies_count_for_nothing() {
+    for lie in ["7", "-1", "one", ""] {
+        for phase in ["Succeeded", "Failed", "Running"] {
+            let world = World::new().await;
+            world
+                .apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"})))
+                .await;
+            world.settle().await;
+            let liar = world.active().await.into_iter().next().unwrap();
+            world.merge("pods", &liar, json!({"metadata": {"annotations": {INDEX: lie}}})).await;
+            if phase != "Running" {
+                world.report(&liar, json!({ "phase": phase })).await;
+            }
+            world.wait(30).await;
+            let status = world.status("sum").await;
+            let counted = (status.get("succeeded"), status.get("failed"), &status["active"]);
+            assert_eq!(counted, (None, None, &json!(2)), "{lie:?} {phase}");
+            let pods = world.pods().await;
+            for pod in pods.iter().filter(|pod| name(pod) == liar) {
+                assert!(finalizers(pod).is_empty(), "{lie:?} {phase}");
+            }
+            oracle::check(&world);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[], json!({"backoffLimit": 6}))).await;
+    world.settle().await;
+    let first = world.active().await.into_iter().next().unwrap();
+    let later = world.clock.now() + SignedDuration::from_hours(2);
+    let terminated = json!({"exitCode": 1, "finishedAt": later.to_string()});
+    let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
+    world.report(&first, json!({"phase": "Failed", "containerStatuses": statuses})).await;
+    world.wait(13).await;
+    let status = world.status("sum").await;
+    assert_eq!((&status["failed"], &status["active"]), (&json!(1), &json!(1)));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_index_whose_pod_ended_in_the_future_waits_and_says_so() {
+    let world = World::new().await;
+    world
+        .apply(job_with("sum", &[], json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3})))
+        .await;
+    world.settle().await;
+    let first = world.active().await.into_iter().next().unwrap();
+    let later = world.clock.now() + SignedDuration::from_secs(300);
+    let terminated = json!({"exitCode": 1, "finishedAt": later.to_string()});
+    let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
+    world.report(&first, json!({"phase": "Failed", "containerStatuses": statuses})).await;
+    world.wait(10).await;
+    world.forget();
+    world.wait(60).await;
+    assert!(world.written().is_empty(), "nothing loops");
+    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
+    assert!(told.contains("1 Pods are missing, the next is created in "), "{told}");
+    world.wait(300).await;
+    assert_eq!(world.status("sum").await["active"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_does_not_keep_a_job_from_completing() {
+    let mut world = World::new().await;
+    world.apply(job("sum", &[("exit", "0"), ("after", "5")])).await;
+    world.wait(2).await;
+    world.crash();
+    world.clock.skew(SignedDuration::from_secs(-600));
+    world.start();
+    world.wait(15).await;
+    let status = world.status("sum").await;
+    assert_eq!(world.conditions("sum").await.len(), 2);
+    assert_eq!(status["completionTime"], status["startTime"]);
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_away_gets_no_pods_and_no_complaints() {
+    let filter = Arc::new(|request: &Request<Bytes>| {
+        let creates = request.method() == http::Method::POST && request.uri().path().ends_with("/pods");
+        creates.then(|| {
+            let causes = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
+            refusal(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
+        })
+    });
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
+    world.wait(60).await;
+    assert!(world.events().await.is_empty());
+    let status = world.status("sum").await;
+    assert_eq!((status.get("active"), &status["ready"]), (None, &json!(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_may_not_be_removed_stays_named() {
+    let filter = Arc::new(|request: &Request<Bytes>| {
+        let patches = request.method() == http::Method::PATCH && request.uri().path().contains("/pods/");
+        patches.then(|| {
+            refusal(
+                422,
+                "Invalid",
+                "Pod \"x\" is invalid: spec: Forbidden: pod updates may not change fields",
+                &json!([{"field": "spec"}]),
+            )
+        })
+    });
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(job("sum", &[("exit", "0")])).await;
+    world.wait(60).await;
+    let status = world.status("sum").await;
+    assert_eq!(
+        (status.get("succeeded"), status["uncountedTerminatedPods"]["succeeded"].as_array().unwrap().len()),
+        (None, 1)
+    );
+    assert_eq!(finalizers(&world.pods().await[0]), [FINALIZER]);
+    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0].clone();
+    assert!(told["lastError"]["error"].as_str().unwrap().contains("pod updates may not change fields"), "{told}");
+    oracle::check(&world);
+}

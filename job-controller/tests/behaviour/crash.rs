@@ -1,0 +1,317 @@
+//! Crashes, lost answers, stale caches, refusals: nothing is lost, nothing counts twice.
+
+use std::time::Duration;
+
+use common::settings::Settings;
+use e2e::sandbox::{Action, Change, Rule};
+use serde_json::{Value, json};
+
+use crate::{
+    oracle,
+    world::{FINALIZER, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
+};
+
+/// What a Job of each sort comes to, whatever happens on the way.
+fn sorts() -> Vec<(&'static str, Value, Value)> {
+    let ok = &[("exit", "0"), ("after", "1")];
+    let mixed = &[("exit", "0"), ("after", "1"), ("exit-index-1", "3")];
+    let plain = job_with("sum", ok, json!({"completions": 4, "parallelism": 2}));
+    let indexed = job_with("sum", ok, json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed"}));
+    let per_index = job_with(
+        "sum",
+        mixed,
+        json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
+    );
+    let failing = job_with("sum", &[("exit", "1"), ("after", "1")], json!({"backoffLimit": 1}));
+    let deadline = job_with(
+        "sum",
+        &[("terminate-after", "2")],
+        json!({"activeDeadlineSeconds": 5, "parallelism": 2, "completions": 2}),
+    );
+    let policy = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
+    let fail_job = job_with(
+        "sum",
+        &[("exit-index-1", "42"), ("after", "1"), ("terminate-after", "2")],
+        json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "podFailurePolicy": policy}),
+    );
+    let patient = job_with("sum", ok, json!({"completions": 3, "parallelism": 3, "podReplacementPolicy": "Failed"}));
+    let early = job_with(
+        "sum",
+        &[("exit-index-0", "0"), ("exit-index-1", "0"), ("after", "1"), ("terminate-after", "2")],
+        json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "backoffLimit": 0,
+            "successPolicy": {"rules": [{"succeededIndexes": "0-1"}]}}),
+    );
+    vec![
+        ("success policy", early, json!({"succeeded": 2, "completedIndexes": "0,1"})),
+        ("plain", plain, json!({"succeeded": 4})),
+        ("indexed", indexed, json!({"succeeded": 4, "completedIndexes": "0-3"})),
+        ("per index", per_index, json!({"succeeded": 2, "completedIndexes": "0,2", "failedIndexes": "1", "failed": 2})),
+        ("failing", failing, json!({"failed": 2})),
+        ("deadline", deadline, Value::Null),
+        ("failure policy", fail_job, Value::Null),
+        ("replacement policy", patient, json!({"succeeded": 3})),
+    ]
+}
+
+/// The counts of a finished Job.
+fn counts(job: &Value) -> Value {
+    let fields = ["succeeded", "failed", "completedIndexes", "failedIndexes"];
+    let status = &job["status"];
+    fields.iter().filter(|f| !status[**f].is_null()).map(|f| ((*f).to_owned(), status[*f].clone())).collect()
+}
+
+/// The counts of a Job all of whose Pods have failed.
+fn everybody_failed(world: &World) -> Value {
+    let writes = world.sandbox.writes().all();
+    let pods = writes.iter().filter(|w| w.resource == "pods" && w.change == Change::Added).count();
+    if pods == 0 { json!({}) } else { json!({ "failed": pods }) }
+}
+
+async fn finishes(world: &World, what: &str, want: &Value) {
+    for _ in 0..300 {
+        let job = world.get(JOBS, "sum").await;
+        let list = job["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        if list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed") {
+            // Whoever ran when time was over has failed, however many there were by then.
+            let want = if want.is_null() { everybody_failed(world) } else { want.clone() };
+            assert_eq!(counts(&job), want, "{what}");
+            // Whoever brought it to its end, it is the same one.
+            for (field, reason) in [
+                ("activeDeadlineSeconds", "DeadlineExceeded"),
+                ("podFailurePolicy", "PodFailurePolicy"),
+                ("successPolicy", "SuccessPolicy"),
+            ] {
+                let ends = list.iter().filter(|c| c["status"] == "True" && c["type"] != "Suspended");
+                let same = job["spec"][field].is_null() || ends.clone().all(|c| c["reason"] == reason);
+                assert!(same, "{what}: {list:?}");
+            }
+            world.settle().await;
+            for pod in world.pods().await {
+                assert!(finalizers(&pod).is_empty(), "{what}: {}", name(&pod));
+            }
+            oracle::check(world);
+            return;
+        }
+        world.wait(2).await;
+    }
+    panic!("{what}: does not finish: {:#?}", world.loops.as_ref().unwrap().explain(Some("shop/sum")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_after_any_write_changes_nothing() {
+    for (sort, job, want) in sorts() {
+        for (fault, answered) in [(Action::CutAfter, false), (Action::CutBefore, false), (Action::InternalError, true)]
+        {
+            for at in 0..40 {
+                let mut world = World::new().await;
+                for verb in ["create", "patch", "delete"] {
+                    // One request of each sort, the same for all: the process does not survive it.
+                    for resource in ["pods", "jobs/status"] {
+                        let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
+                        world.sandbox.faults().add(rule.skip(at).times(1));
+                    }
+                }
+                world.apply(job.clone()).await;
+                let mut hits = 0;
+                for _ in 0..60 {
+                    world.clock.sleep(Duration::from_millis(250)).await;
+                    let now = world.sandbox.faults().hits(&fault);
+                    if now > hits {
+                        hits = now;
+                        if !answered {
+                            world.crash();
+                            world.start();
+                        }
+                    }
+                }
+                finishes(&world, &format!("{sort}, {fault:?} at write {at}"), &want).await;
+                if hits == 0 {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_lags_changes_nothing() {
+    for gate in [true, false] {
+        for (sort, job, want) in sorts() {
+            for resource in ["pods", "jobs"] {
+                let settings = Settings::new().with_gate("StaleControllerConsistencyJob", gate);
+                let world = World::with(Setup { settings, ..Setup::default() }).await;
+                world.sandbox.faults().delay_watch(ME, resource, Duration::from_millis(3500));
+                world.apply(job.clone()).await;
+                finishes(&world, &format!("{sort}, {resource} late, gate {gate}"), &want).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_break_change_nothing() {
+    let mut hits = 0;
+    for (sort, job, want) in sorts() {
+        for fault in [Action::CloseWatch, Action::CutWatch, Action::ExpireWatch, Action::HalfLine, Action::Garbage] {
+            let world = World::new().await;
+            world.sandbox.faults().add(Rule::new(fault.clone()).identity(ME).verb("watch").chance(0.2));
+            world.apply(job.clone()).await;
+            finishes(&world, &format!("{sort}, {fault:?}"), &want).await;
+            hits += world.sandbox.faults().hits(&fault);
+        }
+    }
+    assert!(hits > 20, "{hits} watches broke");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_while_a_job_is_suspended_and_resumed_changes_nothing() {
+    let spec = json!({"completions": 5, "parallelism": 2});
+    for fault in [Action::CutAfter, Action::CutBefore] {
+        for at in 0..20 {
+            let mut world = World::new().await;
+            world
+                .apply(job_with("sum", &[("exit", "0"), ("after", "3"), ("terminate-after", "1")], spec.clone()))
+                .await;
+            world.clock.sleep(Duration::from_millis(1700)).await;
+            for verb in ["create", "patch", "delete"] {
+                for resource in ["pods", "jobs/status"] {
+                    let rule = Rule::new(fault.clone()).identity(ME).verb(verb).resource(resource);
+                    world.sandbox.faults().add(rule.skip(at).times(1));
+                }
+            }
+            let mut hits = 0;
+            for step in 0..60 {
+                match step {
+                    0 => world.change("sum", json!({"suspend": true})).await,
+                    20 => world.change("sum", json!({"suspend": false})).await,
+                    _ => {}
+                }
+                world.clock.sleep(Duration::from_millis(250)).await;
+                let now = world.sandbox.faults().hits(&fault);
+                if now > hits {
+                    hits = now;
+                    world.crash();
+                    world.start();
+                }
+            }
+            let what = format!("suspended and resumed, {fault:?} at write {at}");
+            finishes(&world, &what, &json!({"succeeded": 5})).await;
+            if hits == 0 {
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_often_refuses_changes_nothing() {
+    for (sort, job, want) in sorts() {
+        for fault in [Action::Conflict, Action::InternalError, Action::Unavailable, Action::CutAfter, Action::Timeout] {
+            let world = World::new().await;
+            for verb in ["patch", "delete", "create"] {
+                let rule = Rule::new(fault.clone()).identity(ME).verb(verb).chance(0.3);
+                for resource in ["pods", "jobs/status"] {
+                    world.sandbox.faults().add(rule.clone().resource(resource));
+                }
+            }
+            world.apply(job.clone()).await;
+            for _ in 0..60 {
+                world.wait(5).await;
+            }
+            world.sandbox.faults().clear();
+            finishes(&world, &format!("{sort}, {fault:?}"), &want).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_answer_to_a_create_makes_no_pod_too_many() {
+    let world = World::new().await;
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::CutAfter).identity(ME).verb("create").resource("pods").skip(1).times(1));
+    world.apply(job_with("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
+    world.wait(120).await;
+    assert_eq!((world.active().await.len(), world.peak()), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_cannot_be_removed_delays_only_its_own_count() {
+    let world = World::new().await;
+    world
+        .apply(job_with(
+            "sum",
+            &[("after", "1"), ("exit", "0")],
+            json!({"completions": 3, "parallelism": 3, "completionMode": "NonIndexed"}),
+        ))
+        .await;
+    world.wait(1).await;
+    let stubborn = world.active().await.into_iter().next().unwrap();
+    let rule =
+        Rule::new(Action::InternalError).identity(ME).verb("patch").resource("pods").object(NS, stubborn.clone());
+    world.sandbox.faults().add(rule);
+    world.wait(20).await;
+    let status = world.status("sum").await;
+    assert_eq!(status["succeeded"], 2);
+    assert_eq!(status["uncountedTerminatedPods"]["succeeded"].as_array().unwrap().len(), 1);
+    assert_eq!(world.conditions("sum").await, ["SuccessCriteriaMet CompletionsReached"]);
+    world.sandbox.faults().clear();
+    finishes(&world, "stubborn", &json!({"succeeded": 3})).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_somebody_else_removed_counts_if_it_was_named() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[("after", "1"), ("exit", "0")], json!({"completions": 2, "parallelism": 1}))).await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("pods"));
+    world.wait(10).await;
+    let pod = world.pods().await[0].clone();
+    assert_eq!(finalizers(&pod), [FINALIZER]);
+    world.merge("pods", name(&pod), json!({"metadata": {"finalizers": null}})).await;
+    world.sandbox.faults().clear();
+    finishes(&world, "removed by others", &json!({"succeeded": 2})).await;
+    assert_eq!(world.pods().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_removed_before_the_pod_was_named_leaves_nothing_to_count() {
+    let mut world = World::new().await;
+    world.apply(job_with("sum", &[("after", "5"), ("exit", "0")], json!({"completions": 1}))).await;
+    world.wait(2).await;
+    world.crash();
+    let first = world.active().await.into_iter().next().unwrap();
+    world.merge("pods", &first, json!({"metadata": {"finalizers": null}})).await;
+    world.wait(20).await;
+    world.start();
+    finishes(&world, "removed before", &json!({"succeeded": 1})).await;
+    assert_eq!(world.pods().await.len(), 2, "another Pod had to succeed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_deletes_no_pod_and_creates_none_too_many() {
+    let mut world = World::new().await;
+    world.apply(job_with("sum", &[], json!({"completions": 5, "parallelism": 5}))).await;
+    world.settle().await;
+    for _ in 0..3 {
+        world.crash();
+        world.start();
+        world.settle().await;
+    }
+    assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods"), world.active().await.len()), (5, 0, 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_does_not_forget_how_often_pods_failed() {
+    let mut world = World::new().await;
+    world.apply(job_with("bad", &[("exit", "1")], json!({"backoffLimit": 6}))).await;
+    // Failures at about 0 s, 10 s, 31 s: the next one is due 40 s after that.
+    world.wait(45).await;
+    assert_eq!(world.asked("create", "pods"), 3);
+    world.crash();
+    world.start();
+    world.wait(15).await;
+    assert_eq!(world.asked("create", "pods"), 3);
+    world.wait(20).await;
+    assert_eq!(world.asked("create", "pods"), 4);
+}

@@ -1,0 +1,16 @@
+//! Behaviour of both loops against the sandbox, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod bad_input;
+mod crash;
+mod finish;
+mod hand_over;
+mod indexed;
+mod oracle;
+mod orphans;
+mod plain;
+mod policies;
+mod suspend;
+mod ttl;
+mod world;

@@ -1,0 +1,288 @@
+//! Jobs without indexes.
+
+use common::settings::{Settings, TuneValue};
+use e2e::sandbox::Sandbox;
+use serde_json::{Value, json};
+
+use crate::{
+    oracle,
+    world::{FINALIZER, JOBS, Setup, World, finalizers, job, job_with, name, stray},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_until_enough_has_succeeded() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[("exit", "0"), ("after", "1")], json!({"completions": 4, "parallelism": 2}))).await;
+    world.settle().await;
+    let job = world.get(JOBS, "sum").await;
+    let status = &job["status"];
+    assert_eq!((&status["succeeded"], &status["ready"], &status["terminating"]), (&json!(4), &json!(0), &json!(0)));
+    assert_eq!((status.get("active"), status.get("failed")), (None, None));
+    assert_eq!(status["uncountedTerminatedPods"], json!({}));
+    assert_eq!(world.conditions("sum").await, ["SuccessCriteriaMet CompletionsReached", "Complete CompletionsReached"]);
+    assert!(status["completionTime"].is_string() && status["startTime"].is_string());
+    let pods = world.pods().await;
+    assert_eq!((pods.len(), world.asked("create", "pods"), world.peak()), (4, 4, 4));
+    for pod in &pods {
+        assert!(finalizers(pod).is_empty());
+        assert_eq!(pod["metadata"]["generateName"], "sum-");
+        assert_eq!(
+            pod["metadata"]["ownerReferences"],
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": job["metadata"]["uid"],
+                "controller": true, "blockOwnerDeletion": true}])
+        );
+    }
+    // One request to create, one to take the finalizer off: no more for a Pod.
+    assert_eq!((world.asked("patch", "pods"), world.asked("delete", "pods"), world.asked("get", "pods")), (4, 0, 0));
+    assert_eq!(world.asked("get", JOBS), 0);
+    let mut want: Vec<String> =
+        pods.iter().map(|p| format!("Normal SuccessfulCreate Created pod: {}", name(p))).collect();
+    want.push("Normal Completed Job completed".to_owned());
+    want.sort();
+    assert_eq!(world.events().await, want);
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_pods_carry_the_finalizer() {
+    let world = World::new().await;
+    world.apply(job("sum", &[])).await;
+    world.settle().await;
+    let pod = &world.pods().await[0];
+    assert_eq!(finalizers(pod), [FINALIZER]);
+    assert_eq!(world.status("sum").await["active"], 1);
+    assert_eq!(world.status("sum").await["ready"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_counted_until_there_are_too_many() {
+    let world = World::new().await;
+    world.apply(job_with("bad", &[("exit", "1")], json!({"backoffLimit": 2}))).await;
+    let begin = world.clock.now();
+    world.settle().await;
+    while world.conditions("bad").await.is_empty() {
+        world.wait(1).await;
+    }
+    world.settle().await;
+    // 10 s after the first failure, 20 s after the second.
+    let took = world.clock.now().duration_since(begin).as_secs();
+    assert!((28..40).contains(&took), "{took} s");
+    let status = world.status("bad").await;
+    assert_eq!((&status["failed"], status.get("succeeded"), status.get("completionTime")), (&json!(3), None, None));
+    assert_eq!(world.conditions("bad").await, ["FailureTarget BackoffLimitExceeded", "Failed BackoffLimitExceeded"]);
+    let events = world.events().await;
+    assert!(events.contains(&"Warning BackoffLimitExceeded Job has reached the specified backoff limit".to_owned()));
+    assert_eq!((world.pods().await.len(), world.asked("delete", "pods")), (3, 0), "failed Pods stay, to be read");
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_work_queue_ends_with_its_workers() {
+    let world = World::new().await;
+    world.apply(job_with("queue", &[("exit", "0"), ("after", "5")], json!({"parallelism": 3}))).await;
+    world.settle().await;
+    let first = world.active().await.into_iter().next();
+    if let Some(first) = first {
+        world.report(&first, json!({"phase": "Succeeded"})).await;
+    }
+    world.wait(30).await;
+    let status = world.status("queue").await;
+    assert_eq!(status["succeeded"], 3);
+    assert_eq!(world.asked("create", "pods"), 3, "no Pod is replaced once one has succeeded");
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallelism_is_what_the_user_says_now() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[], json!({"completions": 9, "parallelism": 2}))).await;
+    world.settle().await;
+    world.change("sum", json!({"parallelism": 5})).await;
+    world.settle().await;
+    assert_eq!(world.active().await.len(), 5);
+    world.change("sum", json!({"parallelism": 1})).await;
+    world.settle().await;
+    assert_eq!((world.active().await.len(), world.asked("delete", "pods")), (1, 4));
+    let status = world.status("sum").await;
+    assert_eq!((&status["active"], status.get("failed")), (&json!(1), None), "who was not wanted did not fail");
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_pods_are_created_and_counted_without_waiting_between_slices() {
+    let settings = Settings::new()
+        .with_tune("job-max-pods-per-sync", TuneValue::Count(50))
+        .with_tune("job-max-uncounted-pods", TuneValue::Count(50));
+    let world = World::with(Setup { settings, ..Setup::default() }).await;
+    let begin = world.clock.now();
+    world
+        .apply(job_with("many", &[("exit", "0"), ("after", "30")], json!({"completions": 400, "parallelism": 400})))
+        .await;
+    while world.active().await.len() < 400 {
+        world.wait(1).await;
+        assert!(world.clock.now().duration_since(begin).as_secs() < 5, "{}", world.active().await.len());
+    }
+    world.wait(40).await;
+    let status = world.status("many").await;
+    assert_eq!((&status["succeeded"], world.conditions("many").await.len()), (&json!(400), 2));
+    assert_eq!((world.asked("create", "pods"), world.asked("patch", "pods")), (400, 400));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_deleted_by_a_user_has_failed_and_is_replaced() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
+    world.settle().await;
+    let victim = world.active().await.into_iter().next().unwrap();
+    world.sandbox.delete("pods", Some(crate::world::NS), &victim).await.unwrap();
+    world.wait(30).await;
+    let status = world.status("sum").await;
+    assert_eq!((&status["failed"], &status["active"]), (&json!(1), &json!(2)));
+    assert!(!world.active().await.contains(&victim));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strays_that_match_are_adopted_and_counted() {
+    let world = World::new().await;
+    let labels = json!({"app": "sum"});
+    world.apply(stray("done", labels.clone(), &[("exit", "0")])).await;
+    world.apply(stray("runs", labels.clone(), &[])).await;
+    world.settle().await;
+    let mut sum = job_with(
+        "sum",
+        &[],
+        json!({"completions": 3, "parallelism": 2, "manualSelector": true,
+        "selector": {"matchLabels": labels.clone()}}),
+    );
+    sum["spec"]["template"]["metadata"]["labels"] = labels;
+    world.apply(sum).await;
+    world.settle().await;
+    let status = world.status("sum").await;
+    assert_eq!((&status["succeeded"], &status["active"]), (&json!(1), &json!(2)));
+    let adopted = world.get("pods", "runs").await;
+    assert_eq!(
+        (adopted["metadata"]["ownerReferences"][0]["name"].as_str(), finalizers(&adopted)),
+        (Some("sum"), vec![FINALIZER])
+    );
+    assert_eq!(world.asked("get", JOBS), 1);
+    // One whose labels change is given up, finalizer and all, and replaced.
+    world.merge("pods", "runs", json!({"metadata": {"labels": {"app": "other"}}})).await;
+    world.settle().await;
+    let released = world.get("pods", "runs").await;
+    assert!(released["metadata"].get("ownerReferences").is_none() && finalizers(&released).is_empty());
+    assert_eq!(world.active().await.len(), 3);
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_nobody_knows_reaches_the_pods() {
+    let builder = Sandbox::builder().keep_unknown_fields(true);
+    let world = World::with(Setup { builder, ..Setup::default() }).await;
+    let mut sum = job_with("sum", &[], json!({"completions": 1, "completionMode": "Indexed"}));
+    sum["spec"]["template"]["spec"]["fromTheFuture"] = json!({"deep": [1, {"x": true}]});
+    sum["spec"]["template"]["spec"]["containers"][0]["alsoNew"] = json!(3);
+    world.apply(sum).await;
+    world.settle().await;
+    let spec = &world.pods().await[0]["spec"];
+    assert_eq!(
+        (&spec["fromTheFuture"], &spec["containers"][0]["alsoNew"]),
+        (&json!({"deep": [1, {"x": true}]}), &json!(3))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_at_rest_is_not_written() {
+    let world = World::new().await;
+    world.apply(job("sum", &[])).await;
+    world.settle().await;
+    world.forget();
+    world.poke("sum").await;
+    world.wait(60).await;
+    assert!(world.written().is_empty(), "{:?}", world.written());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shadow_mode_decides_and_writes_nothing() {
+    let world = World::with(Setup { settings: Settings::new().with_shadow(true), ..Setup::default() }).await;
+    world.apply(job_with("sum", &[], json!({"completions": 3, "parallelism": 3}))).await;
+    world.settle().await;
+    assert!(world.written().is_empty());
+    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
+    assert_eq!(told[0]["actions"], json!(["create 3 Pods", "write the status"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_jobs_at_once() {
+    let world = World::new().await;
+    for n in 0..100 {
+        let name = format!("sum-{n}");
+        world
+            .apply(job_with(&name, &[("exit", "0"), ("after", "1")], json!({"completions": 3, "parallelism": 3})))
+            .await;
+    }
+    world.settle().await;
+    for n in 0..100 {
+        assert_eq!(world.status(&format!("sum-{n}")).await["succeeded"], 3);
+    }
+    assert_eq!((world.asked("create", "pods"), world.asked("patch", "pods")), (300, 300));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_measured() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[("exit", "0")], json!({"completions": 2, "parallelism": 1}))).await;
+    world
+        .apply(job_with(
+            "bad",
+            &[("exit", "1")],
+            json!({"backoffLimit": 0, "completionMode": "Indexed", "completions": 1}),
+        ))
+        .await;
+    world.settle().await;
+    let text = world.loops.as_ref().map(|l| l.metrics().prometheus()).unwrap();
+    for line in [
+        r#"job_controller_job_pods_finished_total{completion_mode="NonIndexed",result="succeeded"} 2"#,
+        r#"job_controller_job_pods_finished_total{completion_mode="Indexed",result="failed"} 1"#,
+        r#"job_controller_jobs_finished_total{completion_mode="NonIndexed",result="succeeded",reason="CompletionsReached"} 1"#,
+        r#"job_controller_jobs_finished_total{completion_mode="Indexed",result="failed",reason="BackoffLimitExceeded"} 1"#,
+        r#"job_controller_job_pods_creation_total{reason="new",status="succeeded"} 3"#,
+        r#"job_controller_terminated_pods_tracking_finalizer_total{event="add"} 3"#,
+        r#"job_controller_terminated_pods_tracking_finalizer_total{event="delete"} 3"#,
+        r#"job_controller_job_syncs_total{completion_mode="NonIndexed",result="success",action="pods_created"} 2"#,
+        r#"workqueue_adds_total{name="job_orphan_pod"}"#,
+        r#"workqueue_adds_total{name="ttl_jobs_to_delete"} 0"#,
+        r#"job_controller_job_sync_duration_seconds_bucket{completion_mode="Indexed",result="success",action="reconciling",le="0.004"} 1"#,
+    ] {
+        assert!(
+            text.contains(line),
+            "{line}\n{}",
+            text.lines().filter(|l| l.starts_with("job_controller_job_sync")).collect::<Vec<_>>().join("\n")
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_pod_costs_one_request_a_sync() {
+    let world = World::new().await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": crate::world::NS},
+        "spec": {"hard": {"pods": "0"}}, "status": {"hard": {"pods": "0"}, "used": {"pods": "0"}}});
+    world.apply(quota.clone()).await;
+    world
+        .sandbox
+        .merge("resourcequotas", Some(crate::world::NS), "q", Some("status"), json!({"status": quota["status"]}))
+        .await
+        .unwrap();
+    world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
+    world.wait(10).await;
+    // At once, after 1 s, 2 s, 4 s.
+    let asked = world.asked("create", "pods");
+    assert!((3..=6).contains(&asked), "{asked}");
+    assert_eq!(world.status("sum").await.get("active"), None);
+    let events: Vec<String> = world.events().await;
+    assert!(events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"sum-")), "{events:?}");
+    let told: Value = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
+    assert!(told[0]["lastError"]["error"].as_str().unwrap().contains("exceeded quota"), "{told}");
+}

@@ -1,0 +1,118 @@
+//! Suspending, resuming, and Jobs that others manage.
+
+use common::settings::Settings;
+use serde_json::json;
+
+use crate::{
+    oracle,
+    world::{Setup, World, job, job_with},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_job_created_suspended_starts_when_it_is_resumed() {
+    let world = World::new().await;
+    world
+        .apply(job_with(
+            "sum",
+            &[("exit", "0"), ("after", "5")],
+            json!({"suspend": true, "completions": 2, "parallelism": 2}),
+        ))
+        .await;
+    world.settle().await;
+    let status = world.status("sum").await;
+    assert_eq!(
+        (world.conditions("sum").await, status.get("startTime")),
+        (vec!["Suspended JobSuspended".to_owned()], None)
+    );
+    assert_eq!(world.asked("create", "pods"), 0);
+    world.change("sum", json!({"suspend": false})).await;
+    world.settle().await;
+    world.wait(10).await;
+    let status = world.status("sum").await;
+    assert_eq!((&status["succeeded"], &status["conditions"][0]["reason"]), (&json!(2), &json!("JobResumed")));
+    let events = world.events().await;
+    for event in ["Normal Suspended Job suspended", "Normal Resumed Job resumed", "Normal Completed Job completed"] {
+        assert!(events.contains(&event.to_owned()), "{events:?}");
+    }
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_suspended_job_go_and_count_for_nothing() {
+    let world = World::new().await;
+    world
+        .apply(job_with(
+            "sum",
+            &[("terminate-after", "3")],
+            json!({"completions": 2, "parallelism": 2, "activeDeadlineSeconds": 20}),
+        ))
+        .await;
+    world.wait(10).await;
+    world.change("sum", json!({"suspend": true})).await;
+    world.settle().await;
+    world.wait(60).await;
+    let status = world.status("sum").await;
+    assert_eq!((status.get("failed"), status.get("active"), &status["terminating"]), (None, None, &json!(0)));
+    assert_eq!((status.get("startTime"), world.pods().await.len()), (None, 0));
+    assert_eq!(world.conditions("sum").await, ["Suspended JobSuspended"], "time does not count while suspended");
+    world.change("sum", json!({"suspend": false})).await;
+    world.wait(15).await;
+    assert_eq!(world.status("sum").await["active"], 2, "and begins anew");
+    world.wait(20).await;
+    assert_eq!(world.conditions("sum").await, ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]);
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_start_is_kept_where_the_gate_says_so() {
+    let settings = Settings::new().with_gate("MutableSchedulingDirectivesForSuspendedJobs", false);
+    let world = World::with(Setup { settings, ..Setup::default() }).await;
+    world.apply(job("sum", &[])).await;
+    world.settle().await;
+    let start = world.status("sum").await["startTime"].clone();
+    world.change("sum", json!({"suspend": true})).await;
+    world.settle().await;
+    assert_eq!(world.status("sum").await["startTime"], start);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_job_that_fails_is_finished() {
+    let world = World::new().await;
+    world.apply(job_with("sum", &[("exit", "1")], json!({"backoffLimit": 3}))).await;
+    world.wait(3).await;
+    world.change("sum", json!({"suspend": true})).await;
+    world.settle().await;
+    world.change("sum", json!({"backoffLimit": 0})).await;
+    world.settle().await;
+    assert_eq!(world.conditions("sum").await.last().unwrap(), "Failed BackoffLimitExceeded");
+    assert!(world.status("sum").await["startTime"].is_string());
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_wants_nothing_completes_even_suspended() {
+    let world = World::new().await;
+    world.apply(job_with("none", &[], json!({"completions": 0, "suspend": true}))).await;
+    world.settle().await;
+    assert_eq!(world.conditions("none").await.last().unwrap(), "Complete CompletionsReached");
+    assert_eq!(world.status("none").await.get("startTime"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_others_are_left_alone() {
+    let world = World::new().await;
+    world.apply(job_with("theirs", &[], json!({"managedBy": "example.com/queue"}))).await;
+    world.apply(job_with("ours", &[], json!({"managedBy": "kubernetes.io/job-controller"}))).await;
+    world.settle().await;
+    assert_eq!(world.status("theirs").await, json!({}));
+    assert_eq!(world.status("ours").await["active"], 1);
+    let text = world.loops.as_ref().map(|l| l.metrics().prometheus()).unwrap();
+    assert!(
+        text.contains(r#"job_controller_jobs_by_external_controller_total{controller_name="example.com/queue"} 1"#)
+    );
+    // The same name, once it is theirs, is none of ours, whatever is still in the queue.
+    world.remove("ours", "Background").await;
+    world.apply(job_with("ours", &[], json!({"managedBy": "example.com/queue"}))).await;
+    world.settle().await;
+    assert_eq!(world.status("ours").await, json!({}));
+}

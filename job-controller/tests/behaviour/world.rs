@@ -1,0 +1,276 @@
+//! A sandbox with nodes and the loops under test.
+
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use common::{clock::Clock, settings::Settings};
+use e2e::{
+    loops::Loops,
+    nodes::Nodes,
+    sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write},
+};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use tower::Service as _;
+
+/// What the controllers are known as to the sandbox.
+pub(crate) const ME: &str = "controllers";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+/// The plural name of Jobs.
+pub(crate) const JOBS: &str = "jobs.batch";
+/// The tracking finalizer.
+pub(crate) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+/// Annotation and label that name an index.
+pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+
+/// Looks at a request before the server does, and may answer it.
+pub(crate) type Filter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    pub(crate) loops: Option<Loops>,
+    _nodes: Nodes,
+    filter: Option<Filter>,
+    settings: Settings,
+}
+
+pub(crate) struct Setup {
+    pub(crate) builder: Builder,
+    pub(crate) settings: Settings,
+    pub(crate) filter: Option<Filter>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { builder: Sandbox::builder(), settings: Settings::new(), filter: None }
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub(crate) async fn with(setup: Setup) -> Self {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let sandbox = setup.builder.clock(clock.clone()).build();
+        let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
+        nodes.ready().await;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut world =
+            Self { sandbox, clock, loops: None, _nodes: nodes, filter: setup.filter, settings: setup.settings };
+        world.start();
+        world.settle().await;
+        world.forget();
+        world
+    }
+
+    /// Starts the loops anew, as another process.
+    pub(crate) fn start(&mut self) {
+        self.loops = Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), job_controller::LOOPS));
+    }
+
+    /// Ends the loops as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    /// Whether a filter answers some requests in the server's place.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    fn client(&self) -> kube::Client {
+        let Some(filter) = self.filter.clone() else { return self.sandbox.client(ME) };
+        let inner = self.sandbox.service(ME);
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (filter, mut inner) = (Arc::clone(&filter), inner.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+                let request = Request::from_parts(parts, body);
+                match filter(&request) {
+                    Some(answer) => Ok::<_, ConnectionCut>(answer),
+                    None => inner.call(request.map(Full::new)).await,
+                }
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Waits until nothing has been written for two seconds.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..2000 {
+            let writes = self.sandbox.writes().count();
+            self.wait(2).await;
+            if self.sandbox.writes().count() == writes {
+                return;
+            }
+        }
+        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+    }
+
+    /// Counts requests and writes from here.
+    pub(crate) fn forget(&self) {
+        self.sandbox.requests().clear();
+        self.sandbox.writes().clear();
+    }
+
+    /// How many requests of ours there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// Writes of ours, Events aside.
+    pub(crate) fn written(&self) -> Vec<Arc<Write>> {
+        let all = self.sandbox.writes().all();
+        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    pub(crate) async fn merge(&self, resource: &str, name: &str, patch: Value) -> Value {
+        self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, resource: &str, name: &str) -> Value {
+        self.sandbox.get(resource, Some(NS), name).await.unwrap()
+    }
+
+    /// Deletes a Job.
+    pub(crate) async fn remove(&self, job: &str, propagation: &str) {
+        let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/{job}");
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
+        self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+    }
+
+    /// Changes the specification of a Job.
+    pub(crate) async fn change(&self, job: &str, spec: Value) {
+        self.merge(JOBS, job, json!({ "spec": spec })).await;
+    }
+
+    /// Changes nothing that matters, so that the Job comes to the queue.
+    pub(crate) async fn poke(&self, job: &str) {
+        let text = self.clock.now().to_string();
+        self.merge(JOBS, job, json!({"metadata": {"annotations": {"poke": text}}})).await;
+    }
+
+    pub(crate) async fn status(&self, job: &str) -> Value {
+        self.get(JOBS, job).await["status"].clone()
+    }
+
+    /// Conditions that are `True`, with their reasons.
+    pub(crate) async fn conditions(&self, job: &str) -> Vec<String> {
+        let status = self.status(job).await;
+        let list = status["conditions"].as_array().cloned().unwrap_or_default();
+        let text = |c: &Value, field: &str| c[field].as_str().unwrap_or_default().to_owned();
+        let shown = list.iter().filter(|c| c["status"] == "True");
+        shown.map(|c| format!("{} {}", text(c, "type"), text(c, "reason"))).collect()
+    }
+
+    /// The status of a Pod is what a test says.
+    pub(crate) async fn report(&self, pod: &str, status: Value) {
+        self.sandbox.merge("pods", Some(NS), pod, Some("status"), json!({ "status": status })).await.unwrap();
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Value> {
+        self.sandbox.list("pods", Some(NS)).await.unwrap()
+    }
+
+    /// The names of Pods that are neither over nor going.
+    pub(crate) async fn active(&self) -> BTreeSet<String> {
+        let live = |pod: &Value| {
+            pod["metadata"]["deletionTimestamp"].is_null()
+                && !["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or(""))
+        };
+        self.pods().await.iter().filter(|pod| live(pod)).map(|pod| name(pod).to_owned()).collect()
+    }
+
+    /// Events by reason and note, sorted; what is combined is one.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        let mut out: Vec<String> = events
+            .iter()
+            .map(|e| {
+                format!(
+                    "{} {} {}",
+                    e["type"].as_str().unwrap(),
+                    e["reason"].as_str().unwrap(),
+                    e["message"].as_str().unwrap()
+                )
+            })
+            .collect();
+        out.sort();
+        out
+    }
+
+    /// The most Pods there ever were at once that were not going, by the log of writes.
+    pub(crate) fn peak(&self) -> usize {
+        let (mut live, mut peak) = (BTreeSet::new(), 0);
+        for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
+            let going = write.after().is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+            if going || write.change == Change::Deleted {
+                live.remove(&write.name);
+            } else {
+                live.insert(write.name.clone());
+            }
+            peak = peak.max(live.len());
+        }
+        peak
+    }
+}
+
+/// A refusal, as the server would answer it.
+pub(crate) fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+        "reason": reason, "details": {"causes": causes}, "code": code});
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {}).boxed_unsync();
+    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// A Job with the script `sim/<name>: <value>` for its Pods; it wants one completion.
+pub(crate) fn job(name: &str, script: &[(&str, &str)]) -> Value {
+    let script: serde_json::Map<String, Value> =
+        script.iter().map(|(key, value)| (format!("sim/{key}"), json!(value))).collect();
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": NS},
+        "spec": {"template": {"metadata": {"annotations": script},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}}},
+    })
+}
+
+/// The same with more in its specification.
+pub(crate) fn job_with(name: &str, script: &[(&str, &str)], spec: Value) -> Value {
+    let mut job = job(name, script);
+    for (field, value) in spec.as_object().unwrap() {
+        job["spec"][field] = value.clone();
+    }
+    job
+}
+
+/// A Pod of nobody with these labels.
+pub(crate) fn stray(name: &str, labels: Value, script: &[(&str, &str)]) -> Value {
+    let template = job("x", script)["spec"]["template"].clone();
+    let annotations = template["metadata"]["annotations"].clone();
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": labels, "annotations": annotations},
+        "spec": template["spec"]})
+}
+
+pub(crate) fn finalizers(pod: &Value) -> Vec<&str> {
+    pod["metadata"]["finalizers"]
+        .as_array()
+        .map_or_else(Vec::new, |list| list.iter().filter_map(Value::as_str).collect())
+}

@@ -1,0 +1,79 @@
+//! Carrying a plan out: claim, then create or delete, then write the status.
+
+mod claim;
+mod create;
+mod delete;
+mod status;
+
+use futures::{StreamExt as _, stream};
+
+use common::{controller::Requeue, events::ObjectRef, refs::Claims};
+
+use crate::{
+    ReplicaController,
+    decide::{self, FailureReason, Manage, Managed, Plan, PodRef, Snapshot},
+    error::Error,
+    kind::Kind,
+};
+
+/// How many requests of one sync are under way at once.
+const IN_FLIGHT: usize = 100;
+
+/// Makes the calls, so many at once, and gives back what became of each, in their order.
+async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
+    let calls: Vec<F> = calls.into_iter().collect();
+    stream::iter(calls).buffered(IN_FLIGHT).collect().await
+}
+
+impl<K: Kind> ReplicaController<K> {
+    pub(crate) async fn carry_out(&self, mut snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        if let Some(problem) = plan.set.selector.problem() {
+            tracing::error!(logger = K::QUEUE, key = %plan.set.metadata.key(), err = %problem, "Error converting pod selector");
+            return Ok(Requeue::No);
+        }
+        let Claims { keep, adopt, release } = std::mem::take(&mut snapshot.claims);
+        let adopted = self.claim(&snapshot, &adopt, &release).await?;
+        // The plan counts on every adoption; a Pod that was gone before it was adopted makes it another plan.
+        let replan = adopted.len() != adopt.len();
+        let claimed: Vec<&PodRef> = keep.iter().chain(&adopted).collect();
+        let manage = if replan { decide::manage::manage(&snapshot, &claimed) } else { plan.manage };
+        let (managed, error) = self.manage(&snapshot, manage).await;
+        let error = match error {
+            Some(error) if error.is_not_leader() => return Err(error),
+            other => other,
+        };
+        let at = self.context.clock.now();
+        let status = decide::status::status(&snapshot, &claimed, &managed, at);
+        self.write_status(&snapshot.set, &status).await?;
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let now = self.context.clock.now();
+        let check = decide::timer::next_check(&snapshot, &claimed, &status, at, now);
+        let unblocked = snapshot.blocked.map(|blocked| blocked.at_most);
+        Ok(check.into_iter().chain(unblocked).min().map_or(Requeue::No, Requeue::After))
+    }
+
+    async fn manage(&self, snapshot: &Snapshot, manage: Manage) -> (Managed, Option<Error>) {
+        let (reason, result) = match manage {
+            Manage::Nothing => return (Managed::Done, None),
+            Manage::NotAllowed(_) => return (Managed::NotAllowed, None),
+            Manage::Impossible(problem) => (FailureReason::Create, Err(Error::Template(problem))),
+            Manage::Create { count, .. } => (FailureReason::Create, self.create_pods(snapshot, count).await),
+            Manage::Delete { victims, age_ratios, .. } => {
+                self.metrics.deletes(&age_ratios);
+                (FailureReason::Delete, self.delete_pods(snapshot, &victims).await)
+            }
+        };
+        match result {
+            Ok(()) => (Managed::Done, None),
+            Err(error) => (Managed::Failed { reason, message: error.to_string() }, Some(error)),
+        }
+    }
+
+    /// The set, as its Events name it.
+    fn reference(snapshot: &Snapshot) -> ObjectRef {
+        ObjectRef::new(K::RESOURCE, &snapshot.set.metadata)
+    }
+}

@@ -1,0 +1,156 @@
+//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+
+pub mod explain;
+pub mod failure;
+pub mod manage;
+pub mod status;
+pub mod timer;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{intern::Text, refs::Claims, refs::Owner};
+use jiff::Timestamp;
+
+pub use manage::{Manage, Victim, Why};
+
+use crate::{
+    objects::{ReplicaSet, Status},
+    pod_cache::CachedPod,
+};
+
+/// A cached Pod.
+pub type PodRef = Arc<CachedPod>;
+
+/// Everything one sync may look at.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The set.
+    pub set: Arc<ReplicaSet>,
+    /// The set as an owner of Pods.
+    pub owner: Owner,
+    /// Its active Pods: kept, to be adopted, to be released.
+    pub claims: Claims<PodRef>,
+    /// How many Pods it controls and selects that are going away.
+    pub terminating: usize,
+    /// Active Pods of the sets of its owner, by node; read only where Pods may have to be ranked.
+    pub colocated: BTreeMap<Text, usize>,
+    /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
+    pub blocked: Option<Blocked>,
+    /// How far a sync may go.
+    pub limits: Limits,
+    /// The time of the sync.
+    pub now: Timestamp,
+}
+
+/// Why nothing is created or deleted for the time being.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// What is waited for.
+    pub why: String,
+    /// How long at most.
+    pub at_most: Duration,
+}
+
+/// What the operator has set, as far as decisions depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most Pods one sync creates or deletes.
+    pub burst: usize,
+    /// Whether Pods may name the cost of their deletion (gate `PodDeletionCost`).
+    pub deletion_cost: bool,
+    /// Whether the status counts terminating Pods (gate `DeploymentReplicaSetTerminatingReplicas`).
+    pub counts_terminating: bool,
+}
+
+/// What one sync does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The set it is about.
+    pub set: Arc<ReplicaSet>,
+    /// Pods to adopt.
+    pub adopt: Vec<PodRef>,
+    /// Pods to release.
+    pub release: Vec<PodRef>,
+    /// Pods to create or delete, if every adoption succeeds.
+    pub manage: Manage,
+    /// The status, if all of that succeeds.
+    pub status: Status,
+    /// The first few Pods that are not ready.
+    pub unready: Vec<PodRef>,
+    /// When the next Pod becomes available by the passing of time.
+    pub available_in: Option<Duration>,
+}
+
+/// How managing Pods went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Managed {
+    /// As planned; also if there was nothing to do.
+    Done,
+    /// It was not allowed.
+    NotAllowed,
+    /// A request failed.
+    Failed {
+        /// What was being done.
+        reason: FailureReason,
+        /// The text of the error.
+        message: String,
+    },
+}
+
+/// What was being done when managing Pods failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureReason {
+    /// Pods were being created.
+    Create,
+    /// Pods were being deleted.
+    Delete,
+}
+
+impl FailureReason {
+    /// As it stands in the condition.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "FailedCreate",
+            Self::Delete => "FailedDelete",
+        }
+    }
+}
+
+/// How many Pods that are not ready a plan names.
+const NAMED: usize = 3;
+
+/// Decides what one sync does.
+///
+/// Pods are claimed first, then created or deleted, never both; the status tells of the Pods as they were before that.
+/// Upstream: `pkg/controller/replicaset`, `syncReplicaSet`.
+pub fn decide(snapshot: &Snapshot) -> Plan {
+    let claims = &snapshot.claims;
+    let claimed: Vec<&PodRef> = claims.keep.iter().chain(&claims.adopt).collect();
+    let manage = manage::manage(snapshot, &claimed);
+    let expected = if manage.is_allowed() { Managed::Done } else { Managed::NotAllowed };
+    let status = status::status(snapshot, &claimed, &expected, snapshot.now);
+    Plan {
+        set: Arc::clone(&snapshot.set),
+        adopt: claims.adopt.clone(),
+        release: claims.release.clone(),
+        manage,
+        unready: claims.keep.iter().filter(|pod| !pod.is_ready()).take(NAMED).cloned().collect(),
+        available_in: timer::next_check(snapshot, &claimed, &status, snapshot.now, snapshot.now),
+        status,
+    }
+}
+
+impl Plan {
+    /// Whether the status is another one than the stored one.
+    pub fn writes_status(&self) -> bool {
+        !self.stuck() && self.status != self.set.status
+    }
+
+    /// Whether nothing can be done because the set's selector breaks the rules.
+    pub fn stuck(&self) -> bool {
+        self.set.selector.problem().is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! What a plan says about itself.
+
+use std::time::Duration;
+
+use common::{
+    conditions,
+    controller::{Explain, Explanation},
+};
+
+use super::{Manage, Plan, PodRef, Victim, failure::REPLICA_FAILURE};
+
+/// How many Pods are named one by one.
+const NAMED: usize = 10;
+
+impl Explain for Plan {
+    fn explain(&self) -> Explanation {
+        Explanation { situation: self.situation(), waiting: self.waiting(), actions: self.actions() }
+    }
+
+    fn acts(&self) -> bool {
+        !self.stuck()
+            && (!self.adopt.is_empty() || !self.release.is_empty() || self.manage.acts() || self.writes_status())
+    }
+}
+
+impl Plan {
+    fn situation(&self) -> String {
+        let s = &self.status;
+        let terminating = s.terminating_replicas.map_or_else(String::new, |n| format!(", {n} terminating"));
+        format!(
+            "{} Pods wanted: {} active, {} ready, {} available{terminating}",
+            self.set.replicas, s.replicas, s.ready_replicas, s.available_replicas
+        )
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some(problem) = self.set.selector.problem() {
+            return vec![problem.to_string()];
+        }
+        match &self.manage {
+            Manage::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
+            Manage::Impossible(problem) => out.push(format!("no Pod can be created: {problem}")),
+            Manage::Nothing | Manage::Create { .. } | Manage::Delete { .. } => {}
+        }
+        let s = &self.status;
+        let unready = s.replicas - s.ready_replicas;
+        if unready > 0 {
+            let more = if self.unready.len() < unready.unsigned_abs() as usize { ", ..." } else { "" };
+            let names: Vec<&str> = self.unready.iter().map(name).collect();
+            out.push(format!("{unready} of {} Pods are not ready: {}{more}", s.replicas, names.join(", ")));
+        }
+        if let Some(wait) = self.available_in {
+            let early = s.ready_replicas - s.available_replicas;
+            out.push(format!("{early} ready Pods are not available yet, the next in {}", seconds(wait)));
+        }
+        // The stored one: the planned one does not know yet how it will go.
+        if let Some(c) = conditions::get(&self.set.status.conditions, REPLICA_FAILURE) {
+            out.push(format!("{}: {}", c.reason, c.message));
+        }
+        out
+    }
+
+    fn actions(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let selected = |pod: &PodRef| format!("adopt Pod {}: nobody controls it and it is selected", name(pod));
+        listed(&mut out, &self.adopt, selected);
+        listed(&mut out, &self.release, |pod| format!("release Pod {}: it is no longer selected", name(pod)));
+        match &self.manage {
+            Manage::Create { count: 1, missing: 1 } => out.push("create 1 Pod".to_owned()),
+            Manage::Create { count, missing } if count == missing => out.push(format!("create {count} Pods")),
+            Manage::Create { count, missing } => out.push(format!("create {count} of {missing} missing Pods")),
+            Manage::Delete { victims, .. } => {
+                listed(&mut out, victims, |Victim { pod, why }| format!("delete Pod {}: {why}", name(pod)));
+            }
+            Manage::Nothing | Manage::NotAllowed(_) | Manage::Impossible(_) => {}
+        }
+        if self.writes_status() {
+            out.push("write the status".to_owned());
+        }
+        out
+    }
+}
+
+fn listed<T>(out: &mut Vec<String>, list: &[T], line: impl Fn(&T) -> String) {
+    out.extend(list.iter().take(NAMED).map(line));
+    if list.len() > NAMED {
+        out.push(format!("... and {} more", list.len() - NAMED));
+    }
+}
+
+fn name(pod: &PodRef) -> &str {
+    &pod.meta().name
+}
+
+fn seconds(wait: Duration) -> String {
+    format!("{}s", wait.as_secs() + u64::from(wait.subsec_nanos() > 0))
+}

@@ -1,0 +1,139 @@
+//! The condition `ReplicaFailure`: the last time Pods could not be created or deleted, and why.
+//!
+//! It is there from the first failure until Pods were managed without one. Upstream drops it in every sync that may not
+//! act, so that it flaps, and never refreshes it, so that it may name a problem long solved (kubernetes/kubernetes#127081).
+//! Ours stays, and is refreshed when the problem is another one. Texts of refusals name a fresh Pod or the quota in use on
+//! every attempt: such differences do not count, and no refresh comes sooner than [`REFRESH`] after the last change, since
+//! each status written brings the set back at once, past its back-off.
+
+use common::conditions::{self, Condition};
+use jiff::{SignedDuration, Timestamp};
+
+use super::Managed;
+
+/// Type of the condition.
+pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+
+/// The shortest time between two texts of the condition.
+const REFRESH: SignedDuration = SignedDuration::from_mins(1);
+
+/// The conditions after Pods were managed at `now` with that result.
+pub fn conditions(stored: &[Condition], managed: &Managed, now: Timestamp) -> Vec<Condition> {
+    let mut list = stored.to_vec();
+    match managed {
+        Managed::NotAllowed => {}
+        Managed::Done => {
+            conditions::remove(&mut list, REPLICA_FAILURE);
+        }
+        Managed::Failed { reason, message } => {
+            let keep = conditions::get(&list, REPLICA_FAILURE)
+                .is_some_and(|c| c.reason == reason.as_str() && (recent(c, now) || gist(&c.message) == gist(message)));
+            if !keep {
+                let failure = Condition::new(REPLICA_FAILURE, conditions::TRUE, reason.as_str(), message, now);
+                conditions::replace(&mut list, failure);
+            }
+        }
+    }
+    list
+}
+
+fn recent(condition: &Condition, now: Timestamp) -> bool {
+    condition.last_transition_time.is_some_and(|since| now.duration_since(since) < REFRESH)
+}
+
+/// What a message says apart from names of Pods and from numbers.
+fn gist(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    let mut rest = message;
+    while let Some(c) = rest.chars().next() {
+        if c == '"' {
+            let (quoted, after) = rest[1..].split_once('"').unwrap_or((&rest[1..], ""));
+            let of_a_pod = ["pods ", "pod ", "Pod "].iter().any(|word| out.ends_with(word));
+            out.push('"');
+            out.push_str(if of_a_pod { "*" } else { quoted });
+            out.push('"');
+            rest = after;
+        } else if c.is_ascii_digit() {
+            out.push('#');
+            rest = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '.');
+        } else {
+            out.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::FailureReason;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    fn failed(reason: FailureReason, message: &str) -> Managed {
+        Managed::Failed { reason, message: message.to_owned() }
+    }
+
+    fn quota(pod: &str, used: u32) -> String {
+        format!(
+            r#"pods "{pod}" is forbidden: exceeded quota: q, requested: pods=1, used: pods={used}, limited: pods={used}"#
+        )
+    }
+
+    fn stored(message: &str) -> Vec<Condition> {
+        conditions(&[], &failed(FailureReason::Create, message), at(0))
+    }
+
+    #[test]
+    fn a_failure_is_noted_with_its_reason_text_and_time() {
+        let list = stored("no quota");
+        let other = Condition::new("Other", "False", "R", "m", at(-5));
+        assert_eq!(list.len(), 1);
+        let c = &list[0];
+        assert_eq!(
+            (&*c.kind, &*c.status, &*c.reason, &*c.message),
+            ("ReplicaFailure", "True", "FailedCreate", "no quota")
+        );
+        assert_eq!(c.last_transition_time, Some(at(0)));
+        let list = conditions(&[list[0].clone(), other.clone()], &failed(FailureReason::Delete, "denied"), at(1));
+        assert_eq!(list[0], other);
+        assert_eq!((&*list[1].reason, &*list[1].message), ("FailedDelete", "denied"));
+    }
+
+    #[test]
+    fn it_goes_when_pods_were_managed_and_only_then() {
+        let list = stored("no quota");
+        assert_eq!(conditions(&list, &Managed::NotAllowed, at(9)), list);
+        assert_eq!(conditions(&list, &Managed::Done, at(9)), []);
+        assert_eq!(conditions(&[], &Managed::Done, at(9)), []);
+    }
+
+    #[test]
+    fn the_same_problem_in_other_words_changes_nothing() {
+        let list = stored(&quota("web-abcde", 3));
+        let again = failed(FailureReason::Create, &quota("web-x7k2p", 14));
+        assert_eq!(conditions(&list, &again, at(3600)), list);
+    }
+
+    #[test]
+    fn another_problem_is_shown_but_not_at_every_attempt() {
+        let list = stored(&quota("web-abcde", 3));
+        let other = failed(FailureReason::Create, "admission webhook \"policy\" denied the request: id 7");
+        assert_eq!(conditions(&list, &other, at(59)), list);
+        let refreshed = conditions(&list, &other, at(60));
+        assert_eq!(&*refreshed[0].message, "admission webhook \"policy\" denied the request: id 7");
+        assert_eq!(conditions(&refreshed, &failed(FailureReason::Create, &quota("web-b", 1)), at(61)), refreshed);
+    }
+
+    #[test]
+    fn gists_leave_out_pods_and_numbers_only() {
+        assert_eq!(gist(&quota("web-x", 3)), gist(&quota("stray", 999)));
+        assert_eq!(gist("used: requests.cpu=500m"), gist("used: requests.cpu=1.5"));
+        assert_ne!(gist("exceeded quota: a"), gist("exceeded quota: b"));
+        assert_ne!(gist(r#"admission webhook "a" denied"#), gist(r#"admission webhook "b" denied"#));
+        assert_eq!(gist("über \"quotes"), "über \"quotes\"");
+    }
+}

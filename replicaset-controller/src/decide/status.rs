@@ -1,0 +1,28 @@
+//! The status: counts of the Pods as a sync found them, and the condition about failures.
+
+use jiff::Timestamp;
+
+use super::{Managed, PodRef, Snapshot, failure};
+use crate::objects::Status;
+
+/// The status after Pods were managed with that result, as of `now`.
+///
+/// Counts are those from before. Upstream: `pkg/controller/replicaset`, `calculateStatus`.
+pub fn status(snapshot: &Snapshot, claimed: &[&PodRef], managed: &Managed, now: Timestamp) -> Status {
+    let set = &snapshot.set;
+    let stored = &set.status;
+    let count = |counts: &dyn Fn(&PodRef) -> bool| number(claimed.iter().filter(|pod| counts(pod)).count());
+    Status {
+        replicas: number(claimed.len()),
+        fully_labeled_replicas: count(&|pod| pod.meta().labels.contains_all(&set.template_labels)),
+        ready_replicas: count(&|pod| pod.is_ready()),
+        available_replicas: count(&|pod| pod.is_available(set.min_ready_seconds, now)),
+        terminating_replicas: snapshot.limits.counts_terminating.then_some(number(snapshot.terminating)),
+        observed_generation: set.metadata.generation,
+        conditions: failure::conditions(&stored.conditions, managed, now),
+    }
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,384 @@
+use common::controller::Explain as _;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::world::{PodBuilder, World, ago, now, pod, pods, world};
+
+fn plan(world: &World) -> Plan {
+    decide(&world.snapshot())
+}
+
+/// What is done about the number of Pods, in short.
+fn deed(world: &World) -> String {
+    match plan(world).manage {
+        Manage::Nothing => "nothing".to_owned(),
+        Manage::NotAllowed(_) => "not allowed".to_owned(),
+        Manage::Impossible(problem) => problem.to_owned(),
+        Manage::Create { count, missing } => format!("create {count} of {missing}"),
+        Manage::Delete { victims, surplus, .. } => format!("delete {} of {surplus}", victims.len()),
+    }
+}
+
+/// The names of the Pods to delete, in order.
+fn victims(world: &World) -> Vec<String> {
+    match plan(world).manage {
+        Manage::Delete { victims, .. } => victims.iter().map(|v| v.pod.meta().name.to_string()).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn whys(world: &World) -> Vec<String> {
+    match plan(world).manage {
+        Manage::Delete { victims, .. } => victims.iter().map(|v| format!("{}: {}", v.pod.meta().name, v.why)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_table_of_managing() {
+    for (active, wanted, want) in [
+        (0, 3, "create 3 of 3"),
+        (0, 1200, "create 500 of 1200"),
+        (500, 1200, "create 500 of 700"),
+        (1000, 1200, "create 200 of 200"),
+        (10, 4, "delete 6 of 6"),
+        (900, 0, "delete 500 of 900"),
+        (400, 0, "delete 400 of 400"),
+        (5, 5, "nothing"),
+        (0, 0, "nothing"),
+    ] {
+        assert_eq!(deed(&world(wanted, pods(active))), want, "{active} of {wanted}");
+    }
+}
+
+#[test]
+fn nothing_is_created_or_deleted_when_it_may_not_be() {
+    for (active, wanted) in [(0, 3), (3, 0), (3, 1), (3, 3)] {
+        assert_eq!(deed(&world(wanted, pods(active)).blocked()), "not allowed");
+        assert_eq!(deed(&world(wanted, pods(active)).deleting()), "not allowed");
+    }
+}
+
+#[test]
+fn a_template_that_makes_no_pod_of_its_own_makes_none() {
+    let mut unlabelled = world(1, []);
+    unlabelled.set["spec"]["template"]["metadata"]["labels"] = json!({});
+    assert_eq!(deed(&unlabelled), "no labels");
+    let mut stranger = world(1, []);
+    stranger.set["spec"]["template"]["metadata"]["labels"] = json!({"app": "other"});
+    assert_eq!(deed(&stranger), "the selector does not match the labels of the template");
+    stranger.set["spec"]["replicas"] = json!(0);
+    assert_eq!(deed(&stranger), "nothing");
+}
+
+#[test]
+fn a_selector_that_breaks_the_rules_is_left_alone() {
+    let mut broken = world(3, pods(1));
+    broken.set["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
+    let plan = plan(&broken);
+    assert!(!plan.acts() && plan.stuck() && plan.adopt.is_empty() && plan.release.is_empty());
+    assert_eq!(plan.explain().waiting, ["selector: \"Gt\" is not a valid label selector operator"]);
+}
+
+#[test]
+fn pods_that_are_over_or_going_do_not_count() {
+    let found =
+        [pod("a"), pod("b").deleting(), pod("c").phase("Failed"), pod("d").phase("Succeeded"), pod("e").phase("")];
+    assert_eq!(deed(&world(3, found)), "create 1 of 1");
+}
+
+#[test]
+fn an_adopted_pod_counts_and_a_released_one_does_not() {
+    let found = [pod("a"), pod("b").orphan(), pod("c").labels(json!({"app": "other"}))];
+    let plan = plan(&world(3, found));
+    let names = |pods: &[PodRef]| pods.iter().map(|p| p.meta().name.to_string()).collect::<Vec<_>>();
+    assert_eq!((names(&plan.adopt), names(&plan.release)), (vec!["b".to_owned()], vec!["c".to_owned()]));
+    assert!(matches!(plan.manage, Manage::Create { count: 1, .. }));
+    assert_eq!(plan.status.replicas, 2);
+}
+
+#[test]
+fn the_rules_of_deletion_in_their_order() {
+    let found = [
+        pod("g"),
+        pod("f").cost("-1"),
+        pod("e").unready(),
+        pod("d").phase("Unknown"),
+        pod("c").phase("Pending"),
+        pod("b").node(""),
+        pod("a").node("").phase("Pending"),
+    ];
+    assert_eq!(victims(&world(1, found.clone())), ["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(
+        whys(&world(1, found)),
+        [
+            "a: it is not assigned to a node",
+            "b: it is not assigned to a node",
+            "c: its phase is Pending",
+            "d: its phase is Unknown",
+            "e: it is not ready",
+            "f: its deletion cost is -1"
+        ]
+    );
+}
+
+#[test]
+fn deletion_costs_count_only_with_their_gate() {
+    let found = [pod("a").cost("5"), pod("b").cost("-5"), pod("c").cost("+10")];
+    let mut world = world(1, found);
+    assert_eq!(victims(&world), ["b", "c"]);
+    world.limits.deletion_cost = false;
+    // Same times: by uid.
+    assert_eq!(victims(&world), ["a", "b"]);
+}
+
+#[test]
+fn the_fullest_node_is_emptied() {
+    let found = (0..5).map(|n| pod(&format!("{n}")).node(if n < 3 { "A" } else { "B" }).ready(30 + n).created(30 + n));
+    let mut world = world(2, found);
+    world.colocated = BTreeMap::from([("A".into(), 3), ("B".into(), 2)]);
+    let mut names = victims(&world);
+    names.sort();
+    assert_eq!(names, ["0", "1", "2"]);
+    assert!(whys(&world)[0].ends_with("its node has 3 Pods of the same owner"));
+}
+
+#[test]
+fn younger_magnitudes_go_first_and_uids_within_one() {
+    for (a, b, first) in [
+        (pod("a").ready(40), pod("b").ready(30), "b"),
+        (pod("b").ready(40), pod("a").ready(60), "a"),
+        (pod("a").ready(30).created(172_800), pod("b").ready(30).created(3600), "b"),
+        (pod("a").ready(10), pod("b").ready_since_ever(), "b"),
+    ] {
+        assert_eq!(victims(&world(1, [a, b])), [first]);
+    }
+}
+
+#[test]
+fn all_of_them_need_no_order() {
+    let found = [pod("b"), pod("a").node("")];
+    let plan = plan(&world(0, found));
+    let Manage::Delete { victims, age_ratios, .. } = plan.manage else { panic!() };
+    assert!(victims.iter().all(|v| v.why == Why::NoneWanted) && age_ratios.is_empty());
+}
+
+#[test]
+fn ages_of_deleted_pods_are_multiples_of_the_youngest() {
+    let ratios = |found: Vec<PodBuilder>, wanted| match plan(&world(wanted, found)).manage {
+        Manage::Delete { age_ratios, .. } => age_ratios,
+        other => panic!("{other:?}"),
+    };
+    // The cheapest is the oldest, the unready one is not asked.
+    let found = vec![pod("a").created(100).cost("-1"), pod("b").created(30), pod("c").created(5).unready()];
+    assert_eq!(ratios(found, 1), [3]);
+    // Nobody divides by the age of a Pod that was created this moment, or in the future.
+    assert_eq!(ratios(vec![pod("a").created(0).cost("-1"), pod("b").created(0)], 1), [0]);
+    assert_eq!(ratios(vec![pod("a").created(2).cost("-1"), pod("b").created(-7)], 1), [2000]);
+}
+
+#[test]
+fn the_status_counts_pods_by_class() {
+    let mut world = world(
+        6,
+        [
+            pod("a"),
+            pod("b").ready(10),
+            pod("c").unready(),
+            pod("d").labels(json!({"app": "web", "tier": "front"})),
+            pod("e").deleting(),
+            pod("f").deleting().phase("Failed"),
+            pod("g").deleting().labels(json!({"app": "other"})),
+            pod("h").deleting().orphan(),
+        ],
+    )
+    .min_ready(30);
+    world.set["spec"]["template"]["metadata"]["labels"] = json!({"app": "web", "tier": "front"});
+    world.set["metadata"]["generation"] = json!(7);
+    let status = plan(&world).status;
+    assert_eq!((status.replicas, status.fully_labeled_replicas, status.ready_replicas), (4, 1, 3));
+    assert_eq!((status.available_replicas, status.terminating_replicas, status.observed_generation), (2, Some(1), 7));
+    world.limits.counts_terminating = false;
+    assert_eq!(plan(&world).status.terminating_replicas, None);
+}
+
+#[test]
+fn a_status_is_written_only_if_something_changed() {
+    let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "terminatingReplicas": 0, "observedGeneration": 1});
+    let settled = world(1, pods(1)).stored(stored.clone());
+    assert!(!plan(&settled).acts());
+    for (field, value) in [
+        ("replicas", json!(2)),
+        ("fullyLabeledReplicas", json!(0)),
+        ("readyReplicas", json!(0)),
+        ("availableReplicas", json!(0)),
+        ("terminatingReplicas", json!(null)),
+        ("terminatingReplicas", json!(1)),
+        ("observedGeneration", json!(0)),
+        ("conditions", json!([{"type": "ReplicaFailure", "status": "True"}])),
+    ] {
+        let mut stored = stored.clone();
+        stored[field] = value.clone();
+        assert!(plan(&world(1, pods(1)).stored(stored)).writes_status(), "{field} = {value}");
+    }
+}
+
+#[test]
+fn a_failure_is_forgotten_only_by_managing() {
+    let failing = json!({"conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]});
+    let conditions = |world: World| plan(&world).status.conditions.len();
+    assert_eq!(conditions(world(1, pods(1)).stored(failing.clone())), 0);
+    assert_eq!(conditions(world(1, pods(1)).stored(failing.clone()).blocked()), 1);
+    assert_eq!(conditions(world(1, pods(1)).stored(failing).deleting()), 1);
+}
+
+#[test]
+fn the_table_of_the_availability_timer() {
+    let check = |found: &[PodBuilder], min_ready, late: i64| {
+        let snapshot = world(found.len(), found.iter().cloned()).min_ready(min_ready).snapshot();
+        let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().collect();
+        let status = status::status(&snapshot, &claimed, &Managed::Done, now());
+        let available = status.available_replicas;
+        let wait = timer::next_check(&snapshot, &claimed, &status, now(), ago(-late));
+        (available, wait.map(|d| d.as_secs()))
+    };
+    let three = [pod("a").ready(10), pod("b").ready(25), pod("c").ready(40)];
+    assert_eq!(check(&three, 30, 0), (1, Some(5)));
+    assert_eq!(check(&three, 30, 3), (1, Some(2)));
+    assert_eq!(check(&three, 30, 9), (1, Some(0)));
+    assert_eq!(check(&three, 0, 0), (3, None));
+    assert_eq!(check(&[pod("a").ready(30)], 30, 0), (1, None));
+    assert_eq!(check(&[pod("a").ready_since_ever()], 30, 0), (0, Some(30)));
+    assert_eq!(check(&[pod("a").unready()], 30, 0), (0, None));
+}
+
+#[test]
+fn a_plan_says_why() {
+    let found = [pod("a").ready(10), pod("b").unready(), pod("c").orphan(), pod("d").deleting()];
+    let told = plan(&world(4, found).min_ready(30)).explain();
+    assert_eq!(told.situation, "4 Pods wanted: 3 active, 2 ready, 1 available, 1 terminating");
+    assert_eq!(told.waiting, ["1 of 3 Pods are not ready: b", "1 ready Pods are not available yet, the next in 20s"]);
+    assert_eq!(
+        told.actions,
+        ["adopt Pod c: nobody controls it and it is selected", "create 1 Pod", "write the status"]
+    );
+    let told = plan(&world(3, pods(1)).blocked()).explain();
+    assert_eq!(told.waiting, ["Pods are neither created nor deleted: 2 deleted pods"]);
+    let told = plan(&world(0, pods(40))).explain();
+    assert_eq!(told.actions.len(), 12);
+    assert_eq!(told.actions[10], "... and 30 more");
+}
+
+fn any_pod() -> impl Strategy<Value = PodBuilder> {
+    let phases =
+        prop::sample::select(vec!["Running", "Running", "Pending", "Unknown", "Failed", "Succeeded", "", "Odd"]);
+    let ages = prop::sample::select(vec![-5i64, 0, 1, 5, 40, 41, 60, 3600, 90_000]);
+    let of = prop::sample::select(vec!["own", "own", "own", "orphan", "other", "strange"]);
+    (phases, ages, 0..4u8, of, 0..8u8, any::<bool>(), -2..3i32).prop_map(
+        |(phase, age, ready, of, going, assigned, cost)| {
+            let pod = pod("").created(age).phase(phase).cost(&cost.to_string());
+            let pod = match ready {
+                0 => pod.unready(),
+                1 => pod.ready_since_ever(),
+                _ => pod.ready(age),
+            };
+            let pod = match of {
+                "orphan" => pod.orphan(),
+                "other" => pod.owner("ReplicaSet", "web", "u-other"),
+                "strange" => pod.labels(json!({"app": "other"})),
+                _ => pod,
+            };
+            let pod = if going == 0 { pod.deleting() } else { pod };
+            if assigned { pod } else { pod.node("") }
+        },
+    )
+}
+
+fn any_world() -> impl Strategy<Value = World> {
+    let flags = (0..12u8, 0..6u8, 0..6u8, 0..60i32);
+    (0..12usize, prop::collection::vec(any_pod(), 0..14), 1..6usize, flags).prop_map(
+        |(wanted, mut found, burst, (deleting, blocked, cost, min_ready))| {
+            for (at, pod) in found.iter_mut().enumerate() {
+                pod.0["metadata"]["name"] = json!(format!("p{at:02}"));
+                pod.0["metadata"]["uid"] = json!(format!("{:02}", (at * 5) % 14));
+            }
+            let mut world = world(wanted, found).min_ready(min_ready);
+            world.limits = Limits { burst, deletion_cost: cost > 0, counts_terminating: true };
+            let world = if deleting == 0 { world.deleting() } else { world };
+            if blocked == 0 { world.blocked() } else { world }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn invariants(world in any_world()) {
+        let snapshot = world.snapshot();
+        let plan = decide(&snapshot);
+        let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
+        let (active, wanted, burst) = (claimed.len(), snapshot.set.replicas, snapshot.limits.burst);
+        match &plan.manage {
+            Manage::Create { count, missing } => {
+                prop_assert_eq!(*missing, wanted - active);
+                prop_assert_eq!(*count, burst.min(*missing));
+            }
+            Manage::Delete { victims, surplus, .. } => {
+                prop_assert_eq!(*surplus, active - wanted);
+                prop_assert_eq!(victims.len(), burst.min(*surplus));
+                let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
+                prop_assert!(victims.iter().all(|v| own(&v.pod) && v.pod.is_active()));
+                // Nothing better goes while something worse stays.
+                let phase = |pod: &PodRef| match pod.phase {
+                    common::pods::Phase::Running => 2,
+                    common::pods::Phase::Unknown => 1,
+                    _ => 0,
+                };
+                let class = |pod: &PodRef| (!pod.node.is_empty(), phase(pod), pod.is_ready());
+                let gone = |pod: &PodRef| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
+                let worst_kept = claimed.iter().filter(|c| !gone(c)).map(|c| class(c)).min();
+                if let Some(kept) = worst_kept {
+                    prop_assert!(victims.iter().all(|v| class(&v.pod) <= kept));
+                }
+            }
+            Manage::Nothing => prop_assert_eq!(active, wanted),
+            Manage::NotAllowed(_) => prop_assert!(snapshot.owner.deleting || snapshot.blocked.is_some()),
+            Manage::Impossible(_) => prop_assert!(false),
+        }
+        if snapshot.owner.deleting {
+            prop_assert!(plan.adopt.is_empty() && plan.release.is_empty());
+        }
+        for pod in plan.adopt.iter().chain(&plan.release) {
+            prop_assert!(pod.is_active());
+            prop_assert!(pod.meta().controller().is_none_or(|c| c.uid == snapshot.owner.uid));
+        }
+        let s = &plan.status;
+        prop_assert!(0 <= s.available_replicas && s.available_replicas <= s.ready_replicas);
+        prop_assert!(s.ready_replicas <= s.replicas && s.fully_labeled_replicas <= s.replicas);
+        let _ = plan.explain();
+    }
+
+    #[test]
+    fn a_plan_does_not_depend_on_the_order_of_pods(
+        (world, shuffled) in any_world().prop_flat_map(|w| {
+            let pods = Just(w.pods.clone()).prop_shuffle();
+            (Just(w), pods)
+        }),
+    ) {
+        let other = World { pods: shuffled, ..world.clone() };
+        let (a, b) = (plan(&world), plan(&other));
+        prop_assert_eq!(&a.status, &b.status);
+        let names = |manage: &Manage| match manage {
+            Manage::Delete { victims, .. } => {
+                let mut names: Vec<String> = victims.iter().map(|v| v.pod.meta().name.to_string()).collect();
+                names.sort();
+                format!("delete {names:?}")
+            }
+            other => format!("{other:?}"),
+        };
+        prop_assert_eq!(names(&a.manage), names(&b.manage));
+    }
+}

@@ -1,0 +1,30 @@
+//! When to look again because time alone makes a Pod available.
+
+use std::time::Duration;
+
+use common::pods::next_availability_check;
+use jiff::Timestamp;
+
+use super::{PodRef, Snapshot};
+use crate::objects::Status;
+
+/// How long from `now` until the next Pod is available, if the status of `at` says that a ready one is not.
+///
+/// Ready Pods that nobody says since when are looked at again after `minReadySeconds`, again and again.
+/// Upstream: `pkg/controller/replicaset`, `syncReplicaSet`, its last lines.
+pub fn next_check(
+    snapshot: &Snapshot,
+    claimed: &[&PodRef],
+    status: &Status,
+    at: Timestamp,
+    now: Timestamp,
+) -> Option<Duration> {
+    let min_ready = snapshot.set.min_ready_seconds;
+    if min_ready == 0 || status.ready_replicas == status.available_replicas {
+        return None;
+    }
+    let full = Duration::from_secs(u64::from(min_ready.unsigned_abs()));
+    let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
+    let next = next_availability_check(claimed.iter().map(|pod| &***(*pod)), min_ready, at);
+    Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
+}

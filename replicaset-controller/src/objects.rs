@@ -1,0 +1,273 @@
+//! What is read of ReplicaSets and ReplicationControllers.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use common::{
+    conditions::Condition,
+    intern::Labels,
+    json::Raw,
+    meta::Meta,
+    object::{Object, Resource},
+    selector::Selector,
+    template::Template,
+};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
+
+use crate::kind::Kind;
+
+/// A ReplicaSet, or a ReplicationController seen as one.
+///
+/// An object with values the API server's validation refuses (negative counts, no selector, a template that is none) is
+/// not read at all: acting on it could delete every Pod of a namespace.
+#[derive(Debug)]
+pub struct ReplicaSet {
+    /// Metadata, without annotations and finalizers.
+    pub metadata: Meta,
+    /// How many Pods are wanted.
+    pub replicas: usize,
+    /// How long a Pod must be ready before it is available.
+    pub min_ready_seconds: i32,
+    /// Which Pods are its own.
+    pub selector: Selector,
+    /// What its Pods are made from; not kept while none are wanted.
+    pub template: Option<Template>,
+    /// The labels of its template.
+    pub template_labels: Labels,
+    /// As stored.
+    pub status: Status,
+}
+
+/// The status of a set, in the API's terms.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// Active Pods.
+    pub replicas: i32,
+    /// Active Pods with every label of the template.
+    pub fully_labeled_replicas: i32,
+    /// Active Pods that are ready.
+    pub ready_replicas: i32,
+    /// Active Pods that have been ready for long enough.
+    pub available_replicas: i32,
+    /// Pods that are going away; none where that is not counted.
+    pub terminating_replicas: Option<i32>,
+    /// The generation of the set all of this was computed for.
+    pub observed_generation: i64,
+    /// Conditions.
+    #[serde(deserialize_with = "conditions")]
+    pub conditions: Vec<Condition>,
+}
+
+fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Condition>, D::Error> {
+    let mut list = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
+    list.shrink_to_fit();
+    Ok(list)
+}
+
+/// A cached set of one kind.
+#[derive(Debug)]
+pub struct Set<K> {
+    set: Arc<ReplicaSet>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Set<K> {
+    /// The set, whatever its kind.
+    pub fn set(&self) -> &Arc<ReplicaSet> {
+        &self.set
+    }
+}
+
+impl<K: Kind> Object for Set<K> {
+    const RESOURCE: Resource = K::RESOURCE;
+
+    fn meta(&self) -> &Meta {
+        &self.set.metadata
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: Meta,
+    spec: WireSpec,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    replicas: Option<i64>,
+    #[serde(default)]
+    min_ready_seconds: Option<i64>,
+    #[serde(default)]
+    selector: Value,
+    template: Option<Raw>,
+}
+
+impl<'de, K: Kind> Deserialize<'de> for Set<K> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let set = Wire::deserialize(deserializer)?.check(K::selector).map_err(D::Error::custom)?;
+        Ok(Self { set: Arc::new(set), kind: PhantomData })
+    }
+}
+
+impl Wire {
+    fn check(self, compile: fn(&Value) -> Selector) -> Result<ReplicaSet, String> {
+        let Self { mut metadata, spec, status } = self;
+        let replicas = count("spec.replicas", spec.replicas.ok_or("spec.replicas is missing")?)?;
+        let min_ready_seconds = count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
+        let selector = compile(&spec.selector);
+        if selector.is_null() {
+            return Err("spec.selector is missing".to_owned());
+        }
+        if selector.is_empty() {
+            return Err("spec.selector selects every Pod".to_owned());
+        }
+        let template = spec.template.map(Template::new).unwrap_or_default();
+        if let Some(problem) = template.problem() {
+            return Err(format!("spec.template: {problem}"));
+        }
+        metadata.annotations = common::meta::Annotations::default();
+        metadata.finalizers = Box::default();
+        Ok(ReplicaSet {
+            metadata,
+            replicas: replicas as usize,
+            min_ready_seconds,
+            selector,
+            template_labels: template.labels().clone(),
+            template: (replicas > 0).then_some(template),
+            status: status.unwrap_or_default(),
+        })
+    }
+}
+
+fn count(field: &str, value: i64) -> Result<i32, String> {
+    i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
+}
+
+/// The status as it is written: fields the API leaves out when they are zero or empty are null, so that a merge patch
+/// removes them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusPatch<'a> {
+    replicas: i32,
+    fully_labeled_replicas: Option<i32>,
+    ready_replicas: Option<i32>,
+    available_replicas: Option<i32>,
+    terminating_replicas: Option<i32>,
+    observed_generation: Option<i64>,
+    conditions: Option<&'a [Condition]>,
+}
+
+impl Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let some = |n: i32| (n != 0).then_some(n);
+        StatusPatch {
+            replicas: self.replicas,
+            fully_labeled_replicas: some(self.fully_labeled_replicas),
+            ready_replicas: some(self.ready_replicas),
+            available_replicas: some(self.available_replicas),
+            terminating_replicas: self.terminating_replicas,
+            observed_generation: (self.observed_generation != 0).then_some(self.observed_generation),
+            conditions: (!self.conditions.is_empty()).then_some(&self.conditions),
+        }
+        .serialize(serializer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kind::{ReplicaSets, ReplicationControllers};
+
+    fn web() -> Value {
+        json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {"a": "b"}},
+            "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}},
+                "template": {"metadata": {"labels": {"app": "web", "tier": "front"}}, "spec": {"containers": []}}},
+            "status": {"replicas": 2, "terminatingReplicas": 0,
+                "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate"}]},
+        })
+    }
+
+    fn read<K: Kind>(value: &Value) -> Result<Arc<ReplicaSet>, String> {
+        serde_json::from_str::<Set<K>>(&value.to_string()).map(|s| s.set).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn a_set_is_read_as_far_as_it_matters() {
+        let set = read::<ReplicaSets>(&web()).unwrap();
+        assert_eq!((set.replicas, set.min_ready_seconds, set.status.replicas), (3, 0, 2));
+        assert_eq!(set.status.terminating_replicas, Some(0));
+        assert_eq!(&*set.status.conditions[0].reason, "FailedCreate");
+        assert!(set.selector.matches(&set.template_labels));
+        assert!(set.metadata.annotations.is_empty());
+        assert!(set.template.as_ref().unwrap().spec().is_some());
+    }
+
+    #[test]
+    fn a_set_that_wants_no_pods_keeps_no_template() {
+        let mut object = web();
+        object["spec"]["replicas"] = json!(0);
+        let set = read::<ReplicaSets>(&object).unwrap();
+        assert!(set.template.is_none());
+        assert_eq!(set.template_labels.get("tier"), Some("front"));
+    }
+
+    #[test]
+    fn a_replication_controller_selects_by_equality() {
+        let mut object = web();
+        object["spec"]["selector"] = json!({"app": "web"});
+        let set = read::<ReplicationControllers>(&object).unwrap();
+        assert!(set.selector.matches(&set.template_labels));
+        for selector in [json!(null), json!({}), json!({"app": 1})] {
+            object["spec"]["selector"] = selector.clone();
+            let read = read::<ReplicationControllers>(&object);
+            assert!(read.is_err() || read.unwrap().selector.problem().is_some(), "{selector}");
+        }
+    }
+
+    #[test]
+    fn absurd_objects_are_not_read() {
+        for (path, value, error) in [
+            ("/spec/replicas", json!(-1), "spec.replicas is -1"),
+            ("/spec/replicas", json!(3_000_000_000_u32), "spec.replicas is 3000000000"),
+            ("/spec/replicas", json!(null), "spec.replicas is missing"),
+            ("/spec/replicas", json!("three"), "invalid type"),
+            ("/spec/minReadySeconds", json!(-7), "spec.minReadySeconds is -7"),
+            ("/spec/selector", json!(null), "spec.selector is missing"),
+            ("/spec/selector", json!({}), "spec.selector selects every Pod"),
+            ("/spec/template", json!(null), "spec.template: Pod template is missing"),
+            ("/spec/template", json!("x"), "spec.template: Pod template is not an object"),
+            ("/spec/template/metadata/labels", json!({"a": 1}), "spec.template: Pod template's labels cannot be read"),
+            ("/status", json!({"replicas": "many"}), "invalid type"),
+        ] {
+            let mut object = web();
+            object["spec"]["minReadySeconds"] = json!(0);
+            *object.pointer_mut(path).unwrap() = value.clone();
+            let got = read::<ReplicaSets>(&object).unwrap_err();
+            assert!(got.contains(error), "{path} = {value}: {got}");
+        }
+    }
+
+    #[test]
+    fn a_selector_that_breaks_the_rules_is_still_read() {
+        let mut object = web();
+        object["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
+        assert!(read::<ReplicaSets>(&object).unwrap().selector.problem().is_some());
+    }
+
+    #[test]
+    fn a_status_is_written_as_the_server_shows_it() {
+        let status = Status { replicas: 0, ready_replicas: 2, terminating_replicas: Some(0), ..Status::default() };
+        assert_eq!(
+            serde_json::to_value(&status).unwrap(),
+            json!({"replicas": 0, "fullyLabeledReplicas": null, "readyReplicas": 2, "availableReplicas": null,
+                "terminatingReplicas": 0, "observedGeneration": null, "conditions": null})
+        );
+    }
+}

@@ -1,0 +1,113 @@
+//! From a key to a snapshot: reads of caches by index, and nothing else.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{
+    consistency::{Behind, Cache},
+    controller::Observed,
+    intern::Text,
+    meta::{Key, Uid},
+    object::Resource,
+    refs::{self, Claims, Owner},
+    store::IndexValue,
+};
+use jiff::Timestamp;
+
+use crate::{
+    ReplicaController,
+    decide::{Blocked, Limits, PodRef, Snapshot},
+    error::Error,
+    kind::Kind,
+    objects::ReplicaSet,
+    pod_cache::{ORPHANS_BY_NAMESPACE, PODS_BY_OWNER},
+    watch::SETS_BY_OWNER,
+};
+
+/// After how long a set whose caches lag is looked at again although nothing of it has happened.
+const RECHECK: Duration = Duration::from_secs(2);
+
+impl<K: Kind> ReplicaController<K> {
+    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+        let store = self.sets.store();
+        let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
+        let blocked = match known.as_ref().and_then(|uid| self.behind(uid)) {
+            Some((behind @ Behind::Write { .. }, left)) => {
+                let (why, at_most) = (behind.to_string(), left.min(RECHECK));
+                if self.reads_own_writes {
+                    return Ok(Observed::Waiting { why, at_most });
+                }
+                Some(Blocked { why, at_most })
+            }
+            Some((behind, at_most)) => Some(Blocked { why: behind.to_string(), at_most }),
+            None => None,
+        };
+        // Read after the check: what is older than own writes is not looked at.
+        let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
+        let set = Arc::clone(set.set());
+        let uid = &set.metadata.uid;
+        if known.as_ref() != Some(uid) {
+            // Another one of that name came just now.
+            return self.look(key, now);
+        }
+        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let owner = Owner::new(K::RESOURCE, &set.metadata);
+        let orphans = self.orphans(&set);
+        let terminating = owned.iter().filter(|pod| pod.is_terminating());
+        let terminating = terminating.filter(|pod| set.selector.matches(&pod.meta().labels)).count();
+        let active = owned.into_iter().chain(orphans).filter(|pod| pod.is_active());
+        // A selector that breaks the rules claims nothing; the plan says so.
+        let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
+        let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
+        let colocated = if ranked { self.colocated(&set) } else { BTreeMap::new() };
+        let limits = Limits { counts_terminating: self.counts_terminating(&set), ..self.limits };
+        Ok(Observed::Ready(Snapshot { set, owner, claims, terminating, colocated, blocked, limits, now }))
+    }
+
+    /// What of this process's own writes the caches do not show yet.
+    fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
+        let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.sets.store()];
+        self.ledger.behind(uid, &caches, || self.children(uid).iter().map(|pod| pod.meta().uid.clone()).collect())
+    }
+
+    /// The resource whose cache a sync of `key` waits for, if it does.
+    pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
+        let set = self.sets.store().get_readable(&key.namespace, &key.name)?;
+        match self.behind(&set.set().metadata.uid)?.0 {
+            Behind::Write { resource, .. } => Some(resource),
+            Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
+        }
+    }
+
+    /// The Pods a set controls, selected or not.
+    pub(crate) fn children(&self, uid: &Uid) -> Vec<PodRef> {
+        self.pods.store().readable_by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))
+    }
+
+    /// The Pods of the set's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
+    fn orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
+        let namespace = IndexValue::Text(set.metadata.namespace.clone());
+        self.pods.store().readable_by_index(ORPHANS_BY_NAMESPACE, &namespace)
+    }
+
+    /// The active Pods of the sets with the same owner (this one included), and orphans they select, by node.
+    ///
+    /// Without an owner there are none. Upstream looks through all Pods of the namespace and so counts Pods of others
+    /// that such a set selects; this reads only what indexes name. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
+    fn colocated(&self, set: &ReplicaSet) -> BTreeMap<Text, usize> {
+        let mut count = BTreeMap::new();
+        let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else { return count };
+        let siblings = self.sets.store().readable_by_index(SETS_BY_OWNER, &IndexValue::Uid(owner.uid.clone()));
+        let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.set()).collect();
+        let owned = siblings.iter().flat_map(|sibling| self.children(&sibling.metadata.uid));
+        for pod in owned.chain(self.orphans(set)) {
+            let selects = |sibling: &&ReplicaSet| sibling.selector.matches(&pod.meta().labels);
+            if pod.is_active() && siblings.iter().any(selects) {
+                *count.entry(pod.node.clone()).or_insert(0) += 1;
+            }
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests;

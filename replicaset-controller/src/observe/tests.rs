@@ -1,0 +1,247 @@
+use common::{
+    api::Api,
+    clock::Clock,
+    controller::Controller as _,
+    events::Recorder,
+    gate::gate,
+    meta::Version,
+    metrics::Metrics,
+    pods::PODS,
+    queue::{Backoff, Queue},
+    runtime::Context,
+    settings::Settings,
+};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    decide,
+    kind::{ReplicaSets, ReplicationControllers},
+    objects::Set,
+    world::{PodBuilder, now, pod, web},
+};
+
+/// A controller whose caches are filled by hand: its API server never answers.
+fn controller<K: Kind>(settings: Settings) -> ReplicaController<K> {
+    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+    });
+    let clock = Clock::simulated(now(), 0);
+    let (_, gate) = gate(clock.clone());
+    let client = kube::Client::new(silent, "default");
+    let context = Context {
+        api: Api::new(client, clock.clone(), gate.clone(), "test"),
+        recorder: Recorder::silent("test", clock.clone()),
+        settings: Arc::new(settings),
+        metrics: Metrics::new(),
+        shared: common::runtime::Shared::default(),
+        clock: clock.clone(),
+        gate,
+    };
+    ReplicaController::new(context, Queue::new(clock, Backoff::default(), None))
+}
+
+impl<K: Kind> ReplicaController<K> {
+    fn know(&self, sets: &[Value], pods: &[PodBuilder], version: u64) {
+        let version = Version::parse(&version.to_string());
+        let sets: Vec<Set<K>> = sets.iter().map(|set| serde_json::from_str(&set.to_string()).unwrap()).collect();
+        // Emptied first: an object of a version that is known already is not looked at.
+        self.sets.store().fill(Vec::new(), version);
+        self.pods.store().fill(Vec::new(), version);
+        self.sets.store().fill(sets, version);
+        self.pods.store().fill(pods.iter().map(PodBuilder::build).collect(), version);
+    }
+
+    fn ready(&self) -> Snapshot {
+        match self.observe(&Key::new("shop", "web"), now()) {
+            Ok(Observed::Ready(snapshot)) => snapshot,
+            Ok(Observed::Waiting { why, .. }) => panic!("waiting: {why}"),
+            Ok(Observed::Gone) => panic!("gone"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        match self.observe(&Key::new("shop", "web"), now()) {
+            Ok(Observed::Waiting { why, .. }) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+fn names(pods: &[PodRef]) -> Vec<&str> {
+    pods.iter().map(|pod| &*pod.meta().name).collect()
+}
+
+/// A second set of the same owner.
+fn sibling(name: &str, label: &str) -> Value {
+    let mut set = web(1);
+    set["metadata"]["name"] = json!(name);
+    set["metadata"]["uid"] = json!(format!("u-{name}"));
+    set["spec"]["selector"] = json!({"matchLabels": {"app": label}});
+    set["spec"]["template"]["metadata"]["labels"] = json!({"app": label});
+    set
+}
+
+fn owned(mut set: Value) -> Value {
+    set["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u-d", "controller": true}]);
+    set
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_sees_its_own_pods_and_the_orphans_of_its_namespace() {
+    let controller = controller::<ReplicaSets>(Settings::new());
+    let mut elsewhere = pod("elsewhere").orphan();
+    elsewhere.0["metadata"]["namespace"] = json!("other");
+    let found = [
+        pod("a"),
+        pod("b").orphan(),
+        pod("c").orphan().labels(json!({"app": "db"})),
+        pod("d").owner("ReplicaSet", "web", "u-other"),
+        pod("e").deleting(),
+        pod("f").labels(json!({"app": "db"})),
+        elsewhere,
+    ];
+    controller.know(&[web(3)], &found, 9);
+    let snapshot = controller.ready();
+    assert_eq!(names(&snapshot.claims.keep), ["a"]);
+    assert_eq!(names(&snapshot.claims.adopt), ["b"]);
+    assert_eq!(names(&snapshot.claims.release), ["f"]);
+    assert_eq!((snapshot.terminating, snapshot.blocked), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_gone_is_gone() {
+    let controller = controller::<ReplicaSets>(Settings::new());
+    assert!(matches!(controller.observe(&Key::new("shop", "web"), now()), Ok(Observed::Gone)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_before_own_writes_are_seen() {
+    let controller = controller::<ReplicaSets>(Settings::new());
+    controller.know(&[web(3)], &[pod("a")], 9);
+    let uid = Uid::new("u-web");
+    controller.ledger.created(&uid, PODS, &Uid::new("b"), Version::parse("10"));
+    assert_eq!(
+        controller.waits_for().as_deref(),
+        Some("read version: 9 is not as new as written version: 10 for group resource pods")
+    );
+    controller.waiting(&Key::new("shop", "web"));
+    let text = controller.context.metrics.prometheus();
+    let counted = "replicaset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"} 1\n";
+    assert!(text.contains(counted), "{text}");
+    controller.know(&[web(3)], &[pod("a"), pod("b")], 10);
+    assert_eq!(names(&controller.ready().claims.keep), ["a", "b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_gate_off_and_for_replication_controllers_claims_and_status_go_on() {
+    let off = controller::<ReplicaSets>(Settings::new().with_gate("StaleControllerConsistencyReplicaSet", false));
+    let fifo = controller::<ReplicaSets>(Settings::new().with_gate("AtomicFIFO", false));
+    for controller in [off, fifo] {
+        controller.know(&[web(3)], &[pod("a")], 9);
+        controller.ledger.created(&Uid::new("u-web"), PODS, &Uid::new("b"), Version::parse("10"));
+        let snapshot = controller.ready();
+        assert!(snapshot.blocked.is_some());
+        assert!(!decide::decide(&snapshot).manage.acts());
+    }
+    let rc = controller::<ReplicationControllers>(Settings::new());
+    let mut object = web(3);
+    object["spec"]["selector"] = json!({"app": "web"});
+    rc.know(&[object], &[], 9);
+    rc.ledger.created(&Uid::new("u-web"), PODS, &Uid::new("b"), Version::parse("10"));
+    assert!(rc.ready().blocked.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletes_and_lost_creates_block_managing_and_nothing_else() {
+    let controller = controller::<ReplicaSets>(Settings::new());
+    controller.know(&[web(3)], &[pod("a"), pod("b")], 9);
+    let uid = Uid::new("u-web");
+    controller.ledger.deleted(&uid, PODS, "shop", "a", &Uid::new("a"));
+    let blocked = controller.ready().blocked.unwrap();
+    assert_eq!(blocked.why, "1 deleted pods still look alive in the cache");
+    controller.know(&[web(3)], &[pod("a").deleting(), pod("b")], 9);
+    assert_eq!(controller.ready().blocked, None);
+    let before = controller.children(&uid);
+    controller.ledger.lost_create(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
+    let blocked = controller.ready().blocked.unwrap();
+    assert_eq!(blocked.why, "1 pods may have been created by requests that were not answered");
+    controller.know(&[web(3)], &[pod("b"), pod("c")], 9);
+    assert_eq!(controller.ready().blocked, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_siblings_on_a_node_count() {
+    let controller = controller::<ReplicaSets>(Settings::new());
+    let of_db = |name: &str| pod(name).owner("ReplicaSet", "db", "u-db").labels(json!({"app": "db"}));
+    let found = [
+        pod("a").node("A"),
+        pod("b").node("A"),
+        of_db("c").node("A"),
+        of_db("d").node("B"),
+        of_db("e").node("B").deleting(),
+        pod("f").node("B").orphan().labels(json!({"app": "db"})),
+        pod("g").node("A").owner("ReplicaSet", "alone", "u-alone"),
+    ];
+    let sets = [owned(web(1)), owned(sibling("db", "db")), sibling("alone", "web")];
+    controller.know(&sets, &found, 9);
+    let on = |pairs: &[(&str, usize)]| pairs.iter().map(|(n, c)| (Text::new(n), *c)).collect::<BTreeMap<_, _>>();
+    assert_eq!(controller.ready().colocated, on(&[("A", 3), ("B", 2)]));
+    // Without an owner there are no siblings, and with nothing to choose nobody asks.
+    controller.know(&[web(1)], &found, 9);
+    assert!(controller.ready().colocated.is_empty());
+    controller.know(&[owned(web(2))], &found, 9);
+    assert!(controller.ready().colocated.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_the_server_drops_is_not_written_again_and_again() {
+    let controller = controller::<ReplicaSets>(Settings::new());
+    controller.know(&[web(0)], &[], 9);
+    assert!(controller.ready().limits.counts_terminating);
+    controller.note_terminating(false);
+    assert!(!controller.ready().limits.counts_terminating);
+    let mut kept = web(0);
+    kept["status"] = json!({"replicas": 0, "terminatingReplicas": 0});
+    controller.know(&[kept], &[], 9);
+    assert!(controller.ready().limits.counts_terminating);
+    controller.know(&[web(0)], &[], 9);
+    controller.context.clock.sleep(crate::TERMINATING_UNKNOWN).await;
+    assert!(controller.ready().limits.counts_terminating);
+}
+
+/// How long one look and one decision take, at best.
+fn cost(controller: &ReplicaController<ReplicaSets>) -> Duration {
+    let clock = Clock::system();
+    let once = || {
+        let start = clock.instant();
+        for _ in 0..200 {
+            let plan = decide::decide(&controller.ready());
+            assert_eq!(plan.status.replicas, 5);
+        }
+        start.elapsed()
+    };
+    (0..10).map(|_| once()).min().unwrap_or_default()
+}
+
+/// A scan of ten thousand sets or their Pods would cost thousands of times as much as looking at five Pods.
+#[tokio::test]
+async fn a_sync_among_ten_thousand_costs_what_it_costs_alone() {
+    let own: Vec<PodBuilder> = (0..5).map(|n| pod(&format!("own-{n}"))).collect();
+    let alone = controller::<ReplicaSets>(Settings::new());
+    alone.know(&[owned(web(4))], &own, 9);
+    let crowded = controller::<ReplicaSets>(Settings::new());
+    let others = (0..10_000).map(|n| sibling(&format!("s{n}"), &format!("s{n}")));
+    let sets: Vec<Value> = std::iter::once(owned(web(4))).chain(others).collect();
+    let strangers = (0..10_000).map(|n| {
+        pod(&format!("p{n}"))
+            .owner("ReplicaSet", &format!("s{n}"), &format!("u-s{n}"))
+            .labels(json!({"app": format!("s{n}")}))
+    });
+    let pods: Vec<PodBuilder> = own.iter().cloned().chain(strangers).collect();
+    crowded.know(&sets, &pods, 9);
+    let (alone, crowded) = (cost(&alone), cost(&crowded));
+    assert!(crowded < alone * 5 + Duration::from_millis(5), "{alone:?} alone, {crowded:?} among others");
+}

@@ -1,0 +1,132 @@
+//! The Pods both loops of a process read: one watch, one cache.
+
+use std::{ops::Deref, sync::Arc};
+
+use common::{
+    api::Api,
+    informer::{Config, Handler, Informer},
+    meta::Meta,
+    object::{Object, Resource},
+    pods::{PODS, Pod},
+    store::{Store, by_controller, orphans_by_namespace},
+};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::kind::{Kind, ReplicaSets, ReplicationControllers};
+
+/// Position of the index of Pods by the uid of their controller.
+pub(crate) const PODS_BY_OWNER: usize = 0;
+/// Position of the index of Pods without a controller by namespace.
+pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
+
+/// A Pod that may concern this crate: one that is not over, and that a ReplicaSet or ReplicationController controls, or
+/// nobody. All others are never cached.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct CachedPod(Pod);
+
+impl Deref for CachedPod {
+    type Target = Pod;
+    fn deref(&self) -> &Pod {
+        &self.0
+    }
+}
+
+impl From<Pod> for CachedPod {
+    fn from(pod: Pod) -> Self {
+        Self(pod)
+    }
+}
+
+impl CachedPod {
+    /// Its metadata.
+    pub fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+}
+
+impl Object for CachedPod {
+    const RESOURCE: Resource = PODS;
+
+    fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+
+    fn trim(&mut self) {
+        self.0.trim();
+        self.0.meta.finalizers = Box::default();
+    }
+
+    fn keep(&self) -> bool {
+        let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
+        let concerns = self.0.meta.controller().is_none_or(|owner| ours.contains(&owner.kind.as_str()));
+        concerns && !self.0.phase.is_terminal()
+    }
+}
+
+/// The cache of Pods, and who hears of its changes.
+pub struct PodCache {
+    informer: Informer<CachedPod>,
+    listeners: Arc<Mutex<Vec<Handler<CachedPod>>>>,
+}
+
+impl PodCache {
+    /// Starts watching.
+    pub fn start(api: Api, config: Config) -> Self {
+        let listeners: Arc<Mutex<Vec<Handler<CachedPod>>>> = Arc::default();
+        let told = Arc::clone(&listeners);
+        let tell: Handler<CachedPod> = Box::new(move |event, origin| {
+            for listener in told.lock().iter() {
+                listener(event, origin);
+            }
+        });
+        let informer = Informer::start(api, config, &[by_controller(), orphans_by_namespace()], vec![tell]);
+        Self { informer, listeners }
+    }
+
+    /// Tells `listener` of every change from now on. What came before it reads in the store.
+    pub fn listen(&self, listener: Handler<CachedPod>) {
+        self.listeners.lock().push(listener);
+    }
+
+    /// The watch.
+    pub fn informer(&self) -> &Informer<CachedPod> {
+        &self.informer
+    }
+
+    /// The Pods.
+    pub fn store(&self) -> &Arc<Store<CachedPod>> {
+        self.informer.store()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(owner: Option<&str>, phase: &str) -> CachedPod {
+        let owners: Vec<Value> =
+            owner.map(|kind| json!({"kind": kind, "name": "o", "uid": "u", "controller": true})).into_iter().collect();
+        let json = json!({"metadata": {"name": "p", "ownerReferences": owners}, "status": {"phase": phase}});
+        serde_json::from_value(json).unwrap()
+    }
+
+    #[test]
+    fn only_pods_that_concern_us_are_cached() {
+        for (owner, phase, keep) in [
+            (Some("ReplicaSet"), "Running", true),
+            (Some("ReplicationController"), "Pending", true),
+            (None, "Running", true),
+            (None, "", true),
+            (Some("ReplicaSet"), "Succeeded", false),
+            (None, "Failed", false),
+            (Some("Job"), "Running", false),
+            (Some("Node"), "Running", false),
+        ] {
+            assert_eq!(pod(owner, phase).keep(), keep, "{owner:?} {phase}");
+        }
+    }
+}

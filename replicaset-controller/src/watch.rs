@@ -1,0 +1,103 @@
+//! Which event brings which set to the queue.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    consistency::Ledger,
+    controller::priority,
+    meta::{Key, Meta},
+    queue::{Priority, Queue},
+    refs,
+    store::{Event, IndexValue, Origin, Store},
+};
+
+use crate::{kind::Kind, objects::Set, pod_cache::CachedPod};
+
+/// Position of the index of sets by the uid of their controller.
+pub(crate) const SETS_BY_OWNER: usize = 0;
+/// Position of the index of sets by namespace.
+pub(crate) const SETS_BY_NAMESPACE: usize = 1;
+
+/// Turns events into keys. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
+pub(crate) struct Watch<K: Kind> {
+    pub(crate) queue: Queue<Key>,
+    pub(crate) sets: Arc<Store<Set<K>>>,
+    pub(crate) ledger: Ledger,
+}
+
+impl<K: Kind> Watch<K> {
+    /// Every event of a set brings it to the queue.
+    pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
+        if let Event::Deleted(set) = event {
+            self.ledger.forget(&set.set().metadata.uid);
+        }
+        self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// An event of a Pod brings the set it belongs, or belonged, to; that of an orphan every set that may adopt it.
+    ///
+    /// The first full set of Pods brings nothing: every set comes by itself at that time, and none before the Pods are
+    /// there.
+    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
+        if origin == Origin::Initial {
+            return;
+        }
+        match event {
+            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
+            Event::Added(pod) => self.add_adopters(pod),
+            Event::Updated { old, new } => self.on_pod_update(old, new),
+            Event::Deleted(pod) => self.add_owner(pod.meta()),
+            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+        }
+    }
+
+    fn on_pod_update(&self, old: &CachedPod, new: &CachedPod) {
+        let (before, after) = (old.meta(), new.meta());
+        if before.resource_version == after.resource_version {
+            return;
+        }
+        let moved = before.controller() != after.controller();
+        if moved {
+            self.add_owner(before);
+        }
+        if after.controller().is_some() {
+            if let Some(set) = self.owner(after) {
+                let set = set.set();
+                self.queue.add(set.metadata.key(), Priority::Normal);
+                if set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready() {
+                    let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
+                    self.queue.add_after(set.metadata.key(), delay);
+                }
+            }
+        } else if moved || before.labels != after.labels {
+            self.add_adopters(new);
+        }
+    }
+
+    fn owner(&self, pod: &Meta) -> Option<Arc<Set<K>>> {
+        let lookup = |name: &str| self.sets.get_readable(&pod.namespace, name);
+        refs::resolve(pod.controller()?, K::RESOURCE.kind, lookup)
+    }
+
+    fn add_owner(&self, pod: &Meta) {
+        if let Some(set) = self.owner(pod) {
+            self.queue.add(set.set().metadata.key(), Priority::Normal);
+        }
+    }
+
+    fn add_adopters(&self, pod: &CachedPod) {
+        let meta = pod.meta();
+        if meta.is_deleting() || meta.labels.is_empty() {
+            return;
+        }
+        let namespace = IndexValue::Text(meta.namespace.clone());
+        for set in self.sets.readable_by_index(SETS_BY_NAMESPACE, &namespace) {
+            if set.set().selector.matches_orphan(&meta.labels) {
+                self.queue.add(set.set().metadata.key(), Priority::Normal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

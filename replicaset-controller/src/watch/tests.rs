@@ -1,0 +1,163 @@
+use common::{clock::Clock, meta::Version, object::Malformed, queue::Backoff};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    kind::ReplicaSets,
+    world::{PodBuilder, pod, web},
+};
+
+struct Fixture {
+    watch: Watch<ReplicaSets>,
+}
+
+fn set(name: &str, uid: &str, selector: &Value, min_ready: i32) -> Set<ReplicaSets> {
+    let mut object = web(1);
+    object["metadata"]["name"] = json!(name);
+    object["metadata"]["uid"] = json!(uid);
+    object["spec"]["selector"] = selector.clone();
+    object["spec"]["minReadySeconds"] = json!(min_ready);
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+/// The sets `web` and `slow` select `app=web`, `db` selects `app=db`; `slow` waits 30 s for its Pods.
+fn fixture() -> Fixture {
+    let clock = Clock::simulated(crate::world::now(), 0);
+    let sets = Arc::new(Store::new(&[common::store::by_controller(), common::store::by_namespace()]));
+    let app = |app: &str| json!({"matchLabels": {"app": app}});
+    sets.fill(
+        vec![
+            set("web", "u-web", &app("web"), 0),
+            set("slow", "u-slow", &app("web"), 30),
+            set("db", "u-db", &app("db"), 0),
+        ],
+        Version::parse("9"),
+    );
+    let ledger = Ledger::new(clock.clone(), Duration::from_mins(5));
+    Fixture { watch: Watch { queue: Queue::new(clock, Backoff::default(), None), sets, ledger } }
+}
+
+impl Fixture {
+    /// The keys that wait now, and those that wait for later with their seconds.
+    fn queued(&self) -> Vec<String> {
+        let state = self.watch.queue.state(10);
+        let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
+        state.waiting.into_iter().map(|key| key.replace("shop/", "")).chain(later).collect()
+    }
+}
+
+fn added(pod: &PodBuilder) -> Vec<String> {
+    told(&Event::Added(Arc::new(pod.build())))
+}
+
+fn deleted(pod: &PodBuilder) -> Vec<String> {
+    told(&Event::Deleted(Arc::new(pod.build())))
+}
+
+fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
+    let new = new.clone().version(2);
+    told(&Event::Updated { old: Arc::new(old.build()), new: Arc::new(new.build()) })
+}
+
+fn told(event: &Event<CachedPod>) -> Vec<String> {
+    let fixture = fixture();
+    fixture.watch.on_pod(event, Origin::Watch);
+    fixture.queued()
+}
+
+const NONE: [&str; 0] = [];
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_brings_the_set_that_controls_it() {
+    assert_eq!(added(&pod("a")), ["web"]);
+    assert_eq!(added(&pod("a").deleting()), ["web"]);
+    assert_eq!(deleted(&pod("a")), ["web"]);
+    assert_eq!(updated(&pod("a"), &pod("a")), ["web"]);
+    assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reference_that_does_not_resolve_brings_nobody() {
+    for stranger in [
+        pod("a").owner("ReplicationController", "web", "u-web"),
+        pod("a").owner("ReplicaSet", "web", "u-other"),
+        pod("a").owner("ReplicaSet", "gone", "u-web"),
+    ] {
+        assert_eq!(added(&stranger), NONE);
+        assert_eq!(deleted(&stranger), NONE);
+        assert_eq!(updated(&stranger, &stranger), NONE);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_brings_every_set_that_selects_it() {
+    assert_eq!(added(&pod("a").orphan()), ["slow", "web"]);
+    assert_eq!(added(&pod("a").orphan().labels(json!({}))), NONE);
+    assert_eq!(added(&pod("a").orphan().labels(json!({"app": "other"}))), NONE);
+    assert_eq!(added(&pod("a").orphan().deleting()), NONE);
+    assert_eq!(deleted(&pod("a").orphan()), NONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_changes_brings_sets_only_if_that_may_matter() {
+    let orphan = pod("a").orphan();
+    assert_eq!(updated(&orphan, &orphan.clone().unready()), NONE);
+    assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"}))), ["db"]);
+    assert_eq!(updated(&orphan, &orphan.clone().labels(json!({"app": "db"})).deleting()), NONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_changes_hands_brings_both() {
+    let (mine, theirs) = (pod("a"), pod("a").owner("ReplicaSet", "db", "u-db"));
+    assert_eq!(updated(&mine, &theirs), ["db", "web"]);
+    assert_eq!(updated(&mine, &theirs.deleting()), ["db", "web"]);
+    assert_eq!(updated(&mine, &mine.clone().orphan()), ["slow", "web"]);
+    let released = mine.clone().orphan().labels(json!({"app": "db"}));
+    assert_eq!(updated(&mine, &released), ["db", "web"]);
+    assert_eq!(updated(&released, &mine), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_version_brings_nothing() {
+    let same = Arc::new(pod("a").build());
+    assert_eq!(told(&Event::Updated { old: Arc::clone(&same), new: same }), NONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_becomes_ready_brings_its_set_again_when_it_becomes_available() {
+    let slow = pod("a").owner("ReplicaSet", "slow", "u-slow");
+    assert_eq!(updated(&slow.clone().unready(), &slow), ["slow", "shop/slow in 30"]);
+    assert_eq!(updated(&slow, &slow), ["slow"]);
+    assert_eq!(updated(&slow, &slow.clone().unready()), ["slow"]);
+    assert_eq!(updated(&pod("a").unready(), &pod("a")), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_pod_brings_its_set_to_say_so() {
+    let meta = pod("a").build().meta().clone();
+    assert_eq!(told(&Event::Unreadable(Arc::new(Malformed { meta, error: "no".to_owned() }))), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_full_set_of_pods_brings_nothing() {
+    let fixture = fixture();
+    fixture.watch.on_pod(&Event::Added(Arc::new(pod("a").build())), Origin::Initial);
+    assert_eq!(fixture.queued(), NONE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_of_a_set_brings_it_and_its_deletion_clears_what_was_noted() {
+    let fixture = fixture();
+    let set = Arc::new(set("web", "u-web", &json!({"matchLabels": {"app": "web"}}), 0));
+    let uid = &set.set().metadata.uid;
+    for event in [Event::Added(Arc::clone(&set)), Event::Updated { old: Arc::clone(&set), new: Arc::clone(&set) }] {
+        fixture.watch.on_set(&event, Origin::Resync);
+        assert_eq!(fixture.queued(), ["web"]);
+        let key = fixture.watch.queue.next().await.unwrap();
+        fixture.watch.queue.done(&key);
+    }
+    fixture.watch.ledger.wrote(uid, common::pods::PODS, Version::parse("99"));
+    fixture.watch.on_set(&Event::Deleted(set), Origin::Watch);
+    assert_eq!(fixture.queued(), ["web"]);
+    assert!(fixture.watch.ledger.is_empty());
+}

@@ -1,0 +1,207 @@
+//! What happens when the server refuses or goes away.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use e2e::sandbox::{Action, Rule};
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::world::{Filter, ME, NS, SETS, Setup, World, refusal, set};
+
+/// Refuses creates of Pods while `on`, and counts them.
+struct Refuser {
+    on: Arc<AtomicBool>,
+    tries: Arc<AtomicU64>,
+}
+
+impl Refuser {
+    fn new(message: impl Fn(u64) -> String + Send + Sync + 'static, causes: Value) -> (Self, Filter) {
+        let (on, tries) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+        let this = Self { on: Arc::clone(&on), tries: Arc::clone(&tries) };
+        let filter: Filter = Arc::new(move |request| {
+            let pods = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+            if !pods || !on.load(Ordering::Relaxed) {
+                return None;
+            }
+            let try_ = tries.fetch_add(1, Ordering::Relaxed);
+            Some(refusal(403, "Forbidden", &message(try_), &causes))
+        });
+        (this, filter)
+    }
+
+    fn tries(&self) -> u64 {
+        self.tries.swap(0, Ordering::Relaxed)
+    }
+}
+
+fn quota(try_: u64) -> String {
+    format!(
+        "pods \"web-{try_:05}\" is forbidden: exceeded quota: q, requested: pods=1, used: pods={try_}, limited: pods=3"
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_costs_one_request_a_back_off_interval() {
+    let (quota, filter) = Refuser::new(quota, json!([]));
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(set("web", 10)).await;
+    // At once, again because the status was written, after 5 ms, and then after 20 ms, 40 ms, ... 20.48 s.
+    world.wait(80).await;
+    assert_eq!(quota.tries(), 3 + 11);
+    let conditions = world.conditions("web").await;
+    assert_eq!(conditions.len(), 1);
+    let c = &conditions[0];
+    assert_eq!(
+        (&c["type"], &c["status"], &c["reason"]),
+        (&json!("ReplicaFailure"), &json!("True"), &json!("FailedCreate"))
+    );
+    assert_eq!(
+        c["message"],
+        "pods \"web-00000\" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=3"
+    );
+    assert_eq!(world.asked("patch", "replicasets.apps/status"), 1);
+    let events = world.events().await;
+    assert!(events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"web-0000")), "{events:?}");
+    let told = world.loops.as_ref().unwrap().explain(Some("shop/web"));
+    assert!(told[0]["waiting"].to_string().contains("FailedCreate: pods"), "{told}");
+    quota.on.store(false, Ordering::Relaxed);
+    world.poke(SETS, "web").await;
+    world.settle().await;
+    assert_eq!((world.active().await.len(), world.peak()), (10, 10));
+    assert!(world.conditions("web").await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_in_other_words_every_time_does_not_spin() {
+    let (webhook, filter) =
+        Refuser::new(|n| format!("admission webhook said {}", ["ah", "oh", "uh"][n as usize % 3]), json!([]));
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(set("web", 1)).await;
+    world.wait(600).await;
+    // 17 waits are over after 655 s. The text is refreshed at most once a minute, each time at the price of one more try.
+    let (tries, writes) = (webhook.tries(), world.asked("patch", "replicasets.apps/status"));
+    assert!((16..=30).contains(&tries) && (2..=11).contains(&writes), "{tries} tries, {writes} writes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_away_is_no_failure() {
+    let cause = json!([{"reason": "NamespaceTerminating", "message": "namespace shop is being terminated", "field": "metadata.namespace"}]);
+    let (going, filter) = Refuser::new(|_| "forbidden: namespace is being terminated".to_owned(), cause);
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(set("web", 3)).await;
+    world.wait(60).await;
+    // Once, and once more because the status was written.
+    assert_eq!(going.tries(), 2);
+    assert!(world.conditions("web").await.is_empty() && world.events().await.is_empty());
+    // Nothing is held against the set.
+    going.on.store(false, Ordering::Relaxed);
+    world.poke(SETS, "web").await;
+    world.settle().await;
+    assert_eq!(world.active().await.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_whose_answer_is_lost_is_not_repeated() {
+    for (action, skip) in [(Action::CutAfter, 0), (Action::CutAfter, 1), (Action::CutAfter, 4)] {
+        let world = World::new().await;
+        world.sandbox.faults().add(Rule::new(action).identity(ME).verb("create").resource("pods").skip(skip).times(1));
+        world.apply(set("web", 7)).await;
+        world.settle().await;
+        assert_eq!((world.active().await.len(), world.peak(), world.asked("create", "pods")), (7, 7, 7), "{skip}");
+        assert!(world.conditions("web").await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_may_have_happened_is_waited_for_a_minute() {
+    for action in [Action::CutBefore, Action::InternalError, Action::Timeout] {
+        let world = World::new().await;
+        world.sandbox.faults().add(Rule::new(action.clone()).identity(ME).verb("create").resource("pods").times(1));
+        world.apply(set("web", 3)).await;
+        world.wait(60).await;
+        assert_eq!((world.asked("create", "pods"), world.active().await.len()), (1, 0), "{action:?}");
+        assert_eq!(world.conditions("web").await.len(), 1);
+        world.wait(10).await;
+        world.settle().await;
+        assert_eq!((world.active().await.len(), world.peak()), (3, 3), "{action:?}");
+        assert!(world.conditions("web").await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_busy_is_asked_again_when_it_says() {
+    let world = World::new().await;
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::TooManyRequests(3)).identity(ME).verb("create").resource("pods").times(1));
+    world.apply(set("web", 2)).await;
+    world.wait(2).await;
+    assert_eq!(world.active().await.len(), 0);
+    world.settle().await;
+    assert_eq!((world.active().await.len(), world.asked("create", "pods")), (2, 3));
+    assert!(world.events().await.iter().all(|e| e.starts_with("Normal")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_deletion_is_told_and_tried_again() {
+    let world = World::new().await;
+    world.apply(set("web", 2)).await;
+    world.settle().await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("delete").resource("pods").times(3));
+    world.scale("web", 1).await;
+    world.wait(1).await;
+    assert_eq!(world.active().await.len(), 1);
+    let seen: Vec<Value> = world
+        .written()
+        .iter()
+        .filter(|w| w.resource == "replicasets")
+        .filter_map(|w| Some(w.after()?["status"]["conditions"][0].clone()))
+        .filter(|c| !c.is_null())
+        .collect();
+    assert_eq!(seen[0]["reason"], "FailedDelete");
+    assert!(seen[0]["message"].as_str().unwrap().starts_with("unable to delete pods: "), "{seen:?}");
+    assert!(world.events().await.iter().any(|e| e.starts_with("Warning FailedDelete Error deleting: ")));
+    assert!(world.conditions("web").await.is_empty());
+    assert_eq!(world.asked("delete", "pods"), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_gone_already_is_no_failure() {
+    let world = World::new().await;
+    world.apply(set("web", 2)).await;
+    world.settle().await;
+    let names: Vec<String> = world.active().await.into_iter().collect();
+    // Both are gone, and one is there again under its name: neither is what the cache shows.
+    world.sandbox.faults().hold_watch(ME, "pods");
+    for name in &names {
+        world.sandbox.delete("pods", Some(NS), name).await.unwrap();
+    }
+    world.wait(1).await;
+    world.apply(crate::world::stray(&names[0], "other")).await;
+    world.forget();
+    world.scale("web", 0).await;
+    world.wait(1).await;
+    assert!(world.asked("delete", "pods") >= 2);
+    assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert!(world.conditions("web").await.is_empty());
+    assert!(world.events().await.iter().all(|e| !e.contains("Delet")));
+    assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), [names[0].clone()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_down_for_a_minute_changes_nothing() {
+    let world = World::new().await;
+    world.apply(set("web", 50)).await;
+    world.clock.sleep(std::time::Duration::from_millis(1)).await;
+    world.sandbox.faults().go_down_for(std::time::Duration::from_mins(1));
+    world.wait(200).await;
+    world.settle().await;
+    assert_eq!((world.active().await.len(), world.peak()), (50, 50));
+    assert_eq!(world.get(SETS, "web").await["status"]["readyReplicas"], 50);
+}

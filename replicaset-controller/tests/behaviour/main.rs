@@ -1,0 +1,12 @@
+//! Behaviour of both loops against the sandbox, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod bad_input;
+mod claim;
+mod failure;
+mod hand_over;
+mod scale;
+mod stale;
+mod status;
+mod world;

@@ -1,0 +1,104 @@
+//! Caches that lag.
+
+use std::time::Duration;
+
+use common::settings::{Settings, TuneValue};
+use e2e::sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::world::{ME, RCS, SETS, Setup, World, rc, set};
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_twice_while_pods_are_not_seen() {
+    for gate in [true, false] {
+        let settings = Settings::new().with_gate("StaleControllerConsistencyReplicaSet", gate);
+        let world = World::with(Setup { settings, ..Setup::default() }).await;
+        world.sandbox.faults().hold_watch(ME, "pods");
+        world.apply(set("web", 3)).await;
+        for _ in 0..20 {
+            world.wait(1).await;
+            world.poke(SETS, "web").await;
+        }
+        assert_eq!((world.asked("create", "pods"), world.active().await.len()), (3, 3));
+        let text = world.loops.as_ref().unwrap().metrics().prometheus();
+        let counted = text.contains("replicaset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"}");
+        assert_eq!(counted, gate);
+        world.sandbox.faults().release_watch(ME, "pods");
+        world.settle().await;
+        assert_eq!((world.asked("create", "pods"), world.peak()), (3, 3));
+        assert_eq!(world.get(SETS, "web").await["status"]["readyReplicas"], 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_deleted_twice_while_that_is_not_seen() {
+    let world = World::new().await;
+    world.apply(set("web", 5)).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.forget();
+    world.scale("web", 3).await;
+    for _ in 0..20 {
+        world.wait(1).await;
+        world.poke(SETS, "web").await;
+    }
+    assert_eq!((world.asked("delete", "pods"), world.active().await.len()), (2, 3));
+    world.scale("web", 5).await;
+    world.wait(20).await;
+    assert_eq!(world.asked("create", "pods"), 0);
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert_eq!((world.active().await.len(), world.asked("create", "pods")), (5, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replication_controller_is_as_careful() {
+    let world = World::new().await;
+    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
+    world.sandbox.faults().delay_watch(ME, "replicationcontrollers", Duration::from_secs(5));
+    world.apply(rc("old", 4)).await;
+    for _ in 0..30 {
+        world.wait(1).await;
+        world.poke(RCS, "old").await;
+    }
+    assert_eq!((world.asked("create", "pods"), world.active().await.len()), (4, 4));
+    world.merge(RCS, "old", json!({"spec": {"replicas": 1}})).await;
+    world.wait(60).await;
+    assert_eq!((world.asked("delete", "pods"), world.active().await.len()), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_longer_than_the_operator_says() {
+    let settings = Settings::new().with_tune("expectations-timeout", TuneValue::Duration(Duration::from_secs(10)));
+    let world = World::with(Setup { settings, ..Setup::default() }).await;
+    world.apply(set("web", 1)).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.scale("web", 2).await;
+    world.wait(8).await;
+    assert_eq!(world.active().await.len(), 2);
+    world.wait(8).await;
+    assert_eq!(world.active().await.len(), 3, "given up waiting, it acts on what it knows");
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert_eq!(world.active().await.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_may_break_in_any_way() {
+    for action in [Action::CloseWatch, Action::CutWatch, Action::Garbage, Action::HalfLine, Action::ExpireWatch] {
+        let world = World::new().await;
+        for resource in ["pods", "replicasets"] {
+            let rule = Rule::new(action.clone()).identity(ME).verb("watch").resource(resource).skip(3);
+            world.sandbox.faults().add(rule.times(3));
+        }
+        world.apply(set("web", 20)).await;
+        world.wait(120).await;
+        world.scale("web", 7).await;
+        world.wait(120).await;
+        world.settle().await;
+        assert_eq!((world.active().await.len(), world.peak()), (7, 20), "{action:?}");
+        assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods")), (20, 13), "{action:?}");
+        assert_eq!(world.get(SETS, "web").await["status"]["readyReplicas"], 7, "{action:?}");
+    }
+}

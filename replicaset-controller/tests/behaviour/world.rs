@@ -1,0 +1,245 @@
+//! A sandbox with nodes and the loops under test.
+
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use common::{clock::Clock, settings::Settings};
+use e2e::{
+    loops::Loops,
+    nodes::Nodes,
+    sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write},
+};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use tower::Service as _;
+
+/// What the controllers are known as to the sandbox.
+pub(crate) const ME: &str = "controllers";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+/// The plural names of both kinds.
+pub(crate) const SETS: &str = "replicasets.apps";
+pub(crate) const RCS: &str = "replicationcontrollers";
+
+/// Looks at a request before the server does, and may answer it.
+pub(crate) type Filter = Arc<dyn Fn(&Request<Bytes>) -> Option<Response<ResponseBody>> + Send + Sync>;
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    pub(crate) loops: Option<Loops>,
+    _nodes: Nodes,
+    filter: Option<Filter>,
+    settings: Settings,
+}
+
+pub(crate) struct Setup {
+    pub(crate) builder: Builder,
+    pub(crate) settings: Settings,
+    pub(crate) filter: Option<Filter>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { builder: Sandbox::builder(), settings: Settings::new(), filter: None }
+    }
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Setup::default()).await
+    }
+
+    pub(crate) async fn with(setup: Setup) -> Self {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let sandbox = setup.builder.clock(clock.clone()).build();
+        let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
+        nodes.ready().await;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut world =
+            Self { sandbox, clock, loops: None, _nodes: nodes, filter: setup.filter, settings: setup.settings };
+        world.start();
+        world.settle().await;
+        world.forget();
+        world
+    }
+
+    /// Starts the loops anew, as another process.
+    pub(crate) fn start(&mut self) {
+        self.loops =
+            Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), replicaset_controller::LOOPS));
+    }
+
+    /// Ends the loops as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    fn client(&self) -> kube::Client {
+        let Some(filter) = self.filter.clone() else { return self.sandbox.client(ME) };
+        let inner = self.sandbox.service(ME);
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (filter, mut inner) = (Arc::clone(&filter), inner.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+                let request = Request::from_parts(parts, body);
+                match filter(&request) {
+                    Some(answer) => Ok::<_, ConnectionCut>(answer),
+                    None => inner.call(request.map(Full::new)).await,
+                }
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Waits until nothing has been written for two seconds.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..2000 {
+            let writes = self.sandbox.writes().count();
+            self.wait(2).await;
+            if self.sandbox.writes().count() == writes {
+                return;
+            }
+        }
+        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+    }
+
+    /// Counts requests and writes from here.
+    pub(crate) fn forget(&self) {
+        self.sandbox.requests().clear();
+        self.sandbox.writes().clear();
+    }
+
+    /// How many requests of ours there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// Writes of ours, Events aside.
+    pub(crate) fn written(&self) -> Vec<Arc<Write>> {
+        let all = self.sandbox.writes().all();
+        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    pub(crate) async fn merge(&self, resource: &str, name: &str, patch: Value) -> Value {
+        self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
+    }
+
+    pub(crate) async fn get(&self, resource: &str, name: &str) -> Value {
+        self.sandbox.get(resource, Some(NS), name).await.unwrap()
+    }
+
+    /// Changes nothing that matters, so that the set comes to the queue.
+    pub(crate) async fn poke(&self, resource: &str, name: &str) {
+        let text = self.clock.now().to_string();
+        self.merge(resource, name, json!({"metadata": {"annotations": {"poke": text}}})).await;
+    }
+
+    pub(crate) async fn scale(&self, name: &str, replicas: usize) {
+        self.merge(SETS, name, json!({"spec": {"replicas": replicas}})).await;
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Value> {
+        self.sandbox.list("pods", Some(NS)).await.unwrap()
+    }
+
+    /// The names of Pods that are neither over nor going.
+    pub(crate) async fn active(&self) -> BTreeSet<String> {
+        let live = |pod: &Value| {
+            pod["metadata"]["deletionTimestamp"].is_null()
+                && !["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or(""))
+        };
+        self.pods().await.iter().filter(|pod| live(pod)).map(|pod| name(pod).to_owned()).collect()
+    }
+
+    /// Events by reason and note, sorted; what is combined is one.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        let mut out: Vec<String> = events
+            .iter()
+            .map(|e| {
+                format!(
+                    "{} {} {}",
+                    e["type"].as_str().unwrap(),
+                    e["reason"].as_str().unwrap(),
+                    e["message"].as_str().unwrap()
+                )
+            })
+            .collect();
+        out.sort();
+        out
+    }
+
+    pub(crate) async fn conditions(&self, set: &str) -> Vec<Value> {
+        self.get(SETS, set).await["status"]["conditions"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The most Pods there ever were at once that were not going, by the log of writes.
+    pub(crate) fn peak(&self) -> usize {
+        let (mut live, mut peak) = (BTreeSet::new(), 0);
+        for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
+            let going = write.after().is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+            if going || write.change == Change::Deleted {
+                live.remove(&write.name);
+            } else {
+                live.insert(write.name.clone());
+            }
+            peak = peak.max(live.len());
+        }
+        peak
+    }
+}
+
+/// A refusal, as the server would answer it.
+pub(crate) fn refusal(code: u16, reason: &str, message: &str, causes: &Value) -> Response<ResponseBody> {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message,
+        "reason": reason, "details": {"causes": causes}, "code": code});
+    let body = Full::new(Bytes::from(body.to_string())).map_err(|never: Infallible| match never {}).boxed_unsync();
+    Response::builder().status(code).header("content-type", "application/json").body(body).unwrap()
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+pub(crate) fn pod_spec() -> Value {
+    json!({"containers": [{"name": "c", "image": "img:1"}]})
+}
+
+/// A ReplicaSet that selects `app=<name>`.
+pub(crate) fn set(name: &str, replicas: usize) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name, "namespace": NS},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec()}},
+    })
+}
+
+/// A ReplicationController that selects `app=<name>`.
+pub(crate) fn rc(name: &str, replicas: usize) -> Value {
+    let mut rc = set(name, replicas);
+    rc["apiVersion"] = json!("v1");
+    rc["kind"] = json!("ReplicationController");
+    rc["spec"]["selector"] = json!({"app": name});
+    rc
+}
+
+/// A Pod of nobody with label `app`.
+pub(crate) fn stray(name: &str, app: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": {"app": app}}, "spec": pod_spec()})
+}
+
+pub(crate) fn owners(pod: &Value) -> Vec<String> {
+    let refs = pod["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    refs.iter().map(|r| format!("{} {}", r["kind"].as_str().unwrap(), r["name"].as_str().unwrap())).collect()
+}
