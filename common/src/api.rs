@@ -28,6 +28,9 @@ pub use throttle::Throttle;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
 /// How often a request is sent again because the server said when to. Upstream: client-go `maxRetries`.
 const MAX_RETRIES: u32 = 10;
+/// The longest wait that a server is granted with `Retry-After`. An API server asks for seconds; one that asks for a day is
+/// broken, and must not hold a worker for a day. Upstream waits for whatever is said.
+pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The manager of the fields we write: upstream's name, so that a hand-over leaves no second owner of the same fields.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
@@ -306,6 +309,9 @@ impl Api {
     }
 
     /// Sends a request, again for as long as the server says when to come back.
+    ///
+    /// A wait ends early, with the server's answer as the error, when the process is told to stop and when a write has lost
+    /// its leader: a lease is released only once nobody waits.
     async fn send(
         &self,
         method: Method,
@@ -321,7 +327,21 @@ impl Api {
             };
             let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { return Err(error) };
             attempt += 1;
-            self.inner.clock.sleep(wait).await;
+            if !self.wait(wait, method != Method::GET).await {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Waits, and says whether that was to the end: not if the process stops, or a write lost its leader.
+    async fn wait(&self, duration: Duration, writes: bool) -> bool {
+        let gate = &self.inner.gate;
+        let closed = async { if writes { gate.closed().await } else { std::future::pending().await } };
+        tokio::select! {
+            biased;
+            () = gate.draining() => false,
+            () = closed => false,
+            () = self.inner.clock.sleep(duration) => true,
         }
     }
 
@@ -334,11 +354,14 @@ impl Api {
         attempt: u32,
     ) -> Result<Bytes, Error> {
         let inner = &*self.inner;
-        if let Some(throttle) = &inner.throttle {
-            let waited = throttle.wait(&inner.clock).await;
-            inner.observer.throttled(method.as_str(), waited);
-        }
         let writes = *method != Method::GET;
+        if let Some(throttle) = &inner.throttle {
+            let wait = throttle.reserve(inner.clock.instant());
+            if !wait.is_zero() && !self.wait(wait, writes).await {
+                return Err(Error::Unsent("the process stops: the request did not wait for the rate limit".to_owned()));
+            }
+            inner.observer.throttled(method.as_str(), wait);
+        }
         let sent = body.as_ref().map_or(0, |(_, b)| b.len());
         let request = self.request(method, path, accept, body)?;
         // The last thing before the request leaves: a write by who no longer leads must not be sent.
@@ -429,7 +452,7 @@ async fn collect(response: Response<Body>) -> Result<Bytes, Error> {
         .get(header::RETRY_AFTER)
         .and_then(|v| v.to_str().ok())
         .and_then(|v| v.trim().parse().ok())
-        .map(Duration::from_secs)
+        .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
         .filter(|_| matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
     Err(Error::Status(Box::new(Status::read(parts.status.as_u16(), &bytes, retry_after))))
 }

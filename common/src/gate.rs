@@ -3,6 +3,9 @@
 //! Every write of every controller passes one gate, in [`crate::api`], so that no code path can forget to ask. Leader election
 //! opens it up to a deadline and moves the deadline with every renewal; whoever holds the gate needs no further notice
 //! that the deadline has passed.
+//!
+//! A process that is told to stop finishes what it is doing behind an open gate. What it must not do any more is wait for
+//! a better moment: [`Keeper::drain`] says so to everyone who would.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,6 +28,7 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Gate {
     state: watch::Receiver<State>,
+    draining: watch::Receiver<bool>,
     opened: Arc<Mutex<Option<Instant>>>,
     clock: Clock,
 }
@@ -33,6 +37,7 @@ pub struct Gate {
 #[derive(Debug)]
 pub struct Keeper {
     state: watch::Sender<State>,
+    draining: watch::Sender<bool>,
     opened: Arc<Mutex<Option<Instant>>>,
     clock: Clock,
 }
@@ -40,9 +45,10 @@ pub struct Keeper {
 /// A closed gate and its keeper.
 pub fn gate(clock: Clock) -> (Keeper, Gate) {
     let (sender, receiver) = watch::channel(State::Closed);
+    let (drain, draining) = watch::channel(false);
     let opened = Arc::new(Mutex::new(None));
-    let keeper = Keeper { state: sender, opened: Arc::clone(&opened), clock: clock.clone() };
-    (keeper, Gate { state: receiver, opened, clock })
+    let keeper = Keeper { state: sender, draining: drain, opened: Arc::clone(&opened), clock: clock.clone() };
+    (keeper, Gate { state: receiver, draining, opened, clock })
 }
 
 impl Keeper {
@@ -62,6 +68,11 @@ impl Keeper {
     pub fn close(&self) {
         self.state.send_replace(State::Closed);
         *self.opened.lock() = None;
+    }
+
+    /// Ends all waiting for a better moment, now and from now on. The gate stays as it is.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
     }
 
     fn note_opening(&self) {
@@ -115,6 +126,15 @@ impl Gate {
                 changed = state.changed() => if changed.is_err() { return },
                 () = expiry => return,
             }
+        }
+    }
+
+    /// Waits until nobody is to wait for a better moment any more: what is being done is to end.
+    pub async fn draining(&self) {
+        let mut draining = self.draining.clone();
+        if draining.wait_for(|draining| *draining).await.is_err() {
+            // A keeper that is gone without a word leaves a shut gate, see `closed`.
+            std::future::pending::<()>().await;
         }
     }
 

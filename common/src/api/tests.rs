@@ -123,15 +123,52 @@ async fn an_answer_that_never_comes_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losing_the_lease_ends_a_write_on_its_way_and_forbids_its_repetition() {
-    let world = world(vec![Answer::Never, Answer::Status(429, "{}", Some(30)), Answer::Status(201, "{}", None)]);
+async fn losing_the_lease_ends_a_write_on_its_way() {
+    let world = world(vec![Answer::Never, Answer::Status(201, "{}", None)]);
     world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
     let error = world.create().await.unwrap_err();
     assert!(matches!(&error, Error::Lost(_)), "{error}");
-    assert_eq!(world.clock.now().as_second(), 10);
-    world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
     assert!(matches!(world.create().await, Err(Error::NotLeader)));
-    assert_eq!(world.times(), [0, 10]);
+    assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_is_waited_for_a_minute_and_no_longer() {
+    let world = world(vec![Answer::Status(503, "{}", Some(86_400)), Answer::Status(201, "{}", None)]);
+    world.keeper.open();
+    world.create().await.unwrap();
+    assert_eq!(world.times(), [0, 60]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn losing_the_lease_ends_the_wait_of_a_write_at_once() {
+    let world = world(vec![Answer::Status(429, "{}", Some(30)), Answer::Status(201, "{}", None)]);
+    world.keeper.open_until(world.clock.instant() + Duration::from_secs(10));
+    let error = world.create().await.unwrap_err();
+    assert!(error.is_too_many_requests(), "{error}");
+    assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn being_told_to_stop_ends_every_wait_at_once_and_allows_no_other() {
+    let busy = || Answer::Status(429, "{}", Some(30));
+    let world = world(vec![busy(), busy(), busy(), Answer::Status(201, "{}", None)]);
+    world.keeper.open();
+    let stop = async {
+        world.clock.sleep(Duration::from_secs(5)).await;
+        world.keeper.drain();
+    };
+    let reading = world.api.get(Target::object(PODS, "ns", "a"));
+    let (written, read, ()) = tokio::join!(world.create(), reading, stop);
+    assert!(written.unwrap_err().is_too_many_requests() && read.unwrap_err().is_too_many_requests());
+    assert!(world.create().await.unwrap_err().is_too_many_requests());
+    assert_eq!((world.clock.now().as_second(), world.times()), (5, vec![0, 0, 5]));
+    // The gate is still open: what needs no waiting can be finished.
+    world.create().await.unwrap();
+    let api = world.api.clone().with_throttle(Throttle::new(0.01, 1));
+    assert!(!matches!(api.create(Target::object(PODS, "ns", ""), &json!({})).await, Err(Error::Unsent(_))));
+    let error = api.create(Target::object(PODS, "ns", ""), &json!({})).await.unwrap_err();
+    assert!(matches!(error, Error::Unsent(_)) && world.clock.now().as_second() == 5, "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
-use crate::clock::{Clock, Instant};
+use crate::clock::Instant;
 
 /// A token bucket that starts full. Clones share the bucket.
 ///
@@ -42,20 +42,12 @@ impl Throttle {
         state.tokens -= 1.0;
         if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
     }
-
-    /// Takes a token, waits for it, and says how long that took.
-    pub async fn wait(&self, clock: &Clock) -> Duration {
-        let wait = self.reserve(clock.instant());
-        if !wait.is_zero() {
-            clock.sleep(wait).await;
-        }
-        wait
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_passes_and_the_rest_comes_at_the_rate() {

@@ -237,6 +237,8 @@ impl Assembly {
     /// Finishes what is being done, within `timeout` if there is one, and then gives the Lease up.
     pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
         self.starter.abort();
+        // Who waits for a busy server's better moment holds up the Lease of everybody else.
+        self.keeper.drain();
         if let Some(election) = &self.election {
             election.stop.drain();
         }

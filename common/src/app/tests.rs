@@ -33,6 +33,8 @@ struct World {
     version: Arc<Mutex<u64>>,
     /// Everything written but the Lease, by user agent.
     written: Arc<Mutex<Vec<(String, String)>>>,
+    /// For how many seconds things are told to come back later.
+    busy: Arc<Mutex<Option<u64>>>,
 }
 
 impl World {
@@ -62,6 +64,10 @@ impl World {
         if !parts.uri.path().contains("/leases") {
             let agent = parts.headers["user-agent"].to_str().unwrap().to_owned();
             self.written.lock().push((agent, format!("{} {}", parts.method, parts.uri.path())));
+            if let Some(seconds) = *self.busy.lock() {
+                let body = Full::from(r#"{"reason":"TooManyRequests"}"#);
+                return Ok(http::Response::builder().status(429).header("Retry-After", seconds).body(body).unwrap());
+            }
             return answer(201, json!({"metadata": {"name": "x"}}));
         }
         let mut lease = self.lease.lock();
@@ -199,6 +205,19 @@ async fn the_lease_is_kept_while_work_is_finished_and_given_up_after() {
     assert_eq!(stopping.await.unwrap(), Stopped::Clean);
     assert!(!gate.is_open());
     assert_eq!(world.holder(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_waits_for_a_busy_server_does_not_hold_up_the_lease() {
+    let world = World::default();
+    let first = assemble(parts(&world, 1, Settings::new()));
+    pass(5).await;
+    *world.busy.lock() = Some(3600);
+    pass(5).await;
+    let (gate, stopping) = (first.gate().clone(), tokio::spawn(first.shutdown(Some(Duration::from_secs(10)))));
+    pass(2).await;
+    assert!(stopping.is_finished() && !gate.is_open(), "it waits on");
+    assert_eq!((stopping.await.unwrap(), world.holder().as_str()), (Stopped::Clean, ""));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The lines of a watch and the pages of a list, read into projections.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
@@ -23,7 +23,7 @@ pub(super) enum Frame<K> {
     /// Everything up to this version has been sent; the first set is complete if `initial_end`.
     Bookmark { version: Version, initial_end: bool },
     /// The server ends the watch with an error.
-    Error { code: u16, reason: String, message: String },
+    Error(Failure),
 }
 
 /// The annotation of the bookmark that ends the first set of a streaming list.
@@ -42,12 +42,27 @@ struct Bare {
     metadata: Meta,
 }
 
+/// A failure in the middle of a stream.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Failure {
-    code: u16,
-    reason: String,
-    message: String,
+pub(super) struct Failure {
+    pub(super) code: u16,
+    pub(super) reason: String,
+    pub(super) message: String,
+    details: Details,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct Details {
+    retry_after_seconds: u32,
+}
+
+impl Failure {
+    /// When to come back, if the server says so.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        (self.details.retry_after_seconds > 0).then(|| Duration::from_secs(self.details.retry_after_seconds.into()))
+    }
 }
 
 /// Reads one line.
@@ -77,10 +92,7 @@ pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<K>, String> {
             let initial_end = bare.metadata.annotations.get(INITIAL_EVENTS_END) == Some("true");
             Ok(Frame::Bookmark { version: bare.metadata.resource_version, initial_end })
         }
-        "ERROR" => {
-            let failure: Failure = serde_json::from_str(object).unwrap_or_default();
-            Ok(Frame::Error { code: failure.code, reason: failure.reason, message: failure.message })
-        }
+        "ERROR" => Ok(Frame::Error(serde_json::from_str(object).unwrap_or_default())),
         other => Err(format!("unknown watch event type {other:?}")),
     }
 }

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use crate::{
-    api::{Api, Error, Lines, escape},
+    api::{Api, Error, Lines, MAX_RETRY_AFTER, escape},
     clock::Instant,
     meta::Version,
     object::{Object, Resource},
@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     Config, Handler, Shared,
-    frames::{self, Frame},
+    frames::{self, Failure, Frame},
 };
 
 /// Back-off of a failing list or watch. Upstream: reflector.go, 800ms doubled up to 30s, each lengthened by up to itself.
@@ -63,6 +63,10 @@ pub(super) struct Reflector<K> {
     forget_version: bool,
     /// When the full set being read was asked for.
     asked: Option<Instant>,
+    /// Whether a full set is read next, or else the watch resumed.
+    wants_set: bool,
+    /// How long the server asked to be left alone.
+    told_to_wait: Duration,
     events: Vec<Event<K>>,
 }
 
@@ -88,15 +92,16 @@ impl<K: Object> Reflector<K> {
             met: 0,
             forget_version: false,
             asked: None,
+            wants_set: true,
+            told_to_wait: Duration::ZERO,
             events: Vec::new(),
         }
     }
 
     pub(super) async fn run(mut self) {
         self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
-        let mut full_set = true;
         loop {
-            let end = if full_set {
+            let end = if self.wants_set {
                 self.shared.phase("listing");
                 self.full_set().await
             } else {
@@ -104,13 +109,13 @@ impl<K: Object> Reflector<K> {
                 self.resume().await
             };
             match end {
-                End::Closed => full_set = false,
+                End::Closed => {}
                 End::Pause(why) => {
                     self.complain(&why);
                     self.pause().await;
                 }
                 End::Relist { why, pause } => {
-                    full_set = true;
+                    self.wants_set = true;
                     if pause {
                         self.complain(&why);
                         self.pause().await;
@@ -121,7 +126,7 @@ impl<K: Object> Reflector<K> {
                 End::NoStreaming(why) => {
                     tracing::info!(resource = %self.resource, why, "The API server has no streaming lists, reading pages");
                     self.config.streaming = false;
-                    full_set = true;
+                    self.wants_set = true;
                 }
             }
         }
@@ -132,7 +137,13 @@ impl<K: Object> Reflector<K> {
         let clock = self.api.clock();
         let step = BACKOFF_BASE.saturating_mul(1 << self.failures.min(6)).min(BACKOFF_MAX);
         self.failures = self.failures.saturating_add(1);
-        clock.sleep(clock.jitter(step, 1.0)).await;
+        let told = std::mem::take(&mut self.told_to_wait);
+        clock.sleep(clock.jitter(step, 1.0).max(told)).await;
+    }
+
+    /// The next pause is no shorter than the server says.
+    fn heed(&mut self, retry_after: Option<Duration>) {
+        self.told_to_wait = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
     }
 
     /// Says what is wrong, once an interval.
@@ -157,9 +168,18 @@ impl<K: Object> Reflector<K> {
     }
 
     /// Reads a list, or a page of it.
-    async fn list(&self, query: &str) -> Result<bytes::Bytes, Error> {
+    async fn list(&mut self, query: &str) -> Result<bytes::Bytes, Error> {
         let accept = if self.config.metadata_only { METADATA_LIST } else { JSON };
-        self.api.list_as(self.resource, &self.config.namespace, query, accept).await
+        let answer = self.api.list_as(self.resource, &self.config.namespace, query, accept).await;
+        self.heed(answer.as_ref().err().and_then(Error::retry_after));
+        answer
+    }
+
+    /// Opens a watch.
+    async fn watch(&mut self, query: &str) -> Result<Lines, Error> {
+        let answer = self.api.watch(self.resource, &self.config.namespace, query, self.accept()).await;
+        self.heed(answer.as_ref().err().and_then(Error::retry_after));
+        answer
     }
 
     /// The selectors, as query parameters with a leading `&`.
@@ -206,7 +226,7 @@ impl<K: Object> Reflector<K> {
             self.asked = None;
         }
         query.push_str(&self.selectors());
-        let mut lines = match self.api.watch(self.resource, &self.config.namespace, &query, self.accept()).await {
+        let mut lines = match self.watch(&query).await {
             Ok(lines) => lines,
             Err(e) if e.is_invalid() || matches!(&e, Error::Status(s) if s.code == 400) => {
                 return End::NoStreaming(e.to_string());
@@ -238,9 +258,7 @@ impl<K: Object> Reflector<K> {
                 // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
                 Ok(Frame::Put { .. } | Frame::Gone(_)) => return relist("an event before the end of the first set"),
                 Ok(Frame::Bookmark { .. }) => {}
-                Ok(Frame::Error { code, reason, message }) => {
-                    return Self::refused(code, &reason, &message);
-                }
+                Ok(Frame::Error(failure)) => return self.refused(&failure),
                 Err(e) => return relist(&e),
             }
         }
@@ -249,10 +267,12 @@ impl<K: Object> Reflector<K> {
     }
 
     /// What an error inside a stream means for the next round.
-    fn refused(code: u16, reason: &str, message: &str) -> End {
+    fn refused(&mut self, failure: &Failure) -> End {
+        let Failure { code, reason, message, .. } = failure;
+        self.heed(failure.retry_after());
         match code {
-            429 => End::Pause(message.to_owned()),
-            410 => End::Relist { why: message.to_owned(), pause: false },
+            429 => End::Pause(message.clone()),
+            410 => End::Relist { why: message.clone(), pause: false },
             _ => End::Relist { why: format!("the watch ended with {code} {reason}: {message}"), pause: true },
         }
     }
@@ -296,7 +316,7 @@ impl<K: Object> Reflector<K> {
             self.watch_seconds(),
             self.selectors()
         );
-        match self.api.watch(self.resource, &self.config.namespace, &query, self.accept()).await {
+        match self.watch(&query).await {
             Ok(lines) => {
                 self.shared.state.lock().watches += 1;
                 self.follow(lines).await
@@ -352,7 +372,7 @@ impl<K: Object> Reflector<K> {
                     self.bookmarks = true;
                     self.store.bookmark(version);
                 }
-                Ok(Frame::Error { code, reason, message }) => return Self::refused(code, &reason, &message),
+                Ok(Frame::Error(failure)) => return self.refused(&failure),
                 Err(e) => return relist(&format!("garbage on a watch: {e}")),
             }
         }
@@ -432,6 +452,7 @@ impl<K: Object> Reflector<K> {
     /// Makes the cache equal to a full set that was asked for after refresh request `wanted`.
     fn replace(&mut self, set: Vec<Entry<K>>, version: Version, wanted: u64) {
         self.store.replace(set, version, &mut self.events);
+        self.wants_set = false;
         let first = !*self.shared.synced.borrow();
         self.tell(if first { Origin::Initial } else { Origin::Relist });
         {

@@ -36,6 +36,8 @@ enum Answer {
     Stream(mpsc::UnboundedReceiver<Bytes>),
     /// The connection is refused.
     Refused,
+    /// Come back after so many seconds.
+    Busy(u64),
 }
 
 #[derive(Clone, Default)]
@@ -71,6 +73,10 @@ impl Script {
                     Some((Ok::<_, Infallible>(Frame::data(bytes)), receiver))
                 });
                 Ok(Response::new(StreamBody::new(frames).boxed_unsync()))
+            }
+            Some(Answer::Busy(seconds)) => {
+                let body = Full::new(Bytes::from_static(b"{\"reason\":\"TooManyRequests\"}")).boxed_unsync();
+                Ok(Response::builder().status(429).header("Retry-After", seconds).body(body)?)
             }
             Some(Answer::Refused) => Err(Box::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused))),
             None => std::future::pending().await,
@@ -297,6 +303,27 @@ async fn a_server_that_is_down_is_asked_again_later_and_later() {
     feed.initial_end(1);
     world.informer().synced().await;
     assert_eq!(world.informer().state().error, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
+    let mut world = World::new();
+    world.script.then(Answer::Busy(20));
+    let feed = world.script.stream();
+    let start = world.clock.instant();
+    world.start(Config::default());
+    let asked_after = async |count| {
+        world.script.asked(count).await;
+        (world.clock.instant() - start).as_secs()
+    };
+    assert_eq!(asked_after(2).await, 20);
+    feed.initial_end(10);
+    let busy = json!({"code": 429, "reason": "TooManyRequests", "details": {"retryAfterSeconds": 30}});
+    feed.line("ERROR", &busy);
+    world.script.then(Answer::Busy(86_400));
+    assert_eq!(asked_after(3).await, 50);
+    assert_eq!(asked_after(4).await, 110, "nobody is left alone for a day");
+    assert!(!world.script.requests()[3].contains("sendInitialEvents"), "{:?}", world.script.requests());
 }
 
 #[tokio::test(start_paused = true)]
