@@ -6,7 +6,7 @@
 
 mod connection;
 
-use std::{fmt, path::PathBuf};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use http::{HeaderValue, Request, header};
 use kube::{
@@ -96,17 +96,18 @@ pub fn host(config: &Config) -> String {
 ///
 /// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
 pub fn connect(config: &Config) -> Result<kube::Client, Error> {
-    build(config, connection::Pings::usual())
+    build(config, connection::Patience::usual())
 }
 
-/// The same for leader election: a connection that died silently is noticed in time to make another before the Lease is lost.
-pub fn connect_urgent(config: &Config) -> Result<kube::Client, Error> {
-    build(config, connection::Pings::urgent())
+/// The same for leader election, whose requests are given up after `request_timeout`: a connection that died silently is left
+/// with the first of them, in time for another before the Lease is lost.
+pub fn connect_urgent(config: &Config, request_timeout: Duration) -> Result<kube::Client, Error> {
+    build(config, connection::Patience::urgent(request_timeout))
 }
 
-fn build(config: &Config, pings: connection::Pings) -> Result<kube::Client, Error> {
+fn build(config: &Config, patience: connection::Patience) -> Result<kube::Client, Error> {
     let failed = |e: kube::Error| Error::new("cannot set up the connection to the API server", &e);
-    let wire = connection::Wire::new(config, pings)?;
+    let wire = connection::Wire::new(config, patience)?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)

@@ -76,18 +76,28 @@ impl Settings {
         }
     }
 
+    /// How long others wait: a Lease tells it in whole seconds.
+    fn told_duration(&self) -> Duration {
+        Duration::from_secs(self.lease_duration.as_secs())
+    }
+
     /// What is wrong with the timing, if anything is.
+    ///
+    /// Upstream compares the durations as they are given, and so lets a leader with a lease duration of 10.9s go on for the
+    /// 10.5s of its renew deadline while others wait for the 10s that its Lease tells them. Here the Lease counts.
     pub fn check(&self) -> Result<(), String> {
         let show = duration::format;
         if self.retry_period.is_zero() || self.renew_deadline.is_zero() || self.lease_duration.is_zero() {
             return Err("lease duration, renew deadline and retry period must be greater than zero".to_owned());
         }
-        if self.lease_duration < Duration::from_secs(1) {
+        let told = self.told_duration();
+        if told.is_zero() {
             return Err(format!("lease duration ({}) must be at least 1s", show(self.lease_duration)));
         }
-        if self.lease_duration <= self.renew_deadline {
+        if told <= self.renew_deadline {
+            let whole = if told == self.lease_duration { "" } else { ", in whole seconds as others are told it," };
             return Err(format!(
-                "lease duration ({}) must be greater than renew deadline ({})",
+                "lease duration ({}){whole} must be greater than renew deadline ({})",
                 show(self.lease_duration),
                 show(self.renew_deadline)
             ));
@@ -103,7 +113,7 @@ impl Settings {
     }
 
     /// How long one request may take.
-    fn request_timeout(&self) -> Duration {
+    pub fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 }
@@ -146,7 +156,7 @@ impl Status {
         self.inner.lock().holder.clone()
     }
 
-    /// Why the last attempt failed, if it did.
+    /// Why the last attempt failed, if it did; why the Lease was lost, once it is.
     pub fn last_error(&self) -> String {
         self.inner.lock().last_error.clone()
     }
@@ -221,6 +231,8 @@ pub struct Election {
     stop: Stop,
     leading: Gauge,
     slow_path: Counter,
+    /// What last went wrong since the last success.
+    trouble: Option<String>,
 }
 
 impl Election {
@@ -250,8 +262,10 @@ impl Election {
             )
             .with(&[&settings.name]);
         let (sender, order) = channel::channel(Order::Stand);
-        let memory = Memory::new(&settings.identity, settings.lease_duration);
-        Self { settings, api, clock, keeper, recorder, status, memory, order, stop: Stop(sender), leading, slow_path }
+        let memory = Memory::new(&settings.identity, settings.told_duration());
+        let stop = Stop(sender);
+        let trouble = None;
+        Self { settings, api, clock, keeper, recorder, status, memory, order, stop, leading, slow_path, trouble }
     }
 
     /// What others may know of it.
@@ -279,6 +293,7 @@ impl Election {
         self.leading.set(0.0);
         self.status.inner.lock().leading = false;
         if let Some(why) = lost {
+            self.status.inner.lock().last_error.clone_from(&why);
             tracing::error!(lock = self.lock(), err = why, "Leader election lost");
             self.announce("stopped leading");
             return End::Lost;
@@ -325,7 +340,6 @@ impl Election {
 
     /// Renews until told to release; otherwise returns why the Lease was lost.
     async fn keep(&mut self, mut deadline: Instant) -> Option<String> {
-        let mut why = String::new();
         loop {
             if *self.order.borrow_and_update() == Order::Release {
                 return None;
@@ -337,7 +351,8 @@ impl Election {
                 () = tokio::time::sleep_until(next.min(deadline)) => {}
             }
             if self.clock.instant() >= deadline {
-                return Some(if why.is_empty() { "the renew deadline passed".to_owned() } else { why });
+                let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made or answered".to_owned());
+                return Some(format!("not renewed in time, last: {trouble}"));
             }
             // An attempt in flight ends at the deadline: its outcome no longer matters.
             let ended = tokio::select! {
@@ -346,12 +361,9 @@ impl Election {
                 () = tokio::time::sleep_until(deadline) => continue,
             };
             match ended {
-                Ended::Leads { since } => {
-                    deadline = self.extend(since);
-                    why.clear();
-                }
+                Ended::Leads { since } => deadline = self.extend(since),
                 Ended::Held { by } => return Some(format!("the lease is held by {by}")),
-                Ended::Failed { why: failure } => why = failure,
+                Ended::Failed { .. } => {}
             }
         }
     }
@@ -360,7 +372,7 @@ impl Election {
     fn extend(&mut self, since: Instant) -> Instant {
         let now = self.clock.instant();
         // Others wait for the lease duration after they saw what was written no earlier than `since`.
-        let deadline = (now + self.settings.renew_deadline).min(since + self.settings.lease_duration);
+        let deadline = (now + self.settings.renew_deadline).min(since + self.settings.told_duration());
         let mut state = self.status.inner.lock();
         state.leading = true;
         state.renewed = Some(now);
@@ -376,6 +388,9 @@ impl Election {
             let since = self.clock.instant();
             let reply = self.ask(&request).await;
             let now = self.moment();
+            if let Reply::Failed(why) | Reply::Missing(why) = &reply {
+                self.trouble = Some(format!("{}: {why}", request.verb()));
+            }
             match attempt.answered(&mut self.memory, reply, since, now) {
                 step::Next::Ask(next) => request = next,
                 step::Next::End(ended) => break ended,
@@ -383,6 +398,9 @@ impl Election {
         };
         if attempt.took_slow_path() {
             self.slow_path.inc();
+        }
+        if matches!(ended, Ended::Leads { .. }) {
+            self.trouble = None;
         }
         let mut state = self.status.inner.lock();
         self.memory.holder().clone_into(&mut state.holder);

@@ -13,7 +13,7 @@ use crate::{
     api::{Api, Error},
     client,
     clock::Clock,
-    gate, logging,
+    gate, leader, logging,
     metrics::Metrics,
     panics,
     server::{self, Access, Server},
@@ -111,7 +111,9 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
         Err(error) => return Ended::Refused(error.to_string()),
     };
     // The election has connections of its own: a burst of writes must not delay a renewal.
-    let clients = client::connect(&config).and_then(|client| Ok((client, client::connect_urgent(&config)?)));
+    let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
+    let clients =
+        client::connect(&config).and_then(|client| Ok((client, client::connect_urgent(&config, lease_timeout)?)));
     let (client, lease_client) = match clients {
         Ok(clients) => clients,
         Err(error) => return Ended::Refused(error.to_string()),

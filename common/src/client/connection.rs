@@ -48,9 +48,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const PING_AFTER: Duration = Duration::from_secs(30);
 /// How long that may take. Upstream: `HTTP2_PING_TIMEOUT_SECONDS`.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
-/// The same where a few seconds matter.
+/// The same where a few seconds matter. No request there may take longer than that without being given up anyway.
 const URGENT_PING_AFTER: Duration = Duration::from_secs(3);
-const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(2);
+const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a server may send on one stream, and on all of them, before anybody reads it.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 512 << 20;
@@ -93,7 +93,7 @@ struct Inner {
     old: AtomicBool,
     http1: Http1,
     http1_requests: Semaphore,
-    pings: Pings,
+    patience: Patience,
 }
 
 /// How to speak TLS.
@@ -143,23 +143,41 @@ impl Lane {
     }
 }
 
-/// When an HTTP/2 connection is asked for a sign of life, and how long it may take.
+/// What is expected of an HTTP/2 connection, and what becomes of one that does not live up to it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pings {
-    after: Duration,
-    timeout: Duration,
+pub(super) struct Patience {
+    /// After how much silence it is asked for a sign of life.
+    ping_after: Duration,
+    /// How long that may take.
+    ping_timeout: Duration,
+    /// Whether a request that its sender gave up takes the connection with it: the next one goes over another.
+    leaves: bool,
 }
 
-impl Pings {
+impl Patience {
     pub(super) fn usual() -> Self {
         Self {
-            after: seconds("HTTP2_READ_IDLE_TIMEOUT_SECONDS", PING_AFTER),
-            timeout: seconds("HTTP2_PING_TIMEOUT_SECONDS", PING_TIMEOUT),
+            ping_after: seconds("HTTP2_READ_IDLE_TIMEOUT_SECONDS", PING_AFTER),
+            ping_timeout: seconds("HTTP2_PING_TIMEOUT_SECONDS", PING_TIMEOUT),
+            leaves: false,
         }
     }
 
-    pub(super) fn urgent() -> Self {
-        Self { after: URGENT_PING_AFTER, timeout: URGENT_PING_TIMEOUT }
+    /// For requests that are given up after `request`. A connection is not closed over their heads: on a machine that is
+    /// too busy to answer a ping the answer they wait for may still come.
+    pub(super) fn urgent(request: Duration) -> Self {
+        Self { ping_after: URGENT_PING_AFTER, ping_timeout: URGENT_PING_TIMEOUT.max(request), leaves: true }
+    }
+}
+
+/// Takes a connection out of its lane unless an answer came over it.
+struct Leaving<'a>(Option<&'a Lane>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(lane) = self.0 {
+            *lane.current.lock() = None;
+        }
     }
 }
 
@@ -168,7 +186,7 @@ fn seconds(variable: &str, default: Duration) -> Duration {
 }
 
 impl Wire {
-    pub(super) fn new(config: &Config, pings: Pings) -> Result<Self, Error> {
+    pub(super) fn new(config: &Config, patience: Patience) -> Result<Self, Error> {
         let dial = dial(config)?;
         let secure = config.cluster_url.scheme_str() != Some("http");
         let tls = if secure { Some(Tls::new(config)?) } else { None };
@@ -189,7 +207,7 @@ impl Wire {
             old: AtomicBool::new(!secure || disabled),
             http1,
             http1_requests: Semaphore::new(HTTP1_REQUESTS),
-            pings,
+            patience,
         })))
     }
 }
@@ -233,7 +251,10 @@ impl Inner {
                     break;
                 }
                 let Some(mut connection) = self.connection(lane, tls).await? else { break };
-                match connection.try_send_request(request).await {
+                let mut leaving = Leaving(self.patience.leaves.then_some(lane));
+                let answer = connection.try_send_request(request).await;
+                leaving.0 = None;
+                match answer {
                     Ok(response) => return Ok(response),
                     Err(failure) => request = self.unsent(lane, failure, last)?,
                 }
@@ -307,8 +328,8 @@ impl Inner {
             // Until the server has said how many streams it takes: it refuses those beyond.
             .initial_max_send_streams(1)
             .max_concurrent_reset_streams(1024)
-            .keep_alive_interval(self.pings.after)
-            .keep_alive_timeout(self.pings.timeout)
+            .keep_alive_interval(self.patience.ping_after)
+            .keep_alive_timeout(self.patience.ping_timeout)
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream))
             .await

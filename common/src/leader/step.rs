@@ -109,6 +109,17 @@ pub enum Request {
     Replace(Lease),
 }
 
+impl Request {
+    /// What it does to the Lease, in one word.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Create(_) => "create",
+            Self::Replace(_) => "update",
+        }
+    }
+}
+
 /// What the API server answered.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {

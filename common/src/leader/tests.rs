@@ -41,6 +41,8 @@ struct ServerState {
     writes: Vec<(usize, Value)>,
     faults: [VecDeque<Fault>; 3],
     down: [bool; 3],
+    /// Whose requests are never answered.
+    mute: [bool; 3],
     watch_forbidden: bool,
     requests: usize,
 }
@@ -72,6 +74,9 @@ impl Server {
             state.requests += 1;
             if state.down[who] { Some(Fault::Refused) } else { state.faults[who].pop_front() }
         };
+        if self.state.lock().mute[who] {
+            std::future::pending::<()>().await;
+        }
         if fault == Some(Fault::Refused) {
             return Err(broken());
         }
@@ -332,6 +337,18 @@ async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_a
     wait_open(&b).await;
     assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 0"));
     assert!(a.said.lock()[1].ends_with("c0 stopped leading"));
+    let why = a.status.last_error();
+    assert!(why.starts_with("not renewed in time, last: get: ") && why.contains("connection reset"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lost_to_silence_is_told_with_what_was_not_answered() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    server.state.lock().mute[0] = true;
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(a.status.last_error(), "not renewed in time, last: update: no answer within 5s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -473,13 +490,22 @@ fn std_instant() -> std::time::Instant {
 #[test]
 fn timing_that_cannot_work_is_refused() {
     let settings = |lease, renew, retry| Settings {
-        lease_duration: SECOND * lease,
-        renew_deadline: SECOND * renew,
-        retry_period: SECOND * retry,
+        lease_duration: Duration::from_secs_f64(lease),
+        renew_deadline: Duration::from_secs_f64(renew),
+        retry_period: Duration::from_secs_f64(retry),
         ..Settings::new("kube-system", "x", "me".to_owned())
     };
-    assert!(settings(15, 10, 2).check().is_ok());
-    for (lease, renew, retry) in [(10, 10, 2), (15, 10, 10), (15, 2, 2), (0, 0, 0), (15, 10, 0)] {
+    for (lease, renew, retry) in [(15.0, 10.0, 2.0), (15.5, 10.5, 2.5), (11.0, 10.9, 2.0)] {
+        assert_eq!(settings(lease, renew, retry).check(), Ok(()), "{lease} {renew} {retry}");
+    }
+    for (lease, renew, retry) in
+        [(10.0, 10.0, 2.0), (15.0, 10.0, 10.0), (15.0, 2.0, 2.0), (0.0, 0.0, 0.0), (15.0, 10.0, 0.0), (0.9, 0.5, 0.1)]
+    {
         assert!(settings(lease, renew, retry).check().is_err(), "{lease} {renew} {retry}");
     }
+    // The Lease says 10 s to those who wait for it.
+    assert_eq!(
+        settings(10.9, 10.5, 2.0).check().unwrap_err(),
+        "lease duration (10.9s), in whole seconds as others are told it, must be greater than renew deadline (10.5s)"
+    );
 }

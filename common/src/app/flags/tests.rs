@@ -177,6 +177,10 @@ fn bad_input_is_one_clear_line() {
         (&["--leader-elect-lease-duration=15"], "\"15\" is not a duration such as 30s"),
         (&["--leader-elect-lease-duration=5s"], "lease duration (5s) must be greater than renew deadline (10s)"),
         (
+            &["--leader-elect-lease-duration=10.9s", "--leader-elect-renew-deadline=10.5s"],
+            "in whole seconds as others are told it, must be greater than renew deadline (10.5s)",
+        ),
+        (
             &["--leader-elect-retry-period=9s"],
             "renew deadline (10s) must be greater than 1.2 times the retry period (9s)",
         ),

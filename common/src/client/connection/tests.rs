@@ -160,22 +160,47 @@ async fn a_server_that_is_not_trusted_was_sent_nothing() {
     assert!(matches!(&error, ApiError::Unsent(text) if text.contains("TLS")), "{error:?}");
 }
 
-#[tokio::test]
-async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
-    let server = server(&[b"h2"], 100, usize::MAX).await;
+/// Passes bytes on to a server, until it is told to hold everything back without a word.
+struct Proxy {
+    address: SocketAddr,
+    /// Connections with a lower number are silent.
+    silent_below: tokio::sync::watch::Sender<usize>,
+    accepted: Arc<AtomicUsize>,
+    accepting: tokio::task::JoinHandle<()>,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Proxy {
+    fn url(&self) -> Uri {
+        format!("https://{}", self.address).parse().unwrap()
+    }
+
+    /// Holds back what goes over the connections there are; later ones are good.
+    fn silence(&self) {
+        self.silent_below.send_replace(self.accepted.load(Ordering::Relaxed));
+    }
+}
+
+async fn proxy(target: SocketAddr) -> Proxy {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mut config = config(&server);
-    config.cluster_url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
-    let (cut, silent) = tokio::sync::watch::channel(false);
-    let target = server.address;
-    // Passes bytes on until told to hold everything back without a word.
-    tokio::spawn(async move {
+    let address = listener.local_addr().unwrap();
+    let silent_below = tokio::sync::watch::Sender::new(0);
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let (silencer, count) = (silent_below.clone(), Arc::clone(&accepted));
+    let accepting = tokio::spawn(async move {
+        let mut tasks = JoinSet::new();
         while let Ok((mut near, _)) = listener.accept().await {
-            let mut silent = silent.clone();
-            tokio::spawn(async move {
+            let number = count.fetch_add(1, Ordering::Relaxed);
+            let mut silent_below = silencer.subscribe();
+            tasks.spawn(async move {
                 let mut far = TcpStream::connect(target).await.unwrap();
                 let silenced = async {
-                    let _ = silent.wait_for(|cut| *cut).await.is_ok();
+                    let _ = silent_below.wait_for(|below| number < *below).await.is_ok();
                 };
                 tokio::select! {
                     biased;
@@ -185,8 +210,53 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
             });
         }
     });
-    let pings = Pings { after: Duration::from_millis(200), timeout: Duration::from_millis(200) };
-    let mut wire = Wire::new(&config, pings).unwrap();
+    Proxy { address, silent_below, accepted, accepting }
+}
+
+#[tokio::test]
+async fn where_it_is_urgent_a_request_that_was_given_up_leaves_its_connection() {
+    let server = server(&[b"h2"], 100, usize::MAX).await;
+    let proxy = proxy(server.address).await;
+    let mut config = config(&server);
+    config.cluster_url = proxy.url();
+    let never = Duration::from_hours(1);
+    let patience = Patience { ping_after: never, ping_timeout: never, leaves: true };
+    let mut wire = Wire::new(&config, patience).unwrap();
+    let request = || {
+        Request::get(format!("{}p", config.cluster_url))
+            .header("user-agent", "a")
+            .header("accept-encoding", "identity")
+            .body(Body::empty())
+            .unwrap()
+    };
+    for _ in 0..3 {
+        wire.call(request()).await.unwrap().into_body().collect().await.unwrap();
+    }
+    assert_eq!(server.connections.load(Ordering::Relaxed), 1, "what is answered stays");
+    proxy.silence();
+    let given_up = tokio::time::timeout(Duration::from_millis(100), wire.call(request())).await;
+    assert!(given_up.is_err(), "nothing comes over a silent connection");
+    wire.call(request()).await.unwrap().into_body().collect().await.unwrap();
+    assert_eq!(server.connections.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn where_it_is_urgent_pings_take_no_less_than_requests_may() {
+    for seconds in [1, 5, 30] {
+        let request = Duration::from_secs(seconds);
+        assert!(Patience::urgent(request).ping_timeout >= request);
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
+    let server = server(&[b"h2"], 100, usize::MAX).await;
+    let proxy = proxy(server.address).await;
+    let mut config = config(&server);
+    config.cluster_url = proxy.url();
+    let brief = Duration::from_millis(200);
+    let patience = Patience { ping_after: brief, ping_timeout: brief, leaves: false };
+    let mut wire = Wire::new(&config, patience).unwrap();
     let request = || {
         Request::get(format!("{}p", config.cluster_url))
             .header("user-agent", "a")
@@ -196,7 +266,7 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
     };
     let answer = wire.call(request()).await.unwrap();
     assert!(answer.into_body().collect().await.is_ok());
-    cut.send(true).unwrap();
+    proxy.silence();
     let ended = tokio::time::timeout(Duration::from_secs(5), wire.call(request())).await;
     assert!(ended.expect("the dead connection is noticed").is_err());
     let mut current = wire.0.requests.usable();
@@ -213,7 +283,7 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
 #[tokio::test]
 async fn unread_watches_do_not_hold_up_requests() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
-    let mut wire = Wire::new(&config(&server), Pings::usual()).unwrap();
+    let mut wire = Wire::new(&config(&server), Patience::usual()).unwrap();
     let request = |query: &str| {
         Request::get(format!("https://{}/p{query}", server.address))
             .header("user-agent", "a")
