@@ -169,6 +169,13 @@ impl<K: Object> Informer<K> {
     pub fn store(&self) -> &Arc<Store<K>> {
         &self.store
     }
+
+    /// Waits until handlers have seen a first full set, without holding the informer. Says whether they have: if the
+    /// informer is dropped first, they never will.
+    pub fn first_set(&self) -> impl Future<Output = bool> + Send + use<K> {
+        let mut synced = self.shared.synced.subscribe();
+        async move { synced.wait_for(|synced| *synced).await.is_ok() }
+    }
 }
 
 impl<K> Drop for Informer<K> {

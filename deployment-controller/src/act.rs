@@ -63,8 +63,11 @@ impl DeploymentController {
             requeue: None,
         };
         let mut errors = Vec::new();
-        let mut left_out = false;
+        let (mut left_out, mut at_the_end) = (false, false);
         for step in &plan.steps {
+            if at_the_end && step.on_failure != OnFailure::TryOthers {
+                break;
+            }
             if left_out && step.on_failure == OnFailure::LeaveOthersOut {
                 continue;
             }
@@ -74,6 +77,7 @@ impl DeploymentController {
                 Err(error) => {
                     let ends = error.is_not_leader() || step.on_failure == OnFailure::End;
                     left_out |= step.on_failure == OnFailure::LeaveOthersOut;
+                    at_the_end |= step.on_failure == OnFailure::TryOthers;
                     if ends || step.on_failure != OnFailure::Ignore {
                         errors.push(error);
                     } else {
@@ -201,8 +205,8 @@ impl Sync<'_> {
                 Ok(Done::Yes)
             }
             Err(error) if error.is_not_found() || error.is_invalid() => {
-                // Another one of its name, gone, or refused: the cache may show it as it was for a long time yet.
-                self.requeue = Some(Requeue::RateLimited);
+                // Gone, another one of its name, or refused: the next sync tries again if the cache still shows it.
+                tracing::debug!(key = %self.meta().key(), set = &**set, err = %error, "Not released");
                 Ok(Done::Not)
             }
             Err(source) => Err(failed("release ReplicaSet", set, source)),

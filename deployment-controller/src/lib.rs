@@ -26,7 +26,8 @@
 //! - Steps of one sync build on each other's results, where upstream runs into a conflict with itself and starts again.
 //! - Stale statuses are counted up to the size of their ReplicaSet everywhere, where upstream gives up on some of them.
 //! - A scaling event ends also where no size has to change; upstream stays in it for good.
-//! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are cached only then.
+//! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are watched only then,
+//!   those of that Deployment.
 //! - A template that something changes on its way in is tried a few times, not for ever. No key is ever given up.
 //! - Objects that validation would have refused are left alone with an error.
 
@@ -63,7 +64,7 @@ use crate::{
     objects::{Deployment, ReplicaSet},
     plan::Plan,
     snapshot::{Snapshot, TerminatingReplicas},
-    watch::{PodCache, Watch, waits_for_pods},
+    watch::{PodWatches, Watch},
 };
 
 /// The gate of `status.terminatingReplicas`.
@@ -125,7 +126,7 @@ pub struct DeploymentController {
     context: Context,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
-    pods: Arc<PodCache>,
+    pods: PodWatches,
     ledger: Ledger,
     /// Deployments of which it is known what predecessors of this process have made for them.
     explored: Arc<Mutex<HashSet<Uid>>>,
@@ -147,23 +148,15 @@ impl DeploymentController {
         let ledger = Ledger::new(context.clock.clone(), context.settings.duration(&EXPECTATIONS_TIMEOUT));
         let deployments = Arc::new(Store::new(&[by_namespace()]));
         let sets = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
-        let watch = Arc::new(Watch {
-            queue,
-            deployments: Arc::clone(&deployments),
-            sets: Arc::clone(&sets),
-            ledger: ledger.clone(),
-        });
+        let watch = Arc::new(Watch { queue, deployments: Arc::clone(&deployments), ledger: ledger.clone() });
         let config = Config { resync: context.settings.resync_period(&context.clock), ..Config::default() };
-        let pods = PodCache::new(context.api.clone(), config.clone(), Arc::clone(&watch));
+        // Nothing is replayed of Pods: a rollout hears of their ends.
+        let pods = PodWatches::new(context.api.clone(), Config::default(), watch.queue.clone());
         let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();
-        let (on_set, pods_of, known) = (Arc::clone(&watch), Arc::clone(&pods), Arc::clone(&explored));
+        let (on_set, known) = (Arc::clone(&watch), Arc::clone(&explored));
         let on_deployment = move |event: &Event<Deployment>, origin| {
-            match event {
-                Event::Added(deployment) | Event::Updated { new: deployment, .. } if waits_for_pods(deployment) => {
-                    pods_of.start();
-                }
-                Event::Deleted(deployment) => _ = known.lock().remove(&deployment.metadata.uid),
-                _ => {}
+            if let Event::Deleted(deployment) = event {
+                known.lock().remove(&deployment.metadata.uid);
             }
             watch.on_deployment(event, origin);
         };
@@ -221,8 +214,7 @@ impl Controller for DeploymentController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        let mut informers: Vec<&dyn AnyInformer> = vec![&self.deployments, &self.sets];
-        informers.extend(self.pods.informer().map(|pods| pods as &dyn AnyInformer));
-        informers
+        // Watches of Pods begin with the sync that needs them: none is older than the leadership of this process.
+        vec![&self.deployments, &self.sets]
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     consistency::Cache,
     controller::Observed,
-    informer::AnyInformer as _,
+    informer::{AnyInformer as _, Informer},
     map::HashSet,
     meta::{Key, Uid},
     refs::{self, Owner},
@@ -17,19 +17,20 @@ use crate::{
     DeploymentController,
     decide::limits::Limits,
     error::Error,
-    objects::{DEPLOYMENTS, Deployment, ReplicaSet},
+    objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
     snapshot::{Snapshot, sort_by_creation},
-    watch::{ORPHANS_BY_NAMESPACE, PODS_BY_OWNER, SETS_BY_OWNER, waits_for_pods},
+    watch::{ORPHANS_BY_NAMESPACE, PODS_BY_OWNER, SETS_BY_OWNER},
 };
 
 /// After how long a Deployment whose caches lag is looked at again although nothing of it has happened.
 const RECHECK: Duration = Duration::from_secs(2);
-/// The same while the cache of Pods is filled, whose end is told.
+/// The same while the Pods are read, whose end is told.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
     pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
+            self.pods.end(key);
             return Ok(Observed::Gone);
         };
         let limits = check(&deployment)?;
@@ -37,11 +38,6 @@ impl DeploymentController {
         let caches: [&dyn Cache; 2] = [&**self.sets.store(), &**self.deployments.store()];
         if let Some((behind, left)) = self.ledger.behind(uid, &caches, HashSet::default) {
             return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
-        }
-        let counts_pods = waits_for_pods(&deployment) && !deployment.spec.paused && !deployment.metadata.is_deleting();
-        if counts_pods && !self.pods.start().is_synced() {
-            let why = "the cache of Pods is not filled yet, which the strategy Recreate needs".to_owned();
-            return Ok(Observed::Waiting { why, at_most: POD_RECHECK });
         }
         let owned = self.sets.store().by_index(SETS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
         for set in &owned {
@@ -55,21 +51,41 @@ impl DeploymentController {
         let selector = &deployment.spec.selector.compiled;
         let mut claims = refs::claim(&owner, selector, owned.into_iter().chain(orphans), |_| true)?;
         sort_by_creation(&mut claims.keep);
-        let running_pods = if counts_pods { self.running_pods(&claims.keep)? } else { BTreeMap::new() };
+        let running_pods = if waits_for_pods(&deployment, &claims.keep) {
+            let pods = self.pods.of(&deployment);
+            if !pods.is_synced() {
+                let why = "the Pods have not been read yet, which the strategy Recreate needs".to_owned();
+                return Ok(Observed::Waiting { why, at_most: POD_RECHECK });
+            }
+            running_pods(&pods, &claims.keep)?
+        } else {
+            self.pods.end(key);
+            BTreeMap::new()
+        };
         let terminating_replicas = self.terminating_replicas(&deployment);
         Ok(Observed::Ready(Snapshot { deployment, owner, claims, running_pods, limits, now, terminating_replicas }))
     }
+}
 
-    fn running_pods(&self, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Error> {
-        let mut running = BTreeMap::new();
-        let Some(pods) = self.pods.informer() else { return Ok(running) };
-        for set in sets {
-            let uid = &set.metadata.uid;
-            let of_set = pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
-            running.insert(uid.clone(), of_set.iter().filter(|pod| pod.runs()).count());
-        }
-        Ok(running)
+/// Whether the next step depends on which old Pods run: under `Recreate`, while the new ReplicaSet is not there at full size.
+fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
+    let spec = &deployment.spec;
+    if spec.strategy.kind != StrategyType::Recreate || spec.paused || deployment.metadata.is_deleting() {
+        return false;
     }
+    let new = sets.iter().position(|set| set.spec.template.is_of(&spec.template));
+    let is_full = new.is_some_and(|new| sets[new].spec.replicas == spec.replicas);
+    !is_full && sets.len() > usize::from(new.is_some())
+}
+
+/// How many Pods of each ReplicaSet have not run to their end.
+fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Error> {
+    let running = |set: &Arc<ReplicaSet>| {
+        let uid = &set.metadata.uid;
+        let of_set = pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        Ok((uid.clone(), of_set.iter().filter(|pod| pod.runs()).count()))
+    };
+    sets.iter().map(running).collect()
 }
 
 /// The limits of a Deployment that makes sense.

@@ -1,22 +1,20 @@
 //! Which event brings which Deployment to the queue.
 
-use std::{
-    sync::{Arc, OnceLock, Weak},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     api::Api,
     consistency::Ledger,
     controller::priority,
-    informer::{AnyInformer, Config, Informer},
-    meta::{Key, Meta, OwnerRef},
+    informer::{Config, Informer},
+    meta::{Key, Meta, Uid},
     queue::{Priority, Queue},
     refs,
     store::{Event, IndexValue, Origin, Store, by_controller},
 };
+use parking_lot::Mutex;
 
-use crate::objects::{DEPLOYMENTS, Deployment, Pod, REPLICA_SETS, ReplicaSet, StrategyType};
+use crate::objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet};
 
 /// Position of the index of Deployments by namespace.
 pub(crate) const DEPLOYMENTS_BY_NAMESPACE: usize = 0;
@@ -27,14 +25,10 @@ pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
 /// Position of the index of Pods by the uid of their controller.
 pub(crate) const PODS_BY_OWNER: usize = 0;
 
-/// How often it is looked whether the Pods have been read.
-const POD_SYNC_CHECK: Duration = Duration::from_millis(50);
-
 /// Turns events into keys. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`, ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
-    pub(crate) sets: Arc<Store<ReplicaSet>>,
     pub(crate) ledger: Ledger,
 }
 
@@ -75,25 +69,6 @@ impl Watch {
         }
     }
 
-    /// The end of a Pod brings its Deployment, if that waits for such: under the strategy `Recreate`.
-    ///
-    /// Upstream counts Pods here, those that have ended long ago as well, and so misses the last one.
-    pub(crate) fn on_pod(&self, event: &Event<Pod>) {
-        let pod = match event {
-            Event::Deleted(pod) => &pod.metadata,
-            Event::Updated { old, new } if old.runs() && !new.runs() => &new.metadata,
-            Event::Unreadable(pod) => &pod.meta,
-            Event::Added(_) | Event::Updated { .. } => return,
-        };
-        let set = |reference: &OwnerRef| {
-            refs::resolve(reference, REPLICA_SETS.kind, |name| self.sets.get_readable(&pod.namespace, name))
-        };
-        let Some(set) = pod.controller().and_then(set) else { return };
-        if let Some(deployment) = self.owner(&set.metadata).filter(|deployment| waits_for_pods(deployment)) {
-            self.queue.add(deployment.metadata.key(), Priority::Normal);
-        }
-    }
-
     fn owner(&self, set: &Meta) -> Option<Arc<Deployment>> {
         let lookup = |name: &str| self.deployments.get_readable(&set.namespace, name);
         refs::resolve(set.controller()?, DEPLOYMENTS.kind, lookup)
@@ -121,51 +96,66 @@ impl Watch {
     }
 }
 
-/// Whether a Deployment's next step may depend on its Pods.
-pub(crate) fn waits_for_pods(deployment: &Deployment) -> bool {
-    deployment.spec.strategy.kind == StrategyType::Recreate
-}
-
-/// The cache of Pods, which is filled from the first Deployment on that needs it: nothing but the strategy `Recreate` does.
-pub(crate) struct PodCache {
+/// Watches of Pods, one for each Deployment that waits for the end of old ones: under the strategy `Recreate`, in a rollout.
+///
+/// A watch brings what the Deployment selects and nothing else, and ends with the wait.
+pub(crate) struct PodWatches {
     api: Api,
     config: Config,
-    watch: Arc<Watch>,
-    informer: OnceLock<Informer<Pod>>,
+    queue: Queue<Key>,
+    watches: Mutex<BTreeMap<Key, PodWatch>>,
 }
 
-impl PodCache {
-    pub(crate) fn new(api: Api, config: Config, watch: Arc<Watch>) -> Arc<Self> {
-        Arc::new(Self { api, config, watch, informer: OnceLock::new() })
+struct PodWatch {
+    owner: Uid,
+    selector: String,
+    pods: Arc<Informer<Pod>>,
+}
+
+impl PodWatches {
+    pub(crate) fn new(api: Api, config: Config, queue: Queue<Key>) -> Self {
+        Self { api, config, queue, watches: Mutex::default() }
     }
 
-    /// Starts filling it, once.
-    pub(crate) fn start(self: &Arc<Self>) -> &Informer<Pod> {
-        self.informer.get_or_init(|| {
-            tokio::spawn(Self::wake_when_filled(Arc::downgrade(self), self.api.clone()));
-            let watch = Arc::clone(&self.watch);
-            let handler = Box::new(move |event: &Event<Pod>, _| watch.on_pod(event));
-            Informer::start(self.api.clone(), self.config.clone(), &[by_controller()], vec![handler])
-        })
-    }
-
-    /// Its watch, if it was started.
-    pub(crate) fn informer(&self) -> Option<&Informer<Pod>> {
-        self.informer.get()
-    }
-
-    /// Brings every Deployment to the queue that has waited for the Pods.
-    async fn wake_when_filled(cache: Weak<Self>, api: Api) {
-        loop {
-            let Some(cache) = cache.upgrade() else { return };
-            if cache.informer().is_some_and(AnyInformer::is_synced) {
-                for deployment in cache.watch.deployments.all().iter().filter(|deployment| waits_for_pods(deployment)) {
-                    cache.watch.queue.add(deployment.metadata.key(), Priority::Normal);
-                }
-                return;
-            }
-            drop(cache);
-            api.clock().sleep(POD_SYNC_CHECK).await;
+    /// The Pods that a Deployment selects. The first call begins to watch them; the Deployment comes to the queue when they
+    /// have been read, and with the end of each.
+    pub(crate) fn of(&self, deployment: &Deployment) -> Arc<Informer<Pod>> {
+        let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
+        let selector = deployment.spec.selector.compiled.to_string();
+        let mut watches = self.watches.lock();
+        if let Some(known) = watches.get(&key).filter(|watch| watch.owner == *owner && watch.selector == selector) {
+            return Arc::clone(&known.pods);
         }
+        let config = Config { namespace: key.namespace.to_string(), labels: selector.clone(), ..self.config.clone() };
+        let (queue, of) = (self.queue.clone(), key.clone());
+        let on_pod = Box::new(move |event: &Event<Pod>, _| {
+            if ends(event) {
+                queue.add(of.clone(), Priority::Normal);
+            }
+        });
+        let pods = Arc::new(Informer::start(self.api.clone(), config, &[by_controller()], vec![on_pod]));
+        let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.first_set());
+        tokio::spawn(async move {
+            if filled.await {
+                queue.add(of, Priority::Normal);
+            }
+        });
+        watches.insert(key, PodWatch { owner: owner.clone(), selector, pods: Arc::clone(&pods) });
+        pods
+    }
+
+    /// Ends the watch of a Deployment that waits no more.
+    pub(crate) fn end(&self, key: &Key) {
+        self.watches.lock().remove(key);
+    }
+}
+
+/// Whether a Pod that ran runs no more. Upstream counts Pods here, those that have ended long ago as well, and so misses the
+/// last one.
+fn ends(event: &Event<Pod>) -> bool {
+    match event {
+        Event::Deleted(_) | Event::Unreadable(_) => true,
+        Event::Updated { old, new } => old.runs() && !new.runs(),
+        Event::Added(_) => false,
     }
 }

@@ -25,6 +25,8 @@ mod properties;
 #[cfg(test)]
 pub(crate) mod world;
 
+use std::time::Duration;
+
 use common::controller::Requeue;
 
 use crate::{
@@ -45,10 +47,13 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     if snapshot.deployment.spec.selector.compiled.is_empty() {
         return refuse_to_select_all(snapshot);
     }
-    if !snapshot.claims.adopt.is_empty() || !snapshot.claims.release.is_empty() {
-        return claim(snapshot);
-    }
     let mut draft = Draft::new(snapshot);
+    claim(&mut draft);
+    if !snapshot.claims.adopt.is_empty() {
+        // What was adopted is looked at once the cache shows it.
+        draft.look_again(Requeue::After(Duration::ZERO));
+        return draft.finish();
+    }
     if snapshot.owner.deleting {
         revision::sync(&mut draft);
         status::write(&mut draft);
@@ -102,9 +107,9 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
     Plan { steps, requeue: Requeue::No, failure: None, situation: Situation::default(), waiting }
 }
 
-/// Adopts and releases; the rest is decided once the caches show it.
-fn claim(snapshot: &Snapshot) -> Plan {
-    let claims = &snapshot.claims;
+/// Adopts and releases. What is released is out of the plan, whether it can be released or not.
+fn claim(draft: &mut Draft<'_>) {
+    let claims = &draft.snapshot.claims;
     let adopt = claims.adopt.iter().map(|set| {
         let action = Action::Adopt { set: set.metadata.name.clone(), uid: set.metadata.uid.clone() };
         Step::new(action, "it has no controller and matches the selector")
@@ -113,12 +118,7 @@ fn claim(snapshot: &Snapshot) -> Plan {
         let action = Action::Release { set: set.metadata.name.clone(), uid: set.metadata.uid.clone() };
         Step::new(action, "it does not match the selector any more")
     });
-    let steps: Vec<Step> = adopt.chain(release).map(|step| step.on_failure(OnFailure::TryOthers)).collect();
-    Plan {
-        steps,
-        requeue: Requeue::After(std::time::Duration::ZERO),
-        failure: None,
-        situation: Situation::of(&Draft::new(snapshot)),
-        waiting: Vec::new(),
+    for step in adopt.chain(release) {
+        draft.push(step.on_failure(OnFailure::TryOthers));
     }
 }

@@ -1,8 +1,9 @@
 //! Taking and giving up ReplicaSets.
 
+use e2e::sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{DEPLOYMENTS, NS, SETS, World, name, revision, size, web};
+use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, revision, size, web};
 
 fn orphan(set_name: &str, image: &str, replicas: usize) -> Value {
     let mut set = web(replicas);
@@ -53,6 +54,47 @@ async fn a_set_that_no_longer_matches_is_released_and_replaced() {
     let made = sets.iter().find(|s| name(s) != set).unwrap();
     assert_eq!((owner(made), size(made)), (Some("web"), 2));
     assert_eq!(world.web().await["status"]["collisionCount"], 1);
+}
+
+/// A set that the Deployment no longer selects, whose release is answered with `action`.
+async fn releasing(action: Action) -> World {
+    let world = World::new().await;
+    world.apply(web(2)).await;
+    world.settle().await;
+    let set = name(&world.sets().await[0]).to_owned();
+    world.sandbox.faults().add(Rule::new(action).identity(ME).verb("patch").object(NS, &*set));
+    world.sandbox.merge(SETS, Some(NS), &set, None, json!({"metadata": {"labels": {"app": "other"}}})).await.unwrap();
+    world.wait(60.0).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_refused_stops_no_rollout_and_is_not_repeated_for_ever() {
+    let world = releasing(Action::Invalid).await;
+    let sets = world.sets().await;
+    assert_eq!(sets.iter().map(size).collect::<Vec<_>>(), [2, 2], "what is not selected is replaced");
+    assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
+    world.image("img:2").await;
+    world.wait(60.0).await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [2, 0, 2]);
+    world.forget();
+    world.wait(3000.0).await;
+    assert_eq!(world.asked("patch", SETS), 0, "nothing has happened that would be a reason to try again");
+    world.sandbox.faults().clear();
+    world.image("img:3").await;
+    world.wait(60.0).await;
+    assert_eq!(world.sets().await.iter().filter(|set| owner(set).is_none()).count(), 1, "the next sync tried again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_ends_the_sync() {
+    let world = releasing(Action::InternalError).await;
+    assert_eq!(world.sets().await.len(), 1);
+    let error = world.explain()["lastError"]["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("cannot release ReplicaSet web-"), "{error}");
+    world.sandbox.faults().clear();
+    world.wait(300.0).await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [2, 2]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,19 +58,26 @@ async fn pods_that_have_ended_hold_nothing_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_read_only_if_somebody_recreates() {
+async fn pods_are_watched_only_for_a_rollout_that_waits_for_them() {
     let world = World::new().await;
     world.apply(web(2)).await;
     world.settle().await;
     world.image("img:2").await;
     world.settle().await;
-    assert_eq!((world.asked("list", "pods"), world.asked("watch", "pods")), (0, 0));
     world.merge(json!({"spec": {"strategy": {"type": "Recreate", "rollingUpdate": null}}})).await;
     world.settle().await;
-    assert_eq!(world.asked("watch", "pods"), 1);
+    assert_eq!((world.asked("list", "pods"), world.asked("watch", "pods")), (0, 0));
     world.image("img:3").await;
     world.settle().await;
     assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 0, 2]);
+    assert_eq!(world.asked("watch", "pods"), 1);
+    // No watch is left that would be opened again when its time is up.
+    world.wait(1300.0).await;
+    assert_eq!((world.asked("list", "pods"), world.asked("watch", "pods")), (0, 1));
+    world.image("img:4").await;
+    world.settle().await;
+    assert_eq!(world.sets().await.iter().map(size).collect::<Vec<_>>(), [0, 0, 0, 2]);
+    assert_eq!(world.asked("watch", "pods"), 2);
 }
 
 #[tokio::test(start_paused = true)]

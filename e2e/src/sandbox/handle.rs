@@ -356,6 +356,7 @@ fn fault_error(action: &Action, call: &Call) -> Option<ApiError> {
             "The server has received too many requests and has asked us to try again later",
             *seconds,
         ),
+        Action::Invalid => ApiError::invalid(&call.resource, call.name(), &[]),
         Action::InternalError => ApiError::internal("injected fault"),
         Action::Unavailable => {
             ApiError::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
