@@ -17,7 +17,7 @@ use kube::client::Body;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource};
+use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource, succession::Writes};
 
 pub use error::{Cause, Error, Status};
 pub use stream::Lines;
@@ -119,6 +119,7 @@ struct Inner {
     user_agent: String,
     throttle: Option<Throttle>,
     observer: Arc<dyn Observer>,
+    writes: Writes,
 }
 
 /// One subject of a request: an object, a collection (empty name) or a subresource.
@@ -160,6 +161,7 @@ impl Api {
             user_agent: user_agent.to_owned(),
             throttle: None,
             observer: Arc::new(Unobserved),
+            writes: Writes::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -174,6 +176,12 @@ impl Api {
     #[must_use]
     pub fn with_observer(self, observer: Arc<dyn Observer>) -> Self {
         self.with(|inner| inner.observer = observer)
+    }
+
+    /// The same client; what it writes is noted there.
+    #[must_use]
+    pub fn with_writes(self, writes: Writes) -> Self {
+        self.with(|inner| inner.writes = writes)
     }
 
     /// The same client behind another gate.
@@ -191,6 +199,7 @@ impl Api {
             user_agent: i.user_agent.clone(),
             throttle: i.throttle.clone(),
             observer: Arc::clone(&i.observer),
+            writes: i.writes.clone(),
         };
         change(&mut inner);
         Self { inner: Arc::new(inner) }
@@ -305,7 +314,13 @@ impl Api {
         if method != Method::DELETE {
             path = with_query(path, &format!("fieldManager={FIELD_MANAGER}"));
         }
-        self.send(method, &path, "application/json", Some((content_type, body))).await
+        let answer = self.send(method, &path, "application/json", Some((content_type, body))).await;
+        match &answer {
+            Ok(object) => self.inner.writes.note(target.resource, object),
+            Err(error) if error.may_have_happened() => self.inner.writes.note_lost(self.inner.clock.instant()),
+            Err(_) => {}
+        }
+        answer
     }
 
     /// Sends a request, again for as long as the server says when to come back.

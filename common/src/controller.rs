@@ -4,8 +4,8 @@
 //! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
 //! time by deciding again and printing the plan: nothing is stored for it.
 //!
-//! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache is at least as
-//! new as the moment the gate opened, so that what a predecessor wrote last is known.
+//! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache shows what a
+//! predecessor wrote last ([`succession`](crate::succession)).
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -271,12 +271,12 @@ impl<C: Controller> Shared<C> {
 
     /// Waits for the permission to write and for caches that are as new as it.
     async fn prepare(&self, shadow: bool) {
-        let since = if shadow { None } else { Some(self.context.gate.opened().await) };
+        let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
         for informer in self.controller.informers() {
             informer.synced().await;
         }
-        if let Some(since) = since {
-            futures::future::join_all(self.controller.informers().into_iter().map(|i| i.catch_up(since))).await;
+        if let Some(succession) = &succession {
+            futures::future::join_all(self.controller.informers().into_iter().map(|i| i.catch_up(succession))).await;
         }
         tracing::info!(logger = self.name, "Caches are synced");
     }

@@ -12,7 +12,10 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::clock::{Clock, Instant};
+use crate::{
+    clock::{Clock, Instant},
+    succession::{Left, Succession},
+};
 
 /// The state of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +27,19 @@ enum State {
     Until(Instant),
 }
 
+/// How it came to be open.
+#[derive(Clone, Debug, Default)]
+struct Opened {
+    since: Option<Instant>,
+    left: Option<Arc<Left>>,
+}
+
 /// Asks whether writes are allowed. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Gate {
     state: watch::Receiver<State>,
     draining: watch::Receiver<bool>,
-    opened: Arc<Mutex<Option<Instant>>>,
+    opened: Arc<Mutex<Opened>>,
     clock: Clock,
 }
 
@@ -38,7 +48,7 @@ pub struct Gate {
 pub struct Keeper {
     state: watch::Sender<State>,
     draining: watch::Sender<bool>,
-    opened: Arc<Mutex<Option<Instant>>>,
+    opened: Arc<Mutex<Opened>>,
     clock: Clock,
 }
 
@@ -46,7 +56,7 @@ pub struct Keeper {
 pub fn gate(clock: Clock) -> (Keeper, Gate) {
     let (sender, receiver) = watch::channel(State::Closed);
     let (drain, draining) = watch::channel(false);
-    let opened = Arc::new(Mutex::new(None));
+    let opened = Arc::new(Mutex::new(Opened::default()));
     let keeper = Keeper { state: sender, draining: drain, opened: Arc::clone(&opened), clock: clock.clone() };
     (keeper, Gate { state: receiver, draining, opened, clock })
 }
@@ -58,6 +68,11 @@ impl Keeper {
         self.state.send_replace(State::Open);
     }
 
+    /// Says what a predecessor has left, before the gate opens.
+    pub fn inherit(&self, left: Option<Left>) {
+        self.opened.lock().left = left.map(Arc::new);
+    }
+
     /// Opens the gate until `deadline`, or moves the deadline.
     pub fn open_until(&self, deadline: Instant) {
         self.note_opening();
@@ -67,7 +82,7 @@ impl Keeper {
     /// Closes the gate at once.
     pub fn close(&self) {
         self.state.send_replace(State::Closed);
-        *self.opened.lock() = None;
+        *self.opened.lock() = Opened::default();
     }
 
     /// Ends all waiting for a better moment, now and from now on. The gate stays as it is.
@@ -77,7 +92,7 @@ impl Keeper {
 
     fn note_opening(&self) {
         let now = self.clock.instant();
-        self.opened.lock().get_or_insert(now);
+        self.opened.lock().since.get_or_insert(now);
     }
 }
 
@@ -91,12 +106,13 @@ impl Gate {
         }
     }
 
-    /// Waits until the gate is open, and says since when it is.
-    pub async fn opened(&self) -> Instant {
+    /// Waits until the gate is open, and says how it came to be.
+    pub async fn opened(&self) -> Succession {
         let mut state = self.state.clone();
         loop {
             if self.is_open() {
-                return self.opened.lock().unwrap_or_else(|| self.clock.instant());
+                let opened = self.opened.lock().clone();
+                return Succession { since: opened.since.unwrap_or_else(|| self.clock.instant()), left: opened.left };
             }
             if state.changed().await.is_err() {
                 // Without a keeper a gate never opens again.

@@ -24,6 +24,7 @@ use crate::{
     meta::Version,
     object::{Object, Resource},
     store::{Event, Index, Origin, Store},
+    succession::Succession,
 };
 
 /// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
@@ -99,12 +100,28 @@ pub struct Informer<K> {
 struct Shared {
     state: Mutex<State>,
     synced: watch::Sender<bool>,
-    /// Counts requests for a full set that is read after the request.
-    refresh: watch::Sender<u64>,
-    /// The newest such request that has been met.
+    /// The newest request for a cache that is fresh enough.
+    refresh: watch::Sender<Refresh>,
+    /// The number of the newest such request that has been met.
     refreshed: watch::Sender<u64>,
     /// When the full set the cache stands on was asked for.
     set_asked: Mutex<Option<Instant>>,
+}
+
+/// A request for a cache that is fresh enough.
+#[derive(Clone, Copy, Debug)]
+struct Refresh {
+    number: u64,
+    until: Until,
+}
+
+/// How fresh is fresh enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Until {
+    /// As new as this version.
+    At(Version),
+    /// As new as the request.
+    Newest,
 }
 
 impl Shared {
@@ -138,8 +155,8 @@ pub trait AnyInformer: Send + Sync {
     fn is_synced(&self) -> bool;
     /// Waits until handlers have seen a first full set.
     fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
-    /// Waits until the cache is at least as new as `since`, a moment that has passed.
-    fn catch_up(&self, since: Instant) -> futures::future::BoxFuture<'_, ()>;
+    /// Waits until the cache shows what a predecessor wrote; if that is not known, until it is as new as the succession.
+    fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
@@ -155,7 +172,7 @@ impl<K: Object> Informer<K> {
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             synced: watch::channel(false).0,
-            refresh: watch::channel(0).0,
+            refresh: watch::channel(Refresh { number: 0, until: Until::Newest }).0,
             refreshed: watch::channel(0).0,
             set_asked: Mutex::new(None),
         });
@@ -213,15 +230,23 @@ impl<K: Object> AnyInformer for Informer<K> {
         })
     }
 
-    fn catch_up(&self, since: Instant) -> futures::future::BoxFuture<'_, ()> {
+    fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(async move {
-            if self.is_synced() && self.shared.set_asked.lock().is_some_and(|asked| asked >= since) {
+            let until = succession.left.as_ref().map_or(Until::Newest, |left| Until::At(left.of(self.resource)));
+            let asked = *self.shared.set_asked.lock();
+            let shows = match until {
+                Until::At(version) => self.store.version() >= version,
+                Until::Newest => asked.is_some_and(|asked| asked >= succession.since),
+            };
+            if self.is_synced() && shows {
                 return;
             }
+            let met = *self.shared.refreshed.borrow();
             let mut wanted = 0;
-            self.shared.refresh.send_modify(|n| {
-                *n += 1;
-                wanted = *n;
+            self.shared.refresh.send_modify(|refresh| {
+                refresh.until = if refresh.number > met { refresh.until.max(until) } else { until };
+                refresh.number += 1;
+                wanted = refresh.number;
             });
             let mut refreshed = self.shared.refreshed.subscribe();
             let _ = refreshed.wait_for(|n| *n >= wanted).await;

@@ -34,6 +34,7 @@ use crate::{
     meta::{Uid, Version},
     metrics::{Counter, Gauge, Metrics, Stability},
     object::Resource,
+    succession::Writes,
 };
 use step::{Attempt, Ended, Memory, Moment, Reply, Request};
 
@@ -224,6 +225,7 @@ pub struct Election {
     api: Api,
     clock: Clock,
     keeper: Arc<Keeper>,
+    writes: Writes,
     recorder: Recorder,
     status: Status,
     memory: Memory,
@@ -236,8 +238,16 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate that has not begun. `api` writes freely: it is what the gate's opening depends on.
-    pub fn new(settings: Settings, api: Api, keeper: Arc<Keeper>, recorder: Recorder, metrics: &Metrics) -> Self {
+    /// A candidate that has not begun. `api` writes freely: it is what the gate's opening depends on. `writes` is what is
+    /// written while it leads.
+    pub fn new(
+        settings: Settings,
+        api: Api,
+        keeper: Arc<Keeper>,
+        writes: Writes,
+        recorder: Recorder,
+        metrics: &Metrics,
+    ) -> Self {
         let clock = api.clock().clone();
         let status = Status {
             inner: Arc::default(),
@@ -263,9 +273,21 @@ impl Election {
             .with(&[&settings.name]);
         let (sender, order) = channel::channel(Order::Stand);
         let memory = Memory::new(&settings.identity, settings.told_duration());
-        let stop = Stop(sender);
-        let trouble = None;
-        Self { settings, api, clock, keeper, recorder, status, memory, order, stop, leading, slow_path, trouble }
+        Self {
+            settings,
+            api,
+            clock,
+            keeper,
+            writes,
+            recorder,
+            status,
+            memory,
+            order,
+            stop: Stop(sender),
+            leading,
+            slow_path,
+            trouble: None,
+        }
     }
 
     /// What others may know of it.
@@ -326,6 +348,11 @@ impl Election {
                 return None;
             }
             if let Ended::Leads { since } = self.attempt().await {
+                let left = self.memory.left().cloned();
+                if let Some(left) = &left {
+                    self.writes.inherit(left);
+                }
+                self.keeper.inherit(left);
                 return Some(self.extend(since));
             }
             let pause = self.clock.jitter(self.settings.retry_period, JITTER);
@@ -460,13 +487,15 @@ impl Election {
 
     /// Gives the Lease up, if it is ours.
     async fn release(&mut self) -> Result<(), String> {
+        let left = self.writes.left(self.clock.instant());
         loop {
             let lease = match self.ask(&Request::Get).await {
                 Reply::Missing(_) => return Ok(()),
                 Reply::Failed(why) => return Err(why),
                 Reply::Lease(lease) => lease,
             };
-            let Some(given_up) = step::given_up(&lease, &self.settings.identity, self.clock.now()) else {
+            let Some(given_up) = step::given_up(&lease, &self.settings.identity, self.clock.now(), left.as_ref())
+            else {
                 return Ok(());
             };
             match self.ask(&Request::Replace(given_up)).await {

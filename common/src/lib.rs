@@ -21,7 +21,7 @@
 //! | the process | [`app`] from flags to drain, [`settings`] of flags, gates and `--tune`, [`logging`], [`server`], [`metrics`], [`panics`] |
 //! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start |
 //! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`] |
-//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election, [`consistency`], [`events`] |
+//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`] |
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`json`] |
 //! | time and chance | [`clock`], and nothing else; [`duration`] as Go writes it |
 //!
@@ -62,5 +62,6 @@ pub mod server;
 pub mod settings;
 mod siphash;
 pub mod store;
+pub mod succession;
 pub mod template;
 pub mod version;

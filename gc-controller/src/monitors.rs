@@ -15,10 +15,10 @@ use std::{
 
 use common::{
     api::Api,
-    clock::Instant,
     informer::{AnyInformer, Config, Informer, State},
     meta::Version,
     object::{Object as _, Resource},
+    succession::Succession,
 };
 use futures::future::{self, BoxFuture};
 use parking_lot::Mutex;
@@ -286,10 +286,10 @@ impl AnyInformer for Monitors {
         })
     }
 
-    fn catch_up(&self, since: Instant) -> BoxFuture<'_, ()> {
+    fn catch_up<'a>(&'a self, succession: &'a Succession) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let synced = self.informers().into_iter().filter(|informer| informer.is_synced());
-            let all = future::join_all(synced.map(|informer| async move { informer.catch_up(since).await }));
+            let all = future::join_all(synced.map(|informer| async move { informer.catch_up(succession).await }));
             let _ = tokio::time::timeout(CATCH_UP, all).await;
         })
     }

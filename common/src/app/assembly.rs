@@ -16,6 +16,7 @@ use crate::{
     metrics::{Metrics, Requests},
     runtime::{Context, LoopDefinition, Running, Shared},
     settings::Settings,
+    succession::Writes,
 };
 
 /// How long Events that were recorded last may take to leave when everything else is done.
@@ -120,6 +121,7 @@ impl fmt::Debug for Assembly {
 pub fn assemble(parts: Parts) -> Assembly {
     let (keeper, gate) = gate::gate(parts.clock.clone());
     let keeper = Arc::new(keeper);
+    let writes = Writes::default();
     let requests = Arc::new(Requests::new(&parts.metrics, &parts.host));
     let api = |client: &kube::Client, name: &str, gate: &Gate| {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name)).with_observer(Arc::<
@@ -141,7 +143,8 @@ pub fn assemble(parts: Parts) -> Assembly {
             always.open();
             let api = api(&parts.lease_client, "leader-election", &open);
             let recorder = recorder(parts.component);
-            let election = Election::new(settings.clone(), api, Arc::clone(&keeper), recorder, &parts.metrics);
+            let election =
+                Election::new(settings.clone(), api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics);
             let (stop, status) = (election.stop(), election.status());
             Some(Campaign { stop, status, task: tokio::spawn(election.run()), _always: always })
         }
@@ -159,7 +162,7 @@ pub fn assemble(parts: Parts) -> Assembly {
         .map(|definition| {
             let rate = parts.rate.and_then(|(qps, burst)| Throttle::new(qps, burst));
             let context = Context {
-                api: api(&parts.client, definition.client, &gate).with_throttle(rate),
+                api: api(&parts.client, definition.client, &gate).with_throttle(rate).with_writes(writes.clone()),
                 clock: parts.clock.clone(),
                 gate: gate.clone(),
                 settings: Arc::clone(&parts.settings),

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::{
-    Config, Handler, Shared,
+    Config, Handler, Refresh, Shared, Until,
     frames::{self, Failure, Frame},
 };
 
@@ -199,7 +199,7 @@ impl<K: Object> Reflector<K> {
     }
 
     async fn full_set(&mut self) -> End {
-        let wanted = *self.shared.refresh.borrow();
+        let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().instant());
         if self.config.streaming {
             return self.streamed(wanted).await;
@@ -390,7 +390,7 @@ impl<K: Object> Reflector<K> {
         let deadline = self.api.clock().instant() + silence;
         let mut refresh = self.shared.refresh.subscribe();
         loop {
-            if refreshable && *refresh.borrow_and_update() > self.met {
+            if refreshable && refresh.borrow_and_update().number > self.met {
                 return Err(REFRESH.to_owned());
             }
             let replay = async {
@@ -411,25 +411,31 @@ impl<K: Object> Reflector<K> {
         }
     }
 
-    /// Meets a request for a cache that is as new as the request: waits a moment for the watch to bring it, and reads a full
-    /// set if it does not.
+    /// Meets a request for a fresh cache: waits a moment for the watch to bring what is missing, and reads a full set if it
+    /// does not.
     async fn answer_refresh(&mut self, lines: &mut Lines) -> Option<End> {
-        let wanted = *self.shared.refresh.borrow();
-        if wanted <= self.met {
+        let Refresh { number, until } = *self.shared.refresh.borrow();
+        if number <= self.met {
             return None;
         }
-        let query = format!("limit=1{}", self.selectors());
-        let newest = match self.list(&query).await {
-            Ok(body) => frames::read_page::<K>(&body).map(|p| p.version).unwrap_or_default(),
-            Err(e) => return Some(End::Relist { why: format!("list: {e}"), pause: true }),
+        let version = match until {
+            Until::At(version) => version,
+            Until::Newest => match self.list(&format!("limit=1{}", self.selectors())).await {
+                // A server that tells no version leaves but one way.
+                Ok(body) => match frames::read_page::<K>(&body) {
+                    Ok(page) if page.version.is_known() => page.version,
+                    _ => return Some(End::Relist { why: "the server tells no version".to_owned(), pause: false }),
+                },
+                Err(e) => return Some(End::Relist { why: format!("list: {e}"), pause: true }),
+            },
         };
         let deadline = self.api.clock().instant() + CATCH_UP;
-        while !(newest.is_known() && self.store.version() >= newest) {
+        while self.store.version() < version {
             let line = tokio::select! {
                 biased;
                 line = lines.next() => line,
                 () = tokio::time::sleep_until(deadline) => {
-                    return Some(End::Relist { why: "a cache no older than now is wanted".to_owned(), pause: false });
+                    return Some(End::Relist { why: "the watch does not bring what must be seen".to_owned(), pause: false });
                 }
             };
             let frame = match line {
@@ -444,8 +450,8 @@ impl<K: Object> Reflector<K> {
             }
             self.tell(Origin::Watch);
         }
-        self.met = wanted;
-        self.shared.refreshed.send_replace(wanted);
+        self.met = number;
+        self.shared.refreshed.send_replace(number);
         None
     }
 

@@ -8,7 +8,10 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::micro_time;
-use crate::clock::Instant;
+use crate::{
+    clock::Instant,
+    succession::{self, Left},
+};
 
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,17 +71,24 @@ pub struct Memory {
     observed: Option<(Lease, Instant)>,
     /// The record as last read, which changes are judged by; our own writes do not touch it.
     read: Option<Record>,
+    /// What the last holder left, as of the last look.
+    left: Option<Left>,
 }
 
 impl Memory {
     /// A candidate that has seen nothing.
     pub fn new(identity: &str, lease_duration: Duration) -> Self {
-        Self { identity: identity.to_owned(), lease_duration, observed: None, read: None }
+        Self { identity: identity.to_owned(), lease_duration, observed: None, read: None, left: None }
     }
 
     /// Who was last seen to hold the Lease.
     pub fn holder(&self) -> &str {
         self.observed.as_ref().map_or("", |(lease, _)| &lease.record.holder)
+    }
+
+    /// What the holder before has left, as of the last look at a Lease that nobody held.
+    pub fn left(&self) -> Option<&Left> {
+        self.left.as_ref()
     }
 
     /// Metadata of the Lease as last seen.
@@ -221,14 +231,14 @@ impl Attempt {
     }
 
     /// Decides whether the Lease can be had.
-    fn judge(&mut self, memory: &mut Memory, lease: Lease, now: Moment) -> Next {
+    fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> Next {
         let since = match (&memory.read, &memory.observed) {
             (Some(read), Some((_, since))) if read.looks_like(&lease.record) => *since,
             _ => now.instant,
         };
         memory.read = Some(lease.record.clone());
         memory.observed = Some((lease.clone(), since));
-        let record = &lease.record;
+        let record = &lease.record.clone();
         let ours = record.holder == memory.identity;
         if !record.holder.is_empty() && !ours && since + record.duration() > now.instant {
             return Next::End(Ended::Held { by: record.holder.clone() });
@@ -239,15 +249,28 @@ impl Attempt {
             written.transitions = record.transitions;
             self.slow_path = true;
         }
+        memory.left = take_left(&mut lease.metadata, record);
         self.waiting_for = Waiting::Write;
         Next::Ask(Request::Replace(Lease { metadata: lease.metadata, record: written }))
     }
 }
 
-/// The Lease as its holder leaves it behind; nothing if it is not its holder.
-pub fn given_up(lease: &Lease, identity: &str, now: Timestamp) -> Option<Lease> {
+/// Takes the note of a holder out of a Lease. It counts only if nobody has held the Lease since.
+fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<Left> {
+    let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::ANNOTATION)?;
+    let left = Left::read(note.as_str()?, record.transitions)?;
+    record.holder.is_empty().then_some(left)
+}
+
+/// The Lease as its holder leaves it behind, with what it has written; nothing if it is not its holder.
+pub fn given_up(lease: &Lease, identity: &str, now: Timestamp, left: Option<&Left>) -> Option<Lease> {
+    let mut metadata = lease.metadata.clone();
+    if let Some(left) = left {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        annotations[succession::ANNOTATION] = json!(left.write(lease.record.transitions));
+    }
     (lease.record.holder == identity).then(|| Lease {
-        metadata: lease.metadata.clone(),
+        metadata,
         record: Record {
             holder: String::new(),
             duration_seconds: 1,

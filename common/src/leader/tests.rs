@@ -11,7 +11,10 @@ use serde_json::json;
 use tokio::{sync::broadcast, task::JoinHandle};
 
 use super::*;
-use crate::gate::{self, Gate};
+use crate::{
+    gate::{self, Gate},
+    succession,
+};
 
 type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
 
@@ -160,6 +163,7 @@ struct Candidate {
     metrics: Metrics,
     clock: Clock,
     task: JoinHandle<End>,
+    writes: Writes,
     said: Arc<Mutex<Vec<String>>>,
 }
 
@@ -176,15 +180,15 @@ fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
         heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
     });
     let settings = Settings::new("kube-system", "replicaset-controller", format!("c{who}"));
-    let metrics = Metrics::new();
-    let election = Election::new(settings, api, Arc::new(keeper), recorder, &metrics);
+    let (metrics, writes) = (Metrics::new(), Writes::default());
+    let election = Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics);
     let (stop, status) = (election.stop(), election.status());
     let task = tokio::spawn(async move {
         // The keeper of a gate that is open for good must live as long as its candidate.
         let _always = always;
         election.run().await
     });
-    Candidate { gate, stop, status, metrics, clock, task, said }
+    Candidate { gate, stop, status, metrics, clock, task, writes, said }
 }
 
 async fn pass(duration: Duration) {
@@ -262,6 +266,28 @@ async fn a_released_lease_is_taken_over_in_well_under_a_second() {
     assert_eq!(given_up["leaseTransitions"], 0);
     assert_eq!(given_up["acquireTime"], given_up["renewTime"]);
     assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    assert_eq!(a.gate.opened().await.left, None, "nobody was there before");
+    a.writes.note(LEASES, br#"{"metadata":{"resourceVersion":"7"}}"#);
+    a.stop.release();
+    a.task.await.unwrap();
+    let note = |lease: &Value| lease["metadata"]["annotations"].get(succession::ANNOTATION).cloned();
+    let left = r#"{"transitions":0,"written":{"leases.coordination.k8s.io":"7"}}"#;
+    assert_eq!(note(&server.lease()), Some(json!(left)));
+    let b = candidate(&server, 1, 0);
+    wait_open(&b).await;
+    assert_eq!(b.gate.opened().await.left.unwrap().of(LEASES), Version::parse("7"));
+    assert_eq!(note(&server.lease()), None, "whoever comes after a crash must not read it");
+    b.task.abort();
+    let c = candidate(&server, 2, 0);
+    wait_open(&c).await;
+    assert_eq!(c.gate.opened().await.left, None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -114,7 +114,7 @@ impl Sync<'_> {
     /// Whether a predecessor of this process may have made ReplicaSets of this Deployment that nobody has looked for yet.
     async fn is_unexplored(&self) -> bool {
         let context = &self.controller.context;
-        let led = context.clock.instant().saturating_duration_since(context.gate.opened().await);
+        let led = context.clock.instant().saturating_duration_since(context.gate.opened().await.since);
         let since = self.snapshot.now.saturating_sub(led).map(|since| since.saturating_add(CLOCK_SKEW));
         let Ok(Ok(since)) = since else { return true };
         self.meta().created.is_none_or(|created| created < since)

@@ -1,0 +1,162 @@
+//! What a new leader must have seen before it decides anything.
+//!
+//! A standby's caches are warm, and may lag: Pods that the predecessor created last may be missing, and would be created
+//! again. A leader that ends in good order therefore leaves in the Lease, beside its release, the newest version it has
+//! written of each resource ([`Left`]). Its successor waits until its caches are there, which they are in most cases. Without
+//! such a note (a crash, a write whose answer was lost) only the newest state of all that is read will do.
+//!
+//! A deletion that is answered without an object has no version here. What it means for a successor is little: deletions name
+//! the uid they mean, and a second one finds nothing.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::{clock::Instant, meta::Version, object::Resource};
+
+/// The annotation of a Lease that holds what its last holder left.
+pub const ANNOTATION: &str = "nonet/written";
+
+/// For how long a write whose answer was lost may still take effect: a server ends requests after a minute.
+const LOST_WRITE: Duration = Duration::from_secs(65);
+/// How far into an answer its own version stands at most: names come before it, and little else.
+const METADATA: usize = 2048;
+const FIELD: &[u8] = b"\"resourceVersion\":\"";
+
+/// What one process has written. Clones share it.
+#[derive(Clone, Default)]
+pub struct Writes(Arc<Mutex<Noted>>);
+
+#[derive(Default)]
+struct Noted {
+    newest: BTreeMap<Resource, Version>,
+    /// What a predecessor had left, and the one before it.
+    inherited: Left,
+    lost: Option<Instant>,
+}
+
+impl Writes {
+    /// Notes a write by the object it was answered with.
+    pub fn note(&self, resource: Resource, answer: &[u8]) {
+        let version = version_of(answer);
+        if version.is_known() {
+            let mut noted = self.0.lock();
+            let newest = noted.newest.entry(resource).or_default();
+            *newest = version.max(*newest);
+        }
+    }
+
+    /// Notes that a write was not answered.
+    pub fn note_lost(&self, now: Instant) {
+        self.0.lock().lost = Some(now);
+    }
+
+    /// Takes over what a predecessor left: what has not been written since is still to be seen by the next.
+    pub fn inherit(&self, left: &Left) {
+        self.0.lock().inherited = left.clone();
+    }
+
+    /// What this process leaves to the next; nothing if it does not know itself.
+    pub fn left(&self, now: Instant) -> Option<Left> {
+        let noted = self.0.lock();
+        if noted.lost.is_some_and(|lost| now.saturating_duration_since(lost) < LOST_WRITE) {
+            return None;
+        }
+        let mut left = noted.inherited.clone();
+        for (resource, version) in &noted.newest {
+            let known = left.0.entry(resource.to_string()).or_default();
+            *known = (*version).max(*known);
+        }
+        Some(left)
+    }
+}
+
+/// The version of the object in an answer: the first there is, since metadata comes before everything that could name others.
+fn version_of(answer: &[u8]) -> Version {
+    let head = &answer[..answer.len().min(METADATA)];
+    let Some(at) = head.windows(FIELD.len()).position(|window| window == FIELD) else { return Version::UNKNOWN };
+    let digits = head[at + FIELD.len()..].split(|byte| *byte == b'"').next().unwrap_or_default();
+    std::str::from_utf8(digits).map_or(Version::UNKNOWN, Version::parse)
+}
+
+/// The newest version a leader has written of each resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left(BTreeMap<String, Version>);
+
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// Those of the Lease it was left in. A holder that does not know this note leaves an old one in place, and counts on.
+    transitions: i64,
+    written: Left,
+}
+
+impl Left {
+    /// The version a cache of this resource has to show; unknown if nothing was written.
+    pub fn of(&self, resource: Resource) -> Version {
+        self.0.get(&resource.to_string()).copied().unwrap_or_default()
+    }
+
+    /// As the value of [`ANNOTATION`], in a Lease that has changed hands so often.
+    pub fn write(&self, transitions: i64) -> String {
+        serde_json::json!(Note { transitions, written: self.clone() }).to_string()
+    }
+
+    /// What the value of [`ANNOTATION`] says, if it was left by the last holder.
+    pub fn read(text: &str, transitions: i64) -> Option<Self> {
+        let note: Note = serde_json::from_str(text).ok()?;
+        (note.transitions == transitions).then_some(note.written)
+    }
+}
+
+/// How this process came to lead.
+#[derive(Clone, Debug)]
+pub struct Succession {
+    /// Since when it may write.
+    pub since: Instant,
+    /// What its predecessor wrote; nothing if that is not known.
+    pub left: Option<Arc<Left>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+    const SETS: Resource =
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+
+    #[tokio::test(start_paused = true)]
+    async fn the_newest_version_of_each_resource_is_left() {
+        let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
+        writes.note(PODS, br#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"12"},"spec":{}}"#);
+        writes.note(PODS, br#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"11"}}"#);
+        writes.note(SETS, br#"{"kind":"Status","metadata":{},"status":"Success"}"#);
+        let left = writes.left(clock.instant()).unwrap();
+        assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("12"), Version::UNKNOWN));
+        let text = left.write(3);
+        assert_eq!(text, r#"{"transitions":3,"written":{"pods":"12"}}"#);
+        assert_eq!(Left::read(&text, 3), Some(left));
+        assert_eq!(Left::read(&text, 4), None, "somebody else has held the Lease since");
+        assert_eq!(Left::read("{}", 3), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_inherited_and_not_written_since_is_handed_on() {
+        let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
+        writes.inherit(&Left::read(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1).unwrap());
+        writes.note(PODS, br#"{"metadata":{"resourceVersion":"41"}}"#);
+        let left = writes.left(clock.instant()).unwrap();
+        assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("41"), Version::parse("9")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_know_what_was_written_leaves_nothing_for_a_while() {
+        let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
+        writes.note_lost(clock.instant());
+        assert_eq!(writes.left(clock.instant()), None);
+        clock.sleep(LOST_WRITE).await;
+        assert_eq!(writes.left(clock.instant()), Some(Left::default()));
+    }
+}
