@@ -6,7 +6,7 @@
 mod create;
 mod rollback;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use common::{
@@ -204,10 +204,12 @@ impl Sync<'_> {
                 self.note_set(set, written("release ReplicaSet", set, &body)?.metadata.resource_version);
                 Ok(Done::Yes)
             }
-            Err(error) if error.is_not_found() || error.is_invalid() => {
-                // Gone, another one of its name, or refused: the next sync tries again if the cache still shows it.
+            Err(error) if error.is_not_found() => Ok(Done::Not),
+            Err(error) if error.is_invalid() => {
+                // Another one of its name, or refused: what cannot be released is kept, and the next sync counts with it.
                 tracing::debug!(key = %self.meta().key(), set = &**set, err = %error, "Not released");
-                Ok(Done::Not)
+                self.controller.note_refused(self.snapshot, uid);
+                Ok(Done::End(Requeue::After(Duration::ZERO)))
             }
             Err(source) => Err(failed("release ReplicaSet", set, source)),
         }

@@ -28,6 +28,7 @@
 //! - A scaling event ends also where no size has to change; upstream stays in it for good.
 //! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are watched only then,
 //!   those of that Deployment.
+//! - A ReplicaSet that is not selected any more and whose release is refused stays in the count until it can be released.
 //! - A template that something changes on its way in is tried a few times, not for ever. No key is ever given up.
 //! - Objects that validation would have refused are left alone with an error.
 
@@ -49,8 +50,8 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observed, Requeue},
     informer::{AnyInformer, Config, Informer},
-    map::HashSet,
-    meta::{Key, Uid},
+    map::{HashMap, HashSet},
+    meta::{Key, Uid, Version},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     settings::{FeatureGate, Tune, TuneValue, WorkersFlag},
@@ -130,9 +131,19 @@ pub struct DeploymentController {
     ledger: Ledger,
     /// Deployments of which it is known what predecessors of this process have made for them.
     explored: Arc<Mutex<HashSet<Uid>>>,
+    /// ReplicaSets that are not selected any more and could not be released.
+    refused: Arc<Mutex<HashMap<Uid, Refused>>>,
     /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has its
     /// gate off. Writing it again with every sync would change nothing, for ever.
     terminating_dropped: Mutex<Option<Instant>>,
+}
+
+/// A ReplicaSet that could not be released.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    /// As which it was refused.
+    version: Version,
+    at: Timestamp,
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
@@ -153,7 +164,8 @@ impl DeploymentController {
         // Nothing is replayed of Pods: a rollout hears of their ends.
         let pods = PodWatches::new(context.api.clone(), Config::default(), watch.queue.clone());
         let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();
-        let (on_set, known) = (Arc::clone(&watch), Arc::clone(&explored));
+        let refused: Arc<Mutex<HashMap<Uid, Refused>>> = Arc::default();
+        let (on_set, known, released) = (Arc::clone(&watch), Arc::clone(&explored), Arc::clone(&refused));
         let on_deployment = move |event: &Event<Deployment>, origin| {
             if let Event::Deleted(deployment) = event {
                 known.lock().remove(&deployment.metadata.uid);
@@ -167,11 +179,17 @@ impl DeploymentController {
                 api.clone(),
                 config,
                 sets,
-                vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
+                vec![Box::new(move |event: &Event<ReplicaSet>, origin| {
+                    if let Event::Deleted(set) = event {
+                        released.lock().remove(&set.metadata.uid);
+                    }
+                    on_set.on_set(event, origin);
+                })],
             ),
             pods,
             ledger,
             explored,
+            refused,
             terminating_dropped: Mutex::new(None),
             context,
         }

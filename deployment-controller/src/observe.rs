@@ -8,13 +8,13 @@ use common::{
     informer::{AnyInformer as _, Informer},
     map::HashSet,
     meta::{Key, Uid},
-    refs::{self, Owner},
+    refs::{self, Claims, Owner},
     store::IndexValue,
 };
 use jiff::Timestamp;
 
 use crate::{
-    DeploymentController,
+    DeploymentController, Refused,
     decide::limits::Limits,
     error::Error,
     objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
@@ -24,6 +24,8 @@ use crate::{
 
 /// After how long a Deployment whose caches lag is looked at again although nothing of it has happened.
 const RECHECK: Duration = Duration::from_secs(2);
+/// For how long a ReplicaSet that could not be released is kept before that is tried again, unless it changes first.
+const REFUSED: Duration = Duration::from_mins(5);
 /// The same while the Pods are read, whose end is told.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
@@ -50,6 +52,7 @@ impl DeploymentController {
         let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
         let selector = &deployment.spec.selector.compiled;
         let mut claims = refs::claim(&owner, selector, owned.into_iter().chain(orphans), |_| true)?;
+        let release_again = self.keep_refused(&mut claims, now);
         sort_by_creation(&mut claims.keep);
         let running_pods = if waits_for_pods(&deployment, &claims.keep) {
             let pods = self.pods.of(&deployment);
@@ -63,7 +66,38 @@ impl DeploymentController {
             BTreeMap::new()
         };
         let terminating_replicas = self.terminating_replicas(&deployment);
-        Ok(Observed::Ready(Snapshot { deployment, owner, claims, running_pods, limits, now, terminating_replicas }))
+        Ok(Observed::Ready(Snapshot {
+            deployment,
+            owner,
+            claims,
+            release_again,
+            running_pods,
+            limits,
+            now,
+            terminating_replicas,
+        }))
+    }
+}
+
+impl DeploymentController {
+    /// Keeps what could not be released when it was like this. Says in how long that is worth another try.
+    fn keep_refused(&self, claims: &mut Claims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
+        let refused = self.refused.lock();
+        let left = |set: &Arc<ReplicaSet>| {
+            let known = refused.get(&set.metadata.uid)?;
+            let left = REFUSED.saturating_sub(now.duration_since(known.at).unsigned_abs());
+            (known.version == set.metadata.resource_version && !left.is_zero()).then_some(left)
+        };
+        let again = claims.release.iter().filter_map(left).min();
+        claims.keep.extend(claims.release.extract_if(.., |set| left(set).is_some()));
+        again
+    }
+
+    /// Notes that a ReplicaSet could not be released.
+    pub(crate) fn note_refused(&self, snapshot: &Snapshot, uid: &Uid) {
+        let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
+        let refused = Refused { version: set.metadata.resource_version, at: snapshot.now };
+        self.refused.lock().insert(uid.clone(), refused);
     }
 }
 

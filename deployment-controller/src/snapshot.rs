@@ -1,6 +1,6 @@
 //! Everything one sync of a Deployment may look at.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     meta::Uid,
@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub owner: Owner,
     /// Its ReplicaSets: those it keeps by creation time and then name, those it wants, and those it gives up.
     pub claims: Claims<Arc<ReplicaSet>>,
+    /// In how long what could not be released, and is kept, may be tried again; nothing if there is none such.
+    pub release_again: Option<Duration>,
     /// How many Pods that have not run to their end each ReplicaSet controls; only known under the strategy `Recreate`.
     pub running_pods: BTreeMap<Uid, usize>,
     /// How many Pods there may and must be.

@@ -26,7 +26,7 @@ const CLOCK_SKEW: Duration = Duration::from_secs(10);
 
 /// What a ReplicaSet of the wanted name is.
 enum Namesake {
-    /// The Deployment's own, of its template, and selected.
+    /// The Deployment's own, of its template.
     Ours,
     /// Nobody's, of its template: the Deployment's once it is adopted.
     Adoptable,
@@ -100,13 +100,11 @@ impl Sync<'_> {
         if !live.spec.template.is_of(&deployment.spec.template) {
             return Namesake::Foreign;
         }
-        // One that is not selected is not used, though it may still be owned because its release was refused.
-        if !deployment.spec.selector.compiled.matches(&meta.labels) {
-            return Namesake::Foreign;
-        }
         match meta.controller() {
             Some(owner) if owner.uid == deployment.metadata.uid => Namesake::Ours,
-            None if !meta.is_deleting() => Namesake::Adoptable,
+            None if !meta.is_deleting() && deployment.spec.selector.compiled.matches(&meta.labels) => {
+                Namesake::Adoptable
+            }
             _ => Namesake::Foreign,
         }
     }

@@ -214,6 +214,11 @@ impl<'a> Draft<'a> {
     /// The plan.
     pub fn finish(self) -> Plan {
         let (situation, waiting) = (Situation::of(&self), situation::waiting(&self));
-        Plan { steps: self.steps, requeue: self.requeue, failure: self.failure, situation, waiting }
+        let requeue = match (self.requeue, self.snapshot.release_again) {
+            (Requeue::No, Some(again)) => Requeue::After(again),
+            (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),
+            (requeue, _) => requeue,
+        };
+        Plan { steps: self.steps, requeue, failure: self.failure, situation, waiting }
     }
 }

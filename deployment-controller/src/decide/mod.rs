@@ -107,7 +107,7 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
     Plan { steps, requeue: Requeue::No, failure: None, situation: Situation::default(), waiting }
 }
 
-/// Adopts and releases. What is released is out of the plan, whether it can be released or not.
+/// Adopts and releases. What is released is out of the plan.
 fn claim(draft: &mut Draft<'_>) {
     let claims = &draft.snapshot.claims;
     let adopt = claims.adopt.iter().map(|set| {

@@ -182,6 +182,7 @@ impl World {
             deployment: Arc::new(deployment),
             owner,
             claims,
+            release_again: None,
             running_pods: self.running.clone(),
             now: self.now,
             terminating_replicas: TerminatingReplicas::Reported,
