@@ -4,8 +4,9 @@
 //!   the state of a lagging server. Afterwards the watch resumes from the newest version seen, never from an older one.
 //! - Handlers run after the store has been changed, in order, and only enqueue. [`Informer::synced`] means that the handlers
 //!   have seen the first set, too.
-//! - A watch that ends is resumed without a list; garbage, half a line or a version the server no longer keeps lead to a
-//!   new full set. A watch that is silent for longer than bookmarks come is replaced.
+//! - A watch that ends is resumed without a list, after a pause if it broke off in the middle of a line. Garbage and a version
+//!   the server no longer keeps lead to a new full set. A watch that is silent for longer than bookmarks come is replaced.
+//! - Whatever goes wrong again and again is tried later and later, and never earlier than the server said.
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
 

@@ -24,6 +24,11 @@ impl Lines {
         Self { body, buffer: BytesMut::new(), scanned: 0, ended: false }
     }
 
+    /// Whether the last thing that came was no whole line.
+    pub fn in_a_line(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     /// The next line, without its end; `None` when the server has closed the stream. Safe to cancel.
     ///
     /// # Errors
@@ -73,8 +78,14 @@ mod tests {
         loop {
             match lines.next().await {
                 Ok(Some(line)) => got.push(line),
-                Ok(None) => return (got, None),
-                Err(e) => return (got, Some(e)),
+                Ok(None) => {
+                    assert!(!lines.in_a_line());
+                    return (got, None);
+                }
+                Err(e) => {
+                    assert!(lines.in_a_line());
+                    return (got, Some(e));
+                }
             }
         }
     }

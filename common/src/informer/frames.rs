@@ -9,6 +9,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use crate::{
+    api::Cause,
     meta::{Meta, Version},
     object::{DecodeError, Object, decode},
     store::Entry,
@@ -55,10 +56,16 @@ pub(super) struct Failure {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Details {
+    causes: Vec<Cause>,
     retry_after_seconds: u32,
 }
 
 impl Failure {
+    /// Whether it has a cause of that reason.
+    pub(super) fn has_cause(&self, reason: &str) -> bool {
+        self.details.causes.iter().any(|cause| cause.reason == reason)
+    }
+
     /// When to come back, if the server says so.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         (self.details.retry_after_seconds > 0).then(|| Duration::from_secs(self.details.retry_after_seconds.into()))

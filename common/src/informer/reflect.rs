@@ -26,6 +26,8 @@ const VERY_SHORT: Duration = Duration::from_secs(1);
 const CATCH_UP: Duration = Duration::from_millis(250);
 /// How many lines are handled before other tasks get a turn.
 const TURN: u32 = 64;
+/// The cause of a failure by a server that lags behind the version it is asked about.
+const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 const JSON: &str = "application/json";
 /// What asks for metadata only, of the events of a watch and of a list.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -39,7 +41,9 @@ enum End {
     Pause(String),
     /// Read a full set, at once or after a pause.
     Relist { why: String, pause: bool },
-    /// The server has no streaming lists.
+    /// The version we stand on is no longer kept: read a full set after a pause.
+    Expired(String),
+    /// There is no streaming list this time: read a full set in pages, at once.
     NoStreaming(String),
 }
 
@@ -65,6 +69,8 @@ pub(super) struct Reflector<K> {
     asked: Option<Instant>,
     /// Whether a full set is read next, or else the watch resumed.
     wants_set: bool,
+    /// Whether that set is read in pages although the server may know streaming lists.
+    pages_next: bool,
     /// How long the server asked to be left alone.
     told_to_wait: Duration,
     events: Vec<Event<K>>,
@@ -93,6 +99,7 @@ impl<K: Object> Reflector<K> {
             forget_version: false,
             asked: None,
             wants_set: true,
+            pages_next: false,
             told_to_wait: Duration::ZERO,
             events: Vec::new(),
         }
@@ -123,10 +130,16 @@ impl<K: Object> Reflector<K> {
                         tracing::debug!(resource = %self.resource, why, "Reading a full set");
                     }
                 }
-                End::NoStreaming(why) => {
-                    tracing::info!(resource = %self.resource, why, "The API server has no streaming lists, reading pages");
-                    self.config.streaming = false;
+                End::Expired(why) => {
+                    // Nothing is wrong with that, but a server that says it again and again must not be asked without end.
+                    tracing::debug!(resource = %self.resource, why, "Reading a full set");
                     self.wants_set = true;
+                    self.pause().await;
+                }
+                End::NoStreaming(why) => {
+                    tracing::info!(resource = %self.resource, why, "No streaming list this time, reading pages");
+                    self.wants_set = true;
+                    self.pages_next = true;
                 }
             }
         }
@@ -201,7 +214,7 @@ impl<K: Object> Reflector<K> {
     async fn full_set(&mut self) -> End {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().instant());
-        if self.config.streaming {
+        if self.config.streaming && !std::mem::take(&mut self.pages_next) {
             return self.streamed(wanted).await;
         }
         match self.paged().await {
@@ -228,15 +241,17 @@ impl<K: Object> Reflector<K> {
         query.push_str(&self.selectors());
         let mut lines = match self.watch(&query).await {
             Ok(lines) => lines,
-            Err(e) if e.is_invalid() || matches!(&e, Error::Status(s) if s.code == 400) => {
-                return End::NoStreaming(e.to_string());
-            }
-            Err(e) if known.is_known() && (e.is_gone() || e.has_cause("ResourceVersionTooLarge")) => {
-                self.forget_version = true;
+            Err(e) if e.is_gone() || e.has_cause(VERSION_TOO_LARGE) => {
+                self.forget_version = known.is_known();
                 return relist(&format!("streaming list: {e}"));
+            }
+            // A server that answers may be one without streaming lists; one that is not there or busy is not.
+            Err(e @ Error::Status(_)) if !e.is_too_many_requests() && e.retry_after().is_none() => {
+                return End::NoStreaming(e.to_string());
             }
             Err(e) => return relist(&format!("streaming list: {e}")),
         };
+        let opened = self.api.clock().instant();
         let mut set: Vec<Entry<K>> = Vec::new();
         let mut turn = 0;
         loop {
@@ -246,6 +261,9 @@ impl<K: Object> Reflector<K> {
             }
             let line = match self.line(&mut lines, self.config.silence, false).await {
                 Ok(Some(line)) => line,
+                Ok(None) if turn == 1 && self.api.clock().instant() - opened < VERY_SHORT => {
+                    return End::NoStreaming("the server closed a streaming list at once".to_owned());
+                }
                 Ok(None) => return relist("the server closed a streaming list before its end"),
                 Err(e) => return relist(&e),
             };
@@ -258,7 +276,18 @@ impl<K: Object> Reflector<K> {
                 // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
                 Ok(Frame::Put { .. } | Frame::Gone(_)) => return relist("an event before the end of the first set"),
                 Ok(Frame::Bookmark { .. }) => {}
-                Ok(Frame::Error(failure)) => return self.refused(&failure),
+                Ok(Frame::Error(failure)) => {
+                    self.heed(failure.retry_after());
+                    let why = format!("streaming list: {}", failure.message);
+                    return match failure.code {
+                        429 => relist(&why),
+                        code if code == 410 || failure.has_cause(VERSION_TOO_LARGE) => {
+                            self.forget_version = known.is_known();
+                            relist(&why)
+                        }
+                        _ => End::NoStreaming(why),
+                    };
+                }
                 Err(e) => return relist(&e),
             }
         }
@@ -266,13 +295,13 @@ impl<K: Object> Reflector<K> {
         self.follow(lines).await
     }
 
-    /// What an error inside a stream means for the next round.
+    /// What an error inside a watch means for the next round.
     fn refused(&mut self, failure: &Failure) -> End {
         let Failure { code, reason, message, .. } = failure;
         self.heed(failure.retry_after());
         match code {
             429 => End::Pause(message.clone()),
-            410 => End::Relist { why: message.clone(), pause: false },
+            410 => End::Expired(message.clone()),
             _ => End::Relist { why: format!("the watch ended with {code} {reason}: {message}"), pause: true },
         }
     }
@@ -322,7 +351,7 @@ impl<K: Object> Reflector<K> {
                 self.follow(lines).await
             }
             Err(e) if matches!(e, Error::Unsent(_)) || e.is_too_many_requests() => End::Pause(format!("watch: {e}")),
-            Err(e) if e.is_gone() => End::Relist { why: e.to_string(), pause: false },
+            Err(e) if e.is_gone() => End::Expired(e.to_string()),
             Err(e) => relist(&format!("watch: {e}")),
         }
     }
@@ -345,8 +374,9 @@ impl<K: Object> Reflector<K> {
                 }
                 Ok(None) => return End::Closed,
                 Err(e) if e == REFRESH => continue,
-                // What broke is the connection, not our state: resume where we are.
-                Err(e) if seen > 0 => {
+                // What broke is the connection, not our state: resume where we are. After a pause if that was in the middle of
+                // a line: it may be the line that breaks it.
+                Err(e) if seen > 0 && !lines.in_a_line() => {
                     tracing::debug!(resource = %self.resource, err = e, "Watch broke off, resuming");
                     return End::Closed;
                 }
@@ -356,10 +386,13 @@ impl<K: Object> Reflector<K> {
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            self.failures = 0;
-            self.complained = None;
             self.shared.saw_event(self.api.clock().now());
-            match frames::read::<K>(&line) {
+            let frame = frames::read::<K>(&line);
+            if !matches!(frame, Ok(Frame::Error(_)) | Err(_)) {
+                self.failures = 0;
+                self.complained = None;
+            }
+            match frame {
                 Ok(Frame::Put { entry, .. }) => {
                     self.store.apply(entry, &mut self.events);
                     self.tell(Origin::Watch);
@@ -467,8 +500,6 @@ impl<K: Object> Reflector<K> {
             state.lists += 1;
             state.error = None;
         }
-        self.failures = 0;
-        self.complained = None;
         self.met = self.met.max(wanted);
         if self.asked.is_some() {
             *self.shared.set_asked.lock() = self.asked;

@@ -327,10 +327,8 @@ async fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_and_half_a_line_lead_to_a_full_set() {
-    for garbage in
-        ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n", "{\"type\":\"ADDED\",\"obj"]
-    {
+async fn garbage_leads_to_a_full_set() {
+    for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
         let mut world = World::new();
         let feed = world.script.stream();
         world.start(Config::default());
@@ -338,19 +336,113 @@ async fn garbage_and_half_a_line_lead_to_a_full_set() {
         feed.initial_end(10);
         feed.raw(garbage);
         let again = world.script.stream();
-        drop(feed);
         world.script.asked(2).await;
-        // Half a line is a broken connection: what was seen is true, and the watch is resumed from there.
-        if world.script.requests()[1].contains("sendInitialEvents") {
-            again.line("ADDED", &thing("a", 9));
-            again.line("ADDED", &thing("b", 11));
+        assert!(world.script.requests()[1].contains("sendInitialEvents"), "{:?}", world.script.requests());
+        again.line("ADDED", &thing("a", 9));
+        again.line("ADDED", &thing("b", 11));
+        again.initial_end(12);
+        world.saw(&["+a i", "+b l"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_line_is_a_broken_connection_which_is_resumed_after_a_pause() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    feed.line("MODIFIED", &thing("a", 11));
+    feed.raw("{\"type\":\"ADDED\",\"obj");
+    world.saw(&["+a i", "~a w"]).await;
+    let start = world.clock.instant();
+    let again = world.script.stream();
+    drop(feed);
+    world.script.asked(2).await;
+    assert!(world.clock.instant() - start >= Duration::from_millis(800), "{:?}", world.clock.instant() - start);
+    assert!(world.script.requests()[1].contains("resourceVersion=11&"), "{:?}", world.script.requests());
+    again.line("ADDED", &thing("b", 12));
+    world.saw(&["+a i", "~a w", "+b w"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_streaming_lists_is_asked_for_one_again_the_next_time() {
+    let refusals = [
+        json!({"kind": "Status", "reason": "Invalid", "message": "sendInitialEvents is forbidden", "code": 422}),
+        json!({"kind": "Status", "reason": "InternalError", "message": "not today", "code": 500}),
+    ];
+    for refusal in refusals {
+        let mut world = World::new();
+        world.script.then(Answer::Json(refusal["code"].as_u64().unwrap() as u16, refusal));
+        world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("a", 1)]})));
+        let feed = world.script.stream();
+        world.start(Config::default());
+        feed.line("ERROR", &json!({"code": 410, "reason": "Expired", "message": "too old"}));
+        let again = world.script.stream();
+        again.line("ADDED", &thing("b", 8));
+        again.initial_end(9);
+        world.saw(&["+a i", "-a l", "+b l"]).await;
+        let lists: Vec<bool> = world.script.requests().iter().map(|r| r.contains("sendInitialEvents")).collect();
+        assert_eq!(lists, [true, false, false, true]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_is_closed_at_once_is_read_in_pages() {
+    let mut world = World::new();
+    drop(world.script.stream());
+    world.script.then(Answer::Json(200, json!({"metadata": {"resourceVersion": "7"}, "items": [thing("a", 1)]})));
+    let start = world.clock.instant();
+    world.start(Config::default());
+    world.saw(&["+a i"]).await;
+    assert_eq!(world.clock.instant(), start);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_of_no_use_to_the_server_is_not_named_again_and_not_at_once() {
+    let too_large = json!({"code": 504, "reason": "Timeout", "message": "Too large resource version: 10, current: 3",
+                           "details": {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}});
+    let expired = json!({"code": 410, "reason": "Expired", "message": "too old resource version"});
+    for failure in [too_large, expired.clone()] {
+        for in_the_stream in [true, false] {
+            let mut world = World::new();
+            let feed = world.script.stream();
+            world.start(Config::default());
+            feed.initial_end(10);
+            feed.line("ERROR", &expired);
+            world.script.asked(1).await;
+            if in_the_stream {
+                world.script.stream().line("ERROR", &failure);
+            } else {
+                world.script.then(Answer::Json(failure["code"].as_u64().unwrap() as u16, failure.clone()));
+            }
+            let (again, start) = (world.script.stream(), world.clock.instant());
+            world.script.asked(3).await;
+            let waited = world.clock.instant() - start;
+            assert!(waited >= Duration::from_millis(800 + 1600), "{waited:?}");
+            let requests = world.script.requests();
+            assert!(requests[1].contains("&resourceVersion=10"), "{requests:?}");
+            assert!(requests[2].contains("sendInitialEvents") && !requests[2].contains("&resourceVersion="));
+            again.line("ADDED", &thing("a", 11));
             again.initial_end(12);
-            world.saw(&["+a i", "+b l"]).await;
-        } else {
-            again.line("ADDED", &thing("b", 11));
-            world.saw(&["+a i", "+b w"]).await;
+            world.saw(&["+a l"]).await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_keeps_no_version_is_asked_later_and_later() {
+    let mut world = World::new();
+    let start = world.clock.instant();
+    for _ in 0..4 {
+        let feed = world.script.stream();
+        feed.initial_end(10);
+        feed.line("ERROR", &json!({"code": 410, "reason": "Expired", "message": "too old"}));
+    }
+    world.start(Config::default());
+    world.script.asked(5).await;
+    let waited = world.clock.instant() - start;
+    assert!(waited >= Duration::from_millis(800 + 1600 + 3200 + 6400), "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
