@@ -372,6 +372,9 @@ impl<C: Controller> Running for Loop<C> {
                 let error = informer.state().error.map_or_else(String::new, |(e, _)| format!(": {e}"));
                 return Err(format!("{} waits for {}{error}", self.shared.name, informer.resource()));
             }
+            if let Some(lost) = informer.lost_touch() {
+                return Err(format!("{}: {lost}", self.shared.name));
+            }
         }
         Ok(())
     }

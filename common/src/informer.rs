@@ -21,7 +21,7 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     api::Api,
-    clock::Instant,
+    clock::{Clock, Instant},
     meta::Version,
     object::{Object, Resource},
     store::{Event, Index, Origin, Store},
@@ -44,7 +44,8 @@ pub struct Config {
     pub streaming: bool,
     /// Objects per page where the server has no streaming lists.
     pub page: u32,
-    /// After how long without a line a watch is taken for dead, once the server has shown that it sends bookmarks.
+    /// After how long without a line a watch is taken for dead, once the server has shown that it sends bookmarks; and how
+    /// long a cache may hear of nothing but failures before it counts as out of touch.
     pub silence: Duration,
     /// How often the whole cache is replayed to the handlers; never if none.
     pub resync: Option<Duration>,
@@ -81,6 +82,9 @@ pub struct State {
     pub last_event: Option<String>,
     /// The last failure, with how often it came in a row.
     pub error: Option<(String, u32)>,
+    /// Since when nothing but failures came.
+    #[serde(skip)]
+    pub failing_since: Option<Instant>,
     /// Full sets read.
     pub lists: u64,
     /// Watches opened.
@@ -94,6 +98,8 @@ pub struct Informer<K> {
     resource: Resource,
     store: Arc<Store<K>>,
     shared: Arc<Shared>,
+    clock: Clock,
+    silence: Duration,
     task: JoinHandle<()>,
 }
 
@@ -135,6 +141,14 @@ impl Shared {
         state.last_event = Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         state.events += 1;
         state.error = None;
+        state.failing_since = None;
+    }
+
+    fn failed(&self, now: Instant, why: &str) {
+        let mut state = self.state.lock();
+        let count = state.error.as_ref().map_or(0, |(_, n)| *n) + 1;
+        state.error = Some((why.to_owned(), count));
+        state.failing_since.get_or_insert(now);
     }
 }
 
@@ -154,6 +168,8 @@ pub trait AnyInformer: Send + Sync {
     fn version(&self) -> Version;
     /// Whether handlers have seen a first full set.
     fn is_synced(&self) -> bool;
+    /// What is wrong, if nothing has come but failures for longer than a watch may be silent: what the cache holds is old.
+    fn lost_touch(&self) -> Option<String>;
     /// Waits until handlers have seen a first full set.
     fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
     /// Waits until the cache shows what a predecessor wrote; if that is not known, until it is as new as the succession.
@@ -168,8 +184,16 @@ impl<K: Object> Informer<K> {
 
     /// Starts listing and watching into a store made before, which handlers may read.
     pub fn start_with(api: Api, config: Config, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
-        let state =
-            State { phase: "waiting", synced: false, last_event: None, error: None, lists: 0, watches: 0, events: 0 };
+        let state = State {
+            phase: "waiting",
+            synced: false,
+            last_event: None,
+            error: None,
+            failing_since: None,
+            lists: 0,
+            watches: 0,
+            events: 0,
+        };
         let shared = Arc::new(Shared {
             state: Mutex::new(state),
             synced: watch::channel(false).0,
@@ -178,9 +202,10 @@ impl<K: Object> Informer<K> {
             set_asked: Mutex::new(None),
         });
         let resource = config.resource.unwrap_or(K::RESOURCE);
+        let (clock, silence) = (api.clock().clone(), config.silence);
         let reflector = reflect::Reflector::new(api.clone(), config, Arc::clone(&store), Arc::clone(&shared), handlers);
         let task = tokio::spawn(reflector.run());
-        Self { resource, store, shared, task }
+        Self { resource, store, shared, clock, silence, task }
     }
 
     /// The cache.
@@ -221,6 +246,13 @@ impl<K: Object> AnyInformer for Informer<K> {
 
     fn is_synced(&self) -> bool {
         *self.shared.synced.borrow()
+    }
+
+    fn lost_touch(&self) -> Option<String> {
+        let state = self.shared.state.lock();
+        let lost_for = self.clock.instant().saturating_duration_since(state.failing_since?);
+        let (why, _) = state.error.as_ref().filter(|_| lost_for > self.silence)?;
+        Some(format!("nothing heard of {} for {}s: {why}", self.resource, lost_for.as_secs()))
     }
 
     fn synced(&self) -> futures::future::BoxFuture<'_, ()> {

@@ -72,7 +72,8 @@ impl Shared {
 
 /// A control loop that runs.
 pub trait Running: Send + Sync {
-    /// Whether every cache holds its first full set and its handlers have seen it; otherwise what is waited for.
+    /// Whether every cache holds its first full set, its handlers have seen it, and it has not lost touch with the API server
+    /// since; otherwise what is waited for.
     fn ready(&self) -> Result<(), String>;
     /// The queue: depth, keys in progress, delayed keys with their time, failures.
     fn debug_queue(&self) -> serde_json::Value;

@@ -3,7 +3,7 @@
 //! | path | content |
 //! | --- | --- |
 //! | `/healthz`, `/livez` | whether the process works; `?verbose`, `?exclude=<check>` |
-//! | `/readyz` | whether it could lead now: API server reached, caches full, not shutting down |
+//! | `/readyz` | whether it could lead now: API server reached, caches full and in touch with it, not shutting down |
 //! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` where asked for |
 //! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or text for people |
 //! | `/debug/flags/v` | `PUT` changes the log's verbosity |

@@ -260,6 +260,7 @@ impl AnyInformer for Monitors {
             synced: self.is_synced(),
             last_event: None,
             error: error.or_else(failing).map(|error| (error, 1)),
+            failing_since: None,
             lists: 0,
             watches: 0,
             events: 0,
@@ -276,6 +277,13 @@ impl AnyInformer for Monitors {
 
     fn is_synced(&self) -> bool {
         *self.ready.borrow()
+    }
+
+    /// Names one of the resources that cannot be watched. The others are collected all the same.
+    fn lost_touch(&self) -> Option<String> {
+        let lost: Vec<String> = self.informers().iter().filter_map(|informer| informer.lost_touch()).collect();
+        let (first, others) = lost.split_first()?;
+        Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
     }
 
     fn synced(&self) -> BoxFuture<'_, ()> {

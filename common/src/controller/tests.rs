@@ -46,6 +46,7 @@ struct Puppet {
     script: Mutex<VecDeque<Move>>,
     acts: Mutex<Vec<(String, u128)>>,
     started: crate::clock::Instant,
+    cache: Cache,
 }
 
 #[derive(Clone, Copy)]
@@ -92,7 +93,40 @@ impl Controller for Puppet {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        Vec::new()
+        vec![&self.cache]
+    }
+}
+
+/// A cache that is always filled, and in touch or not.
+#[derive(Default)]
+struct Cache {
+    lost: Mutex<Option<String>>,
+}
+
+impl AnyInformer for Cache {
+    fn resource(&self) -> crate::object::Resource {
+        crate::leader::LEASES
+    }
+    fn state(&self) -> crate::informer::State {
+        unreachable!("nobody asks")
+    }
+    fn len(&self) -> usize {
+        0
+    }
+    fn version(&self) -> crate::meta::Version {
+        crate::meta::Version::UNKNOWN
+    }
+    fn is_synced(&self) -> bool {
+        true
+    }
+    fn lost_touch(&self) -> Option<String> {
+        self.lost.lock().clone()
+    }
+    fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+    fn catch_up(&self, _since: crate::clock::Instant) -> futures::future::BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
     }
 }
 
@@ -123,6 +157,7 @@ fn world(settings: Settings, script: &[Move]) -> World {
         script: Mutex::new(script.iter().copied().collect()),
         acts: Mutex::default(),
         started: clock.instant(),
+        cache: Cache::default(),
     });
     let queue = context.queue("test", Backoff::default());
     let running = Loop::start("test", context, Arc::clone(&puppet), queue, 2);
@@ -237,4 +272,14 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
 async fn what_is_no_key_is_said_so() {
     let world = world(Settings::new(), &[]);
     assert_eq!(world.running.explain(Some("ns/"))["error"], "\"ns/\" is no key");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_lost_touch_is_named_until_it_is_back() {
+    let world = world(Settings::new(), &[]);
+    assert_eq!(world.running.ready(), Ok(()));
+    *world.puppet.cache.lost.lock() = Some("nothing heard of leases for 91s: refused".to_owned());
+    assert_eq!(world.running.ready(), Err("test: nothing heard of leases for 91s: refused".to_owned()));
+    *world.puppet.cache.lost.lock() = None;
+    assert_eq!(world.running.ready(), Ok(()));
 }

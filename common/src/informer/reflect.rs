@@ -162,11 +162,7 @@ impl<K: Object> Reflector<K> {
     /// Says what is wrong, once an interval.
     fn complain(&mut self, why: &str) {
         let now = self.api.clock().instant();
-        {
-            let mut state = self.shared.state.lock();
-            let count = state.error.as_ref().map_or(0, |(_, n)| *n) + 1;
-            state.error = Some((why.to_owned(), count));
-        }
+        self.shared.failed(now, why);
         if self.complained.is_none_or(|at| now.saturating_duration_since(at) >= COMPLAIN_EVERY) {
             self.complained = Some(now);
             tracing::warn!(resource = %self.resource, err = why, "List or watch failed, trying again");
@@ -499,6 +495,7 @@ impl<K: Object> Reflector<K> {
             state.synced = true;
             state.lists += 1;
             state.error = None;
+            state.failing_since = None;
         }
         self.met = self.met.max(wanted);
         if self.asked.is_some() {

@@ -327,6 +327,38 @@ async fn a_busy_server_is_left_alone_for_as_long_as_it_says() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a_watch_may_be_silent() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.initial_end(10);
+    feed.bookmark(11);
+    world.informer().synced().await;
+    // A quiet cache is in touch.
+    tokio::time::sleep(Duration::from_secs(89)).await;
+    assert_eq!(world.informer().lost_touch(), None);
+    for _ in 0..30 {
+        world.script.then(Answer::Refused);
+    }
+    drop(feed);
+    world.script.asked(2).await;
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    assert_eq!(world.informer().lost_touch(), None, "a short outage is none");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let lost = world.informer().lost_touch().unwrap();
+    assert!(lost.starts_with("nothing heard of things for 9") && lost.contains("connection refused"), "{lost}");
+    assert!(world.informer().is_synced());
+    // It is back: in touch with the first word.
+    world.script.answers.lock().clear();
+    let again = world.script.stream();
+    again.bookmark(12);
+    let asked = world.script.requests().len();
+    world.script.asked(asked + 1).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(world.informer().lost_touch(), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn garbage_leads_to_a_full_set() {
     for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
         let mut world = World::new();
