@@ -125,7 +125,7 @@ impl AnyInformer for Cache {
     fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
-    fn catch_up(&self, _since: crate::clock::Instant) -> futures::future::BoxFuture<'_, ()> {
+    fn catch_up<'a>(&'a self, _: &'a crate::succession::Succession) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
     }
 }
