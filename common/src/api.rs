@@ -4,6 +4,7 @@
 //! rate limit, `Retry-After`, and errors that say whether a write may have happened. Bodies are JSON going out and bytes
 //! coming back; callers decode what they read of them.
 
+mod answer;
 mod error;
 mod stream;
 mod throttle;
@@ -11,14 +12,14 @@ mod throttle;
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::BodyExt as _;
+use http::{Method, Request, header};
 use kube::client::Body;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource, succession::Writes};
 
+use answer::Answer;
 pub use error::{Cause, Error, Status};
 pub use stream::Lines;
 pub use throttle::Throttle;
@@ -34,15 +35,13 @@ pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The manager of the fields we write: upstream's name, so that a hand-over leaves no second owner of the same fields.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
-/// What a request is counted as.
+/// What one attempt of a request is counted as.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'a> {
     /// HTTP method.
     pub method: &'a str,
     /// HTTP status, none without a response.
     pub code: Option<u16>,
-    /// How long it took, throttling and waiting excluded.
-    pub latency: Duration,
     /// Bytes sent.
     pub sent: usize,
     /// Which attempt this was, from 0.
@@ -51,11 +50,14 @@ pub struct Observation<'a> {
     pub watch: bool,
 }
 
-/// Is told of every attempt of a request, for metrics.
+/// Is told of every request and every attempt, for metrics.
 pub trait Observer: Send + Sync {
     /// An attempt has ended (a watch: has been opened).
     fn observed(&self, observation: Observation<'_>);
-    /// A request waited this long for the client-side rate limit.
+    /// A request other than a watch is over. `took` is all of it, with every wait and every attempt; `received` is the size of
+    /// the last answer, if one came.
+    fn finished(&self, _method: &str, _took: Duration, _received: Option<usize>) {}
+    /// An attempt waited this long for the client-side rate limit.
     fn throttled(&self, _method: &str, _waited: Duration) {}
 }
 
@@ -247,22 +249,15 @@ impl Api {
     pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Lines, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
-        let started = self.inner.clock.instant();
         let answer = self.inner.client.send(request).await;
         let code = answer.as_ref().ok().map(|r| r.status().as_u16());
-        self.inner.observer.observed(Observation {
-            method: "GET",
-            code,
-            latency: self.inner.clock.instant() - started,
-            sent: 0,
-            attempt: 0,
-            watch: true,
-        });
+        self.inner.observer.observed(Observation { method: "GET", code, sent: 0, attempt: 0, watch: true });
         let response = answer.map_err(Error::transport)?;
         if response.status().is_success() {
             return Ok(Lines::new(response.into_body()));
         }
-        Err(collect(response).await.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
+        let refused = Answer::read(response).await?.into_result();
+        Err(refused.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
     }
 
     /// Creates an object.
@@ -334,18 +329,27 @@ impl Api {
         accept: &str,
         body: Option<(&'static str, Bytes)>,
     ) -> Result<Bytes, Error> {
+        let started = self.inner.clock.instant();
+        let mut received;
         let mut attempt = 0;
-        loop {
-            let error = match self.attempt(&method, path, accept, body.clone(), attempt).await {
-                Ok(bytes) => return Ok(bytes),
+        let result = loop {
+            let answer = self.attempt(&method, path, accept, body.clone(), attempt).await;
+            received = answer.as_ref().ok().map(Answer::size);
+            let error = match answer.and_then(Answer::into_result) {
+                Ok(bytes) => break Ok(bytes),
                 Err(error) => error,
             };
-            let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { return Err(error) };
+            let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
             attempt += 1;
             if !self.wait(wait, method != Method::GET).await {
-                return Err(error);
+                break Err(error);
             }
+        };
+        // What was never meant to be sent is no request.
+        if !matches!(result, Err(Error::NotLeader)) {
+            self.inner.observer.finished(method.as_str(), self.inner.clock.instant() - started, received);
         }
+        result
     }
 
     /// Waits, and says whether that was to the end: not if the process stops, or a write lost its leader.
@@ -367,7 +371,7 @@ impl Api {
         accept: &str,
         body: Option<(&'static str, Bytes)>,
         attempt: u32,
-    ) -> Result<Bytes, Error> {
+    ) -> Result<Answer, Error> {
         let inner = &*self.inner;
         let writes = *method != Method::GET;
         if let Some(throttle) = &inner.throttle {
@@ -383,11 +387,10 @@ impl Api {
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
         }
-        let started = inner.clock.instant();
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::transport)?;
             let code = response.status().as_u16();
-            Ok((code, collect(response).await))
+            Ok((code, Answer::read(response).await))
         };
         let closed = async { if writes { inner.gate.closed().await } else { std::future::pending().await } };
         let answer = tokio::select! {
@@ -401,12 +404,11 @@ impl Api {
         inner.observer.observed(Observation {
             method: method.as_str(),
             code: answer.as_ref().ok().map(|(code, _)| *code),
-            latency: inner.clock.instant() - started,
             sent,
             attempt,
             watch: false,
         });
-        answer.and_then(|(_, body)| body)
+        answer.and_then(|(_, read)| read)
     }
 
     fn request(
@@ -453,23 +455,6 @@ fn encode<B: Serialize + ?Sized>(body: &B) -> Result<Bytes, Error> {
 
 fn with_query(path: String, query: &str) -> String {
     if query.is_empty() { path } else { format!("{path}?{query}") }
-}
-
-/// Reads a response to its end; anything but success is an error.
-async fn collect(response: Response<Body>) -> Result<Bytes, Error> {
-    let (parts, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(|e| Error::Lost(format!("the answer broke off: {e}")))?.to_bytes();
-    if parts.status.is_success() {
-        return Ok(bytes);
-    }
-    let retry_after = parts
-        .headers
-        .get(header::RETRY_AFTER)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.trim().parse().ok())
-        .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
-        .filter(|_| matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
-    Err(Error::Status(Box::new(Status::read(parts.status.as_u16(), &bytes, retry_after))))
 }
 
 #[cfg(test)]

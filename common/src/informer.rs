@@ -23,6 +23,7 @@ use crate::{
     api::Api,
     clock::{Clock, Instant},
     meta::Version,
+    metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
     store::{Event, Index, Origin, Store},
     succession::Succession,
@@ -53,6 +54,8 @@ pub struct Config {
     pub resource: Option<Resource>,
     /// Whether to ask for the metadata of objects and nothing else.
     pub metadata_only: bool,
+    /// Where the cache is counted; nowhere if none.
+    pub metrics: Option<Metrics>,
 }
 
 impl Default for Config {
@@ -67,6 +70,7 @@ impl Default for Config {
             resync: None,
             resource: None,
             metadata_only: false,
+            metrics: None,
         }
     }
 }
@@ -203,9 +207,25 @@ impl<K: Object> Informer<K> {
         });
         let resource = config.resource.unwrap_or(K::RESOURCE);
         let (clock, silence) = (api.clock().clone(), config.silence);
-        let reflector = reflect::Reflector::new(api.clone(), config, Arc::clone(&store), Arc::clone(&shared), handlers);
+        let counted = match &config.metrics {
+            Some(metrics) => Self::count(metrics, resource, &store),
+            None => InformerMetrics::unserved(resource),
+        };
+        let reflector =
+            reflect::Reflector::new(api, config, Arc::clone(&store), Arc::clone(&shared), handlers, counted);
         let task = tokio::spawn(reflector.run());
         Self { resource, store, shared, clock, silence, task }
+    }
+
+    fn count(metrics: &Metrics, resource: Resource, store: &Arc<Store<K>>) -> InformerMetrics {
+        let counted = metrics.informer(resource);
+        let (gauges, probed) = (counted.clone(), Arc::downgrade(store));
+        metrics.before_scrape(move || {
+            if let Some(store) = probed.upgrade() {
+                gauges.version(store.version());
+            }
+        });
+        counted
     }
 
     /// The cache.

@@ -173,6 +173,11 @@ impl Version {
         Self(text.parse().unwrap_or(0))
     }
 
+    /// Its last fifteen digits, which a floating-point number can hold; 0 if unknown.
+    pub fn last_digits(self) -> u64 {
+        self.0 % 1_000_000_000_000_000
+    }
+
     /// Whether the version is known.
     pub fn is_known(self) -> bool {
         self.0 != 0

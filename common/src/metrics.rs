@@ -4,6 +4,7 @@
 //! bounded by whoever passes them: never an object's name, never anything a user can invent.
 
 mod family;
+mod informer;
 mod process;
 mod requests;
 mod text;
@@ -14,7 +15,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 
+use crate::object::Resource;
+
 pub use family::{Counters, Gauges, Histograms};
+pub use informer::InformerMetrics;
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use requests::Requests;
 pub use workqueue::QueueMetrics;
@@ -171,6 +175,11 @@ impl Metrics {
     /// The `workqueue_*` metrics of the queue called `name`.
     pub fn queue(&self, name: &str) -> QueueMetrics {
         QueueMetrics::new(self, name)
+    }
+
+    /// The `informer_*` metrics of the cache of a resource.
+    pub fn informer(&self, resource: Resource) -> InformerMetrics {
+        InformerMetrics::new(self, resource)
     }
 
     /// Serves `process_*`, read at every scrape; `started` is the wall-clock time the process came up.

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{api::Api, clock::Clock, events::Recorder, gate::Gate, metrics::Metrics, settings::Settings};
+use crate::{api::Api, clock::Clock, events::Recorder, gate::Gate, informer, metrics::Metrics, settings::Settings};
 
 /// A control loop that a binary can run.
 #[derive(Clone, Copy)]
@@ -44,6 +44,17 @@ pub struct Context {
     pub recorder: Recorder,
     /// What the loops of this process share: one and the same for all of them.
     pub shared: Shared,
+}
+
+impl Context {
+    /// How caches of this process are kept: as the operator wants it, and counted.
+    pub fn caches(&self) -> informer::Config {
+        informer::Config {
+            resync: self.settings.resync_period(&self.clock),
+            metrics: Some(self.metrics.clone()),
+            ..informer::Config::default()
+        }
+    }
 }
 
 /// What the loops of one process keep once instead of each for itself, by type: a cache of Pods that several read.

@@ -160,7 +160,7 @@ impl DeploymentController {
         let deployments = Arc::new(Store::new(&[by_namespace()]));
         let sets = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
         let watch = Arc::new(Watch { queue, deployments: Arc::clone(&deployments), ledger: ledger.clone() });
-        let config = Config { resync: context.settings.resync_period(&context.clock), ..Config::default() };
+        let config = context.caches();
         // Nothing is replayed of Pods: a rollout hears of their ends.
         let pods = PodWatches::new(context.api.clone(), Config::default(), watch.queue.clone());
         let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();

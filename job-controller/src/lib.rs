@@ -59,7 +59,7 @@ use common::{
     app::Definition,
     consistency::Ledger,
     controller::{Controller, Loop, Observed, Requeue},
-    informer::{AnyInformer, Config, Informer},
+    informer::{AnyInformer, Informer},
     meta::Key,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -250,14 +250,9 @@ fn start(context: Context) -> Arc<dyn Running> {
     })
 }
 
-/// How caches of this process are kept.
-fn cache_config(context: &Context) -> Config {
-    Config { resync: context.settings.resync_period(&context.clock), ..Config::default() }
-}
-
 /// The cache of Jobs that the loops of this process share.
 fn job_cache(context: &Context) -> Arc<JobCache> {
-    context.shared.get_or_make(|| JobCache::start(context.api.clone(), cache_config(context)))
+    context.shared.get_or_make(|| JobCache::start(context.api.clone(), context.caches()))
 }
 
 impl JobController {
@@ -282,7 +277,7 @@ impl JobController {
         jobs.listen(Box::new(move |event, origin| on_job.on_job(event, origin)));
         let pods = Informer::start_with(
             context.api.clone(),
-            cache_config(&context),
+            context.caches(),
             pods,
             vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
         );

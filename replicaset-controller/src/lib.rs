@@ -47,7 +47,7 @@ use common::{
     clock::Instant,
     consistency::Ledger,
     controller::{Controller, Loop, Observed, Requeue},
-    informer::{AnyInformer, Config, Informer},
+    informer::{AnyInformer, Informer},
     meta::Key,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -190,7 +190,7 @@ impl<K: Kind> ReplicaController<K> {
         let store = Arc::new(Store::new(&[by_controller(), by_namespace()]));
         let watch = Arc::new(Watch::<K> { queue: queue.clone(), sets: Arc::clone(&store), ledger: ledger.clone() });
         let on_set = Arc::clone(&watch);
-        let config = Config { resync: settings.resync_period(&context.clock), ..Config::default() };
+        let config = context.caches();
         let sets = Informer::start_with(
             context.api.clone(),
             config.clone(),

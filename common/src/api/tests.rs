@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use http::Response;
 use parking_lot::Mutex;
 
 use super::*;
@@ -130,6 +131,48 @@ async fn losing_the_lease_ends_a_write_on_its_way() {
     assert!(matches!(&error, Error::Lost(_)), "{error}");
     assert!(matches!(world.create().await, Err(Error::NotLeader)));
     assert_eq!((world.clock.now().as_second(), world.times()), (10, vec![0]));
+}
+
+#[derive(Default)]
+struct Seen {
+    attempts: Mutex<Vec<(u32, Option<u16>, usize)>>,
+    finished: Mutex<Vec<(String, u64, Option<usize>)>>,
+}
+
+impl Observer for Seen {
+    fn observed(&self, seen: Observation<'_>) {
+        self.attempts.lock().push((seen.attempt, seen.code, seen.sent));
+    }
+    fn finished(&self, method: &str, took: Duration, received: Option<usize>) {
+        self.finished.lock().push((method.to_owned(), took.as_secs(), received));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_measured_once_with_all_its_waits_and_attempts() {
+    let ok = || Answer::Status(201, "{}", None);
+    let world = world(vec![
+        ok(),
+        Answer::Status(429, "busy", Some(3)),
+        ok(),
+        Answer::Status(409, "conflict", None),
+        Answer::Cut,
+    ]);
+    let seen = Arc::new(Seen::default());
+    let api = world.api.clone().with_observer(Arc::<Seen>::clone(&seen)).with_throttle(Throttle::new(0.1, 1));
+    let create = async || api.create(Target::object(PODS, "ns", ""), &json!({"kind": "Pod"})).await;
+    assert!(create().await.is_err() && seen.finished.lock().is_empty(), "what is not sent is not counted");
+    world.keeper.open();
+    world.clock.sleep(Duration::from_secs(10)).await;
+    for _ in 0..4 {
+        let _ = create().await;
+    }
+    let sent = json!({"kind": "Pod"}).to_string().len();
+    let attempts =
+        [(0, Some(201), sent), (0, Some(429), sent), (1, Some(201), sent), (0, Some(409), sent), (0, None, sent)];
+    assert_eq!(*seen.attempts.lock(), attempts);
+    let post = |took, received| ("POST".to_owned(), took, received);
+    assert_eq!(*seen.finished.lock(), [post(0, Some(2)), post(20, Some(2)), post(10, Some(8)), post(10, None)]);
 }
 
 #[tokio::test(start_paused = true)]

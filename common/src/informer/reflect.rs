@@ -6,6 +6,7 @@ use crate::{
     api::{Api, Error, Lines, MAX_RETRY_AFTER, escape},
     clock::Instant,
     meta::Version,
+    metrics::InformerMetrics,
     object::{Object, Resource},
     store::{Entry, Event, Origin, Store},
 };
@@ -54,6 +55,7 @@ pub(super) struct Reflector<K> {
     store: Arc<Store<K>>,
     shared: Arc<Shared>,
     handlers: Vec<Handler<K>>,
+    counted: InformerMetrics,
     /// Failures in a row.
     failures: u32,
     complained: Option<Instant>,
@@ -83,6 +85,7 @@ impl<K: Object> Reflector<K> {
         store: Arc<Store<K>>,
         shared: Arc<Shared>,
         handlers: Vec<Handler<K>>,
+        counted: InformerMetrics,
     ) -> Self {
         Self {
             api,
@@ -91,6 +94,7 @@ impl<K: Object> Reflector<K> {
             store,
             shared,
             handlers,
+            counted,
             failures: 0,
             complained: None,
             bookmarks: false,
@@ -115,6 +119,7 @@ impl<K: Object> Reflector<K> {
                 self.shared.phase("watching");
                 self.resume().await
             };
+            self.counted.queued(0);
             match end {
                 End::Closed => {}
                 End::Pause(why) => {
@@ -264,7 +269,10 @@ impl<K: Object> Reflector<K> {
                 Err(e) => return relist(&e),
             };
             match frames::read::<K>(&line) {
-                Ok(Frame::Put { entry, added: true }) => set.push(entry),
+                Ok(Frame::Put { entry, added: true }) => {
+                    set.push(entry);
+                    self.counted.queued(set.len());
+                }
                 Ok(Frame::Bookmark { version, initial_end: true }) => {
                     self.replace(set, version, wanted);
                     break;
@@ -325,6 +333,7 @@ impl<K: Object> Reflector<K> {
             };
             let page = frames::read_page::<K>(&body).map_err(|e| relist(&e))?;
             set.extend(page.items);
+            self.counted.queued(set.len());
             if page.next.is_empty() {
                 return Ok((set, page.version));
             }
@@ -488,6 +497,7 @@ impl<K: Object> Reflector<K> {
     fn replace(&mut self, set: Vec<Entry<K>>, version: Version, wanted: u64) {
         self.store.replace(set, version, &mut self.events);
         self.wants_set = false;
+        self.counted.queued(0);
         let first = !*self.shared.synced.borrow();
         self.tell(if first { Origin::Initial } else { Origin::Relist });
         {
@@ -506,11 +516,16 @@ impl<K: Object> Reflector<K> {
     }
 
     fn tell(&mut self, origin: Origin) {
+        if self.events.is_empty() {
+            return;
+        }
+        let began = self.api.clock().instant();
         for event in self.events.drain(..) {
             for handler in &self.handlers {
                 handler(&event, origin);
             }
         }
+        self.counted.handled(self.api.clock().instant() - began);
     }
 
     /// Replays the cache to the handlers.

@@ -359,6 +359,33 @@ async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_on_its_way_into_the_cache_is_counted() {
+    let mut world = World::new();
+    let metrics = Metrics::new();
+    let feed = world.script.stream();
+    world.start(Config { metrics: Some(metrics.clone()), ..Config::default() });
+    let value = |name: &str| {
+        let series =
+            format!("{name}{{group=\"\",name=\"kube-controller-manager\",resource=\"things\",version=\"v1\"}} ");
+        let text = metrics.prometheus();
+        text.lines()
+            .find_map(|line| line.strip_prefix(&series))
+            .unwrap_or_else(|| panic!("{series}: {text}"))
+            .to_owned()
+    };
+    feed.line("ADDED", &thing("a", 8));
+    feed.line("ADDED", &thing("b", 9));
+    world.script.asked(1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((value("informer_queued_items"), value("informer_store_resource_version")), ("2".into(), "0".into()));
+    feed.initial_end(1_234_000_000_000_000_010);
+    feed.line("MODIFIED", &thing("a", 1_234_000_000_000_000_011));
+    world.saw(&["+a i", "+b i", "~a w"]).await;
+    assert_eq!((value("informer_queued_items"), value("informer_store_resource_version")), ("0".into(), "11".into()));
+    assert_eq!(value("informer_processing_latency_seconds_count"), "2", "one for the set, one for the change");
+}
+
+#[tokio::test(start_paused = true)]
 async fn garbage_leads_to_a_full_set() {
     for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
         let mut world = World::new();

@@ -20,18 +20,26 @@ pub struct Requests {
     retries: Counters,
     duration: Histograms,
     throttled: Histograms,
-    size: Histograms,
+    sent: Histograms,
+    received: Histograms,
     /// Handles by method and code, so that a request costs no allocation for its labels.
     handles: Mutex<BTreeMap<(&'static str, Option<u16>), Handles>>,
+    methods: Mutex<BTreeMap<&'static str, OfMethod>>,
 }
 
 #[derive(Clone)]
 struct Handles {
     requests: Counter,
     retries: Option<Counter>,
+    sent: Histogram,
+}
+
+/// What does not depend on how a request ends.
+#[derive(Clone)]
+struct OfMethod {
     duration: Histogram,
     throttled: Histogram,
-    size: Histogram,
+    received: Histogram,
 }
 
 impl fmt::Debug for Requests {
@@ -71,14 +79,22 @@ impl Requests {
                 &["host", "verb"],
                 DURATIONS,
             ),
-            size: metrics.histogram(
+            sent: metrics.histogram(
                 "rest_client_request_size_bytes",
                 Alpha,
                 "Request size in bytes. Broken down by verb and host.",
                 &["host", "verb"],
                 SIZES,
             ),
+            received: metrics.histogram(
+                "rest_client_response_size_bytes",
+                Alpha,
+                "Response size in bytes. Broken down by verb and host.",
+                &["host", "verb"],
+                SIZES,
+            ),
             handles: Mutex::default(),
+            methods: Mutex::default(),
         }
     }
 
@@ -90,15 +106,24 @@ impl Requests {
             Handles {
                 requests: self.total.with(&[&code, &self.host, method]),
                 retries: None,
-                duration: self.duration.with(&[&self.host, method]),
-                throttled: self.throttled.with(&[&self.host, method]),
-                size: self.size.with(&[&self.host, method]),
+                sent: self.sent.with(&[&self.host, method]),
             }
         });
         if attempt > 0 && known.retries.is_none() {
             let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
             known.retries = Some(self.retries.with(&[&code, &self.host, method]));
         }
+        known.clone()
+    }
+
+    fn of_method(&self, method: &str) -> OfMethod {
+        let method = verb(method);
+        let mut methods = self.methods.lock();
+        let known = methods.entry(method).or_insert_with(|| OfMethod {
+            duration: self.duration.with(&[&self.host, method]),
+            throttled: self.throttled.with(&[&self.host, method]),
+            received: self.received.with(&[&self.host, method]),
+        });
         known.clone()
     }
 }
@@ -125,18 +150,20 @@ impl Observer for Requests {
             });
         }
         if !seen.watch {
-            handles.duration.observe(seen.latency.as_secs_f64());
-            handles.size.observe(seen.sent as f64);
+            handles.sent.observe(seen.sent as f64);
+        }
+    }
+
+    fn finished(&self, method: &str, took: Duration, received: Option<usize>) {
+        let handles = self.of_method(method);
+        handles.duration.observe(took.as_secs_f64());
+        if let Some(received) = received {
+            handles.received.observe(received as f64);
         }
     }
 
     fn throttled(&self, method: &str, waited: Duration) {
-        let method = verb(method);
-        let handle = {
-            let handles = self.handles.lock();
-            handles.range((method, None)..=(method, Some(u16::MAX))).next().map(|(_, h)| h.throttled.clone())
-        };
-        handle.unwrap_or_else(|| self.throttled.with(&[&self.host, method])).observe(waited.as_secs_f64());
+        self.of_method(method).throttled.observe(waited.as_secs_f64());
     }
 }
 
@@ -145,7 +172,7 @@ mod tests {
     use super::*;
 
     fn seen(method: &str, code: Option<u16>, attempt: u32, watch: bool) -> Observation<'_> {
-        Observation { method, code, latency: Duration::from_millis(30), sent: 300, attempt, watch }
+        Observation { method, code, sent: 300, attempt, watch }
     }
 
     #[test]
@@ -157,6 +184,8 @@ mod tests {
         requests.observed(seen("GET", None, 0, false));
         requests.observed(seen("GET", Some(200), 0, true));
         requests.throttled("POST", Duration::from_secs(1));
+        requests.finished("POST", Duration::from_secs(3), Some(5000));
+        requests.finished("GET", Duration::from_millis(30), None);
         let text = metrics.prometheus();
         for line in [
             "rest_client_requests_total{code=\"201\",host=\"10.0.0.1:443\",method=\"POST\"} 1",
@@ -164,7 +193,11 @@ mod tests {
             "rest_client_requests_total{code=\"<error>\",host=\"10.0.0.1:443\",method=\"GET\"} 1",
             "rest_client_request_retries_total{code=\"201\",host=\"10.0.0.1:443\",verb=\"POST\"} 1",
             "rest_client_request_duration_seconds_count{host=\"10.0.0.1:443\",verb=\"GET\"} 1",
-            "rest_client_request_duration_seconds_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"0.1\"} 2",
+            "rest_client_request_duration_seconds_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"2\"} 0",
+            "rest_client_request_duration_seconds_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"4\"} 1",
+            "rest_client_response_size_bytes_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"4096\"} 0",
+            "rest_client_response_size_bytes_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"16384\"} 1",
+            "rest_client_response_size_bytes_count{host=\"10.0.0.1:443\",verb=\"GET\"} 0",
             "rest_client_request_size_bytes_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"1.048576e+06\"} 2",
             "rest_client_rate_limiter_duration_seconds_count{host=\"10.0.0.1:443\",verb=\"POST\"} 1",
         ] {

@@ -1,0 +1,50 @@
+//! What the API server answers to a request.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, header};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+
+use super::{Error, MAX_RETRY_AFTER, Status};
+
+/// An answer, read to its end.
+pub(super) struct Answer {
+    status: StatusCode,
+    /// When to come back, where the server has not carried the request out.
+    retry_after: Option<Duration>,
+    body: Bytes,
+}
+
+impl Answer {
+    /// Reads a response to its end.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] when the connection breaks on the way.
+    pub(super) async fn read(response: Response<Body>) -> Result<Self, Error> {
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.map_err(|e| Error::Lost(format!("the answer broke off: {e}")))?.to_bytes();
+        let retry_after = parts
+            .headers
+            .get(header::RETRY_AFTER)
+            .and_then(|v| v.to_str().ok())
+            .and_then(|v| v.trim().parse().ok())
+            .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
+            .filter(|_| matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
+        Ok(Self { status: parts.status, retry_after, body })
+    }
+
+    /// Bytes of its body.
+    pub(super) fn size(&self) -> usize {
+        self.body.len()
+    }
+
+    /// The body of a success; anything else is an error.
+    pub(super) fn into_result(self) -> Result<Bytes, Error> {
+        if self.status.is_success() {
+            return Ok(self.body);
+        }
+        Err(Error::Status(Box::new(Status::read(self.status.as_u16(), &self.body, self.retry_after))))
+    }
+}
