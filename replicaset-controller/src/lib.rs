@@ -121,8 +121,15 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
     default: TuneValue::Duration(Duration::from_mins(5)),
     help: "After how long a write of its own that its caches do not show is waited for no more",
 };
+/// For how long changes of Pods that change no count of Pods are gathered: many become ready at once, and one status tells of
+/// all of them. Upstream gathers them by being slower.
+pub const SYNC_BATCH_PERIOD: Tune = Tune {
+    name: "replicaset-sync-batch-period",
+    default: TuneValue::Duration(Duration::from_millis(20)),
+    help: "For how long changes of the status of Pods are gathered before their ReplicaSet is synced",
+};
 /// All values of this crate that can be tuned.
-pub const TUNES: &[Tune] = &[BURST_REPLICAS, EXPECTATIONS_TIMEOUT];
+pub const TUNES: &[Tune] = &[BURST_REPLICAS, EXPECTATIONS_TIMEOUT, SYNC_BATCH_PERIOD];
 
 /// The flags that say how many objects are synced at once.
 pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControllers::WORKERS];
@@ -188,7 +195,9 @@ impl<K: Kind> ReplicaController<K> {
         let settings = Arc::clone(&context.settings);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let store = Arc::new(Store::new(&[by_controller(), by_namespace()]));
-        let watch = Arc::new(Watch::<K> { queue: queue.clone(), sets: Arc::clone(&store), ledger: ledger.clone() });
+        let batch = settings.duration(&SYNC_BATCH_PERIOD);
+        let watch =
+            Arc::new(Watch::<K> { queue: queue.clone(), sets: Arc::clone(&store), ledger: ledger.clone(), batch });
         let on_set = Arc::clone(&watch);
         let config = context.caches();
         let sets = Informer::start_with(

@@ -23,6 +23,8 @@ pub(crate) struct Watch<K: Kind> {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<Set<K>>>,
     pub(crate) ledger: Ledger,
+    /// For how long changes are gathered that change no count of Pods.
+    pub(crate) batch: Duration,
 }
 
 impl<K: Kind> Watch<K> {
@@ -63,8 +65,13 @@ impl<K: Kind> Watch<K> {
         if after.controller().is_some() {
             if let Some(set) = self.owner(after) {
                 let set = set.set();
+                let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
+                let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
+                if !ripens && !counts {
+                    return self.queue.add_after(set.metadata.key(), self.batch);
+                }
                 self.queue.add(set.metadata.key(), Priority::Normal);
-                if set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready() {
+                if ripens {
                     let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
                     self.queue.add_after(set.metadata.key(), delay);
                 }

@@ -34,7 +34,14 @@ fn fixture() -> Fixture {
         Version::parse("9"),
     );
     let ledger = Ledger::new(clock.clone(), Duration::from_mins(5));
-    Fixture { watch: Watch { queue: Queue::new(clock, Backoff::default(), None), sets, ledger } }
+    Fixture {
+        watch: Watch {
+            queue: Queue::new(clock, Backoff::default(), None),
+            sets,
+            ledger,
+            batch: Duration::from_secs(3),
+        },
+    }
 }
 
 impl Fixture {
@@ -72,7 +79,7 @@ async fn a_pod_brings_the_set_that_controls_it() {
     assert_eq!(added(&pod("a")), ["web"]);
     assert_eq!(added(&pod("a").deleting()), ["web"]);
     assert_eq!(deleted(&pod("a")), ["web"]);
-    assert_eq!(updated(&pod("a"), &pod("a")), ["web"]);
+    assert_eq!(updated(&pod("a"), &pod("a")), ["shop/web in 3"], "no count changes: with others, a little later");
     assert_eq!(updated(&pod("a"), &pod("a").deleting()), ["web"]);
 }
 
@@ -127,9 +134,9 @@ async fn the_same_version_brings_nothing() {
 async fn a_pod_that_becomes_ready_brings_its_set_again_when_it_becomes_available() {
     let slow = pod("a").owner("ReplicaSet", "slow", "u-slow");
     assert_eq!(updated(&slow.clone().unready(), &slow), ["slow", "shop/slow in 30"]);
-    assert_eq!(updated(&slow, &slow), ["slow"]);
-    assert_eq!(updated(&slow, &slow.clone().unready()), ["slow"]);
-    assert_eq!(updated(&pod("a").unready(), &pod("a")), ["web"]);
+    assert_eq!(updated(&slow, &slow), ["shop/slow in 3"]);
+    assert_eq!(updated(&slow, &slow.clone().unready()), ["shop/slow in 3"]);
+    assert_eq!(updated(&pod("a").unready(), &pod("a")), ["shop/web in 3"]);
 }
 
 #[tokio::test(start_paused = true)]
