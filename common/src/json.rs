@@ -52,3 +52,12 @@ impl<'de> Deserialize<'de> for Raw {
         Ok(Self(Arc::from(Box::<RawValue>::deserialize(deserializer)?)))
     }
 }
+
+/// Reads what is missing, because the sender wrote `null`, as its default: for `#[serde(deserialize_with)]`.
+pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}

@@ -10,7 +10,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::intern::{Labels, Table, Text};
+use crate::{
+    intern::{Labels, Table, Text},
+    json::null_as_default,
+};
 
 /// Namespace and name of an object; the namespace of a cluster-scoped one is empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -335,14 +338,6 @@ impl Meta {
     pub fn is_deleting(&self) -> bool {
         self.deleted.is_some()
     }
-}
-
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {

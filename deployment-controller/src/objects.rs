@@ -7,7 +7,7 @@ use common::{
     conditions::Condition,
     intern::{Labels, Text},
     intstr::IntOrString,
-    json::Raw,
+    json::{Raw, null_as_default},
     meta::{Annotations, Meta},
     object::{Object, Resource},
     pods::PODS,
@@ -410,14 +410,6 @@ fn drop_if_oversized(annotations: &mut Annotations) -> Option<usize> {
         *annotations = Annotations::default();
         bytes
     })
-}
-
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 fn one_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Error> {

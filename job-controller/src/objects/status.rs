@@ -2,10 +2,11 @@
 
 use common::{
     conditions::{self, Condition, seconds},
+    json::null_as_default,
     meta::Uid,
 };
 use jiff::Timestamp;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Condition types, as the API has them.
 pub mod kinds {
@@ -79,14 +80,6 @@ pub struct Status {
     /// Pods that are being counted.
     #[serde(rename = "uncountedTerminatedPods", deserialize_with = "null_as_default")]
     pub uncounted: Uncounted,
-}
-
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Default + Deserialize<'de>,
-{
-    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 impl Status {

@@ -1,0 +1,189 @@
+//! Reading a schedule. Errors come in upstream's order and words, since they end up in Events.
+
+use std::time::Duration;
+
+use common::duration;
+
+use super::{Fields, ParseError, Schedule, zone};
+
+/// One of the five fields.
+struct Field {
+    least: u64,
+    most: u64,
+    names: &'static [&'static str],
+}
+
+const MINUTE: Field = Field { least: 0, most: 59, names: &[] };
+const HOUR: Field = Field { least: 0, most: 23, names: &[] };
+const DAY_OF_MONTH: Field = Field { least: 1, most: 31, names: &[] };
+const MONTH: Field = Field {
+    least: 1,
+    most: 12,
+    names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
+};
+const DAY_OF_WEEK: Field = Field { least: 0, most: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+
+pub(super) fn schedule(text: &str) -> Result<Schedule, ParseError> {
+    if text.is_empty() {
+        return Err(ParseError::new("empty spec string"));
+    }
+    let mut rest = text;
+    let mut zone = None;
+    if let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
+        // Upstream's parser panics without a blank, and its callers make an error of it.
+        let Some((name, fields)) = prefixed.split_once(' ') else {
+            return Err(ParseError::new("invalid schedule format: slice bounds out of range"));
+        };
+        let found = zone::lookup(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
+        zone = Some(found);
+        rest = fields.trim();
+    }
+    if rest.starts_with('@') {
+        return descriptor(rest, zone);
+    }
+    let parts: Vec<&str> = rest.split_whitespace().collect();
+    let [minute, hour, day_of_month, month, day_of_week] = parts[..] else {
+        let found = parts.len();
+        return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
+    };
+    let (minute, hour) = (field(minute, &MINUTE)?, field(hour, &HOUR)?);
+    let (day_of_month, month, day_of_week) =
+        (field(day_of_month, &DAY_OF_MONTH)?, field(month, &MONTH)?, field(day_of_week, &DAY_OF_WEEK)?);
+    let fields = Fields {
+        minute: minute.0,
+        hour: hour.0,
+        day_of_month: day_of_month.0,
+        month: month.0,
+        day_of_week: day_of_week.0,
+        day_of_month_star: day_of_month.1,
+        day_of_week_star: day_of_week.1,
+    };
+    Ok(Schedule::Fields { fields, zone: zone.unwrap_or_else(zone::local) })
+}
+
+fn descriptor(text: &str, zone: Option<jiff::tz::TimeZone>) -> Result<Schedule, ParseError> {
+    let fields = match text {
+        "@yearly" | "@annually" => "0 0 1 1 *",
+        "@monthly" => "0 0 1 * *",
+        "@weekly" => "0 0 * * 0",
+        "@daily" | "@midnight" => "0 0 * * *",
+        "@hourly" => "0 * * * *",
+        _ => {
+            let Some(duration) = text.strip_prefix("@every ") else {
+                return Err(ParseError(format!("unrecognized descriptor: {text}")));
+            };
+            return every(duration).map_err(|error| ParseError(format!("failed to parse duration {text}: {error}")));
+        }
+    };
+    let mut schedule = schedule(fields)?;
+    if let (Schedule::Fields { zone: of, .. }, Some(zone)) = (&mut schedule, zone) {
+        *of = zone;
+    }
+    Ok(schedule)
+}
+
+/// At least a second, in whole seconds.
+fn every(text: &str) -> Result<Schedule, String> {
+    let (sign, unsigned) = text.split_at(usize::from(text.starts_with(['-', '+'])));
+    let duration = duration::parse(unsigned).map_err(|_| duration_error(text, unsigned))?;
+    let seconds = if sign == "-" { 0 } else { duration.as_secs() };
+    Ok(Schedule::Every(Duration::from_secs(seconds.max(1))))
+}
+
+/// What Go says of a text that is no duration.
+fn duration_error(text: &str, unsigned: &str) -> String {
+    let invalid = format!("time: invalid duration {text:?}");
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut rest = unsigned;
+    while !rest.is_empty() {
+        let (number, tail) = rest.split_at(rest.find(|c| !is_number(c)).unwrap_or(rest.len()));
+        if !number.contains(|c: char| c.is_ascii_digit()) || number.matches('.').count() > 1 {
+            return invalid;
+        }
+        let (unit, tail) = tail.split_at(tail.find(is_number).unwrap_or(tail.len()));
+        match unit {
+            "" => return format!("time: missing unit in duration {text:?}"),
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = tail,
+            _ => return format!("time: unknown unit {unit:?} in duration {text:?}"),
+        }
+    }
+    invalid
+}
+
+/// The values a field allows, and whether it is unrestricted.
+fn field(text: &str, field: &Field) -> Result<(u64, bool), ParseError> {
+    let (mut bits, mut star) = (0, false);
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        let (more, unrestricted) = range(item, field)?;
+        bits |= more;
+        star |= unrestricted;
+    }
+    Ok((bits, star))
+}
+
+/// `low[-high][/step]`.
+fn range(item: &str, field: &Field) -> Result<(u64, bool), ParseError> {
+    let parts: Vec<&str> = item.split('/').collect();
+    let bounds: Vec<&str> = parts[0].split('-').collect();
+    let everything = matches!(bounds[0], "*" | "?");
+    let (low, mut high) = if everything {
+        (field.least, field.most)
+    } else {
+        let low = value(bounds[0], field.names)?;
+        match bounds[..] {
+            [_] => (low, low),
+            [_, high] => (low, value(high, field.names)?),
+            _ => return Err(ParseError(format!("too many hyphens: {item}"))),
+        }
+    };
+    let step = match parts[..] {
+        [_] => 1,
+        [_, step] => {
+            let step = number(step)?;
+            // `low/step` goes on to the end.
+            if bounds.len() == 1 {
+                high = field.most;
+            }
+            step
+        }
+        _ => return Err(ParseError(format!("too many slashes: {item}"))),
+    };
+    let Field { least, most, .. } = field;
+    if low < *least {
+        return Err(ParseError(format!("beginning of range ({low}) below minimum ({least}): {item}")));
+    }
+    if high > *most {
+        return Err(ParseError(format!("end of range ({high}) above maximum ({most}): {item}")));
+    }
+    if low > high {
+        return Err(ParseError(format!("beginning of range ({low}) beyond end of range ({high}): {item}")));
+    }
+    if step == 0 {
+        return Err(ParseError(format!("step of range should be a positive number: {item}")));
+    }
+    let bits =
+        (low..=high).step_by(usize::try_from(step).unwrap_or(usize::MAX)).fold(0, |bits, value| bits | 1 << value);
+    Ok((bits, everything && step == 1))
+}
+
+/// A number, or one of the names of a field.
+fn value(text: &str, names: &[&str]) -> Result<u64, ParseError> {
+    if let Some(at) = names.iter().position(|name| name.eq_ignore_ascii_case(text)) {
+        // Months count from 1, days of the week from 0.
+        return Ok(at as u64 + u64::from(names.len() == 12));
+    }
+    number(text)
+}
+
+fn number(text: &str) -> Result<u64, ParseError> {
+    let syntax = |why| ParseError(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {why}"));
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(syntax("invalid syntax"));
+    }
+    let number: i64 = text.parse().map_err(|_| syntax("value out of range"))?;
+    if number < 0 {
+        return Err(ParseError(format!("negative number ({number}) not allowed: {text}")));
+    }
+    Ok(number.unsigned_abs())
+}

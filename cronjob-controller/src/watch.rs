@@ -1,0 +1,83 @@
+//! Which event brings which CronJob to the queue.
+
+use std::sync::Arc;
+
+use common::{
+    clock::Clock,
+    consistency::Ledger,
+    controller::priority,
+    events::{ObjectRef, Recorder},
+    meta::{Key, Meta},
+    queue::{Priority, Queue},
+    refs,
+    store::{Event, Origin, Store},
+};
+
+use crate::{
+    decide,
+    due::next_look,
+    objects::{CRON_JOBS, CronJob, Job},
+    plan,
+};
+
+/// Turns events into keys. Upstream: `pkg/controller/cronjob`, `updateCronJob`, `addJob`, `updateJob`, `deleteJob`.
+pub(crate) struct Watch {
+    pub(crate) queue: Queue<Key>,
+    pub(crate) crons: Arc<Store<CronJob>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) clock: Clock,
+    pub(crate) recorder: Recorder,
+}
+
+impl Watch {
+    /// Every event of a CronJob brings it to the queue; another schedule does so when it next fires.
+    pub(crate) fn on_cron(&self, event: &Event<CronJob>, origin: Origin) {
+        if let Event::Deleted(cron) = event {
+            self.ledger.forget(&cron.metadata.uid);
+        }
+        if let Event::Updated { old, new } = event
+            && (old.spec.schedule != new.spec.schedule || old.spec.time_zone != new.spec.time_zone)
+        {
+            return self.on_schedule(new);
+        }
+        self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    fn on_schedule(&self, cron: &CronJob) {
+        let now = self.clock.now();
+        match decide::effective(&cron.spec) {
+            Ok(schedule) => {
+                let (_, wait) = next_look(&schedule, decide::anchor(cron).unwrap_or(now), now);
+                self.queue.add_after(cron.metadata.key(), wait);
+            }
+            Err(_) => {
+                let message = format!("unparseable schedule for cronjob: {}", cron.spec.schedule);
+                let event = plan::Event::warning("UnParseableCronJobSchedule", message);
+                let object = ObjectRef::new(CRON_JOBS, &cron.metadata);
+                self.recorder.event(&object, event.kind, event.reason, event.message);
+            }
+        }
+    }
+
+    /// Every change of a Job brings the CronJob it belongs, or belonged, to.
+    pub(crate) fn on_job(&self, event: &Event<Job>, _origin: Origin) {
+        match event {
+            Event::Added(job) | Event::Deleted(job) => self.add_owner(&job.metadata),
+            Event::Unreadable(job) => self.add_owner(&job.meta),
+            Event::Updated { old, new } if old.metadata.resource_version != new.metadata.resource_version => {
+                if old.metadata.controller() != new.metadata.controller() {
+                    self.add_owner(&old.metadata);
+                }
+                self.add_owner(&new.metadata);
+            }
+            Event::Updated { .. } => {}
+        }
+    }
+
+    fn add_owner(&self, job: &Meta) {
+        let lookup = |name: &str| self.crons.get_readable(&job.namespace, name);
+        if let Some(cron) = job.controller().and_then(|owner| refs::resolve(owner, CRON_JOBS.kind, lookup)) {
+            self.queue.add(cron.metadata.key(), Priority::Normal);
+        }
+    }
+}
