@@ -171,13 +171,22 @@ fn start_what_is_due(plan: &mut Plan, snapshot: &Snapshot) {
         }
     }
     match job(snapshot, &name, run, zone.as_ref()) {
-        Ok(body) => plan.steps.push(Step::Start { name: Text::new(&name), body: Box::new(body), scheduled: run }),
+        Ok(body) => {
+            // A Job that was started and not recorded is the one that is about to be.
+            plan.steps.retain(|step| !is_about(step, "UnexpectedJob", &name));
+            plan.steps.push(Step::Start { name: Text::new(&name), body: Box::new(body), scheduled: run });
+        }
         Err(problem) => {
             let message = format!("Error creating job: {problem}");
             plan.waiting.push(message.clone());
             plan.steps.push(Step::Tell(Event::warning("FailedCreate", message)));
         }
     }
+}
+
+/// Whether a step tells of that Job for that reason.
+fn is_about(step: &Step, reason: &str, job: &str) -> bool {
+    matches!(step, Step::Tell(event) if event.reason == reason && event.message.ends_with(&format!(" {job}")))
 }
 
 /// The schedule in its zone.
@@ -226,3 +235,6 @@ fn wall_time(at: Timestamp, zone: Option<&TimeZone>) -> String {
     let shown = if offset.is_zero() { "Z".to_owned() } else { zoned.strftime("%:z").to_string() };
     format!("{}{shown}", zoned.strftime("%Y-%m-%dT%H:%M:%S"))
 }
+
+#[cfg(test)]
+mod tests;

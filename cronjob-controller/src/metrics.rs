@@ -5,13 +5,13 @@ use jiff::SignedDuration;
 
 /// The controller's own metric.
 #[derive(Clone, Debug)]
-pub struct ControllerMetrics {
+pub(crate) struct ControllerMetrics {
     skew: Histogram,
 }
 
 impl ControllerMetrics {
     /// Registers it.
-    pub fn new(metrics: &Metrics) -> Self {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
         let skew = metrics.histogram(
             "cronjob_controller_job_creation_skew_duration_seconds",
             Stability::Stable,

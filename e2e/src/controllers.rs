@@ -7,6 +7,7 @@ pub const ALL: &[&Definition] = &[
     &deployment_controller::DEFINITION,
     &replicaset_controller::DEFINITION,
     &job_controller::DEFINITION,
+    &cronjob_controller::DEFINITION,
     &gc_controller::DEFINITION,
 ];
 

@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
+mod cron_jobs;
 mod jobs;
 mod signature;
 
@@ -48,14 +49,25 @@ struct World {
 
 impl World {
     async fn new(name: &'static str) -> Self {
-        let start: Timestamp = "2026-11-21T09:37:27.2Z".parse().unwrap();
+        Self::at(name, "2026-11-21T09:37:27.2Z").await
+    }
+
+    /// The same, begun at another time.
+    async fn at(name: &'static str, start: &str) -> Self {
+        let start: Timestamp = start.parse().unwrap();
         let clock = Clock::simulated(start, 42);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
         // Upstream was recorded over a network: nodes take a moment for everything they do.
         sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(10))).identity("nodes"));
         let nodes = Nodes::builder().start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
-        let definitions = [replicaset_controller::LOOPS, deployment_controller::LOOPS, job_controller::LOOPS].concat();
+        let definitions = [
+            replicaset_controller::LOOPS,
+            deployment_controller::LOOPS,
+            job_controller::LOOPS,
+            cronjob_controller::LOOPS,
+        ]
+        .concat();
         let loops = Loops::start(&sandbox.client("controllers"), &clock, Settings::new(), &definitions);
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.unwrap();
         Self { name, sandbox, clock, _nodes: nodes, _loops: loops }

@@ -1,0 +1,93 @@
+//! What is kept of Jobs that have ended, and what is recorded of those that run.
+
+use serde_json::json;
+
+use crate::world::{CRONS, JOBS, NS, World, tick};
+
+async fn five_ended() -> World {
+    let world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["successfulJobsHistoryLimit"] = json!(2);
+    object["spec"]["failedJobsHistoryLimit"] = json!(1);
+    world.apply(object).await;
+    world.wait(190).await;
+    for (minutes, kind) in [(25, "Complete"), (30, "Failed"), (35, "Complete"), (40, "Failed"), (45, "Complete")] {
+        world.end(&format!("tick-295387{minutes}"), kind).await;
+        world.wait(300).await;
+    }
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_oldest_that_ended_go_by_how_they_ended() {
+    let world = five_ended().await;
+    let jobs = world.sandbox.list(JOBS, Some(NS)).await.unwrap();
+    let kept: Vec<&str> = jobs.iter().map(|job| job["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(kept, ["tick-29538735", "tick-29538740", "tick-29538745", "tick-29538750"]);
+    assert_eq!(world.active().await, ["tick-29538750"]);
+    assert_eq!(world.event("Normal SuccessfulDelete Deleted job tick-29538725").await, 1);
+    assert_eq!(world.event("Normal SuccessfulDelete Deleted job tick-29538730").await, 1);
+    assert_eq!(world.event("Normal SawCompletedJob").await, 5);
+    assert_eq!(world.asked("delete", JOBS), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_vanished_is_struck_off_after_a_live_look() {
+    let world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.wait(190).await;
+    world.remove("tick-29538725").await;
+    world.wait(5).await;
+    assert_eq!(world.active().await, Vec::<String>::new());
+    assert_eq!(world.event("Normal MissingJob Active job went missing: tick-29538725").await, 1);
+    assert_eq!(world.asked("get", JOBS), 1);
+    world.wait(60).await;
+    assert_eq!(world.runs().await, Vec::<String>::new(), "a run is started once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_nobody_recorded_is_told_of_and_not_taken_over() {
+    let world = World::new().await;
+    let cron = world.apply(tick("0 0 1 1 *")).await;
+    let spec = cron["spec"]["jobTemplate"]["spec"].clone();
+    world
+        .apply(
+            json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec, "metadata": {"name": "mine", "namespace": NS,
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
+                "uid": cron["metadata"]["uid"], "controller": true}]}}),
+        )
+        .await;
+    world.wait(30).await;
+    let event = "Warning UnexpectedJob Saw a job that the controller did not create or forgot: mine";
+    assert_eq!(world.event(event).await, 1);
+    assert_eq!(world.active().await, Vec::<String>::new());
+    assert!(world.asked("get", CRONS) >= 1, "it is looked live first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_of_a_namesake_are_nobodys_business() {
+    let world = five_ended().await;
+    world.sandbox.delete(CRONS, Some(NS), "tick").await.unwrap();
+    world.sandbox.requests().clear();
+    let mut object = tick("0 0 1 1 *");
+    object["spec"]["successfulJobsHistoryLimit"] = json!(0);
+    world.apply(object).await;
+    world.wait(60).await;
+    assert_eq!(world.asked("delete", JOBS), 0, "they are of the one before, which had the same name");
+    assert_eq!(world.event("Warning UnexpectedJob").await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cron_job_at_rest_is_left_alone() {
+    let world = World::new().await;
+    world.apply(tick("0 0 1 1 *")).await;
+    world.wait(5).await;
+    world.sandbox.writes().clear();
+    world.wait(100_000).await;
+    let writes = world.sandbox.writes().all();
+    assert!(
+        writes.is_empty(),
+        "{:?}",
+        writes.iter().map(|w| format!("{} {} {}", w.verb, w.resource, w.name)).collect::<Vec<_>>()
+    );
+}

@@ -1,0 +1,8 @@
+//! The controller in virtual time, against the in-process sandbox.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod history;
+mod runs;
+mod trouble;
+mod world;

@@ -1,0 +1,138 @@
+//! What is started, and when.
+
+use serde_json::json;
+
+use crate::world::{CRONS, JOBS, NS, World, tick};
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_started_at_each_time_with_what_the_template_says() {
+    let world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.wait(170).await;
+    assert_eq!(world.runs().await, Vec::<String>::new(), "a CronJob does not begin with a run");
+    world.wait(20).await;
+    assert_eq!(world.active().await, ["tick-29538725"]);
+    let job = world.sandbox.get(JOBS, Some(NS), "tick-29538725").await.unwrap();
+    let meta = &job["metadata"];
+    assert_eq!(
+        meta["annotations"],
+        json!({"note": "kept", "batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-03-01T00:05:00Z"})
+    );
+    assert_eq!(meta["labels"], json!({"app": "tick"}));
+    let owner = &meta["ownerReferences"][0];
+    assert_eq!(
+        (&owner["apiVersion"], &owner["kind"], &owner["name"], &owner["controller"], &owner["blockOwnerDeletion"]),
+        (&json!("batch/v1"), &json!("CronJob"), &json!("tick"), &json!(true), &json!(true))
+    );
+    let status = world.status().await;
+    assert_eq!(status["lastScheduleTime"], "2026-03-01T00:05:00Z");
+    let reference = &status["active"][0];
+    assert_eq!((&reference["kind"], &reference["apiVersion"]), (&json!("Job"), &json!("batch/v1")));
+    assert_eq!((&reference["uid"], &reference["namespace"]), (&meta["uid"], &json!(NS)));
+    assert_eq!(world.events().await, ["Normal SuccessfulCreate Created job tick-29538725"]);
+    world.wait(600).await;
+    assert_eq!(world.runs().await, ["00:05", "00:10", "00:15"], "Allow: side by side");
+    assert_eq!((world.asked("create", JOBS), world.asked("get", JOBS), world.asked("get", CRONS)), (3, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_is_written_in_the_zone_of_the_schedule() {
+    let world = World::new().await;
+    let mut object = tick("30 19 * * *");
+    object["spec"]["timeZone"] = json!("America/New_York");
+    world.apply(object).await;
+    world.wait(3600).await;
+    let jobs = world.sandbox.list(JOBS, Some(NS)).await.unwrap();
+    let time = &jobs[0]["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
+    assert_eq!((jobs.len(), time), (1, &json!("2026-02-28T19:30:00-05:00")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn forbid_waits_for_the_job_before_and_then_makes_up_for_the_last_run() {
+    let world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["concurrencyPolicy"] = json!("Forbid");
+    world.apply(object).await;
+    world.wait(800).await;
+    assert_eq!(world.runs().await, ["00:05"]);
+    let policy = "Not starting job because prior execution is running and concurrency policy is Forbid";
+    assert_eq!(world.event(&format!("Normal JobAlreadyActive {policy}")).await, 1);
+    assert!(
+        world.explain()["waiting"].to_string().contains("waits for the one before (Forbid)"),
+        "{}",
+        world.explain()
+    );
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
+    world.end("tick-29538725", "Complete").await;
+    world.wait(5).await;
+    assert_eq!(world.runs().await, ["00:05", "00:15"], "one run is made up for, the last");
+    let status = world.status().await;
+    assert_eq!(status["lastScheduleTime"], "2026-03-01T00:15:00Z");
+    assert!(status["lastSuccessfulTime"].is_string());
+    assert_eq!(world.event("Normal SawCompletedJob Saw completed job: tick-29538725, condition: Complete").await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replace_deletes_the_running_job_first() {
+    let world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["concurrencyPolicy"] = json!("Replace");
+    world.apply(object).await;
+    world.wait(190).await;
+    world.wait(300).await;
+    assert_eq!(world.active().await, ["tick-29538730"]);
+    assert_eq!(world.event("Normal SuccessfulDelete Deleted job tick-29538725").await, 1);
+    let first = world.sandbox.get(JOBS, Some(NS), "tick-29538725").await;
+    assert!(first.is_err() || !first.unwrap()["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_started_while_suspended_and_the_last_run_is_made_up_for_after() {
+    let world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["suspend"] = json!(true);
+    world.apply(object).await;
+    world.wait(900).await;
+    assert_eq!(world.runs().await, Vec::<String>::new());
+    assert_eq!(world.explain()["waiting"], json!(["the CronJob is suspended"]));
+    world.change(json!({"suspend": false})).await;
+    world.wait(5).await;
+    assert_eq!(world.runs().await, ["00:15"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_late_is_not_made_up_for() {
+    let mut world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["startingDeadlineSeconds"] = json!(60);
+    world.apply(object).await;
+    world.crash();
+    world.wait(400).await;
+    world.start();
+    world.wait(60).await;
+    assert_eq!(world.runs().await, Vec::<String>::new(), "00:05 is more than a minute ago");
+    world.wait(120).await;
+    assert_eq!(world.runs().await, ["00:10"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_keeps_its_phase_under_a_deadline() {
+    let world = World::new().await;
+    let mut object = tick("@every 10m");
+    object["spec"]["startingDeadlineSeconds"] = json!(30);
+    world.apply(object).await;
+    world.wait(1900).await;
+    assert_eq!(world.runs().await, ["00:12", "00:22", "00:32"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_schedule_starts_nothing_by_itself() {
+    let world = World::new().await;
+    world.apply(tick("0 0 1 1 *")).await;
+    world.wait(1000).await;
+    world.change(json!({"schedule": "*/10 * * * *"})).await;
+    world.wait(30).await;
+    assert_eq!(world.runs().await, Vec::<String>::new());
+    world.wait(300).await;
+    assert_eq!(world.runs().await, ["00:20"]);
+}

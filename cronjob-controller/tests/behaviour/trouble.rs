@@ -1,0 +1,91 @@
+//! Lost answers, crashes and refusals.
+
+use e2e::sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::world::{CRONS, JOBS, ME, NS, World, tick};
+
+#[tokio::test(start_paused = true)]
+async fn a_start_whose_answer_was_lost_is_found_again_and_recorded() {
+    let world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.sandbox.faults().add(Rule::new(Action::CutAfter).identity(ME).verb("create").resource("jobs").times(1));
+    world.wait(190).await;
+    assert_eq!((world.runs().await.len(), world.active().await.len()), (1, 1));
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_between_a_start_and_its_record_starts_nothing_twice() {
+    let mut world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.sandbox.faults().add(Rule::new(Action::CutBefore).identity(ME).verb("patch").resource("cronjobs/status"));
+    world.wait(181).await;
+    assert_eq!((world.runs().await.len(), world.active().await.len()), (1, 0));
+    world.crash();
+    world.sandbox.faults().clear();
+    world.start();
+    world.wait(5).await;
+    assert_eq!((world.runs().await.len(), world.active().await), (1, vec!["tick-29538725".to_owned()]));
+    assert_eq!(world.event("Warning UnexpectedJob").await, 0, "it is the one that is due");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_somebody_else_has_costs_that_run_and_no_more() {
+    let world = World::new().await;
+    let cron = world.apply(tick("*/5 * * * *")).await;
+    let spec = cron["spec"]["jobTemplate"]["spec"].clone();
+    world
+        .apply(json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec,
+            "metadata": {"name": "tick-29538725", "namespace": NS}}))
+        .await;
+    world.wait(190).await;
+    assert_eq!(world.active().await, Vec::<String>::new());
+    assert!(world.asked("create", JOBS) <= 2, "it is not tried again and again");
+    world.wait(300).await;
+    assert_eq!(world.active().await, ["tick-29538730"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_start_is_said_and_tried_again() {
+    let world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("jobs"));
+    world.wait(200).await;
+    assert!(world.event("Warning FailedCreate Error creating job: ").await >= 1, "{:#?}", world.events().await);
+    let tries = world.asked("create", JOBS);
+    assert!((5..=14).contains(&tries), "it backs off: {tries}");
+    world.sandbox.faults().clear();
+    world.wait(90).await;
+    assert_eq!(world.runs().await, ["00:05"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn replace_starts_nothing_while_the_running_job_cannot_be_deleted() {
+    let world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["concurrencyPolicy"] = json!("Replace");
+    world.apply(object).await;
+    world.wait(190).await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("delete").resource("jobs"));
+    world.wait(330).await;
+    assert_eq!(world.active().await, ["tick-29538725"]);
+    assert!(world.event("Warning FailedDelete Deleted job: ").await >= 1);
+    let error = world.explain()["lastError"]["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("could not replace job shop/tick-29538725: "), "{error}");
+    world.sandbox.faults().clear();
+    world.wait(200).await;
+    assert_eq!(world.active().await, ["tick-29538730"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_lags_neither_starts_twice_nor_cries_wolf() {
+    let world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    let held = std::time::Duration::from_secs(20);
+    world.sandbox.faults().delay_watch(ME, "cronjobs", held);
+    world.wait(250).await;
+    assert_eq!((world.runs().await.len(), world.active().await.len()), (1, 1));
+    assert_eq!((world.asked("create", JOBS), world.event("Warning UnexpectedJob").await), (1, 0));
+    assert_eq!(world.asked("get", CRONS), 0);
+}

@@ -1,0 +1,140 @@
+//! A sandbox and the loop under test. Jobs end when a test says so.
+
+use std::time::Duration;
+
+use common::{clock::Clock, settings::Settings};
+use e2e::{loops::Loops, sandbox::Sandbox};
+use serde_json::{Value, json};
+
+/// What the controller is known as to the sandbox.
+pub(crate) const ME: &str = "controllers";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+pub(crate) const CRONS: &str = "cronjobs.batch";
+pub(crate) const JOBS: &str = "jobs.batch";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    loops: Option<Loops>,
+}
+
+/// A CronJob called `tick`.
+pub(crate) fn tick(schedule: &str) -> Value {
+    json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick", "namespace": NS},
+        "spec": {"schedule": schedule, "timeZone": "Etc/UTC", "jobTemplate": {
+            "metadata": {"labels": {"app": "tick"}, "annotations": {"note": "kept"}},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}}}}}})
+}
+
+impl World {
+    /// A world that begins a second before 00:02.
+    pub(crate) async fn new() -> Self {
+        let clock = Clock::simulated("2026-03-01T00:01:59Z".parse().unwrap(), 7);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut world = Self { sandbox, clock, loops: None };
+        world.start();
+        world.wait(1).await;
+        world
+    }
+
+    /// Starts the loop anew, as another process.
+    pub(crate) fn start(&mut self) {
+        let client = self.sandbox.client(ME);
+        self.loops = Some(Loops::start(&client, &self.clock, Settings::new(), cronjob_controller::LOOPS));
+    }
+
+    /// Ends the loop as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    /// Deletes a Job in the background.
+    pub(crate) async fn remove(&self, job: &str) {
+        let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/{job}");
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"});
+        self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+    }
+
+    pub(crate) async fn change(&self, spec: Value) {
+        self.sandbox.merge(CRONS, Some(NS), "tick", None, json!({ "spec": spec })).await.unwrap();
+    }
+
+    pub(crate) async fn status(&self) -> Value {
+        self.sandbox.get(CRONS, Some(NS), "tick").await.unwrap()["status"].clone()
+    }
+
+    /// The names of the Jobs that are recorded as running.
+    pub(crate) async fn active(&self) -> Vec<String> {
+        let status = self.status().await;
+        let list = status["active"].as_array().cloned().unwrap_or_default();
+        list.iter().map(|reference| reference["name"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The times that Jobs run for, in order.
+    pub(crate) async fn runs(&self) -> Vec<String> {
+        let jobs = self.sandbox.list(JOBS, Some(NS)).await.unwrap();
+        let time = |job: &Value| {
+            job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let mut runs: Vec<String> = jobs.iter().filter_map(time).map(|at| at[11..16].to_owned()).collect();
+        runs.sort();
+        runs
+    }
+
+    /// Ends a Job: it has begun at `start` and is `Complete` or `Failed` now.
+    pub(crate) async fn end(&self, job: &str, kind: &str) {
+        let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let condition = |kind: &str| {
+            json!({"type": kind, "status": "True", "reason": "R", "message": "", "lastTransitionTime": now,
+                "lastProbeTime": now})
+        };
+        let (before, succeeded) =
+            if kind == "Complete" { ("SuccessCriteriaMet", json!(1)) } else { ("FailureTarget", Value::Null) };
+        let status = |conditions: Value, time: Value| {
+            json!({"status": {"startTime": now, "completionTime": time, "conditions": conditions,
+                "succeeded": succeeded, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}})
+        };
+        let first = status(json!([condition(before)]), Value::Null);
+        self.sandbox.merge(JOBS, Some(NS), job, Some("status"), first).await.unwrap();
+        let time = if kind == "Complete" { json!(now) } else { Value::Null };
+        let last = status(json!([condition(before), condition(kind)]), time);
+        self.sandbox.merge(JOBS, Some(NS), job, Some("status"), last).await.unwrap();
+    }
+
+    /// How many requests of the loop there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// Events by reason and note, sorted; what is combined is one.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
+        let mut out: Vec<String> = events
+            .iter()
+            .map(|e| format!("{} {} {}", text(e, "type"), text(e, "reason"), text(e, "message")))
+            .collect();
+        out.sort();
+        out
+    }
+
+    pub(crate) async fn event(&self, start: &str) -> usize {
+        self.events().await.iter().filter(|event| event.starts_with(start)).count()
+    }
+
+    pub(crate) fn explain(&self) -> Value {
+        self.loops.as_ref().unwrap().explain(Some("shop/tick"))[0].clone()
+    }
+}
