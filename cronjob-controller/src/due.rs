@@ -76,7 +76,8 @@ mod tests {
     /// deadline shorter than its interval.
     #[test]
     fn the_last_run_is_made_up_for_and_no_other() {
-        let rows: &[(&str, &str, &str, Option<i64>, Option<&str>, bool, f64)] = &[
+        type Row = (&'static str, &'static str, &'static str, Option<i64>, Option<&'static str>, bool, f64);
+        let rows: &[Row] = &[
             ("*/5 * * * *", "2026-03-01T00:02:00Z", "2026-03-01T00:04:00Z", None, None, false, 60.1),
             (
                 "*/5 * * * *",

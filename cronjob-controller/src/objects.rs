@@ -124,6 +124,7 @@ fn is_empty(text: &Text) -> bool {
     text.is_empty()
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
 fn is_unknown(version: &Version) -> bool {
     !version.is_known()
 }

@@ -47,7 +47,8 @@ fn steps(plan: &Plan) -> Vec<String> {
 
 #[test]
 fn history_is_trimmed_from_its_old_end() {
-    let cases: [(Value, &[(&str, Option<u32>, &str)], &[&str]); 4] = [
+    type Ended = (&'static str, Option<u32>, &'static str);
+    let cases: [(Value, &[Ended], &[&str]); 4] = [
         (
             json!({"successfulJobsHistoryLimit": 3}),
             &[

@@ -18,6 +18,8 @@ pub mod resources {
     pub const REPLICATION_CONTROLLERS: Resource = namespaced("", "replicationcontrollers", "ReplicationController");
     /// Jobs.
     pub const JOBS: Resource = namespaced("batch", "jobs", "Job");
+    /// CronJobs.
+    pub const CRON_JOBS: Resource = namespaced("batch", "cronjobs", "CronJob");
     /// Pods.
     pub const PODS: Resource = namespaced("", "pods", "Pod");
     /// Events.

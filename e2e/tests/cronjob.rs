@@ -1,0 +1,275 @@
+//! Suite: what cronjob-controller promises for CronJobs.
+//!
+//! Nobody waits for a minute to pass: a schedule is told that it last fired some time ago, and the last run is made up for.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{process::ExitCode, time::Duration};
+
+use common::clock::Clock;
+use e2e::{
+    cluster::Kind,
+    suite::{
+        Context, Failure, Outcome, Suite, Test,
+        resources::{CRON_JOBS, JOBS},
+        run,
+    },
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+/// Clusters on which nobody else ends Jobs.
+const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "cronjob",
+        controllers: &[("cronjob-controller", &[])],
+        starts_its_own: false,
+        cluster: |cluster| cluster,
+        at_once: None,
+        tests: vec![
+            Test::new("a_missed_run_is_made_up_for_once", |c| Box::pin(makes_up(c))),
+            Test::new("the_next_run_is_started_at_its_time", |c| Box::pin(in_time(c))),
+            Test::new("the_job_is_made_of_the_template", |c| Box::pin(template(c))),
+            Test::new("forbid_waits_for_the_job_before", |c| Box::pin(forbid(c))).only(OURS),
+            Test::new("replace_deletes_the_job_before", |c| Box::pin(replace(c))).only(OURS),
+            Test::new("nothing_is_started_while_suspended", |c| Box::pin(suspended(c))),
+            Test::new("what_is_too_late_is_not_started", |c| Box::pin(too_late(c))),
+            Test::new("the_oldest_that_ended_go", |c| Box::pin(history(c))).only(OURS),
+            Test::new("a_job_that_vanished_is_struck_off", |c| Box::pin(vanished(c))).only(OURS),
+            Test::new("a_job_that_was_not_recorded_is_found_again", |c| Box::pin(unrecorded(c))).only(OURS),
+            Test::new("a_cron_job_at_rest_is_left_alone", |c| Box::pin(settled(c))),
+        ],
+    })
+}
+
+/// A CronJob that fires on the hour, in a zone without surprises.
+fn cron(name: &str, spec: Value) -> Value {
+    let mut object = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name}, "spec": {
+        "schedule": "0 * * * *", "timeZone": "Etc/UTC", "jobTemplate": {
+            "metadata": {"labels": {"l": "1"}, "annotations": {"a": "1"}},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}}}}}});
+    for (key, value) in spec.as_object().unwrap() {
+        object["spec"][key] = value.clone();
+    }
+    object
+}
+
+fn now() -> Timestamp {
+    Clock::system().now()
+}
+
+/// The last full hour; far enough from the next one that a test does not see it.
+async fn hour(c: &Context) -> Timestamp {
+    loop {
+        let now = now().as_second();
+        if (5..3500).contains(&(now % 3600)) {
+            return Timestamp::from_second(now - now % 3600).unwrap();
+        }
+        c.sleep(Duration::from_secs(3)).await;
+    }
+}
+
+/// A CronJob that has last fired two hours before the last full hour.
+async fn overdue(c: &Context, name: &str, spec: Value) -> Result<(Timestamp, String), Failure> {
+    let hour = hour(c).await;
+    let mut object = cron(name, spec);
+    let suspend = object["spec"]["suspend"].take();
+    object["spec"]["suspend"] = json!(true);
+    c.create(CRON_JOBS, object).await?;
+    let last = hour - SignedDuration::from_hours(2);
+    c.merge_status(CRON_JOBS, name, json!({"status": {"lastScheduleTime": last.to_string()}})).await?;
+    if suspend != true {
+        c.merge(CRON_JOBS, name, json!({"spec": {"suspend": false}})).await?;
+    }
+    Ok((hour, format!("{name}-{}", hour.as_second() / 60)))
+}
+
+/// Waits for a status that is as wanted.
+async fn until(c: &Context, name: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Result<Value, Failure> {
+    c.until(&format!("CronJob {name}: {what}"), async || {
+        let object = c.get(CRON_JOBS, name).await.ok()?;
+        holds(&object["status"]).then_some(object)
+    })
+    .await
+}
+
+fn runs(status: &Value) -> Vec<&str> {
+    status["active"].as_array().into_iter().flatten().filter_map(|r| r["name"].as_str()).collect()
+}
+
+async fn event(c: &Context, name: &str, event: &str) -> Outcome {
+    c.until(&format!("event {event}"), async || {
+        let events = c.events_of("CronJob", name).await.ok()?;
+        events.iter().any(|e| e.starts_with(event)).then_some(())
+    })
+    .await
+}
+
+/// Says of a Job that it has ended.
+async fn end(c: &Context, job: &str, kind: &str) -> Result<(), Failure> {
+    let now = now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let (before, succeeded, time) = match kind {
+        "Complete" => ("SuccessCriteriaMet", json!(1), json!(now)),
+        _ => ("FailureTarget", Value::Null, Value::Null),
+    };
+    let condition =
+        |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": now, "lastProbeTime": now});
+    for (conditions, time) in
+        [(json!([condition(before)]), Value::Null), (json!([condition(before), condition(kind)]), time)]
+    {
+        let status = json!({"status": {"startTime": now, "completionTime": time, "conditions": conditions,
+            "succeeded": succeeded, "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}});
+        c.merge_status(JOBS, job, status).await?;
+    }
+    Ok(())
+}
+
+async fn makes_up(c: Context) -> Outcome {
+    let (hour, job) = overdue(&c, "tick", json!({})).await?;
+    let object = until(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
+    assert_eq!(runs(&object["status"]), [&*job]);
+    assert_eq!(object["status"]["lastScheduleTime"], hour.to_string());
+    event(&c, "tick", &format!("Normal SuccessfulCreate Created job {job}")).await?;
+    c.stays("one Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.len() == 1)).await
+}
+
+async fn in_time(c: Context) -> Outcome {
+    c.create(CRON_JOBS, cron("tick", json!({"schedule": "* * * * *"}))).await?;
+    let job = c
+        .until_within("a Job within the minute", Duration::from_secs(75), async || c.list(JOBS).await.ok()?.pop())
+        .await?;
+    let meta = &job["metadata"];
+    let time = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
+    let scheduled = time(&meta["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]);
+    assert_eq!(scheduled.as_second() % 60, 0);
+    let late = time(&meta["creationTimestamp"]).duration_since(scheduled).as_secs();
+    assert!(late >= 0, "not before its time: {late}");
+    Ok(())
+}
+
+async fn template(c: Context) -> Outcome {
+    let (_, name) = overdue(&c, "tick", json!({"timeZone": "Asia/Kathmandu", "schedule": "45 * * * *"})).await?;
+    let job = c.until("the Job", async || c.get(JOBS, &name).await.ok()).await?;
+    let (meta, scheduled) = (&job["metadata"], "batch.kubernetes.io/cronjob-scheduled-timestamp");
+    assert_eq!((&meta["labels"]["l"], &meta["annotations"]["a"]), (&json!("1"), &json!("1")));
+    assert!(meta["annotations"][scheduled].as_str().unwrap().ends_with(":45:00+05:45"), "{meta}");
+    let owner = &meta["ownerReferences"][0];
+    assert_eq!(
+        (&owner["kind"], &owner["name"], &owner["controller"]),
+        (&json!("CronJob"), &json!("tick"), &json!(true))
+    );
+    assert_eq!((&owner["apiVersion"], &owner["blockOwnerDeletion"]), (&json!("batch/v1"), &json!(true)));
+    assert_eq!(job["spec"]["template"]["spec"]["containers"][0]["image"], "img:1");
+    Ok(())
+}
+
+/// A CronJob whose Job of the last hour runs, and which has been told that an earlier one was the last.
+async fn running(c: &Context, policy: &str) -> Result<(String, String), Failure> {
+    let (hour, job) = overdue(c, "tick", json!({"concurrencyPolicy": policy, "suspend": true})).await?;
+    // The run before.
+    let before = hour - SignedDuration::from_hours(1);
+    let first = format!("tick-{}", before.as_second() / 60);
+    let cron = c.get(CRON_JOBS, "tick").await?;
+    let uid = &cron["metadata"]["uid"];
+    let made = c
+        .create(
+            JOBS,
+            json!({"apiVersion": "batch/v1", "kind": "Job", "spec": cron["spec"]["jobTemplate"]["spec"],
+                "metadata": {"name": first, "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob",
+                    "name": "tick", "uid": uid, "controller": true, "blockOwnerDeletion": true}]}}),
+        )
+        .await?;
+    let reference = json!({"kind": "Job", "apiVersion": "batch/v1", "name": first, "namespace": c.namespace(),
+        "uid": made["metadata"]["uid"]});
+    let status = json!({"status": {"active": [reference], "lastScheduleTime": before.to_string()}});
+    c.merge_status(CRON_JOBS, "tick", status).await?;
+    c.merge(CRON_JOBS, "tick", json!({"spec": {"suspend": false}})).await?;
+    Ok((first, job))
+}
+
+async fn forbid(c: Context) -> Outcome {
+    let (first, second) = running(&c, "Forbid").await?;
+    let policy = "Not starting job because prior execution is running and concurrency policy is Forbid";
+    event(&c, "tick", &format!("Normal JobAlreadyActive {policy}")).await?;
+    assert_eq!(c.list(JOBS).await?.len(), 1);
+    end(&c, &first, "Complete").await?;
+    let object = until(&c, "tick", "the next Job", |status| runs(status) == [&*second]).await?;
+    assert!(object["status"]["lastSuccessfulTime"].is_string());
+    event(&c, "tick", &format!("Normal SawCompletedJob Saw completed job: {first}, condition: Complete")).await
+}
+
+async fn replace(c: Context) -> Outcome {
+    let (first, second) = running(&c, "Replace").await?;
+    until(&c, "tick", "the next Job", |status| runs(status) == [&*second]).await?;
+    event(&c, "tick", &format!("Normal SuccessfulDelete Deleted job {first}")).await?;
+    let gone = |job: Result<Value, _>| job.map_or(true, |job: Value| job["metadata"]["deletionTimestamp"].is_string());
+    c.check(gone(c.get(JOBS, &first).await), "the Job before is going").await
+}
+
+async fn suspended(c: Context) -> Outcome {
+    let (_, job) = overdue(&c, "tick", json!({"suspend": true})).await?;
+    c.stays("no Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.is_empty())).await?;
+    c.merge(CRON_JOBS, "tick", json!({"spec": {"suspend": false}})).await?;
+    until(&c, "tick", "the Job", |status| runs(status) == [&*job]).await.map(drop)
+}
+
+async fn too_late(c: Context) -> Outcome {
+    overdue(&c, "tick", json!({"startingDeadlineSeconds": 1})).await?;
+    c.stays("no Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.is_empty())).await
+}
+
+async fn history(c: Context) -> Outcome {
+    let spec = json!({"suspend": true, "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0});
+    let cron = c.create(CRON_JOBS, cron("tick", spec)).await?;
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": cron["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    for name in ["a", "b", "c"] {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": cron["spec"]["jobTemplate"]["spec"],
+            "metadata": {"name": name, "ownerReferences": owner}});
+        c.create(JOBS, job).await?;
+    }
+    end(&c, "a", "Complete").await?;
+    c.sleep(Duration::from_millis(1100)).await;
+    end(&c, "b", "Complete").await?;
+    end(&c, "c", "Failed").await?;
+    c.until("one Job to be kept", async || {
+        let jobs = c.list(JOBS).await.ok()?;
+        let kept: Vec<&str> = jobs
+            .iter()
+            .filter(|job| job["metadata"].get("deletionTimestamp").is_none())
+            .filter_map(|job| job["metadata"]["name"].as_str())
+            .collect();
+        (kept == ["b"]).then_some(())
+    })
+    .await?;
+    event(&c, "tick", "Normal SuccessfulDelete Deleted job a").await
+}
+
+async fn vanished(c: Context) -> Outcome {
+    let (_, job) = overdue(&c, "tick", json!({})).await?;
+    until(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
+    c.delete(JOBS, &job, "Background").await?;
+    until(&c, "tick", "no Job", |status| runs(status).is_empty()).await?;
+    event(&c, "tick", &format!("Normal MissingJob Active job went missing: {job}")).await?;
+    c.stays("no other Job", Duration::from_secs(2), async || c.list(JOBS).await.is_ok_and(|jobs| jobs.is_empty())).await
+}
+
+async fn unrecorded(c: Context) -> Outcome {
+    let (hour, job) = overdue(&c, "tick", json!({})).await?;
+    let object = until(&c, "tick", "a Job", |status| !runs(status).is_empty()).await?;
+    // As if the process had died between the start and its record.
+    let last = hour - SignedDuration::from_hours(1);
+    let status = json!({"status": {"active": null, "lastScheduleTime": last.to_string()}});
+    c.merge_status(CRON_JOBS, "tick", status).await?;
+    let again = until(&c, "tick", "the same Job", |status| runs(status) == [&*job]).await?;
+    assert_eq!(again["status"]["active"][0]["uid"], object["status"]["active"][0]["uid"]);
+    c.check(c.list(JOBS).await?.len() == 1, "one Job").await
+}
+
+async fn settled(c: Context) -> Outcome {
+    let object = c.create(CRON_JOBS, cron("tick", json!({"schedule": "0 0 1 1 *"}))).await?;
+    c.sleep(Duration::from_secs(3)).await;
+    let now = c.get(CRON_JOBS, "tick").await?;
+    c.check(now["metadata"]["resourceVersion"] == object["metadata"]["resourceVersion"], "nothing was written").await
+}
