@@ -32,7 +32,7 @@ pub(super) fn schedule(text: &str) -> Result<Schedule, ParseError> {
     if let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
         // Upstream's parser panics without a blank, and its callers make an error of it.
         let Some((name, fields)) = prefixed.split_once(' ') else {
-            return Err(ParseError::new("invalid schedule format: slice bounds out of range"));
+            return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
         };
         let found = zone::lookup(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
         zone = Some(found);

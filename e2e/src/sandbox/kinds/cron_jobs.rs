@@ -1,5 +1,6 @@
 //! `CronJobs`.
 
+use cronjob_controller::schedule;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -7,7 +8,6 @@ use super::{
     FieldError,
     behaviour::{Behaviour, behaviour},
     canonical::canonicalize,
-    cron_schedule,
     errors::{Errors, Path},
     job_validation, jobs, selectors,
     table::{age, containers, name, since},
@@ -79,8 +79,9 @@ fn validate(cron: &Value, old: Option<&Value>) -> Errors {
 }
 
 fn validate_schedule(errors: &mut Errors, schedule: &str, zone: Option<&str>, zoned_before: bool, at: &Path<'_>) {
-    if let Err(wrong) = cron_schedule::check(schedule) {
-        errors.invalid(at, schedule, &wrong);
+    // The server and the controller read schedules with one parser, as upstream's do.
+    if let Err(wrong) = schedule::Schedule::parse(schedule) {
+        errors.invalid(at, schedule, &wrong.to_string());
     }
     match (schedule.contains("TZ"), zoned_before) {
         (true, true) if zone.is_some() => {
@@ -111,7 +112,7 @@ fn validate_zone(errors: &mut Errors, zone: &str, at: &Path<'_>) {
         let message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         errors.invalid(at, zone, message);
     }
-    if zone != "Local" && !cron_schedule::is_zone(zone) {
+    if zone != "Local" && schedule::zone(zone).is_err() {
         errors.invalid(at, zone, &unknown);
     }
 }

@@ -13,7 +13,6 @@ mod conditions;
 mod configs;
 mod containers;
 mod cron_jobs;
-mod cron_schedule;
 mod daemon_sets;
 mod decode;
 mod deployments;
