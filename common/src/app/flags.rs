@@ -1,5 +1,7 @@
 //! The command line: upstream's names, defaults and units.
 
+mod accepted;
+
 use std::{fmt::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
@@ -83,6 +85,11 @@ fn time(group: &'static str, name: &'static str, default: Duration, help: &'stat
 
 /// The flags of a program.
 fn command(definition: &Definition) -> Command {
+    accepted::add(own(definition), definition)
+}
+
+/// The flags that do something.
+fn own(definition: &Definition) -> Command {
     const API: &str = "API server";
     const LOOPS: &str = "Controllers";
     const ELECTION: &str = "Leader election";
@@ -232,8 +239,6 @@ fn command(definition: &Definition) -> Command {
             .value_name("IP:PORT")
             .value_parser(loopback),
         )
-        .arg(switch(SERVING, "profiling", true, "Accepted for compatibility, has no effect").hide(true))
-        .arg(switch(SERVING, "contention-profiling", false, "Accepted for compatibility, has no effect").hide(true))
         .arg(
             flag(LOGS, "v", "How much to log: 0 (what an operator must know) to 10")
                 .short('v')
@@ -253,10 +258,6 @@ fn command(definition: &Definition) -> Command {
                 .value_name("FORMAT")
                 .default_value("text")
                 .value_parser(["text", "json"]),
-        )
-        .arg(
-            time(LOGS, "log-flush-frequency", Duration::from_secs(5), "Accepted for compatibility, has no effect")
-                .hide(true),
         )
         .arg(Arg::new("version").long("version").help("Print the version and end").action(ArgAction::SetTrue))
         .after_help(appendix(definition))
@@ -342,7 +343,8 @@ fn options(
     identity: impl FnOnce() -> String,
 ) -> Result<Options, String> {
     let given = Given(matches);
-    let mut warnings = Vec::new();
+    accepted::check(definition, matches)?;
+    let mut warnings: Vec<String> = accepted::warning(definition, matches).into_iter().collect();
     let shadow = given.switch("shadow");
     let mut settings = Settings::new().with_shadow(shadow);
     for workers in definition.workers {

@@ -167,6 +167,47 @@ fn a_gate_that_is_not_known_is_named_and_ignored() {
 }
 
 #[test]
+fn what_has_no_effect_is_accepted_and_named_in_one_line() {
+    assert!(
+        run(&["--profiling", "--use-service-account-credentials=false", "--enable-garbage-collector"])
+            .warnings
+            .is_empty()
+    );
+    let o = run(&["--contention-profiling"]);
+    assert_eq!(o.warnings, ["flag --contention-profiling has no effect here"]);
+    let o = run(&[
+        "--kube-api-content-type=application/json",
+        "--use-service-account-credentials",
+        "--emulated-version=kube=1.35,1.34",
+        "--requestheader-allowed-names=a,b",
+        "--show-hidden-metrics-for-version=1.35",
+        "--log_text_info_buffer_size=64Ki",
+        "--concurrent-replicaset-syncs=9",
+        "--concurrent-job-syncs=-3",
+        "--node-eviction-rate=.5",
+        "--node-monitor-period=1s",
+        "--enable-garbage-collector=false",
+    ]);
+    assert_eq!(
+        o.warnings,
+        ["flags --kube-api-content-type, --use-service-account-credentials, --emulated-version, \
+          --requestheader-allowed-names, --log-text-info-buffer-size, --show-hidden-metrics-for-version, \
+          --concurrent-job-syncs, --node-eviction-rate, --enable-garbage-collector have no effect here"]
+    );
+    assert_eq!(o.settings.workers(&WORKERS), 9, "what the program has itself is read as ever");
+    assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(1));
+}
+
+#[test]
+fn a_garbage_collector_that_is_not_to_collect_is_not_started() {
+    const LOOPS: &[LoopDefinition] = &[a_loop("garbage-collector-controller", "garbagecollector")];
+    let definition = Definition { loops: LOOPS, ..DEFINITION };
+    let arguments = ["gc-controller", "--enable-garbage-collector=false"].map(str::to_owned);
+    let error = parse(&definition, arguments, || "me".to_owned()).err();
+    assert_eq!(error.as_deref(), Some("--enable-garbage-collector=false: this program does nothing else"));
+}
+
+#[test]
 fn bad_input_is_one_clear_line() {
     for (arguments, expected) in [
         (&["--kubeconfg=/x"][..], "unexpected argument '--kubeconfg' found; a similar argument exists: '--kubeconfig'"),
@@ -207,7 +248,13 @@ fn bad_input_is_one_clear_line() {
         (&["--vmodule=store"], "\"store\" is not of the form file=N"),
         (&["-v=loud"], "invalid value 'loud'"),
         (&["--threads=0"], "0"),
-        (&["--use-service-account-credentials"], "unexpected argument"),
+        (&["--use-service-account-credentials=perhaps"], "\"perhaps\" is neither true nor false"),
+        (&["--emulated-version=kube=new"], "\"kube=new\" is not a version such as 1.35"),
+        (&["--show-hidden-metrics-for-version=1.20"], "only the previous minor version, 1.35, is allowed"),
+        (&["--log-json-info-buffer-size=big"], "\"big\" is not a size such as 64Ki"),
+        (&["--concurrent-job-syncs=many"], "invalid value 'many' for '--concurrent-job-syncs"),
+        (&["--node-eviction-rate=often"], "invalid value 'often' for '--node-eviction-rate"),
+        (&["--node-monitor-grace-period=50"], "\"50\" is not a duration"),
     ] {
         let Err(error) = read(arguments) else { panic!("{arguments:?} passes") };
         assert!(error.contains(expected), "{arguments:?}: {error:?} lacks {expected:?}");

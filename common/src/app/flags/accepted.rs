@@ -1,0 +1,173 @@
+//! Flags of kube-controller-manager that are read, checked and have no effect here.
+//!
+//! Who moves a command line over from kube-controller-manager, or gives one to all services, finds every flag accepted; one
+//! line at the start names those that ask for something that does not happen.
+
+use clap::{ArgMatches, Command, parser::ValueSource};
+
+use super::{Given, flag, switch};
+use crate::{app::Definition, duration, version};
+
+/// What a value must look like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Switch(bool),
+    /// A whole number.
+    Count(&'static str),
+    /// A number.
+    Number(&'static str),
+    Duration(&'static str),
+    /// Bytes: `0`, `512`, `64Ki`.
+    Size,
+    Text,
+    /// Versions of components: `1.35`, `kube=1.35`.
+    Versions,
+    /// The minor version before this one, or nothing.
+    PreviousVersion,
+}
+
+use Kind::{Count, Duration, Number, PreviousVersion, Size, Switch, Text, Versions};
+
+/// Each with upstream's default. Those a program has itself are taken out.
+const ACCEPTED: &[(&str, Kind)] = &[
+    // JSON is spoken, whatever is asked for; each controller has the credentials it is given.
+    ("kube-api-content-type", Text),
+    ("use-service-account-credentials", Switch(false)),
+    ("emulated-version", Versions),
+    ("min-compatibility-version", Versions),
+    ("enable-leader-migration", Switch(false)),
+    ("leader-migration-config", Text),
+    // Who proves to be somebody by a front proxy's headers is anonymous here.
+    ("authentication-skip-lookup", Switch(false)),
+    ("authentication-tolerate-lookup-failure", Switch(false)),
+    ("requestheader-client-ca-file", Text),
+    ("requestheader-allowed-names", Text),
+    ("requestheader-username-headers", Text),
+    ("requestheader-group-headers", Text),
+    ("requestheader-extra-headers-prefix", Text),
+    ("requestheader-uid-headers", Text),
+    ("profiling", Switch(true)),
+    ("contention-profiling", Switch(false)),
+    ("log-flush-frequency", Duration("5s")),
+    ("log-text-split-stream", Switch(false)),
+    ("log-text-info-buffer-size", Size),
+    ("log-json-split-stream", Switch(false)),
+    ("log-json-info-buffer-size", Size),
+    // There are no metrics that are hidden, by whatever version.
+    ("show-hidden-metrics-for-version", PreviousVersion),
+    // Other services' own.
+    ("concurrent-deployment-syncs", Count("5")),
+    ("concurrent-replicaset-syncs", Count("5")),
+    ("concurrent-rc-syncs", Count("5")),
+    ("concurrent-statefulset-syncs", Count("5")),
+    ("concurrent-daemonset-syncs", Count("2")),
+    ("concurrent-job-syncs", Count("5")),
+    ("concurrent-cron-job-syncs", Count("5")),
+    ("node-monitor-period", Duration("5s")),
+    ("node-monitor-grace-period", Duration("50s")),
+    ("node-startup-grace-period", Duration("1m0s")),
+    ("node-eviction-rate", Number("0.1")),
+    ("secondary-node-eviction-rate", Number("0.01")),
+    ("unhealthy-zone-threshold", Number("0.55")),
+    ("large-cluster-size-threshold", Count("50")),
+    ("concurrent-service-endpoint-syncs", Count("5")),
+    ("max-endpoints-per-slice", Count("100")),
+    ("endpointslice-updates-batch-period", Duration("0s")),
+    ("concurrent-endpoint-syncs", Count("5")),
+    ("endpoint-updates-batch-period", Duration("0s")),
+    ("mirroring-concurrent-service-endpoint-syncs", Count("5")),
+    ("mirroring-max-endpoints-per-subset", Count("1000")),
+    ("mirroring-endpointslice-updates-batch-period", Duration("0s")),
+    ("concurrent-gc-syncs", Count("20")),
+    (ENABLE_GARBAGE_COLLECTOR, Switch(true)),
+    ("concurrent-ttl-after-finished-syncs", Count("5")),
+    ("terminated-pod-gc-threshold", Count("12500")),
+];
+
+const ENABLE_GARBAGE_COLLECTOR: &str = "enable-garbage-collector";
+const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
+
+/// Adds them to a program that does not have them itself.
+pub(super) fn add(mut command: Command, definition: &Definition) -> Command {
+    for (name, kind) in missing(definition) {
+        let arg = match *kind {
+            Switch(default) => switch("", name, default, ""),
+            Count(default) => valued(name, default).value_parser(clap::value_parser!(i64)),
+            Number(default) => valued(name, default).value_parser(clap::value_parser!(f64)),
+            Duration(default) => valued(name, default).value_parser(duration::parse),
+            Size => valued(name, "0").value_parser(size),
+            Text => valued(name, ""),
+            Versions => valued(name, "").value_parser(versions),
+            PreviousVersion => valued(name, "").value_parser(previous_version),
+        };
+        command = command.arg(arg.hide(true));
+    }
+    command
+}
+
+fn valued(name: &'static str, default: &'static str) -> clap::Arg {
+    flag("", name, "").default_value(default).allow_hyphen_values(true)
+}
+
+fn missing(definition: &Definition) -> impl Iterator<Item = &'static (&'static str, Kind)> {
+    let own = |name: &str| {
+        definition.workers.iter().any(|w| w.name == name) || definition.flags.iter().any(|f| f.name == name)
+    };
+    ACCEPTED.iter().filter(move |(name, _)| !own(name))
+}
+
+/// One line that names those that were given and change nothing.
+pub(super) fn warning(definition: &Definition, matches: &ArgMatches) -> Option<String> {
+    let given = Given(matches);
+    let without_effect: Vec<String> = missing(definition)
+        .filter(|(name, _)| matches.value_source(name) == Some(ValueSource::CommandLine))
+        // What asks for the usual gets it.
+        .filter(|(name, kind)| !matches!(kind, Switch(default) if given.switch(name) == *default))
+        .map(|(name, _)| format!("--{name}"))
+        .collect();
+    match &*without_effect {
+        [] => None,
+        [one] => Some(format!("flag {one} has no effect here")),
+        several => Some(format!("flags {} have no effect here", several.join(", "))),
+    }
+}
+
+/// What must not be without effect.
+pub(super) fn check(definition: &Definition, matches: &ArgMatches) -> Result<(), String> {
+    if definition.loops.iter().any(|l| l.name == GARBAGE_COLLECTOR) && !Given(matches).switch(ENABLE_GARBAGE_COLLECTOR)
+    {
+        return Err(format!("--{ENABLE_GARBAGE_COLLECTOR}=false: this program does nothing else"));
+    }
+    Ok(())
+}
+
+fn versions(text: &str) -> Result<String, String> {
+    let minor = |version: &str| {
+        let version = version.strip_prefix('v').unwrap_or(version);
+        let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        version.split_once('.').is_some_and(|(major, rest)| number(major) && rest.split('.').take(3).all(number))
+    };
+    let valid = |part: &str| minor(part.split_once('=').map_or(part, |(_, version)| version));
+    if text.is_empty() || text.split(',').all(valid) {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("{text:?} is not a version such as 1.35"))
+    }
+}
+
+fn previous_version(text: &str) -> Result<String, String> {
+    let previous = version::VERSION.previous_minor_version;
+    if text.is_empty() || text == previous {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?}: only the previous minor version, {previous}, is allowed"))
+}
+
+fn size(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let units = ["", "k", "M", "G", "Ki", "Mi", "Gi"];
+    if digits.parse::<u64>().is_ok() && units.contains(&&text[digits.len()..]) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("{text:?} is not a size such as 64Ki"))
+}
