@@ -13,12 +13,13 @@
 mod access;
 mod debug;
 mod health;
+mod peer;
 mod tls;
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{self, RawQuery},
     http::{HeaderMap, HeaderValue, header},
     middleware,
@@ -33,20 +34,25 @@ use hyper_util::{
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpListener,
+    net::{TcpListener, TcpSocket},
     sync::Semaphore,
     task::{JoinHandle, JoinSet},
 };
 
 use crate::{clock::Clock, logging, metrics::Metrics, runtime::Running};
 
-pub use access::Access;
+pub use access::{Access, Questions};
 pub use health::Health;
+pub use tls::{Certificate, Pair, Tls, offered};
 
 /// Connections at once.
 const CONNECTIONS: usize = 256;
 /// How long a client may take for TLS, and for the head of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// HTTP/2 requests at once on one connection.
+const STREAMS: u32 = 16;
+/// Connections that wait to be accepted. Upstream: Go's, which is the system's.
+const BACKLOG: u32 = 1024;
 /// Largest body read.
 const BODY: usize = 4096;
 
@@ -55,8 +61,12 @@ const BODY: usize = 4096;
 pub struct Settings {
     /// Where TLS is served, if at all.
     pub secure: Option<SocketAddr>,
-    /// Certificate and key; a self-signed one is made in memory otherwise.
-    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// How.
+    pub tls: Tls,
+    /// HTTP/2 requests at once on one connection; the usual number if none.
+    pub streams: Option<u32>,
+    /// Whether other processes may listen on the same port.
+    pub share_port: bool,
     /// Loopback address for local use, without TLS and without asking who it is.
     pub debug: Option<SocketAddr>,
 }
@@ -203,12 +213,12 @@ impl Drop for Server {
     }
 }
 
-/// Starts to serve. `access` guards what is served over TLS; without it everything is open.
-pub async fn start(settings: &Settings, state: &State, access: Option<Access>, clock: &Clock) -> Result<Server, Error> {
+/// Starts to serve, as tasks: must be called inside a tokio runtime. `access` guards what is served over TLS; without it everything is open.
+pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: &Clock) -> Result<Server, Error> {
     let mut server = Server { secure: None, debug: None, tasks: Vec::new() };
     if let Some(address) = settings.secure {
-        let mut certificates = tls::Certificates::load(settings.certificate.clone())?;
-        let (listener, address) = listen(address).await?;
+        let mut certificates = tls::Certificates::load(settings.tls.clone())?;
+        let (listener, address) = listen(address, settings.share_port)?;
         let mut router = state.router();
         if let Some(access) = access {
             router = router
@@ -220,28 +230,34 @@ pub async fn start(settings: &Settings, state: &State, access: Option<Access>, c
             let clock = clock.clone();
             async move { certificates.keep_fresh(&clock).await }
         }));
-        server.tasks.push(tokio::spawn(accept(listener, router, Some(current), clock.clone())));
+        let streams = (!settings.tls.only_http1).then(|| settings.streams.unwrap_or(STREAMS));
+        server.tasks.push(tokio::spawn(accept(listener, router, Some(current), streams, clock.clone())));
         server.secure = Some(address);
         tracing::info!(address = %address, "Serving securely");
     }
     if let Some(address) = settings.debug {
-        let (listener, address) = listen(address).await?;
-        server.tasks.push(tokio::spawn(accept(listener, state.router(), None, clock.clone())));
+        let (listener, address) = listen(address, false)?;
+        server.tasks.push(tokio::spawn(accept(listener, state.router(), None, Some(STREAMS), clock.clone())));
         server.debug = Some(address);
         tracing::info!(address = %address, "Serving without TLS for local use");
     }
     Ok(server)
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketAddr), Error> {
     let failed = |cause| Error::Listen { address, cause };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(failed)?;
+    // A port that was given back a moment ago can be had at once.
+    socket.set_reuseaddr(true).map_err(failed)?;
+    socket.set_reuseport(share_port).map_err(failed)?;
+    socket.bind(address).map_err(failed)?;
+    let listener = socket.listen(BACKLOG).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
 }
 
-/// Serves connections until dropped.
-async fn accept(listener: TcpListener, router: Router, tls: Option<tls::Current>, clock: Clock) {
+/// Serves connections until dropped; over HTTP/1.1 alone if no number of `streams` is given.
+async fn accept(listener: TcpListener, router: Router, tls: Option<tls::Current>, streams: Option<u32>, clock: Clock) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -261,9 +277,14 @@ async fn accept(listener: TcpListener, router: Router, tls: Option<tls::Current>
         connections.spawn(async move {
             let _place = place;
             match acceptor {
-                None => serve(stream, router).await,
+                None => serve(stream, router, streams).await,
                 Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => serve(stream, router).await,
+                    Ok(Ok(stream)) => {
+                        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
+                        // What guards the router looks for whom the client's certificate names.
+                        let user = certificates.first().and_then(|certificate| peer::user(certificate));
+                        serve(stream, router.layer(Extension(user)), streams).await;
+                    }
                     Ok(Err(error)) => tracing::debug!(err = %error, "TLS handshake failed"),
                     Err(_) => tracing::debug!("TLS handshake took too long"),
                 },
@@ -272,13 +293,16 @@ async fn accept(listener: TcpListener, router: Router, tls: Option<tls::Current>
     }
 }
 
-async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router) {
+async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router, streams: Option<u32>) {
     let mut builder = auto::Builder::new(TokioExecutor::new());
+    if streams.is_none() {
+        builder = builder.http1_only();
+    }
     builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(16)
+        .max_concurrent_streams(streams)
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(PATIENCE);
     if let Err(error) = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await {

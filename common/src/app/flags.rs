@@ -1,10 +1,15 @@
 //! The command line: upstream's names, defaults and units.
 
 mod accepted;
+mod serving;
 
-use std::{fmt::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, error::ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    builder::{OsStringValueParser, TypedValueParser},
+    error::ErrorKind,
+};
 
 use super::{Definition, names, values};
 use crate::{
@@ -29,8 +34,12 @@ pub struct Options {
     pub election: Option<leader::Settings>,
     /// What is served.
     pub server: server::Settings,
-    /// Paths that need no permission.
-    pub open_paths: Vec<String>,
+    /// Who may read it.
+    pub questions: server::Questions,
+    /// The kubeconfig of who is asked whose a token is, if that is somebody else.
+    pub authentication: Option<PathBuf>,
+    /// The kubeconfig of who is asked who may read what, if that is somebody else.
+    pub authorization: Option<PathBuf>,
     /// Whether everybody may read everything that is served.
     pub insecure_debug: bool,
     /// The loops to run.
@@ -83,6 +92,11 @@ fn time(group: &'static str, name: &'static str, default: Duration, help: &'stat
         .value_parser(duration::parse)
 }
 
+/// A path, or nothing: an empty one stands for none.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
 /// The flags of a program.
 fn command(definition: &Definition) -> Command {
     accepted::add(own(definition), definition)
@@ -93,10 +107,8 @@ fn own(definition: &Definition) -> Command {
     const API: &str = "API server";
     const LOOPS: &str = "Controllers";
     const ELECTION: &str = "Leader election";
-    const SERVING: &str = "Serving";
     const LOGS: &str = "Logs";
     let election = leader::Settings::new("", "", String::new());
-    let path = || clap::value_parser!(PathBuf);
     let names: Vec<_> = definition.loops.iter().map(|l| l.name).collect();
     let mut command = Command::new(definition.name)
         .about(definition.about)
@@ -126,7 +138,7 @@ fn own(definition: &Definition) -> Command {
         command =
             command.arg(flag(LOOPS, tune.name, tune.help).value_name(unit).default_value(values::shown(tune.default)));
     }
-    command
+    command = command
         .arg(time(LOOPS, "controller-start-interval", Duration::ZERO, "Pause before each controller starts"))
         .arg(time(
             LOOPS,
@@ -190,55 +202,8 @@ fn own(definition: &Definition) -> Command {
             "standby-warm",
             true,
             "Whether a standby keeps its caches filled, so that it can take over at once",
-        ))
-        .arg(
-            flag(SERVING, "bind-address", "Address to serve on")
-                .value_name("IP")
-                .default_value("0.0.0.0")
-                .value_parser(clap::value_parser!(std::net::IpAddr)),
-        )
-        .arg(
-            flag(SERVING, "secure-port", "Port to serve TLS on; 0: do not")
-                .value_name("PORT")
-                .default_value("10257")
-                .value_parser(clap::value_parser!(u16)),
-        )
-        .arg(
-            flag(
-                SERVING,
-                "tls-cert-file",
-                "Certificate, with intermediates; read again when it changes. Self-signed in memory without",
-            )
-            .value_name("FILE")
-            .value_parser(path()),
-        )
-        .arg(flag(SERVING, "tls-private-key-file", "Key of the certificate").value_name("FILE").value_parser(path()))
-        .arg(
-            flag(
-                SERVING,
-                "authorization-always-allow-paths",
-                "Paths that need no permission; '*' at the end for anything below",
-            )
-            .value_name("LIST")
-            .default_value("/healthz,/readyz,/livez")
-            .value_delimiter(',')
-            .action(ArgAction::Append),
-        )
-        .arg(switch(
-            SERVING,
-            "insecure-debug",
-            false,
-            "Let everybody read metrics and diagnostics, without asking the API server",
-        ))
-        .arg(
-            flag(
-                SERVING,
-                "debug-address",
-                "Loopback address to serve without TLS and without asking, for local use; port 0 picks one and logs it",
-            )
-            .value_name("IP:PORT")
-            .value_parser(loopback),
-        )
+        ));
+    serving::add(command, definition.name)
         .arg(
             flag(LOGS, "v", "How much to log: 0 (what an operator must know) to 10")
                 .short('v')
@@ -285,11 +250,6 @@ fn appendix(definition: &Definition) -> String {
 fn version_line(definition: &Definition) -> String {
     let v = version::VERSION;
     format!("{} {} (Kubernetes {})", definition.name, v.nonet, v.git_version)
-}
-
-fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|_| format!("{text:?} is not of the form 127.0.0.1:8080"))?;
-    if address.ip().is_loopback() { Ok(address) } else { Err(format!("{} is not a loopback address", address.ip())) }
 }
 
 /// Flag names may be written with underscores.
@@ -362,14 +322,7 @@ fn options(
     }
     settings = values::gates(definition.gates, &given.list("feature-gates"), settings, &mut warnings)?;
     settings = values::tunes(definition.tunes, &given.list("tune"), settings)?;
-    let certificate = match (given.path("tls-cert-file"), given.path("tls-private-key-file")) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        _ => return Err("--tls-cert-file and --tls-private-key-file go together".to_owned()),
-    };
-    let port = matches.get_one::<u16>("secure-port").copied().unwrap_or(0);
-    let address = matches.get_one::<std::net::IpAddr>("bind-address").copied();
-    let secure = address.filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port));
+    let server = serving::settings(matches, definition.name, &mut warnings)?;
     let format = if given.text("logging-format") == "json" { logging::Format::Json } else { logging::Format::Text };
     Ok(Options {
         client: client::Options {
@@ -378,8 +331,10 @@ fn options(
         },
         rate: rate(&given)?,
         election: if given.switch("leader-elect") && !shadow { Some(election(&given, identity)?) } else { None },
-        server: server::Settings { secure, certificate, debug: matches.get_one("debug-address").copied() },
-        open_paths: given.list("authorization-always-allow-paths"),
+        server,
+        questions: serving::questions(matches),
+        authentication: serving::path(&given, "authentication-kubeconfig"),
+        authorization: serving::path(&given, "authorization-kubeconfig"),
         insecure_debug: given.switch("insecure-debug"),
         loops: values::controllers(definition.loops, &given.list("controllers"))?,
         settings,

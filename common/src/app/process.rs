@@ -1,6 +1,6 @@
 //! The life of the process: up, leading, down.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -138,8 +138,15 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
         let phase = phase.clone();
         state.ready().add(name, move || phase.get());
     }
-    let access = (!options.insecure_debug).then(|| Access::new(free.clone(), &options.open_paths));
-    let _server: Server = match server::start(&options.server, &state, access, &clock).await {
+    let access = if options.insecure_debug {
+        None
+    } else {
+        match access(definition, &options, &free).await {
+            Ok(access) => Some(access),
+            Err(error) => return Ended::Refused(error.to_string()),
+        }
+    };
+    let _server: Server = match server::start(&options.server, &state, access, &clock) {
         Ok(server) => server,
         Err(error) => return Ended::Refused(error.to_string()),
     };
@@ -196,6 +203,21 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
     };
     state.clear_loops();
     ended
+}
+
+/// Who may read what is served: asked of the API server, or where kubeconfigs of their own say.
+async fn access(definition: &Definition, options: &Options, api: &Api) -> Result<Access, client::Error> {
+    let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
+        None => Ok(api.clone()),
+        Some(path) => {
+            let config = client::load(&client::Options { kubeconfig: Some(path.clone()), master: None }).await?;
+            let client = client::connect(&config)?;
+            Ok(Api::new(client, api.clock().clone(), api.gate().clone(), &client::user_agent(definition.name)))
+        }
+    };
+    let authentication = asked(&options.authentication).await?;
+    let authorization = asked(&options.authorization).await?;
+    Ok(Access::new(authentication, authorization, options.questions.clone()))
 }
 
 /// Shuts down, and says every few seconds that it still does.

@@ -190,7 +190,7 @@ async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
-    let access = Arc::new(Access::new(api, &open));
+    let access = Arc::new(Access::new(api.clone(), api, Questions::new(&open)));
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
     let good = [("authorization", "Bearer good")];
@@ -212,13 +212,129 @@ async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_for_as_long_as_it_is_told() {
+    let (api, asked) = reviewer();
+    let clock = api.clock().clone();
+    let second = Duration::from_secs(1);
+    let questions = Questions { open: Vec::new(), token: second * 60, allowed: second * 10, denied: second * 2 };
+    let access = Arc::new(Access::new(api.clone(), api, questions));
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
+    let ask = async |path: &str, pause: u32| {
+        clock.sleep(second * pause).await;
+        let before = asked.load(Ordering::Relaxed);
+        get(&router, path, &[("authorization", "Bearer good")]).await;
+        asked.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(ask("/metrics", 0).await, 2);
+    assert_eq!(ask("/metrics", 9).await, 0);
+    assert_eq!(ask("/metrics", 2).await, 1, "whose the token is is known for longer");
+    assert_eq!(ask("/debug/queue", 0).await, 1);
+    assert_eq!(ask("/debug/queue", 1).await, 0);
+    assert_eq!(ask("/debug/queue", 2).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_named_by_a_certificate_needs_no_token() {
+    let (api, asked) = reviewer();
+    let access = Arc::new(Access::new(api.clone(), api, Questions::new(&[])));
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let named = |username: &str, group: &str| {
+        let user = access::User::named(username.into(), vec![group.into()]);
+        state
+            .router()
+            .layer(middleware::from_fn_with_state(Arc::clone(&access), access::guard))
+            .layer(Extension(Some(user)))
+    };
+    assert_eq!(get(&named("root", "system:masters"), "/debug/queue", &[]).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    let (code, _, text) = get(&named("eve", "users"), "/metrics", &[]).await;
+    assert_eq!((code, text.as_str()), (403, "forbidden: User \"eve\" cannot get path \"/metrics\"\n"));
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "what somebody may is asked, not who it is");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_believed_if_the_authority_is_ours() {
+    let directory = std::env::temp_dir().join(format!("nonet-server-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let issue = |authority: &str| {
+        let mut of = rcgen::CertificateParams::new(vec![]).unwrap();
+        of.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        of.distinguished_name.push(rcgen::DnType::CommonName, authority);
+        let authority_key = rcgen::KeyPair::generate().unwrap();
+        let certificate = of.self_signed(&authority_key).unwrap();
+        let mut client = rcgen::CertificateParams::new(vec![]).unwrap();
+        client.distinguished_name.push(rcgen::DnType::CommonName, "root");
+        client.distinguished_name.push(rcgen::DnType::OrganizationName, "system:masters");
+        client.extended_key_usages.push(rcgen::ExtendedKeyUsagePurpose::ClientAuth);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let signed = client.signed_by(&key, &rcgen::Issuer::new(of, authority_key)).unwrap();
+        (certificate.pem(), signed.der().clone(), key.serialize_der())
+    };
+    let (ours, certificate, key) = issue("ours");
+    let (_, stranger, stranger_key) = issue("theirs");
+    let ca = directory.join("ca.crt");
+    std::fs::write(&ca, ours).unwrap();
+    let (api, _) = reviewer();
+    let access = Access::new(api.clone(), api, Questions::new(&[]));
+    let settings = Settings {
+        secure: Some("127.0.0.1:0".parse().unwrap()),
+        tls: Tls { client_ca: Some(ca), ..Tls::default() },
+        ..Settings::default()
+    };
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let server = start(&settings, &state, Some(access), &Clock::system()).unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+    let code = async |with: Option<(rustls::pki_types::CertificateDer<'static>, Vec<u8>)>| {
+        let mut config = kube::Config::new(format!("https://{}", server.secure.unwrap()).parse().unwrap());
+        config.accept_invalid_certs = true;
+        if let Some((certificate, key)) = with {
+            use base64::Engine as _;
+            let encode = |what: &str, der: &[u8]| {
+                let text = base64::engine::general_purpose::STANDARD.encode(der);
+                let pem = format!("-----BEGIN {what}-----\n{text}\n-----END {what}-----\n");
+                base64::engine::general_purpose::STANDARD.encode(pem)
+            };
+            config.auth_info.client_certificate_data = Some(encode("CERTIFICATE", &certificate));
+            config.auth_info.client_key_data = Some(encode("PRIVATE KEY", &key).into());
+        }
+        let client = crate::client::connect(&config).unwrap();
+        let request = http::Request::get("/debug/queue").body(kube::client::Body::empty()).unwrap();
+        client.send(request).await.map(|response| response.status().as_u16()).ok()
+    };
+    assert_eq!(code(None).await, Some(403), "nobody must have one");
+    assert_eq!(code(Some((certificate, key))).await, Some(200));
+    assert_eq!(code(Some((stranger, stranger_key))).await, None);
+}
+
+#[tokio::test]
+async fn where_http2_is_off_http1_is_spoken() {
+    let settings = Settings {
+        secure: Some("127.0.0.1:0".parse().unwrap()),
+        tls: Tls { only_http1: true, ..Tls::default() },
+        share_port: true,
+        ..Settings::default()
+    };
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let server = start(&settings, &state, None, &Clock::system()).unwrap();
+    let mut config = kube::Config::new(format!("https://{}", server.secure.unwrap()).parse().unwrap());
+    config.accept_invalid_certs = true;
+    let client = crate::client::connect(&config).unwrap();
+    let answer = client.send(http::Request::get("/livez").body(kube::client::Body::empty()).unwrap()).await.unwrap();
+    assert_eq!(answer.version(), http::Version::HTTP_11);
+    // Somebody else may serve there, too.
+    let second = Settings { secure: server.secure, ..settings };
+    assert!(start(&second, &state, None, &Clock::system()).is_ok());
+}
+
 #[tokio::test]
 async fn it_serves_tls_and_plain_loopback() {
     let clock = Clock::system();
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let anywhere: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let settings = Settings { secure: Some(anywhere), certificate: None, debug: Some(anywhere) };
-    let server = start(&settings, &state, None, &clock).await.unwrap();
+    let settings = Settings { secure: Some(anywhere), debug: Some(anywhere), ..Settings::default() };
+    let server = start(&settings, &state, None, &clock).unwrap();
     for (scheme, address) in [("https", server.secure.unwrap()), ("http", server.debug.unwrap())] {
         let mut config = kube::Config::new(format!("{scheme}://{address}").parse().unwrap());
         config.accept_invalid_certs = true;
@@ -227,6 +343,6 @@ async fn it_serves_tls_and_plain_loopback() {
         assert_eq!(client.request_text(request).await.unwrap(), "ok", "{scheme}");
     }
     let taken = Settings { secure: server.secure, ..Settings::default() };
-    let error = start(&taken, &state, None, &clock).await.unwrap_err().to_string();
+    let error = start(&taken, &state, None, &clock).unwrap_err().to_string();
     assert!(error.starts_with("cannot listen on 127.0.0.1:"), "{error}");
 }

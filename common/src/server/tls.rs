@@ -1,26 +1,118 @@
-//! The serving certificate: from files that are read again, or made in memory.
+//! How TLS is served: certificates from files that are read again, or one made in memory.
+//!
+//! Upstream: `SecureServingOptions` of `k8s.io/apiserver`. A client certificate by somebody else than `--client-ca-file` ends
+//! the handshake here; upstream answers it with 401.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+mod names;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use rustls::{
-    ServerConfig,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    CipherSuite, NamedGroup, ProtocolVersion, RootCertStore, ServerConfig, SupportedProtocolVersion,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+    sign::CertifiedKey,
 };
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::Error;
 use crate::clock::Clock;
+use names::Names;
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_mins(1);
 
-/// The certificate in use, and where it comes from.
+/// A certificate, with intermediates, and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair {
+    /// File of the certificate.
+    pub certificate: PathBuf,
+    /// File of the key.
+    pub key: PathBuf,
+}
+
+/// Which certificate is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Certificate {
+    /// A self-signed one, made in memory.
+    #[default]
+    InMemory,
+    /// This one.
+    Files(Pair),
+    /// This one; a self-signed one is made and written there if it is missing.
+    MadeIfMissing(Pair),
+}
+
+/// How TLS is served.
+#[derive(Clone, Debug, Default)]
+pub struct Tls {
+    /// The certificate for whoever names none of the others.
+    pub certificate: Certificate,
+    /// Certificates for clients that ask for one of these names (`*.example.com` for all of a domain); for the names that the
+    /// certificate itself holds if there are none here. The first that fits is served.
+    pub named: Vec<(Pair, Vec<String>)>,
+    /// File of the authorities whose client certificates count. Nobody is asked for one without.
+    pub client_ca: Option<PathBuf>,
+    /// Whether TLS 1.3 is demanded.
+    pub only_tls13: bool,
+    /// The suites of TLS 1.2 that may be used; all if none. Those of TLS 1.3 are always used.
+    pub suites: Option<Vec<CipherSuite>>,
+    /// The groups that keys may be exchanged in, in the order of preference; the usual if none.
+    pub groups: Option<Vec<NamedGroup>>,
+    /// Whether only HTTP/1.1 is spoken.
+    pub only_http1: bool,
+}
+
+impl Tls {
+    /// All files that are read.
+    fn files(&self) -> Vec<&Path> {
+        let own = match &self.certificate {
+            Certificate::InMemory => None,
+            Certificate::Files(pair) | Certificate::MadeIfMissing(pair) => Some(pair),
+        };
+        let pairs = own.into_iter().chain(self.named.iter().map(|(pair, _)| pair));
+        pairs.flat_map(|pair| [&*pair.certificate, &*pair.key]).chain(self.client_ca.as_deref()).collect()
+    }
+
+    /// What may be spoken.
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = rustls::crypto::ring::default_provider();
+        if let Some(wanted) = &self.suites {
+            let is_wanted =
+                |suite: &rustls::SupportedCipherSuite| suite.tls13().is_some() || wanted.contains(&suite.suite());
+            provider.cipher_suites.retain(is_wanted);
+        }
+        if let Some(wanted) = &self.groups {
+            let known = std::mem::take(&mut provider.kx_groups);
+            provider.kx_groups =
+                wanted.iter().filter_map(|group| known.iter().find(|k| k.name() == *group).copied()).collect();
+        }
+        provider
+    }
+}
+
+/// The suites of TLS 1.2 and the groups that can be served.
+pub fn offered() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
+    let provider = rustls::crypto::ring::default_provider();
+    let suites = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none());
+    (suites.map(rustls::SupportedCipherSuite::suite).collect(), provider.kx_groups.iter().map(|g| g.name()).collect())
+}
+
+/// The certificates in use, and where they come from.
 #[derive(Debug)]
 pub(super) struct Certificates {
-    files: Option<(PathBuf, PathBuf)>,
+    settings: Tls,
+    /// The certificate that is in no file.
+    made: Option<Made>,
     /// What the files held when they were last used.
-    seen: Option<(Vec<u8>, Vec<u8>)>,
+    seen: Vec<Vec<u8>>,
     sender: watch::Sender<Arc<ServerConfig>>,
 }
 
@@ -35,16 +127,18 @@ impl Current {
 }
 
 impl Certificates {
-    pub(super) fn load(files: Option<(PathBuf, PathBuf)>) -> Result<Self, Error> {
-        let (seen, config) = match &files {
-            Some(files) => {
-                let seen = read(files)?;
-                let config = parse(&seen.0, &seen.1)?;
-                (Some(seen), config)
+    pub(super) fn load(settings: Tls) -> Result<Self, Error> {
+        let made = match &settings.certificate {
+            Certificate::InMemory => Some(Made::new()?),
+            Certificate::MadeIfMissing(pair) if !pair.certificate.exists() && !pair.key.exists() => {
+                Made::new()?.write(pair)?;
+                None
             }
-            None => (None, self_signed()?),
+            Certificate::MadeIfMissing(_) | Certificate::Files(_) => None,
         };
-        Ok(Self { files, seen, sender: watch::channel(config).0 })
+        let seen = read(&settings)?;
+        let config = config(&settings, made.as_ref(), &seen)?;
+        Ok(Self { settings, made, seen, sender: watch::channel(config).0 })
     }
 
     pub(super) fn current(&self) -> Current {
@@ -62,81 +156,127 @@ impl Certificates {
     }
 
     fn look(&mut self) -> Result<(), Error> {
-        let Some(files) = &self.files else { return Ok(()) };
-        let now = read(files)?;
-        if self.seen.as_ref() == Some(&now) {
+        let now = read(&self.settings)?;
+        if self.seen == now {
             return Ok(());
         }
-        self.sender.send_replace(parse(&now.0, &now.1)?);
-        self.seen = Some(now);
+        self.sender.send_replace(config(&self.settings, self.made.as_ref(), &now)?);
+        self.seen = now;
         tracing::info!("Renewed the serving certificate");
         Ok(())
     }
 }
 
-fn read((certificate, key): &(PathBuf, PathBuf)) -> Result<(Vec<u8>, Vec<u8>), Error> {
-    let read = |path: &PathBuf| fs::read(path).map_err(|e| Error::Certificate(format!("{}: {e}", path.display())));
-    Ok((read(certificate)?, read(key)?))
+/// What all files hold, in the order of [`Tls::files`].
+fn read(settings: &Tls) -> Result<Vec<Vec<u8>>, Error> {
+    settings.files().into_iter().map(|path| fs::read(path).map_err(|e| unusable(path, &e))).collect()
 }
 
-fn parse(certificate: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, Error> {
-    let failed = |what: &str, e: &dyn std::fmt::Display| Error::Certificate(format!("{what}: {e}"));
-    let chain = CertificateDer::pem_slice_iter(certificate)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| failed("certificate", &e))?;
-    if chain.is_empty() {
-        return Err(Error::Certificate("the certificate file holds no certificate".to_owned()));
-    }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| failed("key", &e))?;
-    config(chain, key)
+fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Certificate(format!("{}: {why}", path.display()))
 }
 
 /// A certificate for local names that nobody vouches for.
-fn self_signed() -> Result<Arc<ServerConfig>, Error> {
-    let failed = |e: rcgen::Error| Error::Certificate(e.to_string());
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])
-        .map_err(failed)?;
-    let key =
-        PrivateKeyDer::try_from(made.signing_key.serialize_der()).map_err(|e| Error::Certificate(e.to_string()))?;
-    config(vec![made.cert.der().clone()], key)
+struct Made(rcgen::CertifiedKey<rcgen::KeyPair>);
+
+impl std::fmt::Debug for Made {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Made").finish_non_exhaustive()
+    }
 }
 
-fn config(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Arc<ServerConfig>, Error> {
-    let mut config = ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|e| Error::Certificate(e.to_string()))?;
+impl Made {
+    fn new() -> Result<Self, Error> {
+        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])
+            .map(Self)
+            .map_err(|e| Error::Certificate(e.to_string()))
+    }
+
+    fn write(&self, pair: &Pair) -> Result<(), Error> {
+        write_private(&pair.key, self.0.signing_key.serialize_pem().as_bytes()).map_err(|e| unusable(&pair.key, &e))?;
+        fs::write(&pair.certificate, self.0.cert.pem()).map_err(|e| unusable(&pair.certificate, &e))
+    }
+
+    fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+        let key = PrivatePkcs8KeyDer::from(self.0.signing_key.serialize_der()).into();
+        CertifiedKey::from_der(vec![self.0.cert.der().clone()], key, provider)
+            .map_err(|e| Error::Certificate(e.to_string()))
+    }
+}
+
+/// Writes what only its owner may read, with the directories it lies in.
+fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?.write_all(content)
+}
+
+/// A certificate and its key, out of what their files hold.
+fn certified(pair: &Pair, certificate: &[u8], key: &[u8], provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+    let chain = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| unusable(&pair.certificate, &e))?;
+    if chain.is_empty() {
+        return Err(unusable(&pair.certificate, &"it holds no certificate"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|e| unusable(&pair.key, &e))?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|e| unusable(&pair.certificate, &e))
+}
+
+/// The authorities in a file.
+fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(content) {
+        let added = certificate.map_err(|e| e.to_string()).and_then(|c| roots.add(c).map_err(|e| e.to_string()));
+        added.map_err(|e| unusable(path, &e))?;
+    }
+    if roots.is_empty() { Err(unusable(path, &"it holds no certificate")) } else { Ok(roots) }
+}
+
+/// TLS as it is set, with what the files hold.
+fn config(settings: &Tls, made: Option<&Made>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
+    let failed = |e: rustls::Error| Error::Certificate(e.to_string());
+    let provider = Arc::new(settings.provider());
+    let mut files = files.iter().map(Vec::as_slice);
+    let mut next = || files.next().unwrap_or_default();
+    let default = match (&settings.certificate, made) {
+        (Certificate::Files(pair) | Certificate::MadeIfMissing(pair), _) => certified(pair, next(), next(), &provider)?,
+        (Certificate::InMemory, Some(made)) => made.certified(&provider)?,
+        (Certificate::InMemory, None) => Made::new()?.certified(&provider)?,
+    };
+    let mut names = Names::new(default);
+    for (pair, patterns) in &settings.named {
+        let certified = certified(pair, next(), next(), &provider)?;
+        names.add(certified, patterns).map_err(|e| unusable(&pair.certificate, &e))?;
+    }
+    let roots = settings.client_ca.as_deref().map(|path| authorities(path, next())).transpose()?;
+    let tls12 = provider.cipher_suites.iter().any(|suite| suite.tls13().is_none());
+    let versions: Vec<&'static SupportedProtocolVersion> = rustls::ALL_VERSIONS
+        .iter()
+        .filter(|version| version.version == ProtocolVersion::TLSv1_3 || (tls12 && !settings.only_tls13))
+        .copied()
+        .collect();
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions);
+    let builder = builder.map_err(failed)?;
+    let builder = match roots {
+        None => builder.with_no_client_auth(),
+        Some(roots) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(|e| Error::Certificate(e.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_cert_resolver(Arc::new(names));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    if settings.only_http1 {
+        config.alpn_protocols.remove(0);
+    }
     Ok(Arc::new(config))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_that_were_replaced_are_used_and_broken_ones_are_not() {
-        let directory = std::env::temp_dir().join(format!("nonet-tls-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
-        let files = (directory.join("tls.crt"), directory.join("tls.key"));
-        let write = || {
-            let made = rcgen::generate_simple_self_signed(["a".to_owned()]).unwrap();
-            fs::write(&files.0, made.cert.pem()).unwrap();
-            fs::write(&files.1, made.signing_key.serialize_pem()).unwrap();
-        };
-        write();
-        let mut certificates = Certificates::load(Some(files.clone())).unwrap();
-        let first = Arc::clone(&certificates.sender.borrow());
-        certificates.look().unwrap();
-        assert!(Arc::ptr_eq(&first, &certificates.sender.borrow()), "nothing changed");
-        write();
-        certificates.look().unwrap();
-        let second = Arc::clone(&certificates.sender.borrow());
-        assert!(!Arc::ptr_eq(&first, &second));
-        fs::write(&files.0, "nonsense").unwrap();
-        assert!(certificates.look().is_err());
-        assert!(Arc::ptr_eq(&second, &certificates.sender.borrow()), "the last good one stays");
-        assert!(Certificates::load(Some(files)).is_err());
-        fs::remove_dir_all(directory).unwrap();
-    }
-}
+mod tests;

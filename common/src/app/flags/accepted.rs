@@ -46,6 +46,8 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("requestheader-group-headers", Text),
     ("requestheader-extra-headers-prefix", Text),
     ("requestheader-uid-headers", Text),
+    // An address can be shared in any case, as upstream's can on Linux.
+    ("permit-address-sharing", Switch(false)),
     ("profiling", Switch(true)),
     ("contention-profiling", Switch(false)),
     ("log-flush-frequency", Duration("5s")),

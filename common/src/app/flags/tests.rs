@@ -1,6 +1,9 @@
 use super::*;
+use rustls::{CipherSuite, NamedGroup};
+
 use crate::{
     runtime::{Context, Running},
+    server::{Certificate, Pair},
     settings::{FeatureGate, Tune, WorkersFlag},
 };
 use std::sync::Arc;
@@ -12,6 +15,7 @@ const TIMEOUT: Tune =
     Tune { name: "expectations-timeout", default: TuneValue::Duration(Duration::from_mins(5)), help: "Patience" };
 const PERIOD: Tune =
     Tune { name: "node-monitor-period", default: TuneValue::Duration(Duration::from_secs(5)), help: "Period" };
+const TEN: Duration = Duration::from_secs(10);
 const WORKERS: WorkersFlag = WorkersFlag { name: "concurrent-replicaset-syncs", default: 5, min: 1, help: "Workers" };
 
 fn never(_: Context) -> Arc<dyn Running> {
@@ -67,7 +71,10 @@ fn defaults_are_upstreams() {
     );
     assert_eq!(o.server.secure, Some("0.0.0.0:10257".parse().unwrap()));
     assert_eq!(o.server.debug, None);
-    assert_eq!(o.open_paths, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!(o.questions.open, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!((o.questions.token, o.questions.allowed, o.questions.denied), (TEN, TEN, TEN));
+    assert_eq!((o.server.tls.certificate, o.server.streams), (Certificate::InMemory, None));
+    assert!(o.warnings.is_empty());
     assert_eq!(o.rate, None);
     assert_eq!(o.settings.workers(&WORKERS), 5);
     assert!(o.settings.gate(&GATE));
@@ -167,6 +174,51 @@ fn a_gate_that_is_not_known_is_named_and_ignored() {
 }
 
 #[test]
+fn how_tls_is_served_is_the_operators_choice() {
+    let o = run(&[
+        "--tls-cert-file=/c",
+        "--tls-private-key-file=/k",
+        "--cert-dir=/ignored",
+        "--tls-sni-cert-key=/c1,/k1:*.example.com,example.com",
+        "--tls-sni-cert-key=/c2,/k2",
+        "--client-ca-file=/ca",
+        "--tls-min-version=VersionTLS13",
+        "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,TLS_AES_128_GCM_SHA256",
+        "--tls-cipher-suites=TLS_RSA_WITH_AES_128_CBC_SHA,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+        "--tls-curve-preferences=24,25,29",
+        "--disable-http2-serving",
+        "--http2-max-streams-per-connection=99",
+        "--permit-port-sharing",
+        "--authentication-kubeconfig=/n",
+        "--authorization-kubeconfig=",
+        "--authentication-token-webhook-cache-ttl=1s",
+        "--authorization-webhook-cache-authorized-ttl=2s",
+        "--authorization-webhook-cache-unauthorized-ttl=0",
+    ]);
+    let pair = |certificate: &str, key: &str| Pair { certificate: certificate.into(), key: key.into() };
+    let tls = &o.server.tls;
+    assert_eq!(tls.certificate, Certificate::Files(pair("/c", "/k")));
+    let names = vec!["*.example.com".to_owned(), "example.com".to_owned()];
+    assert_eq!(tls.named, [(pair("/c1", "/k1"), names), (pair("/c2", "/k2"), Vec::new())]);
+    assert_eq!(tls.client_ca.as_deref(), Some("/ca".as_ref()));
+    assert!(tls.only_tls13 && tls.only_http1 && o.server.share_port);
+    let suites =
+        [CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, CipherSuite::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256];
+    assert_eq!(tls.suites.as_deref(), Some(&suites[..]));
+    assert_eq!(tls.groups.as_deref(), Some(&[NamedGroup::secp384r1, NamedGroup::X25519][..]));
+    assert_eq!(o.server.streams, Some(99));
+    assert_eq!((o.authentication.as_deref(), o.authorization), (Some("/n".as_ref()), None));
+    let second = Duration::from_secs(1);
+    assert_eq!((o.questions.token, o.questions.allowed, o.questions.denied), (second, second * 2, Duration::ZERO));
+    assert_eq!(o.warnings, ["--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA cannot be served"]);
+
+    let o = run(&["--cert-dir=/d", "--tls-min-version=VersionTLS10"]);
+    let own = pair("/d/replicaset-controller.crt", "/d/replicaset-controller.key");
+    assert_eq!(o.server.tls.certificate, Certificate::MadeIfMissing(own));
+    assert_eq!(o.warnings, ["--tls-min-version=VersionTLS10: the oldest that is served is VersionTLS12"]);
+}
+
+#[test]
 fn what_has_no_effect_is_accepted_and_named_in_one_line() {
     assert!(
         run(&["--profiling", "--use-service-account-credentials=false", "--enable-garbage-collector"])
@@ -242,6 +294,15 @@ fn bad_input_is_one_clear_line() {
         (&["--kube-api-qps=1", "--kube-api-burst=0"], "--kube-api-burst must be greater than 0"),
         (&["--kube-api-qps=NaN"], "--kube-api-qps must be a number"),
         (&["--tls-cert-file=/c"], "--tls-cert-file and --tls-private-key-file go together"),
+        (&["--tls-cert-file=/c", "--cert-dir=/d"], "--tls-cert-file and --tls-private-key-file go together"),
+        (&["--tls-sni-cert-key=/c"], "\"/c\" is not of the form certificate,key[:name,...]"),
+        (&["--tls-sni-cert-key=/c,/k:"], "is not of the form certificate,key[:name,...]"),
+        (&["--tls-min-version=1.3"], "invalid value '1.3' for '--tls-min-version <VERSION>'"),
+        (&["--tls-cipher-suites=TLS_ROT13"], "\"TLS_ROT13\" is not known; served are: TLS_ECDHE_"),
+        (&["--tls-curve-preferences=P256"], "invalid value 'P256'"),
+        (&["--tls-curve-preferences=1"], "none of them can be served; known are: 29, 23, 24"),
+        (&["--http2-max-streams-per-connection=-1"], "-1"),
+        (&["--authentication-token-webhook-cache-ttl=10"], "\"10\" is not a duration"),
         (&["--debug-address=0.0.0.0:80"], "0.0.0.0 is not a loopback address"),
         (&["--debug-address=8080"], "is not of the form 127.0.0.1:8080"),
         (&["--logging-format=xml"], "invalid value 'xml'"),

@@ -1,0 +1,255 @@
+//! What is served, how, and to whom.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use rustls::{CipherSuite, NamedGroup};
+
+use super::{Given, flag, switch, time};
+use crate::server::{self, Certificate, Pair, Questions, Tls};
+
+const SERVING: &str = "Serving";
+
+/// The flags.
+pub(super) fn add(command: Command, program: &'static str) -> Command {
+    let path = |name: &'static str, help: &'static str| file(name, help.to_owned());
+    let kept = Questions::new(&[]);
+    command
+        .arg(
+            flag(SERVING, "bind-address", "Address to serve on")
+                .value_name("IP")
+                .default_value("0.0.0.0")
+                .value_parser(clap::value_parser!(std::net::IpAddr)),
+        )
+        .arg(
+            flag(SERVING, "secure-port", "Port to serve TLS on; 0: do not")
+                .value_name("PORT")
+                .default_value("10257")
+                .value_parser(clap::value_parser!(u16)),
+        )
+        .arg(switch(SERVING, "permit-port-sharing", false, "Whether other processes may serve on the same port"))
+        .arg(switch(SERVING, "disable-http2-serving", false, "Serve HTTP/1.1 alone"))
+        .arg(
+            flag(SERVING, "http2-max-streams-per-connection", "Requests at once on one connection; 0: the usual number")
+                .value_name("N")
+                .default_value("0")
+                .value_parser(clap::value_parser!(u32)),
+        )
+        .arg(path(
+            "tls-cert-file",
+            "Certificate, with intermediates; read again when it changes. Self-signed in memory without",
+        ))
+        .arg(path("tls-private-key-file", "Key of the certificate"))
+        .arg(file(
+            "cert-dir",
+            format!("Directory of {program}.crt and {program}.key, which are made if they are missing; ignored where --tls-cert-file is given"),
+        ).value_name("DIR"))
+        .arg(
+            flag(
+                SERVING,
+                "tls-sni-cert-key",
+                "Certificate and key for clients that ask for a name; for the names in the certificate where none are given",
+            )
+            .value_name("FILE,FILE[:NAME,...]")
+            .value_parser(named)
+            .action(ArgAction::Append),
+        )
+        .arg(
+            flag(SERVING, "tls-min-version", "Oldest TLS that is served: VersionTLS12 (older ones count as that) or VersionTLS13")
+                .value_name("VERSION")
+                .value_parser(["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
+        )
+        .arg(
+            flag(SERVING, "tls-cipher-suites", "Suites that TLS 1.2 may use")
+                .value_name("LIST")
+                .value_delimiter(',')
+                .action(ArgAction::Append),
+        )
+        .arg(
+            flag(SERVING, "tls-curve-preferences", "Groups to exchange keys in, by their numbers, in the order of preference")
+                .value_name("LIST")
+                .value_delimiter(',')
+                .value_parser(clap::value_parser!(u16))
+                .action(ArgAction::Append),
+        )
+        .arg(path("client-ca-file", "Authorities of client certificates; a certificate's common name is the user, its organizations are the groups"))
+        .arg(path("authentication-kubeconfig", "Where to ask whose a token is, if not at the controllers' API server"))
+        .arg(time(SERVING, "authentication-token-webhook-cache-ttl", kept.token, "How long it counts whose a token is"))
+        .arg(path("authorization-kubeconfig", "Where to ask who may read what, if not at the controllers' API server"))
+        .arg(time(SERVING, "authorization-webhook-cache-authorized-ttl", kept.allowed, "How long it counts that somebody may"))
+        .arg(time(SERVING, "authorization-webhook-cache-unauthorized-ttl", kept.denied, "How long it counts that somebody may not"))
+        .arg(
+            flag(
+                SERVING,
+                "authorization-always-allow-paths",
+                "Paths that need no permission; '*' at the end for anything below",
+            )
+            .value_name("LIST")
+            .default_value("/healthz,/readyz,/livez")
+            .value_delimiter(',')
+            .action(ArgAction::Append),
+        )
+        .arg(switch(
+            SERVING,
+            "insecure-debug",
+            false,
+            "Let everybody read metrics and diagnostics, without asking the API server",
+        ))
+        .arg(
+            flag(
+                SERVING,
+                "debug-address",
+                "Loopback address to serve without TLS and without asking, for local use; port 0 picks one and logs it",
+            )
+            .value_name("IP:PORT")
+            .value_parser(loopback),
+        )
+}
+
+fn file(name: &'static str, help: String) -> Arg {
+    flag(SERVING, name, help).value_name("FILE").value_parser(super::path())
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| format!("{text:?} is not of the form 127.0.0.1:8080"))?;
+    if address.ip().is_loopback() { Ok(address) } else { Err(format!("{} is not a loopback address", address.ip())) }
+}
+
+/// What is served and how. What is not possible is named in `warnings`.
+pub(super) fn settings(
+    matches: &ArgMatches,
+    program: &str,
+    warnings: &mut Vec<String>,
+) -> Result<server::Settings, String> {
+    let given = Given(matches);
+    let port = matches.get_one::<u16>("secure-port").copied().unwrap_or(0);
+    let address = matches.get_one::<std::net::IpAddr>("bind-address").copied();
+    let (suites, groups) = server::offered();
+    let version = given.text("tls-min-version");
+    if matches!(version.as_str(), "VersionTLS10" | "VersionTLS11") {
+        warnings.push(format!("--tls-min-version={version}: the oldest that is served is VersionTLS12"));
+    }
+    let tls = Tls {
+        certificate: certificate(&given, program)?,
+        named: matches.get_many("tls-sni-cert-key").map(|all| all.cloned().collect()).unwrap_or_default(),
+        client_ca: path(&given, "client-ca-file"),
+        only_tls13: version == "VersionTLS13",
+        suites: chosen_suites(&given.list("tls-cipher-suites"), &suites, warnings)?,
+        groups: chosen_groups(matches, &groups)?,
+        only_http1: given.switch("disable-http2-serving"),
+    };
+    let streams = matches.get_one::<u32>("http2-max-streams-per-connection").copied();
+    Ok(server::Settings {
+        secure: address.filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
+        tls,
+        streams: streams.filter(|n| *n != 0),
+        share_port: given.switch("permit-port-sharing"),
+        debug: matches.get_one("debug-address").copied(),
+    })
+}
+
+/// Who may read what.
+pub(super) fn questions(matches: &ArgMatches) -> Questions {
+    let given = Given(matches);
+    Questions {
+        open: given.list("authorization-always-allow-paths"),
+        token: given.time("authentication-token-webhook-cache-ttl"),
+        allowed: given.time("authorization-webhook-cache-authorized-ttl"),
+        denied: given.time("authorization-webhook-cache-unauthorized-ttl"),
+    }
+}
+
+/// A file that was named; an empty name is none, as upstream has it.
+pub(super) fn path(given: &Given<'_>, name: &str) -> Option<PathBuf> {
+    given.path(name).filter(|path| !path.as_os_str().is_empty())
+}
+
+fn certificate(given: &Given<'_>, program: &str) -> Result<Certificate, String> {
+    match (path(given, "tls-cert-file"), path(given, "tls-private-key-file"), path(given, "cert-dir")) {
+        (Some(certificate), Some(key), _) => Ok(Certificate::Files(Pair { certificate, key })),
+        (None, None, Some(directory)) => Ok(Certificate::MadeIfMissing(Pair {
+            certificate: directory.join(format!("{program}.crt")),
+            key: directory.join(format!("{program}.key")),
+        })),
+        (None, None, None) => Ok(Certificate::InMemory),
+        _ => Err("--tls-cert-file and --tls-private-key-file go together".to_owned()),
+    }
+}
+
+/// Reads `certificate,key:name,...`.
+fn named(text: &str) -> Result<(Pair, Vec<String>), String> {
+    let invalid = || format!("{text:?} is not of the form certificate,key[:name,...]");
+    let (files, names) = text.split_once(':').unwrap_or((text, ""));
+    let (certificate, key) = files.split_once(',').ok_or_else(invalid)?;
+    let names: Vec<String> = names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    if certificate.is_empty() || key.is_empty() || key.contains(',') || (names.is_empty() && text.contains(':')) {
+        return Err(invalid());
+    }
+    Ok((Pair { certificate: certificate.into(), key: key.into() }, names))
+}
+
+/// Suites of Go's that are not served here, for a good reason each: no forward secrecy, CBC, RC4, 3DES.
+const UNSERVED: &[&str] = &[
+    "TLS_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+];
+/// TLS 1.3's own, which are always served.
+const ALWAYS: &[&str] = &["TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"];
+
+fn chosen_suites(
+    names: &[String],
+    offered: &[CipherSuite],
+    warnings: &mut Vec<String>,
+) -> Result<Option<Vec<CipherSuite>>, String> {
+    let names: Vec<&str> = names.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let (mut chosen, mut unserved) = (Vec::new(), Vec::new());
+    for name in names {
+        // Go's older names of two suites.
+        let full = match name {
+            "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+            "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+            other => other,
+        };
+        match offered.iter().find(|suite| suite.as_str() == Some(full)) {
+            Some(suite) => chosen.push(*suite),
+            None if ALWAYS.contains(&name) => {}
+            None if UNSERVED.contains(&name) => unserved.push(name),
+            None => {
+                let known: Vec<&str> = offered.iter().filter_map(CipherSuite::as_str).collect();
+                return Err(format!("--tls-cipher-suites: {name:?} is not known; served are: {}", known.join(", ")));
+            }
+        }
+    }
+    if !unserved.is_empty() {
+        warnings.push(format!("--tls-cipher-suites: {} cannot be served", unserved.join(", ")));
+    }
+    Ok(Some(chosen))
+}
+
+fn chosen_groups(matches: &ArgMatches, offered: &[NamedGroup]) -> Result<Option<Vec<NamedGroup>>, String> {
+    let Some(numbers) = matches.get_many::<u16>("tls-curve-preferences") else { return Ok(None) };
+    let chosen: Vec<NamedGroup> =
+        numbers.map(|n| NamedGroup::from(*n)).filter(|group| offered.contains(group)).collect();
+    if chosen.is_empty() {
+        let known: Vec<String> = offered.iter().map(|group| u16::from(*group).to_string()).collect();
+        return Err(format!("--tls-curve-preferences: none of them can be served; known are: {}", known.join(", ")));
+    }
+    Ok(Some(chosen))
+}

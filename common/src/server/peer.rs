@@ -1,0 +1,117 @@
+//! Who a client certificate names.
+//!
+//! The handshake has verified the certificate; what is read here is its subject: the common name is the user, the
+//! organizations are the groups.
+//!
+//! Upstream: `CommonNameUserConversion` of `k8s.io/apiserver`.
+
+use super::access::User;
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+/// The version of a certificate, which the oldest do not have.
+const VERSION: u8 = 0xa0;
+/// 2.5.4.3 and 2.5.4.10.
+const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
+const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
+/// Texts that are ASCII or UTF-8 as they are: `UTF8String`, `PrintableString`, `IA5String`.
+const TEXTS: [u8; 3] = [0x0c, 0x13, 0x16];
+
+/// The user that a certificate names, if it names one.
+pub(super) fn user(certificate: &[u8]) -> Option<User> {
+    let (mut common_name, mut groups) = (None, Vec::new());
+    let mut sets = subject(certificate)?;
+    while let Some((SET, mut attributes)) = take(&mut sets) {
+        while let Some((SEQUENCE, mut attribute)) = take(&mut attributes) {
+            let (OBJECT_IDENTIFIER, kind) = take(&mut attribute)? else { return None };
+            let (tag, value) = take(&mut attribute)?;
+            let text = || TEXTS.contains(&tag).then(|| std::str::from_utf8(value).ok()).flatten().map(str::to_owned);
+            match kind {
+                COMMON_NAME => common_name = Some(text()?),
+                ORGANIZATION => groups.push(text()?),
+                _ => {}
+            }
+        }
+    }
+    groups.push("system:authenticated".to_owned());
+    let username = common_name.filter(|name| !name.is_empty())?;
+    Some(User::named(username, groups))
+}
+
+/// The attributes of the subject: what comes after serial number, signature algorithm, issuer and validity.
+fn subject(mut certificate: &[u8]) -> Option<&[u8]> {
+    let (SEQUENCE, mut signed) = take(&mut certificate)? else { return None };
+    let (SEQUENCE, mut fields) = take(&mut signed)? else { return None };
+    let has_version = fields.first() == Some(&VERSION);
+    let before = ["serial number", "signature algorithm", "issuer", "validity"].len() + usize::from(has_version);
+    for _ in 0..before {
+        take(&mut fields)?;
+    }
+    let (SEQUENCE, subject) = take(&mut fields)? else { return None };
+    Some(subject)
+}
+
+/// Takes one value in DER off the front: its tag and its content.
+fn take<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
+    let (tag, rest) = bytes.split_first()?;
+    let (first, rest) = rest.split_first()?;
+    let (length, rest) = match usize::from(*first) {
+        short @ 0..0x80 => (short, rest),
+        long => {
+            let (digits, rest) = rest.split_at_checked(long & 0x7f)?;
+            if digits.is_empty() || digits.len() > 4 {
+                return None;
+            }
+            (digits.iter().fold(0, |length, digit| (length << 8) | usize::from(*digit)), rest)
+        }
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    *bytes = rest;
+    Some((*tag, content))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn certificate(subject: &[(rcgen::DnType, &str)]) -> Vec<u8> {
+        let mut parameters = rcgen::CertificateParams::new(vec![]).unwrap();
+        parameters.distinguished_name = rcgen::DistinguishedName::new();
+        for (kind, value) in subject {
+            parameters.distinguished_name.push(kind.clone(), *value);
+        }
+        parameters.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec()
+    }
+
+    #[test]
+    fn the_common_name_is_the_user_and_the_organization_its_group() {
+        use rcgen::DnType::{CommonName, CountryName, OrganizationName};
+        let long = "x".repeat(300);
+        let der = certificate(&[(CountryName, "DE"), (OrganizationName, "system:masters"), (CommonName, &long)]);
+        let user = user(&der).unwrap();
+        assert_eq!(user.parts(), (long, vec!["system:masters".into(), "system:authenticated".into()]));
+    }
+
+    #[test]
+    fn who_has_no_name_is_nobody() {
+        assert!(user(&certificate(&[(rcgen::DnType::OrganizationName, "system:masters")])).is_none());
+        assert!(user(&certificate(&[(rcgen::DnType::CommonName, "")])).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_nobody(cut in 0usize..600, flips in prop::collection::vec((0usize..600, any::<u8>()), 0..6)) {
+            let mut der = certificate(&[(rcgen::DnType::CommonName, "me")]);
+            for (at, byte) in flips {
+                let at = at % der.len();
+                der[at] = byte;
+            }
+            der.truncate(cut);
+            // Whatever it says, it says it without a panic.
+            let _ = user(&der);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Which of several certificates a client gets: by the name it asks for.
+
+use std::sync::Arc;
+
+use rustls::{
+    client::verify_server_name,
+    pki_types::ServerName,
+    server::{ClientHello, ParsedCertificate, ResolvesServerCert},
+    sign::CertifiedKey,
+};
+
+/// Certificates by name.
+#[derive(Debug)]
+pub(super) struct Names {
+    default: Arc<CertifiedKey>,
+    named: Vec<(Vec<String>, Arc<CertifiedKey>)>,
+}
+
+impl Names {
+    /// `default` for every name.
+    pub(super) fn new(default: CertifiedKey) -> Self {
+        Self { default: Arc::new(default), named: Vec::new() }
+    }
+
+    /// `certified` for the names that a pattern fits, or those it holds itself if there are none.
+    ///
+    /// # Errors
+    /// If its own names count and cannot be read.
+    pub(super) fn add(&mut self, certified: CertifiedKey, patterns: &[String]) -> Result<(), rustls::Error> {
+        if patterns.is_empty() {
+            ParsedCertificate::try_from(certified.end_entity_cert()?)?;
+        }
+        self.named.push((patterns.to_vec(), Arc::new(certified)));
+        Ok(())
+    }
+
+    fn find(&self, name: &str) -> &Arc<CertifiedKey> {
+        let fits = |(patterns, certified): &&(Vec<String>, Arc<CertifiedKey>)| {
+            if patterns.is_empty() { holds(certified, name) } else { patterns.iter().any(|p| matches(p, name)) }
+        };
+        self.named.iter().find(fits).map_or(&self.default, |(_, certified)| certified)
+    }
+}
+
+impl ResolvesServerCert for Names {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(hello.server_name().map_or(&self.default, |name| self.find(name))))
+    }
+}
+
+/// Whether a certificate is for that name.
+fn holds(certified: &CertifiedKey, name: &str) -> bool {
+    let Ok(name) = ServerName::try_from(name) else { return false };
+    let certificate = certified.end_entity_cert().and_then(ParsedCertificate::try_from);
+    certificate.is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
+}
+
+/// Whether a name is the pattern, or one label below a pattern that begins with `*.`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(domain) => name.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(domain)),
+        None => name.eq_ignore_ascii_case(pattern),
+    }
+}
