@@ -5,6 +5,7 @@
 
 mod family;
 mod informer;
+mod limits;
 mod process;
 mod requests;
 mod text;
@@ -19,6 +20,7 @@ use crate::object::Resource;
 
 pub use family::{Counters, Gauges, Histograms};
 pub use informer::InformerMetrics;
+pub use limits::Limits;
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use requests::Requests;
 pub use workqueue::QueueMetrics;
@@ -64,6 +66,7 @@ pub struct Metrics {
 }
 
 struct Inner {
+    limits: Limits,
     registry: Mutex<Registry>,
     families: Mutex<BTreeMap<&'static str, Family>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
@@ -90,8 +93,13 @@ impl Default for Metrics {
 impl Metrics {
     /// No metrics yet.
     pub fn new() -> Self {
-        let inner = Inner { registry: Mutex::default(), families: Mutex::default(), probes: Mutex::default() };
-        Self { inner: Arc::new(inner) }
+        Self::limited(Limits::default())
+    }
+
+    /// No metrics yet, and never any but within these limits.
+    pub fn limited(limits: Limits) -> Self {
+        let (registry, families, probes) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { limits, registry, families, probes }) }
     }
 
     /// The counters called `name`: exactly that name is served, with or without `_total` at its end.
@@ -106,7 +114,7 @@ impl Metrics {
         if let Some(Family::Counters(known)) = families.get(name) {
             return known.clone();
         }
-        let made = Counters::new(labels);
+        let made = Counters::new(labels, self.inner.limits.of(name, labels));
         if families.insert(name, Family::Counters(made.clone())).is_none() {
             // The encoder appends the suffix by itself; `text` takes it off again where upstream has none.
             let base = name.strip_suffix("_total").unwrap_or(name);
@@ -127,7 +135,7 @@ impl Metrics {
         if let Some(Family::Gauges(known)) = families.get(name) {
             return known.clone();
         }
-        let made = Gauges::new(labels);
+        let made = Gauges::new(labels, self.inner.limits.of(name, labels));
         if families.insert(name, Family::Gauges(made.clone())).is_none() {
             self.inner.registry.lock().register(name, stability.help(help), made.family());
         }
@@ -147,7 +155,7 @@ impl Metrics {
         if let Some(Family::Histograms(known)) = families.get(name) {
             return known.clone();
         }
-        let made = Histograms::new(labels, buckets);
+        let made = Histograms::new(labels, self.inner.limits.of(name, labels), buckets);
         if families.insert(name, Family::Histograms(made.clone())).is_none() {
             self.inner.registry.lock().register(name, stability.help(help), made.family());
         }
@@ -232,12 +240,12 @@ impl Metrics {
 
     /// Everything, as Prometheus text 0.0.4 the way Kubernetes components serve it.
     pub fn prometheus(&self) -> String {
-        text::prometheus(&self.encode(), &self.bare_counters())
+        text::prometheus(&self.encode(), &self.bare_counters(), &self.inner.limits)
     }
 
     /// Everything, as `OpenMetrics` 1.0.
     pub fn openmetrics(&self) -> String {
-        text::openmetrics(&self.encode(), &self.bare_counters())
+        text::openmetrics(&self.encode(), &self.bare_counters(), &self.inner.limits)
     }
 
     fn encode(&self) -> String {

@@ -1,6 +1,7 @@
 //! The command line: upstream's names, defaults and units.
 
 mod accepted;
+mod counting;
 mod serving;
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
@@ -14,6 +15,7 @@ use clap::{
 use super::{Definition, names, values};
 use crate::{
     client, duration, leader, logging,
+    metrics::Limits,
     runtime::LoopDefinition,
     server,
     settings::{MIN_RESYNC_PERIOD, Settings, TuneValue},
@@ -36,6 +38,10 @@ pub struct Options {
     pub server: server::Settings,
     /// Who may read it.
     pub questions: server::Questions,
+    /// What is not counted.
+    pub metrics: Limits,
+    /// The file that says what else is not, if everything is counted so far.
+    pub metrics_manifest: Option<PathBuf>,
     /// The kubeconfig of who is asked whose a token is, if that is somebody else.
     pub authentication: Option<PathBuf>,
     /// The kubeconfig of who is asked who may read what, if that is somebody else.
@@ -203,7 +209,7 @@ fn own(definition: &Definition) -> Command {
             true,
             "Whether a standby keeps its caches filled, so that it can take over at once",
         ));
-    serving::add(command, definition.name)
+    counting::add(serving::add(command, definition.name))
         .arg(
             flag(LOGS, "v", "How much to log: 0 (what an operator must know) to 10")
                 .short('v')
@@ -333,6 +339,8 @@ fn options(
         election: if given.switch("leader-elect") && !shadow { Some(election(&given, identity)?) } else { None },
         server,
         questions: serving::questions(matches),
+        metrics: counting::limits(matches)?,
+        metrics_manifest: counting::manifest(matches),
         authentication: serving::path(&given, "authentication-kubeconfig"),
         authorization: serving::path(&given, "authorization-kubeconfig"),
         insecure_debug: given.switch("insecure-debug"),

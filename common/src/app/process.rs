@@ -1,6 +1,6 @@
 //! The life of the process: up, leading, down.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -14,7 +14,7 @@ use crate::{
     client,
     clock::Clock,
     gate, leader, logging,
-    metrics::Metrics,
+    metrics::{Limits, Metrics},
     panics,
     server::{self, Access, Server},
     version,
@@ -126,7 +126,10 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
     for warning in &options.warnings {
         tracing::warn!("{warning}");
     }
-    let metrics = metrics(definition, &options, &clock);
+    let metrics = match metrics(definition, &options, &clock) {
+        Ok(metrics) => metrics,
+        Err(error) => return Ended::Refused(error),
+    };
     let (always, open) = gate::gate(clock.clone());
     always.open();
     let free = Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name));
@@ -254,15 +257,56 @@ async fn reach(api: &Api, reached: &Phase) {
     reached.set(Ok(()));
 }
 
-fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Metrics {
-    let metrics = Metrics::new();
+fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<Metrics, String> {
+    let metrics = Metrics::limited(limits(options)?);
     metrics.process(clock.now());
     metrics.build("kube");
     for gate in definition.gates {
         metrics.feature(gate.name, flags::stage(gate.name, gate.locked), options.settings.gate(gate));
     }
-    metrics
+    Ok(metrics)
+}
+
+/// What is not counted, by the command line or the file it names.
+fn limits(options: &Options) -> Result<Limits, String> {
+    let limits = options.metrics.clone();
+    let Some(path) = options.metrics_manifest.as_ref().filter(|_| limits.allows_everything()) else {
+        return Ok(limits);
+    };
+    let failed =
+        |why: String| format!("--allow-metric-labels-manifest: {}: {}", path.display(), why.replace('\n', " "));
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let lists: BTreeMap<String, String> = serde_saphyr::from_str(&text).map_err(|e| failed(e.to_string()))?;
+    limits.with_pairs(lists.iter().map(|(key, values)| (&**key, &**values))).map_err(failed)
 }
 
 /// The exit code of a panic is documented beside the others.
 const _: () = assert!(panics::EXIT_CODE == 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{Parsed, parse, tests::DEFINITION};
+
+    fn limits_by(manifest: &std::path::Path) -> Result<Limits, String> {
+        let arguments = ["x".to_owned(), format!("--allow-metric-labels-manifest={}", manifest.display())];
+        match parse(&DEFINITION, arguments, || "me".to_owned()) {
+            Ok(Parsed::Run(options)) => limits(&options),
+            _ => panic!("the command line is right"),
+        }
+    }
+
+    #[test]
+    fn a_manifest_says_which_values_labels_may_have() {
+        let path = std::env::temp_dir().join(format!("nonet-labels-{}.yaml", std::process::id()));
+        std::fs::write(&path, "\"workqueue_depth,name\": \"job,deployment\"\n").unwrap();
+        assert_eq!(limits_by(&path), Limits::default().with_pairs([("workqueue_depth,name", "job,deployment")]));
+        for (text, expected) in [("- a\n", ".yaml: "), ("a: b\n", ".yaml: \"a\" is not of the form metric,label")] {
+            std::fs::write(&path, text).unwrap();
+            let error = limits_by(&path).unwrap_err();
+            assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(limits_by(&path).unwrap_err().contains("No such file"));
+    }
+}

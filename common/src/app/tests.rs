@@ -160,6 +160,16 @@ const TICKER: LoopDefinition = LoopDefinition {
     start: Ticker::start,
 };
 
+pub(super) const DEFINITION: Definition = Definition {
+    name: "ticker-controller",
+    about: "Ticks.",
+    loops: &[TICKER],
+    workers: &[],
+    gates: &[],
+    tunes: &[],
+    flags: &[],
+};
+
 fn parts(world: &World, seed: u64, settings: Settings) -> Parts {
     let clock = Clock::simulated(Timestamp::from_second(1_700_000_000).unwrap(), seed);
     let election = leader::Settings::new("kube-system", "ticker-controller", format!("c{seed}"));

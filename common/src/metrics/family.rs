@@ -7,25 +7,35 @@ use prometheus_client::metrics::{
     histogram::Histogram,
 };
 
-use super::{Counter, Gauge};
+use super::{Counter, Gauge, limits::Allowed};
 
 type Labels = Vec<(&'static str, String)>;
 
-fn labels(names: &'static [&'static str], values: &[&str]) -> Labels {
-    debug_assert_eq!(names.len(), values.len(), "one value per label: {names:?}");
-    names.iter().copied().zip(values.iter().map(|v| (*v).to_owned())).collect()
+/// The names of labels, and the values they may have.
+#[derive(Clone, Debug)]
+struct Names {
+    names: &'static [&'static str],
+    allowed: Allowed,
+}
+
+impl Names {
+    fn with(&self, values: &[&str]) -> Labels {
+        debug_assert_eq!(self.names.len(), values.len(), "one value per label: {:?}", self.names);
+        let value = |(position, value): (usize, &&str)| self.allowed.value(position, value).to_owned();
+        self.names.iter().copied().zip(values.iter().enumerate().map(value)).collect()
+    }
 }
 
 /// Counters of one name.
 #[derive(Clone, Debug)]
 pub struct Counters {
-    names: &'static [&'static str],
+    names: Names,
     family: Family<Labels, Counter>,
 }
 
 impl Counters {
-    pub(super) fn new(names: &'static [&'static str]) -> Self {
-        Self { names, family: Family::default() }
+    pub(super) fn new(names: &'static [&'static str], allowed: Allowed) -> Self {
+        Self { names: Names { names, allowed }, family: Family::default() }
     }
 
     pub(super) fn family(&self) -> Family<Labels, Counter> {
@@ -34,20 +44,20 @@ impl Counters {
 
     /// The counter with these label values, in the order of the label names. Keep it where it is used often.
     pub fn with(&self, values: &[&str]) -> Counter {
-        self.family.get_or_create_owned(&labels(self.names, values))
+        self.family.get_or_create_owned(&self.names.with(values))
     }
 }
 
 /// Gauges of one name.
 #[derive(Clone, Debug)]
 pub struct Gauges {
-    names: &'static [&'static str],
+    names: Names,
     family: Family<Labels, Gauge>,
 }
 
 impl Gauges {
-    pub(super) fn new(names: &'static [&'static str]) -> Self {
-        Self { names, family: Family::default() }
+    pub(super) fn new(names: &'static [&'static str], allowed: Allowed) -> Self {
+        Self { names: Names { names, allowed }, family: Family::default() }
     }
 
     pub(super) fn family(&self) -> Family<Labels, Gauge> {
@@ -56,19 +66,19 @@ impl Gauges {
 
     /// The gauge with these label values, in the order of the label names. Keep it where it is used often.
     pub fn with(&self, values: &[&str]) -> Gauge {
-        self.family.get_or_create_owned(&labels(self.names, values))
+        self.family.get_or_create_owned(&self.names.with(values))
     }
 
     /// Serves the gauge with these label values no longer.
     pub fn remove(&self, values: &[&str]) {
-        self.family.remove(&labels(self.names, values));
+        self.family.remove(&self.names.with(values));
     }
 }
 
 /// Histograms of one name.
 #[derive(Clone, Debug)]
 pub struct Histograms {
-    names: &'static [&'static str],
+    names: Names,
     family: Family<Labels, Histogram, Buckets>,
 }
 
@@ -83,9 +93,13 @@ impl MetricConstructor<Histogram> for Buckets {
 }
 
 impl Histograms {
-    pub(super) fn new(names: &'static [&'static str], buckets: impl IntoIterator<Item = f64>) -> Self {
+    pub(super) fn new(
+        names: &'static [&'static str],
+        allowed: Allowed,
+        buckets: impl IntoIterator<Item = f64>,
+    ) -> Self {
         let buckets = Buckets(buckets.into_iter().collect());
-        Self { names, family: Family::new_with_constructor(buckets) }
+        Self { names: Names { names, allowed }, family: Family::new_with_constructor(buckets) }
     }
 
     pub(super) fn family(&self) -> Family<Labels, Histogram, Buckets> {
@@ -94,6 +108,6 @@ impl Histograms {
 
     /// The histogram with these label values, in the order of the label names. Keep it where it is used often.
     pub fn with(&self, values: &[&str]) -> Histogram {
-        self.family.get_or_create_owned(&labels(self.names, values))
+        self.family.get_or_create_owned(&self.names.with(values))
     }
 }

@@ -5,6 +5,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use super::Limits;
+
 /// One family as it was encoded.
 struct Family<'a> {
     name: &'a str,
@@ -58,15 +60,15 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, le: None, value })
 }
 
-pub(super) fn prometheus(encoded: &str, bare_counters: &[&str]) -> String {
-    render(encoded, bare_counters, false)
+pub(super) fn prometheus(encoded: &str, bare_counters: &[&str], limits: &Limits) -> String {
+    render(encoded, bare_counters, limits, false)
 }
 
-pub(super) fn openmetrics(encoded: &str, bare_counters: &[&str]) -> String {
-    render(encoded, bare_counters, true)
+pub(super) fn openmetrics(encoded: &str, bare_counters: &[&str], limits: &Limits) -> String {
+    render(encoded, bare_counters, limits, true)
 }
 
-fn render(encoded: &str, bare_counters: &[&str], openmetrics: bool) -> String {
+fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, openmetrics: bool) -> String {
     let mut families = parse(encoded);
     families.sort_by_key(|f| f.name);
     let mut out = String::with_capacity(encoded.len());
@@ -79,6 +81,10 @@ fn render(encoded: &str, bare_counters: &[&str], openmetrics: bool) -> String {
             (_, kind) => ("", kind),
         };
         let name = family.name;
+        let full_name = if total { format!("{name}_total") } else { name.to_owned() };
+        if !limits.serves(&full_name) {
+            continue;
+        }
         let _ = writeln!(out, "# HELP {name}{suffix} {}", family.help);
         let _ = writeln!(out, "# TYPE {name}{suffix} {kind}");
         // Series in the order of their labels; the lines of one series in theirs, buckets first.

@@ -219,6 +219,21 @@ fn how_tls_is_served_is_the_operators_choice() {
 }
 
 #[test]
+fn what_is_counted_is_the_operators_choice() {
+    let o = run(&[
+        "--disabled-metrics=a_total,b",
+        "--disabled-metrics=c",
+        "--allow-metric-labels=a_total,code='200,404'",
+        "--allow-metric-labels=\"b,code=200\",\"b,verb=GET,PUT\"",
+        "--allow-metric-labels-manifest=/m",
+    ]);
+    let pairs = [("a_total,code", "200,404"), ("b,code", "200"), ("b,verb", "GET,PUT")];
+    let names = ["a_total", "b", "c"].map(str::to_owned);
+    assert_eq!(Ok(o.metrics), Limits::default().without(names).with_pairs(pairs));
+    assert_eq!(o.metrics_manifest.as_deref(), Some("/m".as_ref()));
+}
+
+#[test]
 fn what_has_no_effect_is_accepted_and_named_in_one_line() {
     assert!(
         run(&["--profiling", "--use-service-account-credentials=false", "--enable-garbage-collector"])
@@ -303,6 +318,9 @@ fn bad_input_is_one_clear_line() {
         (&["--tls-curve-preferences=1"], "none of them can be served; known are: 29, 23, 24"),
         (&["--http2-max-streams-per-connection=-1"], "-1"),
         (&["--authentication-token-webhook-cache-ttl=10"], "\"10\" is not a duration"),
+        (&["--allow-metric-labels=a,b"], "--allow-metric-labels: \"a,b\" is not of the form metric,label=value,..."),
+        (&["--allow-metric-labels=a=b"], "--allow-metric-labels: \"a\" is not of the form metric,label"),
+        (&["--allow-metric-labels=\"a,b=c\",\"d,e=f"], "lacks a closing quote"),
         (&["--debug-address=0.0.0.0:80"], "0.0.0.0 is not a loopback address"),
         (&["--debug-address=8080"], "is not of the form 127.0.0.1:8080"),
         (&["--logging-format=xml"], "invalid value 'xml'"),

@@ -1,0 +1,132 @@
+//! What an operator does not want to be counted.
+//!
+//! Upstream: `component-base/metrics`, `--disabled-metrics` and `--allow-metric-labels`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What a label's value becomes that is not on its list.
+const UNEXPECTED: &str = "unexpected";
+
+/// Metrics that are not served, and the values that labels may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    disabled: BTreeSet<String>,
+    /// By metric and label.
+    allowed: BTreeMap<(String, String), Arc<BTreeSet<String>>>,
+}
+
+impl Limits {
+    /// The same without these metrics.
+    #[must_use]
+    pub fn without(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.disabled.extend(names);
+        self
+    }
+
+    /// The same with no other values for a label of a metric.
+    #[must_use]
+    pub fn with_allowed(mut self, metric: &str, label: &str, values: impl IntoIterator<Item = String>) -> Self {
+        let known = self.allowed.entry((metric.to_owned(), label.to_owned())).or_default();
+        Arc::make_mut(known).extend(values);
+        self
+    }
+
+    /// The same with every pair of a list: `metric,label` and `value,value`.
+    ///
+    /// # Errors
+    /// Names what is no metric and label.
+    pub fn with_pairs<'a>(self, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self, String> {
+        let word = |text: &str, also: &str| {
+            let letters = |c: char| c.is_ascii_alphanumeric() || c == '_' || also.contains(c);
+            text.chars().all(letters) && !text.is_empty() && !text.starts_with(|c: char| c.is_ascii_digit())
+        };
+        pairs.into_iter().try_fold(self, |limits, (key, values)| match key.split_once(',') {
+            Some((metric, label)) if word(metric, ":") && word(label, "") => {
+                Ok(limits.with_allowed(metric, label, values.split(',').map(str::to_owned)))
+            }
+            _ => Err(format!("{key:?} is not of the form metric,label")),
+        })
+    }
+
+    /// Whether nothing is allowed by name.
+    pub fn allows_everything(&self) -> bool {
+        self.allowed.is_empty()
+    }
+
+    pub(super) fn serves(&self, metric: &str) -> bool {
+        !self.disabled.contains(metric)
+    }
+
+    /// What the labels of a metric may be.
+    pub(super) fn of(&self, metric: &str, labels: &[&str]) -> Allowed {
+        let of = |label: &&str| self.allowed.get(&(metric.to_owned(), (*label).to_owned())).cloned();
+        Allowed(labels.iter().map(of).collect())
+    }
+}
+
+/// The values that the labels of one metric may have, by position; any where there is no list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Allowed(Arc<[Option<Arc<BTreeSet<String>>>]>);
+
+impl Allowed {
+    /// The value that stands for this one.
+    pub(super) fn value<'a>(&self, position: usize, value: &'a str) -> &'a str {
+        match self.0.get(position) {
+            Some(Some(list)) if !list.contains(value) => UNEXPECTED,
+            _ => value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::{Metrics, Stability};
+
+    #[test]
+    fn what_is_disabled_is_not_served() {
+        let names = ["a_total", "b", "c_seconds"].map(str::to_owned);
+        let metrics = Metrics::limited(Limits::default().without(names));
+        metrics.counter("a_total", Stability::Beta, "A", &[]).with(&[]).inc();
+        metrics.counter("a_b_total", Stability::Beta, "Another", &[]).with(&[]).inc();
+        metrics.gauge("b", Stability::Beta, "B", &[]).with(&[]).set(1.0);
+        metrics.gauge("d", Stability::Beta, "D", &[]).with(&[]).set(1.0);
+        metrics.histogram("c_seconds", Stability::Beta, "C", &[], [1.0]).with(&[]).observe(0.5);
+        let text = metrics.prometheus();
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with("# HELP")).collect();
+        assert_eq!(samples, ["# TYPE a_b_total counter", "a_b_total 1", "# TYPE d gauge", "d 1"]);
+        assert!(!metrics.openmetrics().contains("c_seconds"));
+    }
+
+    #[test]
+    fn a_value_that_is_not_on_the_list_is_unexpected() {
+        let pairs = [("x_total,code", "200,404"), ("y,code", "200")];
+        let metrics = Metrics::limited(Limits::default().with_pairs(pairs).unwrap());
+        let x = metrics.counter("x_total", Stability::Beta, "X", &["code", "verb"]);
+        for code in ["200", "404", "500", "503"] {
+            x.with(&[code, code]).inc();
+            x.with(&[code, "GET"]).inc();
+        }
+        metrics.gauge("y", Stability::Beta, "Y", &["code"]).with(&["500"]).set(2.0);
+        let text = metrics.prometheus();
+        for line in [
+            "x_total{code=\"200\",verb=\"200\"} 1",
+            "x_total{code=\"unexpected\",verb=\"500\"} 1",
+            "x_total{code=\"unexpected\",verb=\"GET\"} 2",
+            "y{code=\"unexpected\"} 2",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_metric_and_label_is_named() {
+        for key in ["x", "x,", ",x", "1x,y", "x,y:z", "x,y,z", "x y,z"] {
+            let error = Limits::default().with_pairs([(key, "v")]).unwrap_err();
+            assert_eq!(error, format!("{key:?} is not of the form metric,label"));
+        }
+    }
+}
