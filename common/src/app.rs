@@ -21,7 +21,7 @@ use crate::{
     clock::Clock,
     leader, logging, panics,
     runtime::LoopDefinition,
-    settings::{FeatureGate, Tune, WorkersFlag},
+    settings::{FeatureGate, Tune, WATCH_LIST_CLIENT, WorkersFlag},
 };
 
 pub use assembly::{Assembly, Parts, Stopped, assemble};
@@ -38,12 +38,21 @@ pub struct Definition {
     pub loops: &'static [LoopDefinition],
     /// Flags for their workers.
     pub workers: &'static [WorkersFlag],
-    /// Feature gates they know.
+    /// Feature gates they know, beside those of every program.
     pub gates: &'static [FeatureGate],
     /// Values behind `--tune`.
     pub tunes: &'static [Tune],
     /// Values that upstream offers as a flag each: they are read by [`crate::settings::Settings::duration`] and its like.
     pub flags: &'static [Tune],
+}
+
+impl Definition {
+    /// The gates its loops know, and those of the machinery.
+    pub(crate) fn all_gates(&self) -> Vec<FeatureGate> {
+        let mut all = self.gates.to_vec();
+        all.push(WATCH_LIST_CLIENT);
+        all
+    }
 }
 
 /// Runs a controller as this process.

@@ -10,7 +10,15 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{api::Api, clock::Clock, events::Recorder, gate::Gate, informer, metrics::Metrics, settings::Settings};
+use crate::{
+    api::Api,
+    clock::Clock,
+    events::Recorder,
+    gate::Gate,
+    informer,
+    metrics::Metrics,
+    settings::{Settings, WATCH_LIST_CLIENT},
+};
 
 /// A control loop that a binary can run.
 #[derive(Clone, Copy)]
@@ -47,12 +55,17 @@ pub struct Context {
 }
 
 impl Context {
-    /// How caches of this process are kept: as the operator wants it, and counted.
+    /// How every cache of this process is read.
+    pub fn reading(&self) -> informer::Config {
+        informer::Config { streaming: self.settings.gate(&WATCH_LIST_CLIENT), ..informer::Config::default() }
+    }
+
+    /// How caches of this process are kept that last as long as it does: replayed as the operator wants it, and counted.
     pub fn caches(&self) -> informer::Config {
         informer::Config {
             resync: self.settings.resync_period(&self.clock),
             metrics: Some(self.metrics.clone()),
-            ..informer::Config::default()
+            ..self.reading()
         }
     }
 }

@@ -46,6 +46,14 @@ pub const MIN_RESYNC_PERIOD: Tune = Tune {
     help: "Look at every object again after this long, or up to twice that, although nothing happened to it; 0: never",
 };
 
+/// The gate of streaming lists: every program has it. Off, caches are filled page by page.
+pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate {
+    name: "WatchListClient",
+    default: true,
+    locked: false,
+    help: "Caches are filled by streaming lists where the server has them; off: page by page",
+};
+
 /// A flag that sets how many workers a loop has.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkersFlag {

@@ -47,7 +47,7 @@ use common::{
     app::Definition,
     consistency::Ledger,
     controller::{Controller, Loop, Observed, Requeue},
-    informer::{AnyInformer, Config, Informer},
+    informer::{AnyInformer, Informer},
     meta::Key,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -134,7 +134,7 @@ impl CronJobController {
             recorder: context.recorder.clone(),
         });
         let on_cron = Arc::clone(&watch);
-        let config = Config { resync: context.settings.resync_period(&context.clock), ..Config::default() };
+        let config = context.caches();
         let crons = Informer::start_with(
             context.api.clone(),
             config.clone(),

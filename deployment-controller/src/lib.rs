@@ -49,7 +49,7 @@ use common::{
     clock::Instant,
     consistency::Ledger,
     controller::{Controller, Loop, Observed, Requeue},
-    informer::{AnyInformer, Config, Informer},
+    informer::{AnyInformer, Informer},
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
     queue::{Backoff, Queue},
@@ -162,7 +162,7 @@ impl DeploymentController {
         let watch = Arc::new(Watch { queue, deployments: Arc::clone(&deployments), ledger: ledger.clone() });
         let config = context.caches();
         // Nothing is replayed of Pods: a rollout hears of their ends.
-        let pods = PodWatches::new(context.api.clone(), Config::default(), watch.queue.clone());
+        let pods = PodWatches::new(context.api.clone(), context.reading(), watch.queue.clone());
         let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();
         let refused: Arc<Mutex<HashMap<Uid, Refused>>> = Arc::default();
         let (on_set, known, released) = (Arc::clone(&watch), Arc::clone(&explored), Arc::clone(&refused));

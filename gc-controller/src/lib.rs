@@ -105,7 +105,8 @@ fn start(context: Context) -> Arc<dyn Running> {
     let recorder = context.recorder.clone();
     let collection = Arc::new(Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone()));
     let period = context.settings.duration(&DISCOVERY_PERIOD);
-    let (monitors, discovery) = Monitors::start(context.api.clone(), Arc::clone(&collection), metrics, period);
+    let (api, reading) = (context.api.clone(), context.reading());
+    let (monitors, discovery) = Monitors::start(api, reading, Arc::clone(&collection), metrics, period);
     let probed = Arc::downgrade(&monitors);
     context.metrics.before_scrape(move || {
         if let Some(monitors) = probed.upgrade() {

@@ -68,6 +68,7 @@ struct Watched {
 /// All monitors.
 pub(crate) struct Monitors {
     api: Api,
+    reading: Config,
     collection: Arc<Collection>,
     metrics: ControllerMetrics,
     watched: Mutex<Watched>,
@@ -89,12 +90,14 @@ impl Monitors {
     /// Begins to discover and to watch.
     pub(crate) fn start(
         api: Api,
+        reading: Config,
         collection: Arc<Collection>,
         metrics: ControllerMetrics,
         period: Duration,
     ) -> (Arc<Self>, Discovery) {
         let monitors = Arc::new(Self {
             api,
+            reading,
             collection,
             metrics,
             watched: Mutex::default(),
@@ -183,7 +186,7 @@ impl Monitors {
 
     fn monitor(&self, resource: Resource) -> Monitor {
         let kind = self.collection.graph.lock().kind_id(&resource.api_version(), resource.kind);
-        let config = Config { resource: Some(resource), metadata_only: true, ..Config::default() };
+        let config = Config { resource: Some(resource), metadata_only: true, ..self.reading.clone() };
         let collection = Arc::clone(&self.collection);
         let handler = Box::new(move |event: &_, origin| collection.on_event(kind, event, origin));
         Monitor { kind, informer: Arc::new(Informer::start(self.api.clone(), config, &[], vec![handler])) }

@@ -237,13 +237,12 @@ fn own(definition: &Definition) -> Command {
 /// Gates and tuned values, for the end of the help text.
 fn appendix(definition: &Definition) -> String {
     let mut text = String::from("Feature gates:\n");
-    for gate in definition.gates {
+    for gate in definition.all_gates() {
         let note = if gate.locked { "locked" } else { "default" };
         // Writing into a string cannot fail.
         let _ = writeln!(text, "  {} [{note}: {}]\n          {}", gate.name, gate.default, gate.help);
     }
-    text.push_str(if definition.gates.is_empty() { "  none\n\n" } else { "\n" });
-    text.push_str("Values for --tune:\n");
+    text.push_str("\nValues for --tune:\n");
     for tune in definition.tunes {
         let _ = writeln!(text, "  {} [default: {}]\n          {}", tune.name, values::shown(tune.default), tune.help);
     }
@@ -326,7 +325,7 @@ fn options(
         let value = values::tuned(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
         settings = settings.with_tune(tune.name, value);
     }
-    settings = values::gates(definition.gates, &given.list("feature-gates"), settings, &mut warnings)?;
+    settings = values::gates(&definition.all_gates(), &given.list("feature-gates"), settings, &mut warnings)?;
     settings = values::tunes(definition.tunes, &given.list("tune"), settings)?;
     let server = serving::settings(matches, definition.name, &mut warnings)?;
     let format = if given.text("logging-format") == "json" { logging::Format::Json } else { logging::Format::Text };

@@ -76,6 +76,35 @@ const ALPHA: &[&str] = &[
     "WorkloadWithJob",
 ];
 
+/// Gates of upstream's machinery that have one position here, and which.
+///
+/// A Lease is always released; caches are replaced as a whole, know their version and are told of changes in order; logs are
+/// contextual and may be JSON.
+const FIXED: &[(&str, bool)] = &[
+    ("AtomicFIFO", true),
+    ("ClientsAllowCBOR", false),
+    ("ClientsPreferCBOR", false),
+    ("ClientsAllowTLSCacheGC", true),
+    ("ComponentFlagz", false),
+    ("ComponentStatusz", false),
+    ("ContextualLogging", true),
+    ("ControllerManagerReleaseLeaderElectionLockOnExit", true),
+    ("CoordinatedLeaderElection", false),
+    ("InformerResourceVersion", true),
+    ("InOrderInformers", true),
+    ("InOrderInformersBatchProcess", true),
+    ("LoggingAlphaOptions", false),
+    ("LoggingBetaOptions", true),
+    ("NativeHistograms", false),
+    ("SeparateTaintEvictionController", true),
+    ("UnlockWhileProcessingFIFO", true),
+];
+
+/// The one position of a gate of upstream's machinery, if it has one.
+pub(super) fn fixed(gate: &str) -> Option<bool> {
+    FIXED.iter().find(|(name, _)| *name == gate).map(|(_, position)| *position)
+}
+
 /// The stage of a gate as `kubernetes_feature_enabled` names it: empty once it can no longer be switched.
 pub(super) fn stage(name: &str, locked: bool) -> &'static str {
     if locked {

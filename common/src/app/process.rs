@@ -261,8 +261,8 @@ fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<
     let metrics = Metrics::limited(limits(options)?);
     metrics.process(clock.now());
     metrics.build("kube");
-    for gate in definition.gates {
-        metrics.feature(gate.name, flags::stage(gate.name, gate.locked), options.settings.gate(gate));
+    for gate in definition.all_gates() {
+        metrics.feature(gate.name, flags::stage(gate.name, gate.locked), options.settings.gate(&gate));
     }
     Ok(metrics)
 }

@@ -63,7 +63,8 @@ fn pairs<'a>(flag: &str, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, Strin
         .collect()
 }
 
-/// Reads `--feature-gates`. A gate this program does not know is named in a warning and has no effect.
+/// Reads `--feature-gates`. A gate this program does not know, or has in another position and no other, is named in a warning
+/// and has no effect.
 pub(super) fn gates(
     known: &[FeatureGate],
     lists: &[String],
@@ -85,6 +86,10 @@ pub(super) fn gates(
     }
     for (name, on) in given {
         match known.iter().find(|gate| gate.name == name) {
+            None if names::fixed(name) == Some(on) => {}
+            None if names::fixed(name).is_some() => {
+                warnings.push(format!("feature gate {name} is always {} here", !on));
+            }
             None => warnings.push(format!("feature gate {name} is not known to this program and has no effect")),
             Some(gate) if gate.locked && gate.default != on => {
                 let locked = gate.default;

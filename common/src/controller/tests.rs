@@ -137,7 +137,7 @@ struct World {
     running: Arc<Loop<Puppet>>,
 }
 
-fn world(settings: Settings, script: &[Move]) -> World {
+fn context(settings: Settings) -> (Keeper, Context) {
     let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
     let (keeper, gate) = gate(clock.clone());
     let nobody = tower::service_fn(|_: http::Request<kube::client::Body>| async {
@@ -152,6 +152,12 @@ fn world(settings: Settings, script: &[Move]) -> World {
         recorder: Recorder::silent("test", clock.clone()),
         shared: crate::runtime::Shared::default(),
     };
+    (keeper, context)
+}
+
+fn world(settings: Settings, script: &[Move]) -> World {
+    let (keeper, context) = context(settings);
+    let clock = context.clock.clone();
     let puppet = Arc::new(Puppet {
         clock: clock.clone(),
         script: Mutex::new(script.iter().copied().collect()),
@@ -282,4 +288,19 @@ async fn a_cache_that_lost_touch_is_named_until_it_is_back() {
     assert_eq!(world.running.ready(), Err("test: nothing heard of leases for 91s: refused".to_owned()));
     *world.puppet.cache.lost.lock() = None;
     assert_eq!(world.running.ready(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_are_kept_as_the_operator_wants_it() {
+    let period = Duration::from_hours(1);
+    let usual = context(Settings::new()).1.caches();
+    assert!(usual.streaming && usual.metrics.is_some() && usual.resync.is_some());
+    let settings = Settings::new()
+        .with_gate("WatchListClient", false)
+        .with_tune("min-resync-period", crate::settings::TuneValue::Duration(period));
+    let context = context(settings).1;
+    let caches = context.caches();
+    assert!(!caches.streaming && (period..period * 2).contains(&caches.resync.unwrap()));
+    let brief = context.reading();
+    assert!(!brief.streaming && brief.metrics.is_none() && brief.resync.is_none());
 }

@@ -4,7 +4,7 @@ use rustls::{CipherSuite, NamedGroup};
 use crate::{
     runtime::{Context, Running},
     server::{Certificate, Pair},
-    settings::{FeatureGate, Tune, WorkersFlag},
+    settings::{FeatureGate, Tune, WATCH_LIST_CLIENT, WorkersFlag},
 };
 use std::sync::Arc;
 
@@ -171,6 +171,23 @@ fn a_gate_that_is_not_known_is_named_and_ignored() {
     assert!(!o.settings.gate(&GATE) && o.settings.gate(&LOCKED));
     assert!(run(&["--feature-gates=AllBeta=false,PodDeletionCost=true"]).settings.gate(&GATE));
     assert!(run(&["--feature-gates=AllAlpha=true"]).warnings.is_empty());
+}
+
+#[test]
+fn gates_of_the_machinery_are_switched_or_have_one_position() {
+    assert!(run(&[]).settings.gate(&WATCH_LIST_CLIENT));
+    assert!(!run(&["--feature-gates=WatchListClient=false"]).settings.gate(&WATCH_LIST_CLIENT));
+    assert!(!run(&["--feature-gates=AllBeta=false"]).settings.gate(&WATCH_LIST_CLIENT));
+    let gates = "ControllerManagerReleaseLeaderElectionLockOnExit=true,CoordinatedLeaderElection=false,AtomicFIFO=true";
+    assert!(run(&[&format!("--feature-gates={gates}")]).warnings.is_empty());
+    let o = run(&["--feature-gates=CoordinatedLeaderElection=true,InOrderInformers=false"]);
+    assert_eq!(
+        o.warnings,
+        [
+            "feature gate CoordinatedLeaderElection is always false here",
+            "feature gate InOrderInformers is always true here"
+        ]
+    );
 }
 
 #[test]
