@@ -32,6 +32,10 @@ const MAX_RETRIES: u32 = 10;
 /// The longest wait that a server is granted with `Retry-After`. An API server asks for seconds; one that asks for a day is
 /// broken, and must not hold a worker for a day. Upstream waits for whatever is said.
 pub(crate) const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
+/// The longest answer about one object, and other than a list. An object has at most a few MB in any server.
+const MAX_ANSWER: usize = 32 << 20;
+/// The longest list, or page of one, that is read at once: some 100,000 Pods.
+const MAX_LIST: usize = 1 << 30;
 /// The manager of the fields we write: upstream's name, so that a hand-over leaves no second owner of the same fields.
 pub const FIELD_MANAGER: &str = "kube-controller-manager";
 
@@ -235,12 +239,12 @@ impl Api {
         query: &str,
         accept: &str,
     ) -> Result<Bytes, Error> {
-        self.read(&with_query(resource.path(namespace, "", ""), query), accept).await
+        self.send(Method::GET, &with_query(resource.path(namespace, "", ""), query), accept, None, MAX_LIST).await
     }
 
     /// Reads any path.
     pub async fn read(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
-        self.send(Method::GET, path, accept, None).await
+        self.send(Method::GET, path, accept, None, MAX_ANSWER).await
     }
 
     /// Opens a watch; `query` is already encoded and contains `watch=true`. Each line of the stream is one event.
@@ -256,7 +260,7 @@ impl Api {
         if response.status().is_success() {
             return Ok(Lines::new(response.into_body()));
         }
-        let refused = Answer::read(response).await?.into_result();
+        let refused = Answer::read(response, MAX_ANSWER).await?.into_result();
         Err(refused.err().unwrap_or_else(|| Error::Lost("watch: unexpected answer".to_owned())))
     }
 
@@ -309,7 +313,7 @@ impl Api {
         if method != Method::DELETE {
             path = with_query(path, &format!("fieldManager={FIELD_MANAGER}"));
         }
-        let answer = self.send(method, &path, "application/json", Some((content_type, body))).await;
+        let answer = self.send(method, &path, "application/json", Some((content_type, body)), MAX_ANSWER).await;
         match &answer {
             Ok(object) => self.inner.writes.note(target.resource, object),
             Err(error) if error.may_have_happened() => self.inner.writes.note_lost(self.inner.clock.instant()),
@@ -328,12 +332,13 @@ impl Api {
         path: &str,
         accept: &str,
         body: Option<(&'static str, Bytes)>,
+        limit: usize,
     ) -> Result<Bytes, Error> {
         let started = self.inner.clock.instant();
         let mut received;
         let mut attempt = 0;
         let result = loop {
-            let answer = self.attempt(&method, path, accept, body.clone(), attempt).await;
+            let answer = self.attempt(&method, path, accept, body.clone(), limit, attempt).await;
             received = answer.as_ref().ok().map(Answer::size);
             let error = match answer.and_then(Answer::into_result) {
                 Ok(bytes) => break Ok(bytes),
@@ -370,6 +375,7 @@ impl Api {
         path: &str,
         accept: &str,
         body: Option<(&'static str, Bytes)>,
+        limit: usize,
         attempt: u32,
     ) -> Result<Answer, Error> {
         let inner = &*self.inner;
@@ -390,7 +396,7 @@ impl Api {
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::transport)?;
             let code = response.status().as_u16();
-            Ok((code, Answer::read(response).await))
+            Ok((code, Answer::read(response, limit).await))
         };
         let closed = async { if writes { inner.gate.closed().await } else { std::future::pending().await } };
         let answer = tokio::select! {

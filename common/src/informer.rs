@@ -45,6 +45,8 @@ pub struct Config {
     pub streaming: bool,
     /// Objects per page where the server has no streaming lists.
     pub page: u32,
+    /// The longest set that is read, in bytes as they come: some million Pods. A server that sends more never stops.
+    pub longest: usize,
     /// After how long without a line a watch is taken for dead, once the server has shown that it sends bookmarks; and how
     /// long a cache may hear of nothing but failures before it counts as out of touch.
     pub silence: Duration,
@@ -66,6 +68,7 @@ impl Default for Config {
             fields: String::new(),
             streaming: true,
             page: 500,
+            longest: 8 << 30,
             silence: Duration::from_secs(90),
             resync: None,
             resource: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode, header};
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::Body;
 
 use super::{Error, MAX_RETRY_AFTER, Status};
@@ -18,13 +18,21 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads a response to its end.
+    /// Reads a response to its end, which must come within `limit` bytes.
     ///
     /// # Errors
-    /// [`Error::Lost`] when the connection breaks on the way.
-    pub(super) async fn read(response: Response<Body>) -> Result<Self, Error> {
+    /// [`Error::Lost`] when the connection breaks on the way, or there is more.
+    pub(super) async fn read(response: Response<Body>, limit: usize) -> Result<Self, Error> {
         let (parts, body) = response.into_parts();
-        let body = body.collect().await.map_err(|e| Error::Lost(format!("the answer broke off: {e}")))?.to_bytes();
+        let body = Limited::new(body, limit).collect().await.map_err(|e| {
+            let too_long = e.is::<LengthLimitError>();
+            Error::Lost(if too_long {
+                format!("the answer is longer than {limit} bytes")
+            } else {
+                format!("the answer broke off: {e}")
+            })
+        })?;
+        let body = body.to_bytes();
         let retry_after = parts
             .headers
             .get(header::RETRY_AFTER)

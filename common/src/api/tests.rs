@@ -2,7 +2,10 @@
 
 use std::collections::VecDeque;
 
+use futures::StreamExt as _;
 use http::Response;
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody};
 use parking_lot::Mutex;
 
 use super::*;
@@ -12,6 +15,8 @@ const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind
 
 enum Answer {
     Status(u16, &'static str, Option<u64>),
+    /// A success of so many bytes and, so it seems, more to come.
+    Endless(usize),
     Refused,
     Cut,
     Never,
@@ -42,7 +47,15 @@ fn world(answers: Vec<Answer>) -> World {
                     if let Some(seconds) = retry_after {
                         response = response.header("Retry-After", seconds);
                     }
-                    Ok(response.body(Body::from(body.as_bytes().to_vec()))?)
+                    let body = Full::new(Bytes::from_static(body.as_bytes())).map_err(|never| match never {});
+                    Ok(response.body(body.boxed_unsync())?)
+                }
+                Some(Answer::Endless(length)) => {
+                    let chunk = Bytes::from(vec![b' '; 1 << 20]);
+                    let chunks =
+                        std::iter::repeat_n(chunk, length >> 20).map(|c| Ok::<_, std::io::Error>(Frame::data(c)));
+                    let stream = futures::stream::iter(chunks).chain(futures::stream::pending());
+                    Ok(Response::new(StreamBody::new(stream).boxed_unsync()))
                 }
                 Some(Answer::Refused) => io(std::io::ErrorKind::ConnectionRefused),
                 Some(Answer::Cut) | None => io(std::io::ErrorKind::ConnectionReset),
@@ -224,6 +237,21 @@ async fn the_rate_limit_holds_for_every_attempt() {
         api.create(Target::object(PODS, "ns", ""), &json!({})).await.unwrap();
     }
     assert_eq!(world.times(), [0, 0, 1, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_an_end_is_not_read_for_ever() {
+    let world = world(vec![Answer::Endless(33 << 20), Answer::Endless(33 << 20), Answer::Endless(33 << 20)]);
+    world.keeper.open();
+    let error = world.create().await.unwrap_err();
+    assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
+    assert!(error.may_have_happened());
+    let error = world.api.get(Target::object(PODS, "ns", "a")).await.unwrap_err();
+    assert_eq!(error.to_string(), "the answer is longer than 33554432 bytes");
+    assert_eq!(world.clock.now().as_second(), 0, "nothing was waited for");
+    // A list may be longer; this one just never ends.
+    let error = world.api.list(PODS, "", "").await.unwrap_err();
+    assert_eq!(error.to_string(), "no answer within 65s");
 }
 
 #[tokio::test(start_paused = true)]

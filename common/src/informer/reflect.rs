@@ -254,7 +254,7 @@ impl<K: Object> Reflector<K> {
         };
         let opened = self.api.clock().instant();
         let mut set: Vec<Entry<K>> = Vec::new();
-        let mut turn = 0;
+        let (mut turn, mut read) = (0, 0);
         loop {
             turn += 1;
             if turn % TURN == 0 {
@@ -268,6 +268,10 @@ impl<K: Object> Reflector<K> {
                 Ok(None) => return relist("the server closed a streaming list before its end"),
                 Err(e) => return relist(&e),
             };
+            read += line.len();
+            if read > self.config.longest {
+                return relist("a set without an end");
+            }
             match frames::read::<K>(&line) {
                 Ok(Frame::Put { entry, added: true }) => {
                     set.push(entry);
@@ -314,6 +318,7 @@ impl<K: Object> Reflector<K> {
     async fn paged(&mut self) -> Result<(Vec<Entry<K>>, Version), End> {
         let mut set = Vec::new();
         let mut token = String::new();
+        let mut read = 0;
         loop {
             let mut query = if token.is_empty() && set.is_empty() {
                 format!("limit={}", self.config.page)
@@ -331,6 +336,10 @@ impl<K: Object> Reflector<K> {
                 }
                 Err(e) => return Err(relist(&format!("list: {e}"))),
             };
+            read += body.len();
+            if read > self.config.longest {
+                return Err(relist("a set without an end"));
+            }
             let page = frames::read_page::<K>(&body).map_err(|e| relist(&e))?;
             set.extend(page.items);
             self.counted.queued(set.len());

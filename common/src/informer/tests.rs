@@ -386,6 +386,28 @@ async fn what_is_on_its_way_into_the_cache_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_set_without_an_end_is_not_read_for_ever() {
+    let page = json!({"metadata": {"resourceVersion": "7", "continue": "t"}, "items": [thing("a", 1)]});
+    for streaming in [true, false] {
+        let mut world = World::new();
+        let feed = world.script.stream();
+        if streaming {
+            for version in 1..100 {
+                feed.line("ADDED", &thing("a", version));
+            }
+        } else {
+            world.script.answers.lock().clear();
+            (0..100).for_each(|_| world.script.then(Answer::Json(200, page.clone())));
+        }
+        world.start(Config { streaming, longest: 1000, ..Config::default() });
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let error = world.informer().state().error.map(|(why, _)| why);
+        assert_eq!(error.as_deref(), Some("a set without an end"));
+        assert!(!world.informer().is_synced() && world.script.requests().len() < 20);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn garbage_leads_to_a_full_set() {
     for garbage in ["this is not JSON\n", "{\"type\":\"MODIFIED\",\"object\":{\"spec\":1}}\n"] {
         let mut world = World::new();
