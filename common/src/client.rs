@@ -57,7 +57,10 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
             std::fs::metadata(path).map_err(|e| Error::new(&what, &e))?;
             let kubeconfig = Kubeconfig::read_from(path).map_err(|e| Error::new(&what, &e))?;
             let defaults = KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(kubeconfig, &defaults).await.map_err(|e| Error::new(&what, &e))?
+            let config =
+                Config::from_custom_kubeconfig(kubeconfig, &defaults).await.map_err(|e| Error::new(&what, &e))?;
+            check_authority(&config).map_err(|why| Error(format!("{what}: {why}")))?;
+            config
         }
         (None, Some(master)) => Config::new(master.clone()),
         (None, None) => {
@@ -73,6 +76,22 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
         config.cluster_url = master;
     }
     Ok(config)
+}
+
+/// Whether the server can be trusted at all: an authority without a usable certificate would be noticed only with the first
+/// connection, and again with every other.
+fn check_authority(config: &Config) -> Result<(), String> {
+    let Some(certificates) = &config.root_cert else { return Ok(()) };
+    if certificates.is_empty() {
+        return Err("its certificate authority holds no certificate".to_owned());
+    }
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in certificates {
+        roots
+            .add(certificate.clone().into())
+            .map_err(|e| format!("a certificate of its certificate authority cannot be read: {e}"))?;
+    }
+    Ok(())
 }
 
 /// The server a user named; a bare `host:port` is plain HTTP, as upstream takes it.
@@ -159,7 +178,23 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             path
         };
+        let trusting = |name: &str, authority: &str| {
+            let cluster = format!("{{server: 'https://h', {authority}}}");
+            let text = format!(
+                "{{kind: Config, apiVersion: v1, current-context: c, users: [{{name: u, user: {{}}}}], \
+                 clusters: [{{name: k, cluster: {cluster}}}], contexts: [{{name: c, context: {{cluster: k, user: u}}}}]}}"
+            );
+            file(name, &text)
+        };
+        let pem = file("garbage.pem", "-----BEGIN CERTIFICATE-----\nZ2FyYmFnZQ==\n-----END CERTIFICATE-----\n");
+        let in_file = |path: &std::path::Path| format!("certificate-authority: '{}'", path.display());
+        let unusable = "certificate of its certificate authority cannot be read";
         for (kubeconfig, master, expected) in [
+            (Some(trusting("ca-no-pem", "certificate-authority-data: Z2FyYmFnZQ==")), None, "no certificate"),
+            (Some(trusting("ca-no-base64", "certificate-authority-data: '***'")), None, "ca-no-base64: "),
+            (Some(trusting("ca-empty", &in_file(&file("empty.pem", "")))), None, "no certificate"),
+            (Some(trusting("ca-garbage", &in_file(&pem))), None, unusable),
+            (Some(trusting("ca-missing", &in_file(&directory.join("none.pem")))), None, "none.pem"),
             (Some(directory.join("missing")), None, "missing: No such file"),
             (Some(file("garbage", "][ not yaml: {")), None, "garbage"),
             (Some(file("empty", "")), None, "empty"),
