@@ -35,8 +35,8 @@ fn make(tasks: &[Task], seed: u64) -> Vec<String> {
     let report = Mutex::new(Report::default());
     let used = explore::scenarios(None);
     let used: Vec<_> = used.into_iter().filter(|(_, s)| tasks.iter().any(|task| task.scenario == s.name)).collect();
-    let baselines = explore::unperturbed(&used, seed, THREADS, &report).unwrap();
-    explore::make(tasks, &baselines, None, THREADS, &report, |_| ()).unwrap();
+    let baselines = explore::unperturbed(&used, seed, THREADS, &report, &()).unwrap();
+    explore::make(tasks, &baselines, None, THREADS, &report, &()).unwrap();
     told(report.into_inner())
 }
 
@@ -44,7 +44,7 @@ fn make(tasks: &[Task], seed: u64) -> Vec<String> {
 fn every_scenario_gets_there_whatever_goes_wrong() {
     let report = Mutex::new(Report::default());
     let all = explore::scenarios(None);
-    let baselines = explore::unperturbed(&all, 1, THREADS, &report).unwrap();
+    let baselines = explore::unperturbed(&all, 1, THREADS, &report, &()).unwrap();
     let mut tasks = Vec::new();
     for suite in scenarios::SUITES {
         let of_suite: Vec<&Outcome> = baselines.iter().filter(|((s, _), _)| *s == suite.name).map(|(_, o)| o).collect();
@@ -57,7 +57,7 @@ fn every_scenario_gets_there_whatever_goes_wrong() {
         let few = few.into_iter();
         tasks.extend(few.map(|(scenario, perturbation)| Task { suite, scenario, perturbation, seed: 1 }));
     }
-    explore::make(&tasks, &baselines, None, THREADS, &report, |_| ()).unwrap();
+    explore::make(&tasks, &baselines, None, THREADS, &report, &()).unwrap();
     let failures = told(report.into_inner());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

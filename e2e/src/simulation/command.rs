@@ -14,7 +14,7 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use serde_json::Value;
 
 use super::{
-    explore::{self, Failure, Report, Task},
+    explore::{self, Failure, Group, Listener, Report, Sum, Task},
     flags::Flags,
     json::text,
     judge::{ORACLES, judge},
@@ -77,7 +77,7 @@ fn list() -> io::Result<()> {
         for invariant in suite.invariants.iter().copied().flatten() {
             writeln!(out, "  after every write: {:<34} ({})", invariant.name, invariant.spec)?;
         }
-        for promise in suite.promises {
+        for promise in suite.promises.iter().copied().flatten() {
             writeln!(out, "  in the end:        {:<34} ({})", promise.name, promise.spec)?;
         }
         writeln!(out)?;
@@ -180,18 +180,27 @@ pub fn reproduce(task: &Task) -> String {
     format!("{binary} --scenario {suite}/{scenario} --perturb {perturbation} --seed {seed}")
 }
 
-/// Says what goes wrong as it does: the first few in full.
+/// Says what runs show while they are made.
 struct Teller {
-    told: Mutex<usize>,
+    /// How many failures are told in full.
     full: usize,
+    told: Mutex<usize>,
+    /// Whether the sum of each group is told.
+    sums: bool,
 }
 
 impl Teller {
-    fn tell(&self, failure: &Failure) {
+    fn new(flags: &Flags, sums: bool) -> Self {
+        Self { full: flags.failures, told: Mutex::new(0), sums }
+    }
+}
+
+// A reader that has gone away has read enough.
+impl Listener for Teller {
+    fn failed(&self, failure: &Failure) {
         let mut told = self.told.lock();
         *told += 1;
         let mut out = io::stdout().lock();
-        // A reader that has gone away has read enough.
         let _ = if *told <= self.full {
             print_failure(&mut out, failure)
         } else {
@@ -200,6 +209,12 @@ impl Teller {
             writeln!(out, "VIOLATED {oracle}: {what}\n  reproduce: {}", reproduce(&failure.task))
         };
     }
+
+    fn finished(&self, group: &Group, sum: Sum) {
+        if self.sums {
+            let _ = print_sum(&mut io::stdout().lock(), group, sum);
+        }
+    }
 }
 
 fn all(flags: &Flags) -> io::Result<bool> {
@@ -207,27 +222,22 @@ fn all(flags: &Flags) -> io::Result<bool> {
     let clock = Clock::system();
     let began = clock.instant();
     let chosen = explore::scenarios(flags.scenario.as_deref());
-    let baselines = explore::unperturbed(&chosen, flags.seed, threads, &report)?;
-    let teller = Teller { told: Mutex::new(0), full: flags.failures };
-    for Failure { task, violation, .. } in &report.lock().failures {
-        let outcome = explore::told(task, None)?;
-        teller.tell(&Failure { task: task.clone(), violation: violation.clone(), outcome });
-    }
+    let teller = Teller::new(flags, true);
+    print_head(&mut io::stdout().lock())?;
+    let baselines = explore::unperturbed(&chosen, flags.seed, threads, &report, &teller)?;
     let mut tasks = Vec::new();
     for (suite, scenario) in &chosen {
         let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
-        let perturbations = plan::all(suite, baseline).into_iter();
-        let wanted = |p: &Perturbation| flags.perturb.as_ref().is_none_or(|start| p.to_string().starts_with(start));
-        let perturbations = perturbations.filter(wanted);
-        tasks.extend(perturbations.map(|perturbation| Task {
-            suite,
-            scenario: scenario.name,
-            perturbation,
-            seed: flags.seed,
-        }));
+        let mut perturbations = plan::all(suite, baseline);
+        perturbations.retain(|p| flags.perturb.as_ref().is_none_or(|start| p.to_string().starts_with(start)));
+        // One family after the other, as they are told.
+        perturbations.sort_by_key(Perturbation::family);
+        let scenario = scenario.name;
+        let task = |perturbation| Task { suite, scenario, perturbation, seed: flags.seed };
+        tasks.extend(perturbations.into_iter().map(task));
     }
-    explore::make(&tasks, &baselines, flags.without, threads, &report, |failure| teller.tell(failure))?;
-    print_report(&report.into_inner(), &clock, began)
+    explore::make(&tasks, &baselines, flags.without, threads, &report, &teller)?;
+    print_total(&report.into_inner(), &clock, began)
 }
 
 /// How many random runs are planned at once.
@@ -238,11 +248,11 @@ fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
     let clock = Clock::system();
     let began = clock.instant();
     let chosen = explore::scenarios(flags.scenario.as_deref());
-    let teller = Teller { told: Mutex::new(0), full: flags.failures };
+    let teller = Teller::new(flags, false);
     let mut seed = flags.seed;
     while clock.instant() - began < budget {
         // Each round has its own seed, and its own unperturbed runs to be judged by.
-        let baselines = explore::unperturbed(&chosen, seed, threads, &report)?;
+        let baselines = explore::unperturbed(&chosen, seed, threads, &report, &teller)?;
         let mut luck = StdRng::seed_from_u64(seed);
         let mut tasks = Vec::new();
         for n in 0..BATCH {
@@ -251,27 +261,47 @@ fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
             let perturbation = plan::random(suite, baseline, |bound| luck.random_range(0..bound));
             tasks.push(Task { suite, scenario: scenario.name, perturbation, seed });
         }
-        explore::make(&tasks, &baselines, flags.without, threads, &report, |failure| teller.tell(failure))?;
+        explore::make(&tasks, &baselines, flags.without, threads, &report, &teller)?;
         seed += 1;
     }
-    print_report(&report.into_inner(), &clock, began)
+    let report = report.into_inner();
+    let mut out = io::stdout().lock();
+    print_head(&mut out)?;
+    for (group, sum) in &report.runs {
+        print_sum(&mut out, group, *sum)?;
+    }
+    drop(out);
+    print_total(&report, &clock, began)
 }
 
-fn print_report(report: &Report, clock: &Clock, began: Instant) -> io::Result<bool> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "\n{:<36} {:<10} {:>7} {:>9} {:>9}", "scenario", "faults", "runs", "writes", "hours")?;
-    for ((scenario, family), (runs, writes, seconds)) in &report.runs {
-        let hours = *seconds as f64 / 3600.0;
-        writeln!(out, "{scenario:<36} {family:<10} {runs:>7} {writes:>9} {hours:>9.1}")?;
-    }
-    let (runs, writes, seconds) = report.total();
-    let (hours, took) = (seconds as f64 / 3600.0, clock.instant() - began);
-    let rate = hours / (took.as_secs_f64() / 60.0).max(f64::EPSILON);
+fn print_head(out: &mut impl io::Write) -> io::Result<()> {
     writeln!(
         out,
-        "\n{runs} runs, {writes} writes, {hours:.0} hours in the cluster in {:.0} s ({rate:.0} a minute), violations = {}",
+        "{:<36} {:<10} {:>7} {:>9} {:>9} {:>10}",
+        "scenario", "faults", "runs", "writes", "hours", "violations"
+    )
+}
+
+fn print_sum(out: &mut impl io::Write, (scenario, family): &Group, sum: Sum) -> io::Result<()> {
+    let Sum { runs, writes, violations, .. } = sum;
+    writeln!(out, "{scenario:<36} {family:<10} {runs:>7} {writes:>9} {:>9.1} {violations:>10}", hours(sum))
+}
+
+fn hours(sum: Sum) -> f64 {
+    sum.seconds as f64 / 3600.0
+}
+
+fn print_total(report: &Report, clock: &Clock, began: Instant) -> io::Result<bool> {
+    let (total, took) = (report.total(), clock.instant() - began);
+    let rate = hours(total) / (took.as_secs_f64() / 60.0).max(f64::EPSILON);
+    writeln!(
+        io::stdout().lock(),
+        "\n{} runs, {} writes, {:.0} hours in the cluster in {:.0} s ({rate:.0} a minute), violations = {}",
+        total.runs,
+        total.writes,
+        hours(total),
         took.as_secs_f64(),
-        report.failures.len(),
+        total.violations,
     )?;
     Ok(report.failures.is_empty())
 }

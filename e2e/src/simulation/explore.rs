@@ -30,6 +30,13 @@ pub struct Task {
     pub seed: u64,
 }
 
+impl Task {
+    /// What it is summed up with.
+    pub fn group(&self) -> Group {
+        (format!("{}/{}", self.suite.name, self.scenario), self.perturbation.family())
+    }
+}
+
 /// A run that went wrong.
 #[derive(Clone)]
 pub struct Failure {
@@ -41,29 +48,85 @@ pub struct Failure {
     pub outcome: Outcome,
 }
 
+/// What is summed up together: a scenario (`deployment/quota`) and a family of perturbations.
+pub type Group = (String, &'static str);
+
+/// Runs in figures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many there were.
+    pub runs: u64,
+    /// What was written in them.
+    pub writes: u64,
+    /// How long they took in the cluster.
+    pub seconds: u64,
+    /// In how many something was wrong.
+    pub violations: u64,
+}
+
+impl Sum {
+    fn and(self, other: Self) -> Self {
+        Self {
+            runs: self.runs + other.runs,
+            writes: self.writes + other.writes,
+            seconds: self.seconds + other.seconds,
+            violations: self.violations + other.violations,
+        }
+    }
+}
+
 /// What many runs were.
 #[derive(Clone, Default)]
 pub struct Report {
-    /// Runs, writes, and seconds in the cluster, by scenario and family of perturbation.
-    pub runs: BTreeMap<(String, &'static str), (u64, u64, u64)>,
+    /// The runs made so far.
+    pub runs: BTreeMap<Group, Sum>,
+    /// How many are still to be made.
+    planned: BTreeMap<Group, u64>,
     /// What went wrong.
     pub failures: Vec<Failure>,
 }
 
 impl Report {
-    /// Runs, writes, and seconds in the cluster, of all.
-    pub fn total(&self) -> (u64, u64, u64) {
-        self.runs.values().fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2))
+    /// All runs together.
+    pub fn total(&self) -> Sum {
+        self.runs.values().copied().fold(Sum::default(), Sum::and)
     }
 
-    fn add(&mut self, task: &Task, outcome: Outcome, violation: Option<Violation>) {
-        let key = (format!("{}/{}", task.suite.name, task.scenario), task.perturbation.family());
-        let entry = self.runs.entry(key).or_default();
-        *entry = (entry.0 + 1, entry.1 + outcome.writes, entry.2 + outcome.seconds);
+    fn plan(&mut self, tasks: &[Task]) {
+        for task in tasks {
+            *self.planned.entry(task.group()).or_default() += 1;
+        }
+    }
+
+    /// Takes in a run; the sum of its group if that was the last of it.
+    fn add(&mut self, task: &Task, outcome: Outcome, violation: Option<Violation>) -> Option<Sum> {
+        let group = task.group();
+        let one =
+            Sum { runs: 1, writes: outcome.writes, seconds: outcome.seconds, violations: violation.is_some().into() };
+        let sum = self.runs.entry(group.clone()).or_default();
+        *sum = sum.and(one);
+        let sum = *sum;
         if let Some(violation) = violation {
             self.failures.push(Failure { task: task.clone(), violation, outcome });
         }
+        let left = self.planned.get_mut(&group)?;
+        *left = left.saturating_sub(1);
+        (*left == 0).then_some(sum)
     }
+}
+
+/// Who is told what runs show while they are made.
+pub trait Listener: Sync {
+    /// A run went wrong.
+    fn failed(&self, failure: &Failure);
+    /// All runs of a group have been made.
+    fn finished(&self, group: &Group, sum: Sum);
+}
+
+/// Nobody listens.
+impl Listener for () {
+    fn failed(&self, _: &Failure) {}
+    fn finished(&self, _: &Group, _: Sum) {}
 }
 
 /// Every suite and scenario, or those of one name: `deployment`, `deployment/quota`.
@@ -123,15 +186,22 @@ pub fn unperturbed(
     seed: u64,
     threads: usize,
     report: &Mutex<Report>,
+    listener: &impl Listener,
 ) -> io::Result<BTreeMap<(&'static str, &'static str), Outcome>> {
+    let task = |(suite, scenario): &(&'static Suite, Scenario)| Task {
+        suite,
+        scenario: scenario.name,
+        perturbation: Perturbation::none(),
+        seed,
+    };
+    let tasks: Vec<Task> = scenarios.iter().map(task).collect();
+    report.lock().plan(&tasks);
     let found = Mutex::new(BTreeMap::new());
-    each(scenarios, threads, |(suite, scenario)| {
-        let task = Task { suite, scenario: scenario.name, perturbation: Perturbation::none(), seed };
-        let outcome = one(&task, None)?;
+    each(&tasks, threads, |task| {
+        let outcome = one(task, None)?;
         let violation = outcome.violation.clone();
-        found.lock().insert((suite.name, scenario.name), outcome.clone());
-        report.lock().add(&task, outcome, violation);
-        Ok(())
+        found.lock().insert((task.suite.name, task.scenario), outcome.clone());
+        take_in(task, outcome, violation, None, report, listener)
     })?;
     Ok(found.into_inner())
 }
@@ -143,20 +213,35 @@ pub fn make(
     without: Option<Safeguard>,
     threads: usize,
     report: &Mutex<Report>,
-    tell: impl Fn(&Failure) + Sync,
+    listener: &impl Listener,
 ) -> io::Result<()> {
+    report.lock().plan(tasks);
     each(tasks, threads, |task| {
         let outcome = one(task, without)?;
         let violation = match baselines.get(&(task.suite.name, task.scenario)) {
             Some(baseline) => judge(&task.perturbation, baseline, &outcome),
             None => outcome.violation.clone(),
         };
-        if let Some(violation) = &violation {
-            // The same again, to the byte, and this time it is told.
-            let (task, violation, outcome) = (task.clone(), violation.clone(), told(task, without)?);
-            tell(&Failure { task, violation, outcome });
-        }
-        report.lock().add(task, outcome, violation);
-        Ok(())
+        take_in(task, outcome, violation, without, report, listener)
     })
+}
+
+fn take_in(
+    task: &Task,
+    outcome: Outcome,
+    violation: Option<Violation>,
+    without: Option<Safeguard>,
+    report: &Mutex<Report>,
+    listener: &impl Listener,
+) -> io::Result<()> {
+    if let Some(violation) = &violation {
+        // The same again, to the byte, and this time it is told.
+        let (task, violation, outcome) = (task.clone(), violation.clone(), told(task, without)?);
+        listener.failed(&Failure { task, violation, outcome });
+    }
+    let finished = report.lock().add(task, outcome, violation);
+    if let Some(sum) = finished {
+        listener.finished(&task.group(), sum);
+    }
+    Ok(())
 }

@@ -6,12 +6,15 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use common::clock::{Clock, Instant};
-use http::Method;
+use http::{Method, StatusCode};
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
 use super::{
+    json::{at, text},
     perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
     trace::Digest,
 };
@@ -260,6 +263,22 @@ impl Hub {
             fate = self.strike(fault, process, Some((asked, &resource))).unwrap_or(fate);
         }
         fate
+    }
+
+    /// Takes an answer of the server on its way back. No controller may write a status that breaks the server's rules: it
+    /// would do so again and again. That an object is another one by now is nobody's fault.
+    pub(super) fn answered(&self, process: &Process, asked: &Asked, status: StatusCode, body: &Bytes) {
+        let resource = asked.resource();
+        if status != StatusCode::UNPROCESSABLE_ENTITY || !process.counts() || !resource.ends_with("/status") {
+            return;
+        }
+        let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+        let causes = at(&answer, "/details/causes").and_then(Value::as_array);
+        if causes.is_some_and(|causes| causes.iter().any(|cause| cause["field"] == "metadata.uid")) {
+            return;
+        }
+        let what = format!("{} {resource}: {}", process.identity, text(&answer, "/message"));
+        self.seen.lock().violations.push(("statuses-are-valid", what));
     }
 
     fn refusal(&self, method: &Method, resource: &str) -> Option<u16> {

@@ -51,6 +51,7 @@ pub const ORACLES: &[(&str, &str)] = &[
     ("rests", "nothing is written in an hour after the end"),
     ("gets-there", "writing ends, and what users wait for happens"),
     ("users-are-served", "no step of a user is refused"),
+    ("statuses-are-valid", "no status is refused because it breaks the server's rules"),
     ("only-leaders-write", "no write leaves a process that has lost its lease"),
     ("reads-are-consistent", "no list or watch starts from version 0, which a lagging server may answer"),
 ];

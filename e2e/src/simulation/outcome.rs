@@ -28,7 +28,7 @@ pub struct Outcome {
     pub points: Vec<Point>,
     /// Steps of the users.
     pub steps: u64,
-    /// Resources watched, by program.
+    /// Resources watched to which something happened, by program.
     pub watched: Vec<(&'static str, String)>,
     /// Accepted writes of all.
     pub writes: u64,
@@ -60,19 +60,57 @@ const ASIDE: &[&str] =
 /// What ReplicaSets remember of their Deployment's size.
 const SIZES: [&str; 2] = ["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"];
 
+/// What objects are called by chance, and what they are called instead when runs are compared.
+#[derive(Debug, Default)]
+struct Names {
+    /// By uid: what the object is, and whether it is gone.
+    uids: BTreeMap<String, String>,
+    /// Names that the server made up, and of what.
+    generated: Vec<(String, String)>,
+}
+
+impl Names {
+    fn add(&mut self, resource: &str, object: &Value, present: bool) {
+        let (own, prefix) = (json::name(object), json::text(object, "/metadata/generateName"));
+        let name = if prefix.is_empty() { own } else { prefix };
+        let gone = if present { "" } else { ", which is gone" };
+        self.uids.insert(json::uid(object).to_owned(), format!("uid of {resource} {name}{gone}"));
+        if !prefix.is_empty() {
+            self.generated.push((own.to_owned(), format!("{prefix}*")));
+        }
+    }
+
+    /// A text without what is chance in it.
+    fn mask(&self, text: &mut String) {
+        if let Some(instead) = self.uids.get(text.as_str()) {
+            text.clone_from(instead);
+            return;
+        }
+        for (name, instead) in &self.generated {
+            if text.contains(name.as_str()) {
+                *text = text.replace(name.as_str(), instead);
+            }
+        }
+    }
+}
+
 /// The end of a run: every object without what differs from run to run for no reason that matters.
 pub(super) fn end(world: &World) -> BTreeMap<String, u32> {
+    let mut names = Names::default();
+    for ((resource, _, _), object, present) in world.ever() {
+        names.add(resource, object, present);
+    }
     let mut end = BTreeMap::new();
     for ((resource, _, _), object) in world.present() {
         if !ASIDE.contains(&resource.as_str()) {
-            *end.entry(comparable(resource, object)).or_insert(0) += 1;
+            *end.entry(comparable(resource, object, &names)).or_insert(0) += 1;
         }
     }
     end
 }
 
 /// An object without its uid, versions, times, generated name, node and addresses.
-fn comparable(resource: &str, object: &Value) -> String {
+fn comparable(resource: &str, object: &Value, names: &Names) -> String {
     let mut object = object.clone();
     let generation = json::number(&object, "/metadata/generation");
     let observed = json::number(&object, "/status/observedGeneration");
@@ -119,27 +157,24 @@ fn comparable(resource: &str, object: &Value) -> String {
             condition["message"] = json!("masked");
         }
     }
-    mask(&mut object);
+    mask(&mut object, names);
     object.to_string()
 }
 
-/// Takes times and uids out, and sorts conditions: their order tells in which order things went wrong.
-fn mask(value: &mut Value) {
+/// Takes times and what is called by chance out, and sorts conditions: their order tells in which order things went wrong.
+fn mask(value: &mut Value, names: &Names) {
     match value {
         Value::Object(fields) => {
             let timed = |key: &String| key.ends_with("Time") || key.ends_with("Timestamp");
             fields.retain(|key, _| !timed(key) || key == "deletionTimestamp");
-            let refers = fields.contains_key("controller") && fields.contains_key("kind");
-            if refers {
-                fields.remove("uid");
-            }
             if let Some(Value::Array(conditions)) = fields.get_mut("conditions") {
                 conditions.sort_by_key(|c| json::text(c, "/type").to_owned());
             }
-            fields.values_mut().for_each(mask);
+            fields.values_mut().for_each(|field| mask(field, names));
             sort(fields);
         }
-        Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(item, names)),
+        Value::String(text) => names.mask(text),
         _ => {}
     }
 }
@@ -169,17 +204,36 @@ mod tests {
 
     #[test]
     fn what_differs_by_chance_is_not_compared_and_what_matters_is() {
-        let pod = |name: &str, node: &str, ready: &str| {
+        let pod = |name: &str, node: &str, ready: &str, owner_is_there: bool| {
+            let mut names = Names::default();
+            names.add(
+                "replicasets.apps",
+                &json!({"metadata": {"name": "web", "uid": format!("of {name}")}}),
+                owner_is_there,
+            );
             comparable(
                 "pods",
                 &json!({"metadata": {"name": name, "generateName": "web-", "uid": name, "ownerReferences":
-                    [{"kind": "ReplicaSet", "name": "web", "uid": name, "controller": true}]},
+                    [{"kind": "ReplicaSet", "name": "web", "uid": format!("of {name}"), "controller": true}]},
                     "spec": {"nodeName": node},
                     "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}}),
+                &names,
             )
         };
-        assert_eq!(pod("web-a", "node-1", "True"), pod("web-b", "node-2", "True"));
-        assert_ne!(pod("web-a", "node-1", "True"), pod("web-a", "node-1", "False"));
+        assert_eq!(pod("web-a", "node-1", "True", true), pod("web-b", "node-2", "True", true));
+        assert_ne!(pod("web-a", "node-1", "True", true), pod("web-a", "node-1", "False", true));
+        assert_ne!(pod("web-a", "node-1", "True", true), pod("web-a", "node-1", "True", false));
+    }
+
+    #[test]
+    fn a_generated_name_is_masked_wherever_it_stands() {
+        let mut names = Names::default();
+        names.add("pods", &json!({"metadata": {"name": "sum-x7k2p", "generateName": "sum-", "uid": "u"}}), true);
+        let job = json!({"status": {"conditions": [{"message": "pod default/sum-x7k2p failed"}], "uncounted": ["u"]}});
+        assert_eq!(
+            comparable("jobs.batch", &job, &names),
+            r#"{"status":{"conditions":[{"message":"pod default/sum-* failed"}],"uncounted":["uid of pods sum-"]}}"#
+        );
     }
 
     #[test]

@@ -173,6 +173,15 @@ impl Perturbation {
         self.0.iter().map(Fault::lag).sum()
     }
 
+    /// How far apart the clocks of two processes are at most.
+    pub fn skew(&self) -> Duration {
+        let jump = |fault: &Fault| match fault.kind {
+            Kind::Clock(seconds) => Duration::from_secs(seconds.unsigned_abs()),
+            _ => Duration::ZERO,
+        };
+        self.0.iter().map(jump).sum()
+    }
+
     /// Whether the run need not end like an unperturbed one.
     pub fn changes_the_wish(&self) -> bool {
         self.0.iter().any(Fault::changes_the_wish)

@@ -1,6 +1,6 @@
 //! One run: a scenario, a perturbation and a seed, in one thread, in virtual time.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::clock::{Clock, Instant};
 use jiff::Timestamp;
@@ -76,7 +76,7 @@ async fn play(run: Run<'_>) -> Outcome {
     let sandbox = Sandbox::builder().clock(clock.clone()).writes(0).history(10_000).build();
     let began = clock.instant();
     let (hub, news) = Hub::new(sandbox.clone(), run.perturbation);
-    let world = Arc::new(Mutex::new(World::new(began, LAG + run.perturbation.lag())));
+    let world = Arc::new(Mutex::new(World::new(began, LAG + run.perturbation.lag(), run.perturbation.skew())));
     let notes: Shared = Arc::new(Mutex::new(Notes { violation: None, changed: began, written: began }));
     let writes = sandbox.writes().subscribe();
     let watching = tokio::spawn(watch(run.suite, clock.clone(), writes, Arc::clone(&world), Arc::clone(&notes)));
@@ -92,7 +92,7 @@ async fn play(run: Run<'_>) -> Outcome {
             let what = (promise.check)(&world).err()?;
             Some(Violation { oracle: promise.name, spec: promise.spec, what })
         };
-        run.suite.promises.iter().find_map(broken)
+        run.suite.promises.iter().copied().flatten().find_map(broken)
     });
     let story = run.told.then(|| Story {
         writes: world.lock().log().iter().map(|logged| logged.line(began)).collect(),
@@ -103,17 +103,20 @@ async fn play(run: Run<'_>) -> Outcome {
     attending.abort();
     drop(nodes);
     let seen = std::mem::take(&mut *hub.seen.lock());
-    let end = outcome::end(&world.lock());
+    let world = world.lock();
+    // What nothing ever happens to can be withheld from anybody.
+    let happens: BTreeSet<&str> = world.log().iter().map(|logged| logged.write.resource.as_str()).collect();
+    let watched = seen.watched.into_iter().filter(|(_, resource)| happens.contains(resource.as_str())).collect();
     Outcome {
         scenario: run.scenario.name,
         hash: seen.digest.value(),
         points: seen.points,
         steps: run.scenario.steps.len() as u64,
-        watched: seen.watched.into_iter().collect(),
+        watched,
         writes: sandbox.writes().count(),
         requests: seen.requests,
         seconds: (clock.instant() - began).as_secs(),
-        end,
+        end: outcome::end(&world),
         violation,
         story: story.unwrap_or_default(),
     }
@@ -224,6 +227,9 @@ fn holds(when: &When, stage: &Stage) -> bool {
         When::Reaches(resource, name, pointer, least) => world
             .get(resource, NAMESPACE, name)
             .is_some_and(|object| is_observed(object) && number(object, pointer) >= *least),
+        When::Shows(resource, name, pointer, least) => {
+            world.get(resource, NAMESPACE, name).is_some_and(|object| number(object, pointer) >= *least)
+        }
     }
 }
 

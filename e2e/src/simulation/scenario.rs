@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use common::app::Definition;
+use common::{app::Definition, settings::TuneValue};
 use serde_json::Value;
 
 use super::world::{Logged, World};
@@ -13,12 +13,14 @@ pub struct Suite {
     pub name: &'static str,
     /// The programs that run, each a process of its own; the suite's own controller first.
     pub programs: &'static [&'static Definition],
+    /// What operators set otherwise than by default, for all programs that know it.
+    pub tunes: &'static [(&'static str, TuneValue)],
     /// What users do.
     pub scenarios: fn() -> Vec<Scenario>,
     /// What holds after every write: of this controller, and of those that act with it.
     pub invariants: &'static [&'static [Invariant]],
-    /// What holds in the end, however it came about.
-    pub promises: &'static [Promise],
+    /// What holds in the end, however it came about: of the same.
+    pub promises: &'static [&'static [Promise]],
     /// What users do at moments nobody expects.
     pub interferences: &'static [Interference],
 }
@@ -53,6 +55,8 @@ pub enum When {
     Observed(&'static str, &'static str),
     /// Once its newest generation is observed and a number in it has reached a value: resource, name, JSON pointer, value.
     Reaches(&'static str, &'static str, &'static str, i64),
+    /// Once a number in it has reached a value, of a kind whose status does not say which generation it is of.
+    Shows(&'static str, &'static str, &'static str, i64),
 }
 
 /// What is done. All in the namespace `default`.
@@ -66,6 +70,21 @@ pub enum What {
     MergeAll(String, String, String, Value),
     /// Deletes an object: resource, name, options.
     Delete(String, String, Value),
+    /// The same for every object of a resource with that label that is not being deleted: resource, key, value, options.
+    DeleteAll(String, String, String, Value),
+    /// Makes an object the dependent of these objects, and of no others: resource, name, owners.
+    Own(String, String, Vec<Owner>),
+}
+
+/// An object that is to be an owner.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Its resource.
+    pub resource: &'static str,
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is not to go before its dependent, if it is deleted in the foreground.
+    pub blocked: bool,
 }
 
 impl What {

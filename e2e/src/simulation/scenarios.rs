@@ -2,13 +2,17 @@
 
 mod deployment;
 mod deployment_invariants;
+mod gc;
+mod gc_invariants;
+mod job;
+mod job_invariants;
 mod replicaset;
 mod replicaset_invariants;
 
 use super::scenario::{Scenario, Suite};
 
 /// Every suite.
-pub const SUITES: &[&Suite] = &[&deployment::SUITE, &replicaset::SUITE];
+pub const SUITES: &[&Suite] = &[&deployment::SUITE, &replicaset::SUITE, &job::SUITE, &job::DELETION, &gc::SUITE];
 
 /// A scenario by the name `<suite>/<scenario>`.
 pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {

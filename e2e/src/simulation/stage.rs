@@ -12,7 +12,7 @@ use super::{
     json,
     perturbation::Kind,
     safeguard::{Safeguard, Seam},
-    scenario::{Suite, What},
+    scenario::{Owner, Suite, What},
     wire::Wire,
     world::World,
 };
@@ -112,9 +112,10 @@ impl Stage {
         self.without.filter(|_| self.suite.programs[0].name == program)
     }
 
-    /// Settings as they are by default; a ledger that forgets at once is none.
+    /// The suite's settings; a ledger that forgets at once is none.
     fn settings(&self, program: &str) -> Settings {
-        let settings = Settings::new();
+        let tuned = |settings: Settings, (name, value): &(&str, TuneValue)| settings.with_tune(name, value.clone());
+        let settings = self.suite.tunes.iter().fold(Settings::new(), tuned);
         if self.missing(program) == Some(Safeguard::Consistency) {
             return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));
         }
@@ -260,6 +261,8 @@ impl Stage {
             owned.map(|pod| json::name(pod).to_owned()).collect()
         };
         let Some(name) = pods.get(self.hub.clock.random_below(pods.len())) else { return };
+        // Whoever does so does not care what others want to do before it goes.
+        let _ = self.perform(&What::merge("pods", name, json!({"metadata": {"finalizers": null}}))).await;
         let _ = self.perform(&What::delete_now("pods", name)).await;
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "stranger"}},
             "spec": {"containers": [{"name": "c", "image": "stranger"}]}});
@@ -285,15 +288,42 @@ impl Stage {
             }
             What::Delete(resource, name, options) => {
                 let object = sandbox.get(resource, Some(NAMESPACE), name).await?;
-                let (version, plural) = (json::text(&object, "/apiVersion"), resource.split('.').next());
-                let root = if version.contains('/') { "apis" } else { "api" };
-                let path = format!("/{root}/{version}/namespaces/{NAMESPACE}/{}/{name}", plural.unwrap_or_default());
-                let mut options = options.clone();
-                options["kind"] = json!("DeleteOptions");
-                options["apiVersion"] = json!("v1");
-                sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.map(drop)
+                self.delete(resource, &object, options).await
+            }
+            What::DeleteAll(resource, key, value, options) => {
+                for object in sandbox.list(resource, Some(NAMESPACE)).await? {
+                    let labelled = json::labels(&object).get(key.as_str()) == Some(&value.as_str());
+                    if labelled && !json::is_deleting(&object) {
+                        // An item of a list does not say what it is.
+                        let object = sandbox.get(resource, Some(NAMESPACE), json::name(&object)).await?;
+                        self.delete(resource, &object, options).await?;
+                    }
+                }
+                Ok(())
+            }
+            What::Own(resource, name, owners) => {
+                let mut references = Vec::new();
+                for Owner { resource, name, blocked } in owners {
+                    let owner = sandbox.get(resource, Some(NAMESPACE), name).await?;
+                    references.push(json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name,
+                        "uid": json::uid(&owner), "blockOwnerDeletion": blocked}));
+                }
+                let patch = json!({"metadata": {"ownerReferences": references}});
+                sandbox.merge(resource, Some(NAMESPACE), name, None, patch).await.map(drop)
             }
         }
+    }
+
+    async fn delete(&self, resource: &str, object: &Value, options: &Value) -> Result<(), Refused> {
+        let (version, namespace) = (json::text(object, "/apiVersion"), json::text(object, "/metadata/namespace"));
+        let root = if version.contains('/') { "apis" } else { "api" };
+        let namespace = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+        let (plural, name) = (resource.split('.').next().unwrap_or_default(), json::name(object));
+        let path = format!("/{root}/{version}/{namespace}{plural}/{name}");
+        let mut options = options.clone();
+        options["kind"] = json!("DeleteOptions");
+        options["apiVersion"] = json!("v1");
+        self.hub.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.map(drop)
     }
 
     /// Ends every process.

@@ -93,6 +93,7 @@ impl Wire {
         }
         let (parts, body) = answer.into_parts();
         let body = body.collect().await?.to_bytes();
+        hub.answered(&process, &asked, parts.status, &body);
         hub.travel().await;
         process.runs().await;
         if fate == Fate::Fails(Failure::CutAfter) {

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::clock::Instant;
 use serde_json::Value;
 
-use super::json::text;
+use super::json::{text, uid};
 use crate::sandbox::{Change, Write};
 
 /// What names an object: resource with its group (`replicasets.apps`), namespace, name.
@@ -130,12 +130,13 @@ pub struct World {
     log: Vec<Logged>,
     now: Instant,
     lag: Duration,
+    skew: Duration,
 }
 
 impl World {
-    /// An empty world, in which controllers may be that far behind the truth.
-    pub fn new(now: Instant, lag: Duration) -> Self {
-        Self { objects: BTreeMap::new(), log: Vec::new(), now, lag }
+    /// An empty world, in which controllers may be that far behind the truth, and their clocks that far from each other.
+    pub fn new(now: Instant, lag: Duration, skew: Duration) -> Self {
+        Self { objects: BTreeMap::new(), log: Vec::new(), now, lag, skew }
     }
 
     /// Takes in a write.
@@ -155,6 +156,11 @@ impl World {
     /// withholds from it, and the time requests and events take.
     pub fn lag(&self) -> Duration {
         self.lag
+    }
+
+    /// How far apart the clocks of two processes are at most in this run.
+    pub fn skew(&self) -> Duration {
+        self.skew
     }
 
     /// All writes so far.
@@ -218,6 +224,18 @@ impl World {
                 newest.insert(text(state, "/metadata/uid"), state);
             }
             newest.into_values()
+        })
+    }
+
+    /// Every object there ever was, by its newest state, and whether it is still there.
+    pub fn ever(&self) -> impl Iterator<Item = (&Id, &Arc<Value>, bool)> {
+        self.objects.iter().flat_map(|(id, states)| {
+            let present = states.last().and_then(|(_, state)| state.as_ref()).map(|o| uid(o));
+            let mut newest: BTreeMap<&str, &Arc<Value>> = BTreeMap::new();
+            for state in states.iter().filter_map(|(_, state)| state.as_ref()) {
+                newest.insert(uid(state), state);
+            }
+            newest.into_values().map(move |object| (id, object, present == Some(uid(object))))
         })
     }
 

@@ -16,9 +16,10 @@ use crate::simulation::{
 pub(super) const SUITE: Suite = Suite {
     name: "deployment",
     programs: &[&deployment_controller::DEFINITION, &replicaset_controller::DEFINITION],
+    tunes: &[],
     scenarios,
     invariants: &[INVARIANTS, super::replicaset_invariants::INVARIANTS],
-    promises: PROMISES,
+    promises: &[PROMISES, super::replicaset_invariants::PROMISES],
     interferences: &[
         Interference { name: "scale", act: scale },
         Interference { name: "pause", act: pause },

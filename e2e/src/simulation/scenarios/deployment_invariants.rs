@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::simulation::{
-    json::{annotation, condition, controller_uid, is_deleting, name, number, text, uid},
+    json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -35,10 +35,8 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant { name: "pods-are-not-its-business", spec: "deployment, purpose", check: pods_are_not_its_business },
 ];
 
-pub(super) const PROMISES: &[Promise] = &[
-    Promise { name: "deployments-get-there", spec: "deployment 27.5, 27.10", check: deployments_get_there },
-    Promise { name: "sets-get-there", spec: "replicaset 24.11", check: super::replicaset_invariants::sets_get_there },
-];
+pub(super) const PROMISES: &[Promise] =
+    &[Promise { name: "deployments-get-there", spec: "deployment 27.5, 27.10", check: deployments_get_there }];
 
 /// A write of the controller to a ReplicaSet, with the Deployment it is for.
 struct SetWrite<'a> {
@@ -88,7 +86,7 @@ fn sets<'a>(world: &'a World, deployment: &'a Value) -> impl Iterator<Item = &'a
 /// maxSurge or maxUnavailable as a number.
 fn fencepost(deployment: &Value, field: &str, up: bool) -> i64 {
     let replicas = number(deployment, "/spec/replicas");
-    let value = deployment.pointer("/spec/strategy/rollingUpdate").and_then(|r| r.get(field));
+    let value = at(deployment, "/spec/strategy/rollingUpdate").and_then(|r| r.get(field));
     match value {
         Some(Value::Number(n)) => n.as_i64().unwrap_or(0),
         Some(Value::String(percent)) => {

@@ -15,9 +15,10 @@ use crate::simulation::{
 pub(super) const SUITE: Suite = Suite {
     name: "replicaset",
     programs: &[&replicaset_controller::DEFINITION],
+    tunes: &[],
     scenarios,
     invariants: &[INVARIANTS],
-    promises: PROMISES,
+    promises: &[PROMISES],
     interferences: &[
         Interference { name: "scale", act: scale },
         Interference { name: "delete-pod", act: pod_interferences::delete },

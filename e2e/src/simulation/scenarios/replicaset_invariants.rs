@@ -249,7 +249,7 @@ fn a_release_is_a_release(_: &World, logged: &Logged) -> Result<(), String> {
 }
 
 /// A set that is left alone has the Pods it wants, no others, and says so.
-pub(super) fn sets_get_there(world: &World) -> Result<(), String> {
+fn sets_get_there(world: &World) -> Result<(), String> {
     for set in world.list(REPLICA_SETS).filter(|set| !is_deleting(set)) {
         let (who, wanted) = (name(set), number(set, "/spec/replicas"));
         let wrong = |what: String| Err(format!("ReplicaSet {who}: {what}"));

@@ -1,0 +1,663 @@
+//! What the specification of the Job controller says always holds, read off the API server's true state.
+//!
+//! Counting is checked against the Pods themselves: what a status says of a Pod must be true of that Pod, each Pod is said
+//! only once to have ended, and none loses its finalizer before that.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::simulation::{
+    json::{annotation, at, condition, controller, controller_uid, is_deleting, name, number, selects, text, uid},
+    scenario::{Invariant, Promise},
+    stage::NAMESPACE,
+    world::{Logged, World},
+};
+
+const CONTROLLER: &str = "job-controller";
+const JOBS: &str = "jobs.batch";
+const PODS: &str = "pods";
+const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+const MANAGED_BY: &str = "/spec/managedBy";
+/// The most Pods one status names.
+const LEDGER: usize = 500;
+/// What a live read before an adoption does not exclude: the time the answer and the patch take.
+const RECHECKED: Duration = Duration::from_secs(1);
+/// What the wire cuts off times.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The lists of Pods being counted, each with the counter they go to.
+const LISTS: [&str; 2] = ["succeeded", "failed"];
+/// What says that a Job's end is decided, and what says that it has come.
+const ENDS: [(&str, &str); 2] = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
+
+pub(super) const INVARIANTS: &[Invariant] = &[
+    Invariant { name: "counts-each-pod-once", spec: "job 23.1, 23.3", check: counts_each_pod_once },
+    Invariant { name: "counts-what-happened", spec: "job 8, 10.2, 23.10", check: counts_what_happened },
+    Invariant { name: "finalizers-go-last", spec: "job 23.2", check: finalizers_go_last },
+    Invariant { name: "finalizers-go-before-it-counts", spec: "job 12", check: finalizers_go_before_it_counts },
+    Invariant { name: "lists-are-sound", spec: "job 23.4, 23.12", check: lists_are_sound },
+    Invariant { name: "the-end-is-announced", spec: "job 23.5", check: the_end_is_announced },
+    Invariant { name: "the-end-is-final", spec: "job 3.1, 17", check: the_end_is_final },
+    Invariant { name: "creates-only-for-the-running", spec: "job 23.6", check: creates_only_for_the_running },
+    Invariant { name: "creates-what-is-wanted", spec: "job 23.7, 23.11", check: creates_what_is_wanted },
+    Invariant { name: "one-pod-an-index", spec: "job 23.8", check: one_pod_an_index },
+    Invariant { name: "pods-are-born-tracked", spec: "job 10.1", check: pods_are_born_tracked },
+    Invariant { name: "deletes-for-a-reason", spec: "job 23.11", check: deletes_for_a_reason },
+    Invariant { name: "foreign-jobs-are-untouched", spec: "job 23.9", check: foreign_jobs_are_untouched },
+    Invariant { name: "foreign-pods-are-untouched", spec: "job 7, 18", check: foreign_pods_are_untouched },
+    Invariant { name: "removed-in-time", spec: "job 24", check: removed_in_time },
+];
+
+pub(super) const PROMISES: &[Promise] = &[
+    Promise { name: "jobs-get-there", spec: "job 6, 17", check: jobs_get_there },
+    Promise { name: "counts-are-the-truth", spec: "job 23.1, 23.2", check: counts_are_the_truth },
+    Promise { name: "no-finalizer-is-left", spec: "job 18", check: no_finalizer_is_left },
+];
+
+fn is_over(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+fn is_active(pod: &Value) -> bool {
+    !is_deleting(pod) && !is_over(pod)
+}
+
+fn is_tracked(pod: &Value) -> bool {
+    let finalizers = at(pod, "/metadata/finalizers").and_then(Value::as_array);
+    finalizers.is_some_and(|all| all.iter().any(|f| f == FINALIZER))
+}
+
+fn is_true(job: &Value, kind: &str) -> bool {
+    condition(job, kind, "status") == "True"
+}
+
+fn is_decided(job: &Value) -> bool {
+    ENDS.iter().any(|(interim, _)| is_true(job, interim))
+}
+
+fn is_finished(job: &Value) -> bool {
+    ENDS.iter().any(|(_, terminal)| is_true(job, terminal))
+}
+
+fn is_indexed(job: &Value) -> bool {
+    text(job, "/spec/completionMode") == "Indexed"
+}
+
+fn is_suspended(job: &Value) -> bool {
+    at(job, "/spec/suspend") == Some(&json!(true))
+}
+
+/// Whether only Pods that have failed are replaced and counted, and not those that go.
+fn only_replaces_failed(job: &Value) -> bool {
+    text(job, "/spec/podReplacementPolicy") == "Failed" || at(job, "/spec/podFailurePolicy").is_some()
+}
+
+/// The index of a Pod, if there is such an index.
+fn index(job: &Value, pod: &Value) -> Option<i64> {
+    let index = annotation(pod, INDEX).parse().ok()?;
+    (0..number(job, "/spec/completions")).contains(&index).then_some(index)
+}
+
+/// The uids in one list of a status.
+fn named<'a>(job: &'a Value, list: &str) -> BTreeSet<&'a str> {
+    let list = at(job, &format!("/status/uncountedTerminatedPods/{list}")).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// A set of indexes, as a status writes it.
+fn indexes(job: &Value, field: &str) -> BTreeSet<i64> {
+    let items = text(job, &format!("/status/{field}")).split(',').filter(|item| !item.is_empty());
+    let range = |item: &str| {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        Some(first.parse::<i64>().ok()?..=last.parse::<i64>().ok()?)
+    };
+    items.filter_map(range).flatten().collect()
+}
+
+/// A write of a Job's status by the controller: before and after.
+fn status_write(logged: &Logged) -> Option<(Arc<Value>, Arc<Value>)> {
+    let is = logged.by(CONTROLLER) && logged.resource() == JOBS && logged.through("status");
+    Some((logged.before()?, logged.after()?)).filter(|_| is)
+}
+
+/// A write of the controller to a Pod.
+fn pod_write(logged: &Logged) -> bool {
+    logged.by(CONTROLLER) && logged.resource() == PODS
+}
+
+/// A write of the controller that takes the finalizer off a Pod: the Pod before.
+fn untracks(logged: &Logged) -> Option<Arc<Value>> {
+    let before = logged.before().filter(|pod| pod_write(logged) && is_tracked(pod))?;
+    let stays = logged.after().is_some_and(|pod| is_tracked(&pod));
+    (!stays).then_some(before)
+}
+
+/// The Job a Pod belongs to, dead or alive.
+fn job_of<'a>(world: &'a World, pod: &Value) -> Option<&'a Arc<Value>> {
+    world.by_uid(JOBS, controller_uid(pod))
+}
+
+/// The states a Job may be taken to be in.
+fn recent_jobs<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.recently(JOBS, NAMESPACE, name(job)).filter(move |j| uid(j) == uid(job))
+}
+
+/// The states a Pod may be taken to be in.
+fn recent_pods<'a>(world: &'a World, pod: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.recently(PODS, NAMESPACE, name(pod)).filter(move |p| uid(p) == uid(pod))
+}
+
+/// Every Pod a Job ever had, by its newest state.
+fn all_pods<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    let of = move |pod: &&Arc<Value>| controller_uid(pod) == uid(job);
+    world.ever().filter(|((resource, _, _), ..)| resource == PODS).map(|(_, pod, _)| pod).filter(of)
+}
+
+/// The Pods a Job has now.
+fn pods<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.list(PODS).filter(move |pod| controller_uid(pod) == uid(job))
+}
+
+/// The active Pods a Job has now, and those that somebody else has given to it so lately that it may not know.
+fn active<'a>(world: &'a World, job: &'a Value) -> (Vec<&'a Arc<Value>>, i64) {
+    let lately = world.now().checked_sub(world.lag()).unwrap_or(world.now());
+    let log = world.log().iter().rev().take_while(|logged| logged.at >= lately);
+    let given = |logged: &&Logged| {
+        let mine = |pod: Option<Arc<Value>>| pod.is_some_and(|pod| controller_uid(&pod) == uid(job));
+        logged.resource() == PODS && !logged.creates() && !mine(logged.before()) && mine(logged.after())
+    };
+    (pods(world, job).filter(|pod| is_active(pod)).collect(), log.filter(given).count() as i64)
+}
+
+/// The Pods that have left the lists so far, with the counter they went to. Without the newest write.
+fn counted<'a>(world: &'a World, job: &Value) -> BTreeMap<String, &'a str> {
+    let mut counted = BTreeMap::new();
+    let earlier = world.log().split_last().map_or(&[][..], |(_, earlier)| earlier);
+    for (before, after) in earlier.iter().filter_map(status_write).filter(|(_, after)| uid(after) == uid(job)) {
+        for list in LISTS {
+            let left =
+                named(&before, list).difference(&named(&after, list)).map(|uid| (*uid).to_owned()).collect::<Vec<_>>();
+            counted.extend(left.into_iter().map(|uid| (uid, list)));
+        }
+    }
+    counted
+}
+
+fn counts_each_pod_once(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, after)) = status_write(logged) else { return Ok(()) };
+    let (counted, who) = (counted(world, &after), name(&after));
+    for list in LISTS {
+        let (old, new) = (named(&before, list), named(&after, list));
+        let other = LISTS.into_iter().find(|l| *l != list).map(|l| named(&after, l)).unwrap_or_default();
+        for uid in old.union(&new) {
+            if let Some(to) = counted.get(*uid) {
+                return Err(format!("{who}: Pod {uid} was counted as {to} and is counted again"));
+            }
+        }
+        let left: Vec<&&str> = old.difference(&new).collect();
+        if let Some(uid) = left.iter().find(|uid| other.contains(**uid)) {
+            return Err(format!("{who}: Pod {uid} is counted as {list} and named as the opposite"));
+        }
+        if list == "succeeded" && is_indexed(&after) {
+            continue;
+        }
+        let pointer = format!("/status/{list}");
+        let (was, is) = (number(&before, &pointer), number(&after, &pointer));
+        if is - was != left.len() as i64 {
+            return Err(format!("{who}: {} Pods were counted as {list}, which goes from {was} to {is}", left.len()));
+        }
+    }
+    let done = indexes(&after, "completedIndexes").len() as i64;
+    if is_indexed(&after) && number(&after, "/status/succeeded") != done {
+        return Err(format!("{who}: {done} indexes are complete and {} have succeeded", after["status"]["succeeded"]));
+    }
+    Ok(())
+}
+
+/// What a status says for the first time is true of the Pods it is about.
+fn counts_what_happened(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, job)) = status_write(logged) else { return Ok(()) };
+    let (who, indexed) = (name(&job), is_indexed(&job));
+    for list in LISTS {
+        for uid in named(&job, list).difference(&named(&before, list)) {
+            let Some(pod) = world.by_uid(PODS, uid) else { return Err(format!("{who}: there never was a Pod {uid}")) };
+            let phase = text(pod, "/status/phase");
+            let true_of_it = match list {
+                "succeeded" => phase == "Succeeded",
+                // Whoever still runs when a Job fails has failed with it.
+                _ => phase == "Failed" || is_true(&job, "FailureTarget") || goes(world, &job, pod),
+            };
+            let mine = recent_pods(world, pod).any(|pod| controller_uid(pod) == self::uid(&job) && is_tracked(pod));
+            let indexed_so = !indexed || (list == "failed" && index(&job, pod).is_some());
+            if !true_of_it || !mine || !indexed_so {
+                let going = if is_deleting(pod) { ", going" } else { "" };
+                return Err(format!("{who}: Pod {} ({phase}{going}) is named as {list}", name(pod)));
+            }
+        }
+    }
+    let of = |i: i64| all_pods(world, &job).filter(move |pod| annotation(pod, INDEX) == i.to_string());
+    for i in indexes(&job, "completedIndexes").difference(&indexes(&before, "completedIndexes")) {
+        if !of(*i).any(|pod| text(pod, "/status/phase") == "Succeeded") {
+            return Err(format!("{who}: no Pod of index {i} has succeeded"));
+        }
+    }
+    for i in indexes(&job, "failedIndexes").difference(&indexes(&before, "failedIndexes")) {
+        let (limit, policy) = (number(&job, "/spec/backoffLimitPerIndex"), at(&job, "/spec/podFailurePolicy"));
+        let enough =
+            |pod: &&Arc<Value>| policy.is_some() || annotation(pod, INDEX_FAILURES).parse().unwrap_or(0) >= limit;
+        if !of(*i).filter(enough).any(|pod| text(pod, "/status/phase") == "Failed" || goes(world, &job, pod)) {
+            return Err(format!("{who}: no Pod of index {i} has failed so often"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a Pod is going and counts as failed because of that.
+fn goes(world: &World, job: &Value, pod: &Value) -> bool {
+    let replaces_all = recent_jobs(world, job).any(|job| !only_replaces_failed(job));
+    replaces_all && is_deleting(pod)
+}
+
+/// A Pod that is over loses its finalizer once the status names it, or if it does not count.
+fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = untracks(logged) else { return Ok(()) };
+    let Some(job) = job_of(world, &pod) else { return Ok(()) };
+    let Some(now) = world.get(JOBS, NAMESPACE, name(job)).filter(|now| uid(now) == uid(job)) else { return Ok(()) };
+    let succeeded = text(&pod, "/status/phase") == "Succeeded";
+    let failed = text(&pod, "/status/phase") == "Failed";
+    if is_deleting(now) || is_finished(now) || !(succeeded || failed) {
+        return Ok(());
+    }
+    let index = index(now, &pod);
+    let is_named = LISTS.iter().any(|list| named(now, list).contains(uid(&pod)))
+        || counted(world, now).contains_key(uid(&pod))
+        || (succeeded && index.is_some_and(|i| indexes(now, "completedIndexes").contains(&i)));
+    let counts_not = (is_indexed(now) && index.is_none())
+        // An index that was given up stays so.
+        || (succeeded && index.is_some_and(|i| indexes(now, "failedIndexes").contains(&i)))
+        || (failed && is_ignored(now, &pod))
+        || !selects(now, "/spec/selector", &pod);
+    // One that was active when it was looked at goes uncounted if it is too many, or was not to run.
+    let was_too_many = || recent_pods(world, &pod).any(|p| is_active(p)) && surplus(world, now, &pod).is_some();
+    if is_named || counts_not || was_too_many() {
+        return Ok(());
+    }
+    Err(format!("Pod {} ({}) loses its finalizer and nobody has named it", name(&pod), text(&pod, "/status/phase")))
+}
+
+/// Whether a rule of the Job's policy says that this failure does not count. The scenarios know rules about exit codes only.
+fn is_ignored(job: &Value, pod: &Value) -> bool {
+    let rules = at(job, "/spec/podFailurePolicy/rules").and_then(Value::as_array);
+    let statuses = at(pod, "/status/containerStatuses").and_then(Value::as_array);
+    let codes: Vec<i64> =
+        statuses.into_iter().flatten().map(|status| number(status, "/state/terminated/exitCode")).collect();
+    let meets = |rule: &&Value| {
+        let values = at(rule, "/onExitCodes/values").and_then(Value::as_array);
+        values.is_some_and(|values| codes.iter().any(|code| *code != 0 && values.contains(&json!(code))))
+    };
+    rules.into_iter().flatten().find(meets).is_some_and(|rule| rule["action"] == "Ignore")
+}
+
+/// What is counted cannot be taken back: the finalizer is gone by then.
+fn finalizers_go_before_it_counts(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, after)) = status_write(logged) else { return Ok(()) };
+    for list in LISTS {
+        for uid in named(&before, list).difference(&named(&after, list)) {
+            if let Some(pod) = world.list(PODS).find(|pod| self::uid(pod) == *uid && is_tracked(pod)) {
+                return Err(format!("{}: Pod {} is counted and has its finalizer", name(&after), name(pod)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lists_are_sound(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some((_, job)) = status_write(logged) else { return Ok(()) };
+    let (succeeded, failed) = (named(&job, "succeeded"), named(&job, "failed"));
+    if let Some(both) = succeeded.intersection(&failed).next() {
+        return Err(format!("{}: Pod {both} is named as both", name(&job)));
+    }
+    if let Some(both) = indexes(&job, "completedIndexes").intersection(&indexes(&job, "failedIndexes")).next() {
+        return Err(format!("{}: index {both} is complete and has failed", name(&job)));
+    }
+    let (ready, active) = (number(&job, "/status/ready"), number(&job, "/status/active"));
+    if succeeded.len() + failed.len() > LEDGER || ready > active {
+        return Err(format!("{}: {ready} of {active} ready, {} named", name(&job), succeeded.len() + failed.len()));
+    }
+    Ok(())
+}
+
+fn the_end_is_announced(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, job)) = status_write(logged) else { return Ok(()) };
+    for (interim, terminal) in ENDS {
+        if !is_true(&job, terminal) || is_true(&before, terminal) {
+            continue;
+        }
+        if !is_true(&before, interim) {
+            return Err(format!("{} is {terminal} and was not {interim} before", name(&job)));
+        }
+        let left = LISTS.iter().map(|list| named(&job, list).len() as i64).sum::<i64>();
+        let (active, terminating) = (number(&job, "/status/active"), number(&job, "/status/terminating"));
+        if left + active + terminating > 0 {
+            return Err(format!(
+                "{} is {terminal} with {left} named, {active} active, {terminating} terminating",
+                name(&job)
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn the_end_is_final(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, after)) = status_write(logged) else { return Ok(()) };
+    for kind in ENDS.iter().flat_map(|(interim, terminal)| [interim, terminal]) {
+        let same = ["status", "reason", "message", "lastTransitionTime"]
+            .iter()
+            .all(|field| condition(&before, kind, field) == condition(&after, kind, field));
+        if is_true(&before, kind) && !same {
+            return Err(format!("{}: condition {kind} was true and is changed", name(&after)));
+        }
+    }
+    if is_finished(&before) && before["status"] != after["status"] {
+        return Err(format!("{} has finished and its status is changed", name(&after)));
+    }
+    let completion = |job: &Value| text(job, "/status/completionTime").to_owned();
+    if completion(&after).is_empty() == is_true(&after, "Complete") {
+        return Err(format!("{}: completionTime is {:?}", name(&after), completion(&after)));
+    }
+    Ok(())
+}
+
+/// The Pod that is being created, and its Job.
+fn creation<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>)> {
+    let pod = logged.after().filter(|_| pod_write(logged) && logged.creates())?;
+    let job = job_of(world, &pod)?;
+    Some((pod, job))
+}
+
+fn creates_only_for_the_running(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, job)) = creation(world, logged) else { return Ok(()) };
+    let runs = |job: &Arc<Value>| !is_suspended(job) && !is_deleting(job) && !is_decided(job) && !is_finished(job);
+    if recent_jobs(world, job).any(runs) {
+        return Ok(());
+    }
+    Err(format!("Pod {} is created, and Job {} is suspended, going, over, or gone", name(&pod), name(job)))
+}
+
+fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((_, job)) = creation(world, logged) else { return Ok(()) };
+    let (active, given) = active(world, job);
+    let active = active.len() as i64 - given;
+    let most = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
+    let parallelism = most("/spec/parallelism");
+    if active > parallelism {
+        return Err(format!("{} gets active Pod number {active} and wants {parallelism} at once", name(job)));
+    }
+    let going = pods(world, job).filter(|pod| is_deleting(pod) && !is_over(pod)).count() as i64;
+    if recent_jobs(world, job).all(|job| only_replaces_failed(job)) && active + going > parallelism {
+        return Err(format!("{} has {active} active and {going} going, and wants {parallelism}", name(job)));
+    }
+    // Who has succeeded long ago is known to have.
+    let done = |pod: &&Arc<Value>| recent_pods(world, pod).all(|pod| text(pod, "/status/phase") == "Succeeded");
+    let done = pods(world, job).filter(|pod| selects(job, "/spec/selector", pod)).filter(done).count() as i64;
+    let completions = most("/spec/completions");
+    if at(job, "/spec/completions").is_some() && !is_indexed(job) && active + done > completions {
+        return Err(format!("{} has {active} active and {done} succeeded, and wants {completions}", name(job)));
+    }
+    Ok(())
+}
+
+fn one_pod_an_index(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, job)) = creation(world, logged).filter(|(_, job)| is_indexed(job)) else { return Ok(()) };
+    let most = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).max().unwrap_or(0);
+    let Ok(index) = annotation(&pod, INDEX).parse::<i64>() else {
+        return Err(format!("Pod {} is created without an index", name(&pod)));
+    };
+    if index >= most("/spec/completions") {
+        return Err(format!("Pod {} is created for index {index}, and there is none", name(&pod)));
+    }
+    let of = |pod: &Value, i: i64| annotation(pod, INDEX) == i.to_string();
+    let (active, _) = active(world, job);
+    let double = active.iter().find(|other| of(other, index) && uid(other) != uid(&pod));
+    // One that somebody else has given to the Job lately may be unknown.
+    let known = |other: &Arc<Value>| recent_pods(world, other).all(|state| controller_uid(state) == uid(job));
+    if let Some(other) = double.filter(|other| known(other)) {
+        return Err(format!("Pod {} is created for index {index}, which has Pod {}", name(&pod), name(other)));
+    }
+    let over = |i: i64| {
+        let in_all = |field| recent_jobs(world, job).all(|job| indexes(job, field).contains(&i));
+        in_all("completedIndexes") || in_all("failedIndexes")
+    };
+    if over(index) {
+        return Err(format!("Pod {} is created for index {index}, which is over", name(&pod)));
+    }
+    if at(job, "/spec/backoffLimitPerIndex").is_some() {
+        return Ok(());
+    }
+    // Those of one batch come in any order.
+    let ended = |i: i64| pods(world, job).any(|pod| of(pod, i) && !is_active(pod));
+    let pending = |i: &i64| !over(*i) && !ended(*i) && !active.iter().any(|pod| of(pod, *i));
+    let before = (0..index).filter(pending).count() as i64;
+    if before >= most("/spec/parallelism") {
+        return Err(format!("Pod {} is created for index {index}, and {before} lower ones have none", name(&pod)));
+    }
+    Ok(())
+}
+
+fn pods_are_born_tracked(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
+    let Some(job) = job_of(world, &pod) else { return Err(format!("Pod {} is created for no Job", name(&pod))) };
+    if !is_tracked(&pod) || !selects(job, "/spec/selector", &pod) {
+        return Err(format!("Pod {} is created without finalizer or labels", name(&pod)));
+    }
+    let index = annotation(&pod, INDEX);
+    let label = at(&pod, "/metadata/labels").and_then(|labels| labels.get(INDEX)).and_then(Value::as_str);
+    let hostname = text(&pod, "/spec/hostname");
+    if is_indexed(job) && (label != Some(index) || hostname != format!("{}-{index}", name(job))) {
+        return Err(format!("Pod {} of index {index} has label {label:?} and hostname {hostname}", name(&pod)));
+    }
+    Ok(())
+}
+
+/// Why an active Pod of a running Job may go uncounted, if it may.
+fn surplus(world: &World, job: &Value, pod: &Value) -> Option<&'static str> {
+    if recent_jobs(world, job).any(|job| is_suspended(job)) {
+        return Some("suspended");
+    }
+    let least = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).min().unwrap_or(0);
+    let (active, _) = active(world, job);
+    // Every one that was active lately may be taken to be so.
+    let was_active = |pod: &&Arc<Value>| recent_pods(world, pod).any(|pod| is_active(pod));
+    let most = pods(world, job).filter(was_active).count().max(active.len()) as i64;
+    let done = world.ever().filter(|((resource, _, _), pod, _)| resource == PODS && controller_uid(pod) == uid(job));
+    let done = done.filter(|(_, pod, _)| text(pod, "/status/phase") == "Succeeded").count() as i64;
+    let wanted = match at(job, "/spec/completions") {
+        Some(_) => least("/spec/parallelism").min((least("/spec/completions") - done).max(0)),
+        None => least("/spec/parallelism"),
+    };
+    if most > wanted {
+        return Some("too many");
+    }
+    if is_indexed(job) {
+        let index = annotation(pod, INDEX);
+        let valid = index.parse().is_ok_and(|i: i64| i < least("/spec/completions"));
+        let same = pods(world, job).filter(was_active).filter(|other| annotation(other, INDEX) == index).count();
+        if !valid || same > 1 {
+            return Some("wrong index");
+        }
+    }
+    None
+}
+
+/// Why a Job may be ending, if it may.
+fn ends(world: &World, job: &Value) -> Option<&'static str> {
+    if recent_jobs(world, job).any(|job| is_decided(job)) {
+        return Some("decided");
+    }
+    let failed = all_pods(world, job).filter(|pod| text(pod, "/status/phase") == "Failed" || goes(world, job, pod));
+    let failed: Vec<&Arc<Value>> = failed.collect();
+    if failed.len() as i64 > number(job, "/spec/backoffLimit") {
+        return Some("too many failures");
+    }
+    if at(job, "/spec/podFailurePolicy").is_some() && !failed.is_empty() {
+        return Some("failure policy");
+    }
+    if at(job, "/spec/backoffLimitPerIndex").is_some() && !failed.is_empty() {
+        return Some("failed indexes");
+    }
+    let succeeded = all_pods(world, job).any(|pod| text(pod, "/status/phase") == "Succeeded");
+    if at(job, "/spec/successPolicy").is_some() && succeeded {
+        return Some("success policy");
+    }
+    let deadline = at(job, "/spec/activeDeadlineSeconds").and_then(Value::as_u64).map(Duration::from_secs)?;
+    let started = world.log().iter().find(|logged| {
+        logged.resource() == JOBS
+            && logged.after().is_some_and(|j| uid(&j) == uid(job) && !text(&j, "/status/startTime").is_empty())
+    })?;
+    (world.now() - started.at + world.skew() + SECOND * 2 >= deadline).then_some("too late")
+}
+
+fn deletes_for_a_reason(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
+    // Whoever goes already goes.
+    if is_deleting(&pod) {
+        return Ok(());
+    }
+    let Some(job) = recent_pods(world, &pod).chain([&pod]).find_map(|pod| job_of(world, pod)) else {
+        return Err(format!("Pod {} is deleted and is no Job's", name(&pod)));
+    };
+    let present = recent_jobs(world, job).any(|job| !is_deleting(job) && !is_finished(job));
+    if !present || (surplus(world, job, &pod).is_none() && ends(world, job).is_none()) {
+        return Err(format!("Pod {} of Job {} is deleted for no reason", name(&pod), name(job)));
+    }
+    Ok(())
+}
+
+fn foreign_jobs_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
+    if !logged.by(CONTROLLER) {
+        return Ok(());
+    }
+    let Some(object) = logged.before().or_else(|| logged.after()) else { return Ok(()) };
+    let job = match logged.resource().as_str() {
+        // Removing a finished one is not managing it.
+        JOBS if !logged.deletes() => Some(&object),
+        PODS => job_of(world, &object),
+        _ => None,
+    };
+    match job.filter(|job| !text(job, MANAGED_BY).is_empty()) {
+        Some(job) => Err(format!("Job {} is another's, and {} is written", name(job), name(&object))),
+        None => Ok(()),
+    }
+}
+
+fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.before().filter(|_| pod_write(logged)) else { return Ok(()) };
+    if controller(&pod).is_some_and(|owner| owner["kind"] != "Job") {
+        return Err(format!("Pod {} is another controller's", name(&pod)));
+    }
+    let Some(after) = logged.after().filter(|after| controller_uid(after) != controller_uid(&pod)) else {
+        return Ok(());
+    };
+    if controller(&after).is_none() {
+        // Released: it does not have the labels any more, or did not lately.
+        let selected =
+            |job: &Arc<Value>| recent_pods(world, &pod).chain([&pod]).all(|pod| selects(job, "/spec/selector", pod));
+        return match job_of(world, &pod).filter(|job| selected(job)) {
+            Some(job) => Err(format!("Pod {} is released by {}, which selects it", name(&pod), name(job))),
+            None => Ok(()),
+        };
+    }
+    let Some(job) = job_of(world, &after) else { return Err(format!("Pod {} is adopted by nobody", name(&pod))) };
+    let states = world.within(JOBS, NAMESPACE, name(job), RECHECKED);
+    let lives = states.iter().flatten().any(|state| uid(state) == uid(job) && !is_deleting(state));
+    if !lives || !recent_pods(world, &pod).any(|pod| selects(job, "/spec/selector", pod)) {
+        return Err(format!("Pod {} is adopted by {}, which is going or does not select it", name(&pod), name(job)));
+    }
+    Ok(())
+}
+
+fn removed_in_time(world: &World, logged: &Logged) -> Result<(), String> {
+    let removes = logged.by(CONTROLLER) && logged.resource() == JOBS && logged.deletes();
+    let Some(job) = logged.before().filter(|_| removes) else { return Ok(()) };
+    let ends = |logged: &&Logged| {
+        logged.resource() == JOBS && logged.after().is_some_and(|j| uid(&j) == uid(&job) && is_finished(&j))
+    };
+    let ended = world.log().iter().find(ends).map(|logged| logged.at);
+    let ttl = at(&job, "/spec/ttlSecondsAfterFinished").and_then(Value::as_u64).map(Duration::from_secs);
+    match (ended, ttl) {
+        (Some(ended), Some(ttl)) if world.now() - ended + world.skew() + SECOND * 2 >= ttl => Ok(()),
+        _ => Err(format!("{} is removed: it ended at {ended:?} and is to stay for {ttl:?}", name(&job))),
+    }
+}
+
+/// A Job that is left alone has ended, or is suspended, or has the Pods it wants; and says so.
+fn jobs_get_there(world: &World) -> Result<(), String> {
+    for job in world.list(JOBS).filter(|job| text(job, MANAGED_BY).is_empty()) {
+        let wrong = |what: String| Err(format!("Job {}: {what}", name(job)));
+        if is_deleting(job) {
+            return wrong("it is still being deleted".to_owned());
+        }
+        let active = pods(world, job).filter(|pod| is_active(pod)).count() as i64;
+        let says = number(job, "/status/active");
+        if says != active {
+            return wrong(format!("{active} Pods are active, and it says {says}"));
+        }
+        if LISTS.iter().any(|list| !named(job, list).is_empty()) || number(job, "/status/terminating") != 0 {
+            return wrong(format!("not everything is counted: {}", job["status"]));
+        }
+        let wanted = number(job, "/spec/parallelism");
+        if !is_finished(job) && if is_suspended(job) { active > 0 } else { active != wanted } {
+            return wrong(format!("it has not ended and has {active} Pods of {wanted}"));
+        }
+        if is_finished(job) != is_decided(job) || (is_finished(job) && active > 0) {
+            return wrong(format!("it is over and is not: {}", job["status"]));
+        }
+    }
+    Ok(())
+}
+
+/// What each status says in the end is what was counted, and everything that ended was.
+fn counts_are_the_truth(world: &World) -> Result<(), String> {
+    for job in world.list(JOBS).filter(|job| text(job, MANAGED_BY).is_empty()) {
+        let (mut counters, who) = (BTreeMap::new(), name(job));
+        for (before, after) in world.log().iter().filter_map(status_write).filter(|(_, after)| uid(after) == uid(job)) {
+            for list in LISTS {
+                let left = named(&before, list).difference(&named(&after, list)).count() as i64;
+                *counters.entry(list).or_insert(0) += left;
+            }
+        }
+        if is_indexed(job) {
+            let done: BTreeSet<i64> = indexes(job, "completedIndexes");
+            let succeeded = |i: &&i64| {
+                all_pods(world, job)
+                    .any(|pod| index(job, pod) == Some(**i) && text(pod, "/status/phase") == "Succeeded")
+            };
+            counters.insert("succeeded", done.iter().filter(succeeded).count() as i64);
+        }
+        for list in LISTS {
+            let says = number(job, &format!("/status/{list}"));
+            if counters.get(list) != Some(&says) && (says != 0 || counters.contains_key(list)) {
+                return Err(format!("{who} says that {says} Pods have {list}, and it is {counters:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn no_finalizer_is_left(world: &World) -> Result<(), String> {
+    for pod in world.list(PODS).filter(|pod| is_tracked(pod)) {
+        let job = world.list(JOBS).find(|job| uid(job) == controller_uid(pod));
+        let counts = job.is_some_and(|job| !text(job, MANAGED_BY).is_empty() || (!is_finished(job) && is_active(pod)));
+        if !counts {
+            return Err(format!("Pod {} ({}) has its finalizer for ever", name(pod), text(pod, "/status/phase")));
+        }
+    }
+    Ok(())
+}
