@@ -30,6 +30,8 @@ struct Sync<'a> {
     snapshot: &'a Snapshot,
     status: Status,
     changed: bool,
+    /// What has failed and is to be tried again, though the rest went on.
+    undone: Option<Error>,
 }
 
 impl CronJobController {
@@ -51,12 +53,13 @@ impl CronJobController {
             plan = decide(&snapshot);
         }
         let status = plan.status.clone();
-        let mut sync = Sync { controller: self, snapshot: &snapshot, status, changed: plan.changed };
+        let mut sync = Sync { controller: self, snapshot: &snapshot, status, changed: plan.changed, undone: None };
         let done = sync.take(&plan.steps).await;
         if sync.changed && !matches!(&done, Err(Error::Request { source: api::Error::NotLeader, .. })) {
             sync.write_status().await?;
         }
-        done.map(|()| plan.requeue())
+        done?;
+        sync.undone.map_or(Ok(plan.requeue()), Err)
     }
 
     /// The CronJob as the server has it; nothing if it is gone.
@@ -129,10 +132,12 @@ impl Sync<'_> {
             Err(error @ api::Error::NotLeader) => return Err(Error::request(format!("delete Job {name}"), error)),
             Err(error) => {
                 self.tell(Event::warning("FailedDelete", format!("Deleted job: {error}")));
-                return match reason {
-                    Reason::History => Ok(()),
-                    Reason::Replaced => Err(Error::Replace(format!("{namespace}/{name}"), error)),
-                };
+                if reason == Reason::Replaced {
+                    return Err(Error::Replace(format!("{namespace}/{name}"), error));
+                }
+                // The others, and what else there is to do, do not wait for it.
+                self.undone = Some(Error::request(format!("delete Job {name}"), error));
+                return Ok(());
             }
         }
         self.changed |= self.status.strike(uid);

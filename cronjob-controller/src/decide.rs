@@ -1,5 +1,7 @@
 //! From a snapshot to a plan: pure.
 
+use std::sync::Arc;
+
 use common::{
     intern::Text,
     meta::{Meta, Uid},
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     due::{self, Due},
-    objects::{Concurrency, CronJob, End, Job, SCHEDULED_TIMESTAMP, Spec},
+    objects::{Concurrency, CronJob, End, Job, Reference, SCHEDULED_TIMESTAMP, Spec},
     plan::{Event, Plan, Question, Reason, Step},
     schedule::{self, ParseError, Schedule},
     snapshot::{Presence, Snapshot},
@@ -46,7 +48,11 @@ fn trim_history(plan: &mut Plan, snapshot: &Snapshot) {
         [(End::Complete, spec.successful_jobs_history_limit), (End::Failed, spec.failed_jobs_history_limit)]
     {
         let Some(limit) = limit else { continue };
-        let over = snapshot.jobs.iter().filter(|job| job.end() == Some(end) && !job.metadata.is_deleting());
+        // The name of a run that is not recorded keeps it from being started again.
+        let over = |job: &&Arc<Job>| {
+            job.end() == Some(end) && !job.metadata.is_deleting() && unrecorded(snapshot, job).is_none()
+        };
+        let over = snapshot.jobs.iter().filter(over);
         let mut over: Vec<&Job> = over.map(|job| &**job).collect();
         // Those of which nobody knows when they began are the youngest.
         let age = |job: &&Job| (job.status.start_time.is_none(), job.status.start_time, job.metadata.name.clone());
@@ -63,17 +69,32 @@ fn delete(job: &Meta, reason: Reason) -> Step {
     Step::Delete { name: Text::new(&job.name), uid: job.uid.clone(), reason }
 }
 
+/// The time that a Job runs for, if it was started and, because whoever did so came to no more, not recorded.
+fn unrecorded(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
+    let minutes = job.metadata.name.strip_prefix(&*snapshot.cron.metadata.name)?.strip_prefix('-')?;
+    let minutes: i64 = minutes.parse().ok().filter(|_| minutes.bytes().all(|byte| byte.is_ascii_digit()))?;
+    let run = Timestamp::from_second(minutes.checked_mul(60)?).ok().filter(|run| *run <= snapshot.now)?;
+    let last = snapshot.cron.status.last_schedule_time;
+    last.is_none_or(|last| run > last).then_some(run)
+}
+
 /// Brings the record of running Jobs in line with those there are.
 fn settle(plan: &mut Plan, snapshot: &Snapshot) {
     for job in &snapshot.jobs {
         let (name, uid) = (&job.metadata.name, &job.metadata.uid);
         match job.end() {
             None if plan.status.runs(uid) => {}
+            None if snapshot.is_live && unrecorded(snapshot, job).is_some() => {
+                plan.status.active.push(Reference::to(&job.metadata));
+            }
             None if snapshot.is_live => {
                 let message = format!("Saw a job that the controller did not create or forgot: {name}");
                 plan.steps.push(Step::Tell(Event::warning("UnexpectedJob", message)));
             }
-            None => plan.questions.push(Question::CronJob),
+            None => {
+                plan.questions.push(Question::CronJob);
+                continue;
+            }
             Some(end) => {
                 if plan.status.strike(uid) {
                     let message = format!("Saw completed job: {name}, condition: {}", end.as_str());
@@ -83,6 +104,7 @@ fn settle(plan: &mut Plan, snapshot: &Snapshot) {
                 plan.status.last_successful_time = plan.status.last_successful_time.max(completed);
             }
         }
+        plan.status.last_schedule_time = plan.status.last_schedule_time.max(unrecorded(snapshot, job));
     }
     plan.questions.dedup();
     let is_here = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid);
@@ -130,7 +152,7 @@ fn start_what_is_due(plan: &mut Plan, snapshot: &Snapshot) {
             return plan.steps.push(Step::Tell(Event::warning("UnparseableSchedule", message)));
         }
     };
-    let Some(anchor) = anchor(cron) else {
+    let Some(anchor) = plan.status.last_schedule_time.or(cron.metadata.created) else {
         return plan.waiting.push("metadata.creationTimestamp is missing".to_owned());
     };
     let deadline = spec.starting_deadline_seconds.map(SignedDuration::from_secs);
@@ -151,7 +173,7 @@ fn start_what_is_due(plan: &mut Plan, snapshot: &Snapshot) {
         let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
         plan.steps.push(Step::Tell(Event::warning("TooManyMissedTimes", message)));
     }
-    let Some(run) = run.filter(|run| cron.status.last_schedule_time != Some(*run)) else { return };
+    let Some(run) = run.filter(|run| plan.status.last_schedule_time != Some(*run)) else { return };
     let name = job_name(&cron.metadata.name, run);
     if plan.status.active.iter().any(|reference| *reference.name == *name) {
         return;
@@ -171,22 +193,13 @@ fn start_what_is_due(plan: &mut Plan, snapshot: &Snapshot) {
         }
     }
     match job(snapshot, &name, run, zone.as_ref()) {
-        Ok(body) => {
-            // A Job that was started and not recorded is the one that is about to be.
-            plan.steps.retain(|step| !is_about(step, "UnexpectedJob", &name));
-            plan.steps.push(Step::Start { name: Text::new(&name), body: Box::new(body), scheduled: run });
-        }
+        Ok(body) => plan.steps.push(Step::Start { name: Text::new(&name), body: Box::new(body), scheduled: run }),
         Err(problem) => {
             let message = format!("Error creating job: {problem}");
             plan.waiting.push(message.clone());
             plan.steps.push(Step::Tell(Event::warning("FailedCreate", message)));
         }
     }
-}
-
-/// Whether a step tells of that Job for that reason.
-fn is_about(step: &Step, reason: &str, job: &str) -> bool {
-    matches!(step, Step::Tell(event) if event.reason == reason && event.message.ends_with(&format!(" {job}")))
 }
 
 /// The schedule in its zone.

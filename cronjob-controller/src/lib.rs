@@ -25,7 +25,8 @@
 //! - Deletions name the uid they mean; a Job that is gone already is no failure, and one that is going is not deleted again.
 //! - A sync waits until the caches show what the one before wrote.
 //! - After a live read the status is written onto the version that was read.
-//! - A Job that was started and not recorded is not called unexpected before it is recorded.
+//! - A Job that was started and not recorded is recorded, whatever the schedule is by then, and never deleted before.
+//! - Deletions of history that fail are tried again.
 //! - Where the name of a run is taken by somebody else's Job, the next run is waited for.
 
 pub mod decide;

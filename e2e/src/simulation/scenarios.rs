@@ -1,5 +1,6 @@
 //! All suites, one a controller. Another controller is another file and another line here.
 
+mod cronjob;
 mod deployment;
 mod deployment_invariants;
 mod gc;
@@ -12,7 +13,8 @@ mod replicaset_invariants;
 use super::scenario::{Scenario, Suite};
 
 /// Every suite.
-pub const SUITES: &[&Suite] = &[&deployment::SUITE, &replicaset::SUITE, &job::SUITE, &job::DELETION, &gc::SUITE];
+pub const SUITES: &[&Suite] =
+    &[&deployment::SUITE, &replicaset::SUITE, &job::SUITE, &job::DELETION, &cronjob::SUITE, &gc::SUITE];
 
 /// A scenario by the name `<suite>/<scenario>`.
 pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {
