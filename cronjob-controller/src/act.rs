@@ -127,11 +127,13 @@ impl Sync<'_> {
                 self.controller.ledger.deleted(&self.meta().uid, JOBS, namespace, name, uid);
                 self.tell(Event::normal("SuccessfulDelete", format!("Deleted job {name}")));
             }
-            // It is gone, or another one has its name.
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {}
             Err(error @ api::Error::NotLeader) => return Err(Error::request(format!("delete Job {name}"), error)),
             Err(error) => {
-                self.tell(Event::warning("FailedDelete", format!("Deleted job: {error}")));
+                // A conflict may mean that another one has its name: the cache will tell.
+                if !error.is_conflict() {
+                    self.tell(Event::warning("FailedDelete", format!("Deleted job: {error}")));
+                }
                 if reason == Reason::Replaced {
                     return Err(Error::Replace(format!("{namespace}/{name}"), error));
                 }
