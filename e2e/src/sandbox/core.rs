@@ -55,7 +55,7 @@ impl Core {
             clock,
             setup,
             store: Mutex::new(Store::new(history)),
-            registry: RwLock::new(Arc::new(Registry::builtin())),
+            registry: RwLock::new(Registry::builtin()),
             writes: Writes::new(0),
             requests: Requests::default(),
             access: Access::default(),

@@ -194,6 +194,10 @@ fn response_kind(resource: &Resource, kind: &str, group_version: Option<&(String
 }
 
 fn aggregate(registry: &Registry, core_group: bool) -> Bytes {
+    registry.discovery[usize::from(!core_group)].get_or_init(|| aggregate_anew(registry, core_group)).clone()
+}
+
+fn aggregate_anew(registry: &Registry, core_group: bool) -> Bytes {
     let names = if core_group { vec![String::new()] } else { groups(registry) };
     let mut items = Vec::new();
     for name in names {

@@ -1,7 +1,11 @@
 //! What is served: built-in kinds and custom resources behind one face, and the table of all of them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock, OnceLock},
+};
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -370,24 +374,32 @@ impl Resource {
 #[derive(Clone, Default)]
 pub(super) struct Registry {
     versions: BTreeMap<(String, String), BTreeMap<String, Arc<Resource>>>,
+    /// Aggregated discovery of the core group and of the others, once somebody has asked.
+    pub(super) discovery: [OnceLock<Bytes>; 2],
 }
 
 impl Registry {
-    pub(super) fn builtin() -> Self {
-        let mut registry = Self::default();
-        for kind in kinds::builtin() {
-            registry.add(Arc::new(Resource::builtin(kind)));
-        }
-        registry
+    /// What every sandbox serves: the same for all of a process.
+    pub(super) fn builtin() -> Arc<Self> {
+        static BUILTIN: LazyLock<Arc<Registry>> = LazyLock::new(|| {
+            let mut registry = Registry::default();
+            for kind in kinds::builtin() {
+                registry.add(Arc::new(Resource::builtin(kind)));
+            }
+            Arc::new(registry)
+        });
+        Arc::clone(&BUILTIN)
     }
 
     pub(super) fn add(&mut self, resource: Arc<Resource>) {
+        self.discovery = Default::default();
         let version = (resource.group.clone(), resource.version.clone());
         self.versions.entry(version).or_default().insert(resource.plural.clone(), resource);
     }
 
     /// Removes a custom resource in all versions.
     pub(super) fn remove(&mut self, group: &str, plural: &str) {
+        self.discovery = Default::default();
         for ((g, _), resources) in &mut self.versions {
             if g == group {
                 resources.remove(plural);

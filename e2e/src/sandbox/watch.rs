@@ -420,9 +420,7 @@ enum Step {
 }
 
 fn line_of(kind: &str, object: &Value) -> Bytes {
-    let mut line = json::text(&json!({"type": kind, "object": object}));
-    line.push('\n');
-    line.into()
+    format!("{{\"type\":\"{kind}\",\"object\":{}}}\n", json::text(object)).into()
 }
 
 fn error_line(error: &ApiError) -> Bytes {

@@ -189,11 +189,17 @@ fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "success-policy",
             about: "an Indexed Job that has succeeded with its first index, while others run",
-            steps: vec![create(job(
-                json!({"sim/exit-index-0": "0", "sim/after": LONG, "sim/terminate-after": "2"}),
-                json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed",
-                    "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
-            ))],
+            // Pods that have failed when the success is told count, whoever made them fail: these take longer than any process
+            // that deleted them is away.
+            steps: vec![create({
+                let mut job = job(
+                    json!({"sim/exit-index-0": "0", "sim/after": LONG, "sim/terminate-after": LONG}),
+                    json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed",
+                        "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
+                );
+                job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(600);
+                job
+            })],
         },
         Scenario {
             name: "suspend-resume",
@@ -256,7 +262,8 @@ fn deletions() -> Vec<Scenario> {
         Scenario {
             name: "orphan",
             about: "a Job is deleted and its Pods are left to be nobody's",
-            steps: vec![create(two()), once_ready(2, noted()), after(5.0, delete("Orphan"))],
+            // Nobody can leave Pods alone of which the collector has not heard yet.
+            steps: vec![create(two()), once_ready(2, noted()), settled(delete("Orphan"))],
         },
         Scenario {
             name: "recreated",

@@ -29,8 +29,6 @@ const MANAGED_BY: &str = "/spec/managedBy";
 const LEDGER: usize = 500;
 /// What a live read before an adoption does not exclude: the time the answer and the patch take.
 const RECHECKED: Duration = Duration::from_secs(1);
-/// What the wire cuts off times.
-const SECOND: Duration = Duration::from_secs(1);
 
 /// The lists of Pods being counted, each with the counter they go to.
 const LISTS: [&str; 2] = ["succeeded", "failed"];
@@ -284,9 +282,10 @@ fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
         || (succeeded && index.is_some_and(|i| indexes(now, "failedIndexes").contains(&i)))
         || (failed && is_ignored(now, &pod))
         || !selects(now, "/spec/selector", &pod);
-    // One that was active when it was looked at goes uncounted if it is too many, or was not to run.
-    let was_too_many = || recent_pods(world, &pod).any(|p| is_active(p)) && surplus(world, now, &pod).is_some();
-    if is_named || counts_not || was_too_many() {
+    // One that was not over when it was looked at goes uncounted if it is too many, was not to run, or is not needed.
+    let needless = || is_true(now, "SuccessCriteriaMet") || surplus(world, now, &pod).is_some();
+    let was_needless = || recent_pods(world, &pod).any(|pod| !is_over(pod)) && needless();
+    if is_named || counts_not || was_needless() {
         return Ok(());
     }
     Err(format!("Pod {} ({}) loses its finalizer and nobody has named it", name(&pod), text(&pod, "/status/phase")))
@@ -521,7 +520,8 @@ fn ends(world: &World, job: &Value) -> Option<&'static str> {
         logged.resource() == JOBS
             && logged.after().is_some_and(|j| uid(&j) == uid(job) && !text(&j, "/status/startTime").is_empty())
     })?;
-    (world.now() - started.at + world.skew() + SECOND * 2 >= deadline).then_some("too late")
+    // The time it says it started at is that of the decision.
+    (world.now() - started.at + world.skew() + world.lag() >= deadline).then_some("too late")
 }
 
 fn deletes_for_a_reason(world: &World, logged: &Logged) -> Result<(), String> {
@@ -592,7 +592,7 @@ fn removed_in_time(world: &World, logged: &Logged) -> Result<(), String> {
     let ended = world.log().iter().find(ends).map(|logged| logged.at);
     let ttl = at(&job, "/spec/ttlSecondsAfterFinished").and_then(Value::as_u64).map(Duration::from_secs);
     match (ended, ttl) {
-        (Some(ended), Some(ttl)) if world.now() - ended + world.skew() + SECOND * 2 >= ttl => Ok(()),
+        (Some(ended), Some(ttl)) if world.now() - ended + world.skew() + world.lag() >= ttl => Ok(()),
         _ => Err(format!("{} is removed: it ended at {ended:?} and is to stay for {ttl:?}", name(&job))),
     }
 }
