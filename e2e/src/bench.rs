@@ -12,6 +12,7 @@
 
 mod flags;
 mod peer;
+mod progress;
 mod report;
 mod requests;
 mod stage;
@@ -107,6 +108,13 @@ async fn until_interrupted(work: impl Future<Output = Result<(), Error>>) -> Res
 async fn run(flags: &Flags) -> Result<(), Error> {
     let workload = workloads::find(&flags.workload).map_err(Error::Flags)?;
     let chosen = controllers::choose(&flags.controllers).map_err(|e| Error::Flags(format!("--controllers: {e}")))?;
+    // Without any, those of the cluster do the work.
+    if let Some(missing) = workload.needs().iter().find(|need| !chosen.iter().any(|d| d.name == **need))
+        && !chosen.is_empty()
+    {
+        return Err(Error::Flags(format!("--controllers: {} needs {missing}", workload.name())));
+    }
+    let pods = flags.pods.unwrap_or_else(|| workload.pods());
     let kind = flags.cluster.map_or_else(Kind::from_env, |kind| Ok(kind.kind()))?;
     let mut choices = vec![Choice::Nonet(chosen.clone())];
     if let Some(path) = &flags.peer {
@@ -119,14 +127,14 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let setup = Setup {
         cluster: kind.name().to_owned(),
         workload: workload.name().to_owned(),
-        pods: flags.pods,
+        pods,
         nodes: flags.nodes,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         optimized: !cfg!(debug_assertions),
     };
     let mut report = Report { setup, subjects: Vec::new() };
     for choice in choices {
-        let trial = trial(flags, kind, workload, &choice).await?;
+        let trial = trial(flags, kind, workload, pods, &choice).await?;
         report.subjects.push(trial);
     }
     report.print().map_err(|e| Error::Io("cannot write to stdout".to_owned(), e))?;
@@ -143,7 +151,13 @@ fn write(path: &Path, report: &Report) -> Result<(), Error> {
 }
 
 /// Runs the workload once, on a cluster of its own.
-async fn trial(flags: &Flags, kind: Kind, workload: &dyn Workload, choice: &Choice) -> Result<report::Subject, Error> {
+async fn trial(
+    flags: &Flags,
+    kind: Kind,
+    workload: &dyn Workload,
+    pods: u32,
+    choice: &Choice,
+) -> Result<report::Subject, Error> {
     let nodes = || Nodes::builder().count(flags.nodes);
     // The sandbox's nodes need no sockets; what they would cost is not what is measured.
     let builder = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(nodes));
@@ -157,7 +171,7 @@ async fn trial(flags: &Flags, kind: Kind, workload: &dyn Workload, choice: &Choi
         None => None,
     };
     let subject = choice.start(&cluster)?;
-    let mut stage = Stage::set(&cluster, subject, flags.pods).await?;
+    let mut stage = Stage::set(&cluster, subject, pods).await?;
     let worked = workload.run(&mut stage).await;
     let cleared = stage.clear().await;
     let (name, subject, phases, memory) = stage.end();

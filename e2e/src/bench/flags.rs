@@ -36,9 +36,9 @@ pub(super) struct Flags {
     /// What is done, listed below
     #[arg(long, value_name = "NAME", default_value = "one-deployment")]
     pub(super) workload: String,
-    /// How many Pods it is done with
-    #[arg(long, value_name = "N", default_value_t = 5000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) pods: u32,
+    /// How many Pods it is done with [default: what is said of it below]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) pods: Option<u32>,
     /// How many nodes there are, where they are the bench's own
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) nodes: u32,

@@ -23,13 +23,55 @@ pub(super) struct Setup {
     pub(super) optimized: bool,
 }
 
+/// What a phase is about, and how many of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Amount {
+    pub(super) count: u32,
+    pub(super) unit: Unit,
+}
+
+/// What figures are divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) enum Unit {
+    Pod,
+    Object,
+}
+
+impl Amount {
+    /// So many Pods.
+    pub(super) fn pods(count: u32) -> Self {
+        Self { count, unit: Unit::Pod }
+    }
+
+    /// So many objects of whatever kind.
+    pub(super) fn objects(count: u32) -> Self {
+        Self { count, unit: Unit::Object }
+    }
+}
+
+impl Unit {
+    fn many(self) -> &'static str {
+        match self {
+            Self::Pod => "Pods",
+            Self::Object => "objects",
+        }
+    }
+
+    fn one(self) -> &'static str {
+        match self {
+            Self::Pod => "a Pod",
+            Self::Object => "an object",
+        }
+    }
+}
+
 /// One phase of a workload.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Phase {
     pub(super) name: &'static str,
-    /// How many Pods it was about.
-    pub(super) pods: u32,
+    #[serde(flatten)]
+    pub(super) amount: Amount,
     /// What was reached after how many seconds.
     pub(super) seconds: Vec<(&'static str, f64)>,
     /// Processor time by process.
@@ -103,23 +145,24 @@ struct Section {
 impl Phase {
     /// The figures of this phase with their labels.
     fn figures(&self) -> Vec<(String, usize, f64)> {
-        let pods = f64::from(self.pods.max(1));
+        let Amount { count, unit } = self.amount;
+        let (amount, a_unit) = (f64::from(count.max(1)), unit.one());
         let mut figures = Vec::new();
         for (what, seconds) in &self.seconds {
-            if self.pods > 1 {
-                figures.push((format!("Pods {what} a second"), 0, pods / seconds.max(1e-9)));
+            if count > 1 {
+                figures.push((format!("{} {what} a second", unit.many()), 0, amount / seconds.max(1e-9)));
             } else {
                 figures.push((format!("seconds until {what}"), 2, *seconds));
             }
         }
         let all: f64 = self.cpu_seconds.values().sum();
-        if self.pods > 1 {
-            figures.push(("CPU, ms a Pod".to_owned(), 3, all * 1e3 / pods));
+        if count > 1 {
+            figures.push((format!("CPU, ms {a_unit}"), 3, all * 1e3 / amount));
             if self.cpu_seconds.len() > 1 {
-                let one = |(name, cpu): (&String, &f64)| (format!("  {name}"), 3, cpu * 1e3 / pods);
+                let one = |(name, cpu): (&String, &f64)| (format!("  {name}"), 3, cpu * 1e3 / amount);
                 figures.extend(self.cpu_seconds.iter().map(one));
             }
-            let one = |(verb, count): (String, u64)| (format!("requests a Pod: {verb}"), 3, count as f64 / pods);
+            let one = |(verb, n): (String, u64)| (format!("requests {a_unit}: {verb}"), 3, n as f64 / amount);
             figures.extend(self.requests.by_verb().into_iter().map(one));
         } else {
             figures.push(("CPU, s".to_owned(), 2, all));
@@ -281,7 +324,7 @@ mod tests {
         requests.add("create pods".to_owned(), 100);
         let phase = Phase {
             name: "scale up",
-            pods: 100,
+            amount: Amount::pods(100),
             seconds: vec![("created", seconds)],
             cpu_seconds: BTreeMap::from([("a".to_owned(), 0.1), ("b".to_owned(), 0.3)]),
             requests,
@@ -318,6 +361,19 @@ mod tests {
         assert_eq!(json["figures"]["scale up"]["Pods created a second"]["ratio"], 2.0);
         assert_eq!(json["subjects"][0]["phases"][0]["requests"]["create pods"], 100);
         assert_eq!(json["subjects"][1]["memory"]["a"]["perPod"], 1000.0);
+    }
+
+    #[test]
+    fn figures_are_of_what_a_phase_is_about() {
+        let mut collected = subject("Nonet", 0.5, 10_000_000);
+        collected.phases[0].amount = Amount::objects(50);
+        let report = report(vec![collected]);
+        let table = report.table();
+        for line in ["objects created a second", "CPU, ms an object", "requests an object: create"] {
+            assert!(table.contains(line), "{line}: {table}");
+        }
+        let phase = &report.json()["subjects"][0]["phases"][0];
+        assert_eq!((&phase["count"], &phase["unit"]), (&json!(50), &json!("Object")));
     }
 
     #[test]

@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, object::Resource};
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 
 use super::{
     Error,
-    report::{Memory, Phase},
+    progress::Progress,
+    report::{Amount, Memory, Phase},
     subject::{Sample, Subject},
 };
 use crate::{
@@ -22,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Processes are at rest once they have used less than this in [`REST`].
 const RESTING: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(600);
+/// How many requests of the workload are on their way at once.
+const AT_ONCE: usize = 32;
 /// How long is waited for that at most.
 const REST_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -101,8 +105,8 @@ impl<'a> Stage<'a> {
         Ok(Running { name, started: clock.instant(), before, marks: Vec::new(), clock })
     }
 
-    /// Ends a phase that was about so many Pods: once the processes are at rest.
-    pub(super) async fn finish(&mut self, running: Running, pods: u32) -> Result<(), Error> {
+    /// Ends a phase that was about so much: once the processes are at rest.
+    pub(super) async fn finish(&mut self, running: Running, amount: Amount) -> Result<(), Error> {
         self.rest().await;
         let after = self.subject.sample(self.cluster).await?;
         let spent = |(name, usage): (&String, &crate::process::Usage)| {
@@ -111,7 +115,7 @@ impl<'a> Stage<'a> {
         };
         self.phases.push(Phase {
             name: running.name,
-            pods,
+            amount,
             seconds: running.marks.iter().map(|(what, took)| (*what, took.as_secs_f64())).collect(),
             cpu_seconds: after.usage.iter().map(spent).collect(),
             requests: after.requests.since(&running.before.requests),
@@ -127,14 +131,75 @@ impl<'a> Stage<'a> {
 
     /// Waits until the number of Pods is as wanted.
     pub(super) async fn until_pods(&mut self, what: &str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
+        self.until_count(resources::PODS, what, wanted).await
+    }
+
+    /// Waits until the number of objects of a resource is as wanted.
+    pub(super) async fn until_count(
+        &mut self,
+        resource: Resource,
+        what: &str,
+        wanted: impl Fn(u32) -> bool,
+    ) -> Result<(), Error> {
         let started = self.cluster.clock().instant();
         loop {
-            let count = self.count().await?;
+            let count = self.count(resource).await?;
             if wanted(count) {
                 return Ok(());
             }
-            self.wait(started, || format!("Pods are not {what}: there are {count}")).await?;
+            self.wait(started, || format!("{resource} are not {what}: there are {count}")).await?;
         }
+    }
+
+    /// Waits until an object is gone.
+    pub(super) async fn until_absent(&mut self, resource: Resource, name: &str) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        loop {
+            match self.client.get(resource, &self.namespace, name).await {
+                Err(refused) if refused.code == 404 => return Ok(()),
+                answer => drop(answer?),
+            }
+            self.wait(started, || format!("{} {name} is still there", resource.kind)).await?;
+        }
+    }
+
+    /// Follows the Jobs of the namespace from now on.
+    pub(super) async fn follow_jobs(&self) -> Progress {
+        Progress::follow(self.cluster, &self.namespace).await
+    }
+
+    /// Waits until so many Pods of Jobs have succeeded, and all the Jobs know it.
+    pub(super) async fn until_succeeded(&mut self, jobs: &Progress, pods: u32) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        loop {
+            let (succeeded, all) = jobs.succeeded();
+            if succeeded >= pods && all {
+                return Ok(());
+            }
+            self.wait(started, || format!("of {pods} Pods {succeeded} have succeeded")).await?;
+        }
+    }
+
+    /// Creates objects in the namespace, many at once.
+    pub(super) async fn create_all(
+        &self,
+        resource: Resource,
+        objects: impl Iterator<Item = Value>,
+    ) -> Result<(), Error> {
+        let create = |object| async move { self.client.create(resource, &self.namespace, &object).await.map(drop) };
+        stream::iter(objects.map(create)).buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(Error::from)
+    }
+
+    /// Deletes objects of the namespace, many at once; their dependents are the garbage collector's.
+    pub(super) async fn delete_all(
+        &self,
+        resource: Resource,
+        names: impl Iterator<Item = String>,
+    ) -> Result<(), Error> {
+        let options = &json!({"propagationPolicy": "Background"});
+        let delete =
+            |name: String| async move { self.client.delete(resource, &self.namespace, &name, options).await.map(drop) };
+        stream::iter(names.map(delete)).buffer_unordered(AT_ONCE).try_collect::<()>().await.map_err(Error::from)
     }
 
     /// Waits until an object is as wanted.
@@ -165,11 +230,11 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    async fn count(&self) -> Result<u32, Error> {
+    async fn count(&self, resource: Resource) -> Result<u32, Error> {
         if let Some(sandbox) = self.cluster.sandbox() {
-            return Ok(u32::try_from(sandbox.count("pods")).unwrap_or(u32::MAX));
+            return Ok(u32::try_from(sandbox.count(&resource.to_string())).unwrap_or(u32::MAX));
         }
-        let path = format!("{}?limit=1", resources::PODS.path(&self.namespace, "", ""));
+        let path = format!("{}?limit=1", resource.path(&self.namespace, "", ""));
         let list = self.client.send("GET", &path, "", None).await?;
         let listed = list["items"].as_array().map_or(0, Vec::len) as u64;
         let remaining = list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0);
@@ -202,7 +267,7 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         let background = json!({"propagationPolicy": "Background"});
-        for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::PODS] {
+        for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::JOBS, resources::PODS] {
             self.client.delete(resource, &self.namespace, "", &background).await?;
         }
         self.client.delete(resources::NAMESPACES, "", &self.namespace, &background).await?;

@@ -1,5 +1,7 @@
-//! What is done while the controllers are measured: one file for each workload.
+//! What is done while the controllers are measured: one file for each kind of work.
 
+mod cascade;
+mod jobs;
 mod one_deployment;
 
 use futures::future::LocalBoxFuture;
@@ -12,12 +14,16 @@ pub(super) trait Workload: Sync {
     fn name(&self) -> &'static str;
     /// One line about it.
     fn about(&self) -> &'static str;
+    /// How many Pods it is done with unless somebody says otherwise.
+    fn pods(&self) -> u32;
+    /// The controllers without which it comes to no end.
+    fn needs(&self) -> &'static [&'static str];
     /// Does it, in phases of the stage.
     fn run<'a>(&'a self, stage: &'a mut Stage<'_>) -> LocalBoxFuture<'a, Result<(), Error>>;
 }
 
 /// All workloads.
-const ALL: &[&dyn Workload] = &[&one_deployment::OneDeployment];
+const ALL: &[&dyn Workload] = &[&one_deployment::OneDeployment, &jobs::ONE, &jobs::MANY, &cascade::ONE, &cascade::MANY];
 
 /// The workload of that name.
 pub(super) fn find(name: &str) -> Result<&'static dyn Workload, String> {
@@ -28,6 +34,22 @@ pub(super) fn find(name: &str) -> Result<&'static dyn Workload, String> {
 
 /// The list for the help text.
 pub(super) fn help() -> String {
-    let lines: Vec<String> = ALL.iter().map(|w| format!("  {:<16} {}", w.name(), w.about())).collect();
+    let lines: Vec<String> =
+        ALL.iter().map(|w| format!("  {:<16} {} [{} Pods]", w.name(), w.about(), w.pods())).collect();
     format!("Workloads:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_are_found_by_name_and_need_what_there_is() {
+        for workload in ALL {
+            assert_eq!(find(workload.name()).map(Workload::name), Ok(workload.name()));
+            assert!(help().contains(workload.name()));
+            assert_eq!(crate::controllers::choose(&workload.needs().join(",")).unwrap().len(), workload.needs().len());
+        }
+        assert!(find("jobs").is_err_and(|why| why.contains("jobs-one, jobs-many")));
+    }
 }

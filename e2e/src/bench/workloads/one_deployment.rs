@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Workload;
 use crate::{
-    bench::{Error, stage::Stage, template},
+    bench::{Error, report::Amount, stage::Stage, template},
     suite::{PatchKind, deployment, resources},
 };
 
@@ -21,6 +21,14 @@ impl Workload for OneDeployment {
 
     fn about(&self) -> &'static str {
         "one Deployment: scale up to all Pods, restart the controllers, update the image, scale down to none"
+    }
+
+    fn pods(&self) -> u32 {
+        5000
+    }
+
+    fn needs(&self) -> &'static [&'static str] {
+        &["deployment-controller", "replicaset-controller"]
     }
 
     fn run<'a>(&'a self, stage: &'a mut Stage<'_>) -> LocalBoxFuture<'a, Result<(), Error>> {
@@ -42,14 +50,14 @@ impl Workload for OneDeployment {
             phase.reached("created");
             until_complete(stage, pods).await?;
             phase.reached("available");
-            stage.finish(phase, pods).await?;
+            stage.finish(phase, Amount::pods(pods)).await?;
 
             let mut phase = stage.begin("restart").await?;
             stage.restart().await?;
             scale(stage, pods + 1).await?;
             stage.until_pods("created", |n| n > pods).await?;
             phase.reached("first Pod created");
-            stage.finish(phase, 1).await?;
+            stage.finish(phase, Amount::pods(1)).await?;
             stage.filled();
             scale(stage, pods).await?;
             until_complete(stage, pods).await?;
@@ -59,13 +67,13 @@ impl Workload for OneDeployment {
             stage.patch(resources::DEPLOYMENTS, NAME, PatchKind::Strategic, &image).await?;
             until_complete(stage, pods).await?;
             phase.reached("replaced");
-            stage.finish(phase, pods).await?;
+            stage.finish(phase, Amount::pods(pods)).await?;
 
             let mut phase = stage.begin("scale down").await?;
             scale(stage, 0).await?;
             stage.until_pods("gone", |n| n == 0).await?;
             phase.reached("gone");
-            stage.finish(phase, pods).await
+            stage.finish(phase, Amount::pods(pods)).await
         }
         .boxed_local()
     }
