@@ -1,4 +1,5 @@
-//! List and watch: keeps a [`Store`] equal to what the API server has, and tells handlers of every change.
+//! List and watch: keeps a [`Store`] equal to what the API server has, and tells handlers of every change; or any other
+//! [`Sink`].
 //!
 //! - The first set, and every later one, is a consistent read (a streaming list, or pages where the server has none): never
 //!   the state of a lagging server. Afterwards the watch resumes from the newest version seen, never from an older one.
@@ -12,6 +13,7 @@
 
 mod frames;
 mod reflect;
+mod sink;
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,6 +30,8 @@ use crate::{
     store::{Event, Index, Origin, Store},
     succession::Succession,
 };
+
+pub use sink::{Cached, Sink};
 
 /// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
 pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
@@ -101,16 +105,19 @@ pub struct State {
 }
 
 /// A cache with its list and watch.
-pub struct Informer<K> {
+pub type Informer<K> = Follower<Cached<K>>;
+
+/// A list and watch, and what it fills.
+pub struct Follower<S> {
     resource: Resource,
-    store: Arc<Store<K>>,
+    sink: Arc<S>,
     shared: Arc<Shared>,
     clock: Clock,
     silence: Duration,
     task: JoinHandle<()>,
 }
 
-/// What the informer's task and its owner share.
+/// What the task that lists and watches and its owner share.
 struct Shared {
     state: Mutex<State>,
     synced: watch::Sender<bool>,
@@ -191,6 +198,18 @@ impl<K: Object> Informer<K> {
 
     /// Starts listing and watching into a store made before, which handlers may read.
     pub fn start_with(api: Api, config: Config, store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
+        Self::follow(api, config, Cached::new(store, handlers))
+    }
+
+    /// The cache.
+    pub fn store(&self) -> &Arc<Store<K>> {
+        &self.sink.store
+    }
+}
+
+impl<S: Sink> Follower<S> {
+    /// Starts listing and watching into a sink.
+    pub fn follow(api: Api, config: Config, sink: S) -> Self {
         let state = State {
             phase: "waiting",
             synced: false,
@@ -208,49 +227,44 @@ impl<K: Object> Informer<K> {
             refreshed: watch::channel(0).0,
             set_asked: Mutex::new(None),
         });
-        let resource = config.resource.unwrap_or(K::RESOURCE);
+        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
         let (clock, silence) = (api.clock().clone(), config.silence);
+        let sink = Arc::new(sink);
         let counted = match &config.metrics {
-            Some(metrics) => Self::count(metrics, resource, &store),
+            Some(metrics) => Self::count(metrics, resource, &sink),
             None => InformerMetrics::unserved(resource),
         };
-        let reflector =
-            reflect::Reflector::new(api, config, Arc::clone(&store), Arc::clone(&shared), handlers, counted);
+        let reflector = reflect::Reflector::new(api, config, Arc::clone(&sink), Arc::clone(&shared), counted);
         let task = tokio::spawn(reflector.run());
-        Self { resource, store, shared, clock, silence, task }
+        Self { resource, sink, shared, clock, silence, task }
     }
 
-    fn count(metrics: &Metrics, resource: Resource, store: &Arc<Store<K>>) -> InformerMetrics {
+    fn count(metrics: &Metrics, resource: Resource, sink: &Arc<S>) -> InformerMetrics {
         let counted = metrics.informer(resource);
-        let (gauges, probed) = (counted.clone(), Arc::downgrade(store));
+        let (gauges, probed) = (counted.clone(), Arc::downgrade(sink));
         metrics.before_scrape(move || {
-            if let Some(store) = probed.upgrade() {
-                gauges.version(store.version());
+            if let Some(sink) = probed.upgrade() {
+                gauges.version(sink.version());
             }
         });
         counted
     }
 
-    /// The cache.
-    pub fn store(&self) -> &Arc<Store<K>> {
-        &self.store
-    }
-
     /// Waits until handlers have seen a first full set, without holding the informer. Says whether they have: if the
     /// informer is dropped first, they never will.
-    pub fn first_set(&self) -> impl Future<Output = bool> + Send + use<K> {
+    pub fn first_set(&self) -> impl Future<Output = bool> + Send + use<S> {
         let mut synced = self.shared.synced.subscribe();
         async move { synced.wait_for(|synced| *synced).await.is_ok() }
     }
 }
 
-impl<K> Drop for Informer<K> {
+impl<S> Drop for Follower<S> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl<K: Object> AnyInformer for Informer<K> {
+impl<S: Sink> AnyInformer for Follower<S> {
     fn resource(&self) -> Resource {
         self.resource
     }
@@ -260,11 +274,11 @@ impl<K: Object> AnyInformer for Informer<K> {
     }
 
     fn len(&self) -> usize {
-        self.store.len()
+        self.sink.len()
     }
 
     fn version(&self) -> Version {
-        self.store.version()
+        self.sink.version()
     }
 
     fn is_synced(&self) -> bool {
@@ -291,7 +305,7 @@ impl<K: Object> AnyInformer for Informer<K> {
             let until = succession.left.as_ref().map_or(Until::Newest, |left| Until::At(left.of(self.resource)));
             let asked = *self.shared.set_asked.lock();
             let shows = match until {
-                Until::At(version) => self.store.version() >= version,
+                Until::At(version) => self.sink.version() >= version,
                 Until::Newest => asked.is_some_and(|asked| asked >= succession.since),
             };
             if self.is_synced() && shows {

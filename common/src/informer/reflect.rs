@@ -7,12 +7,12 @@ use crate::{
     clock::Instant,
     meta::Version,
     metrics::InformerMetrics,
-    object::{Object, Resource},
-    store::{Entry, Event, Origin, Store},
+    object::{Object as _, Resource},
+    store::Origin,
 };
 
 use super::{
-    Config, Handler, Refresh, Shared, Until,
+    Config, Refresh, Shared, Sink, Until,
     frames::{self, Failure, Frame},
 };
 
@@ -48,13 +48,12 @@ enum End {
     NoStreaming(String),
 }
 
-pub(super) struct Reflector<K> {
+pub(super) struct Reflector<S> {
     api: Api,
     resource: Resource,
     config: Config,
-    store: Arc<Store<K>>,
+    sink: Arc<S>,
     shared: Arc<Shared>,
-    handlers: Vec<Handler<K>>,
     counted: InformerMetrics,
     /// Failures in a row.
     failures: u32,
@@ -75,25 +74,16 @@ pub(super) struct Reflector<K> {
     pages_next: bool,
     /// How long the server asked to be left alone.
     told_to_wait: Duration,
-    events: Vec<Event<K>>,
 }
 
-impl<K: Object> Reflector<K> {
-    pub(super) fn new(
-        api: Api,
-        config: Config,
-        store: Arc<Store<K>>,
-        shared: Arc<Shared>,
-        handlers: Vec<Handler<K>>,
-        counted: InformerMetrics,
-    ) -> Self {
+impl<S: Sink> Reflector<S> {
+    pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
         Self {
             api,
-            resource: config.resource.unwrap_or(K::RESOURCE),
+            resource: config.resource.unwrap_or(S::Object::RESOURCE),
             config,
-            store,
+            sink,
             shared,
-            handlers,
             counted,
             failures: 0,
             complained: None,
@@ -105,7 +95,6 @@ impl<K: Object> Reflector<K> {
             wants_set: true,
             pages_next: false,
             told_to_wait: Duration::ZERO,
-            events: Vec::new(),
         }
     }
 
@@ -220,7 +209,7 @@ impl<K: Object> Reflector<K> {
         }
         match self.paged().await {
             Ok((set, version)) => {
-                self.replace(set, version, wanted);
+                self.complete(set, version, wanted);
                 End::Closed
             }
             Err(end) => end,
@@ -229,7 +218,7 @@ impl<K: Object> Reflector<K> {
 
     /// Reads a full set as a streaming list and goes on with its watch.
     async fn streamed(&mut self, wanted: u64) -> End {
-        let known = self.store.version();
+        let known = self.sink.version();
         let mut query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
             self.watch_seconds()
@@ -253,8 +242,9 @@ impl<K: Object> Reflector<K> {
             Err(e) => return relist(&format!("streaming list: {e}")),
         };
         let opened = self.api.clock().instant();
-        let mut set: Vec<Entry<K>> = Vec::new();
-        let (mut turn, mut read) = (0, 0);
+        let origin = self.origin();
+        let mut set = self.sink.begin();
+        let (mut turn, mut objects, mut bytes) = (0, 0, 0);
         loop {
             turn += 1;
             if turn % TURN == 0 {
@@ -268,17 +258,18 @@ impl<K: Object> Reflector<K> {
                 Ok(None) => return relist("the server closed a streaming list before its end"),
                 Err(e) => return relist(&e),
             };
-            read += line.len();
-            if read > self.config.longest {
+            bytes += line.len();
+            if bytes > self.config.longest {
                 return relist("a set without an end");
             }
-            match frames::read::<K>(&line) {
+            match frames::read::<S::Object>(&line) {
                 Ok(Frame::Put { entry, added: true }) => {
-                    set.push(entry);
-                    self.counted.queued(set.len());
+                    self.sink.include(&mut set, entry, origin);
+                    objects += 1;
+                    self.counted.queued(objects);
                 }
                 Ok(Frame::Bookmark { version, initial_end: true }) => {
-                    self.replace(set, version, wanted);
+                    self.complete(set, version, wanted);
                     break;
                 }
                 // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
@@ -315,12 +306,13 @@ impl<K: Object> Reflector<K> {
     }
 
     /// Reads a full set page by page, all of one version.
-    async fn paged(&mut self) -> Result<(Vec<Entry<K>>, Version), End> {
-        let mut set = Vec::new();
+    async fn paged(&mut self) -> Result<(S::Set, Version), End> {
+        let origin = self.origin();
+        let mut set = self.sink.begin();
+        let (mut objects, mut bytes) = (0, 0);
         let mut token = String::new();
-        let mut read = 0;
         loop {
-            let mut query = if token.is_empty() && set.is_empty() {
+            let mut query = if token.is_empty() {
                 format!("limit={}", self.config.page)
             } else {
                 format!("limit={}&continue={}", self.config.page, escape(&token))
@@ -330,19 +322,22 @@ impl<K: Object> Reflector<K> {
                 Ok(body) => body,
                 // The version of the first page is no longer kept: one page for all.
                 Err(e) if e.is_gone() && !token.is_empty() => {
-                    set.clear();
+                    (set, objects, bytes) = (self.sink.begin(), 0, 0);
                     let query = self.selectors();
                     self.list(query.trim_start_matches('&')).await.map_err(|e| relist(&format!("list: {e}")))?
                 }
                 Err(e) => return Err(relist(&format!("list: {e}"))),
             };
-            read += body.len();
-            if read > self.config.longest {
+            bytes += body.len();
+            if bytes > self.config.longest {
                 return Err(relist("a set without an end"));
             }
-            let page = frames::read_page::<K>(&body).map_err(|e| relist(&e))?;
-            set.extend(page.items);
-            self.counted.queued(set.len());
+            let page = frames::read_page::<S::Object>(&body).map_err(|e| relist(&e))?;
+            objects += page.items.len();
+            for entry in page.items {
+                self.sink.include(&mut set, entry, origin);
+            }
+            self.counted.queued(objects);
             if page.next.is_empty() {
                 return Ok((set, page.version));
             }
@@ -355,7 +350,7 @@ impl<K: Object> Reflector<K> {
     async fn resume(&mut self) -> End {
         let query = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
-            self.store.version(),
+            self.sink.version(),
             self.watch_seconds(),
             self.selectors()
         );
@@ -401,23 +396,17 @@ impl<K: Object> Reflector<K> {
                 tokio::task::yield_now().await;
             }
             self.shared.saw_event(self.api.clock().now());
-            let frame = frames::read::<K>(&line);
+            let frame = frames::read::<S::Object>(&line);
             if !matches!(frame, Ok(Frame::Error(_)) | Err(_)) {
                 self.failures = 0;
                 self.complained = None;
             }
             match frame {
-                Ok(Frame::Put { entry, .. }) => {
-                    self.store.apply(entry, &mut self.events);
-                    self.tell(Origin::Watch);
-                }
-                Ok(Frame::Gone(meta)) => {
-                    self.store.delete(&meta, &mut self.events);
-                    self.tell(Origin::Watch);
-                }
+                Ok(Frame::Put { entry, .. }) => self.give(|sink| sink.put(entry)),
+                Ok(Frame::Gone(meta)) => self.give(|sink| sink.gone(&meta)),
                 Ok(Frame::Bookmark { version, .. }) => {
                     self.bookmarks = true;
-                    self.store.bookmark(version);
+                    self.sink.bookmark(version);
                 }
                 Ok(Frame::Error(failure)) => return self.refused(&failure),
                 Err(e) => return relist(&format!("garbage on a watch: {e}")),
@@ -469,7 +458,7 @@ impl<K: Object> Reflector<K> {
             Until::At(version) => version,
             Until::Newest => match self.list(&format!("limit=1{}", self.selectors())).await {
                 // A server that tells no version leaves but one way.
-                Ok(body) => match frames::read_page::<K>(&body) {
+                Ok(body) => match frames::read_page::<S::Object>(&body) {
                     Ok(page) if page.version.is_known() => page.version,
                     _ => return Some(End::Relist { why: "the server tells no version".to_owned(), pause: false }),
                 },
@@ -477,7 +466,7 @@ impl<K: Object> Reflector<K> {
             },
         };
         let deadline = self.api.clock().instant() + CATCH_UP;
-        while self.store.version() < version {
+        while self.sink.version() < version {
             let line = tokio::select! {
                 biased;
                 line = lines.next() => line,
@@ -486,29 +475,32 @@ impl<K: Object> Reflector<K> {
                 }
             };
             let frame = match line {
-                Ok(Some(line)) => frames::read::<K>(&line),
+                Ok(Some(line)) => frames::read::<S::Object>(&line),
                 _ => return Some(End::Relist { why: "the watch ended".to_owned(), pause: false }),
             };
             match frame {
-                Ok(Frame::Put { entry, .. }) => self.store.apply(entry, &mut self.events),
-                Ok(Frame::Gone(meta)) => self.store.delete(&meta, &mut self.events),
-                Ok(Frame::Bookmark { version, .. }) => self.store.bookmark(version),
+                Ok(Frame::Put { entry, .. }) => self.give(|sink| sink.put(entry)),
+                Ok(Frame::Gone(meta)) => self.give(|sink| sink.gone(&meta)),
+                Ok(Frame::Bookmark { version, .. }) => self.sink.bookmark(version),
                 _ => return Some(End::Relist { why: "the watch ended".to_owned(), pause: false }),
             }
-            self.tell(Origin::Watch);
         }
         self.met = number;
         self.shared.refreshed.send_replace(number);
         None
     }
 
-    /// Makes the cache equal to a full set that was asked for after refresh request `wanted`.
-    fn replace(&mut self, set: Vec<Entry<K>>, version: Version, wanted: u64) {
-        self.store.replace(set, version, &mut self.events);
+    /// Where the objects of a full set come from.
+    fn origin(&self) -> Origin {
+        if *self.shared.synced.borrow() { Origin::Relist } else { Origin::Initial }
+    }
+
+    /// A full set that was asked for after refresh request `wanted` is complete.
+    fn complete(&mut self, set: S::Set, version: Version, wanted: u64) {
+        let origin = self.origin();
+        self.give(|sink| sink.complete(set, version, origin));
         self.wants_set = false;
         self.counted.queued(0);
-        let first = !*self.shared.synced.borrow();
-        self.tell(if first { Origin::Initial } else { Origin::Relist });
         {
             let mut state = self.shared.state.lock();
             state.synced = true;
@@ -524,26 +516,18 @@ impl<K: Object> Reflector<K> {
         self.shared.synced.send_replace(true);
     }
 
-    fn tell(&mut self, origin: Origin) {
-        if self.events.is_empty() {
-            return;
-        }
-        let began = self.api.clock().instant();
-        for event in self.events.drain(..) {
-            for handler in &self.handlers {
-                handler(&event, origin);
-            }
-        }
-        self.counted.handled(self.api.clock().instant() - began);
+    /// Has the sink take over a change, and notes how long that took.
+    fn give(&self, change: impl FnOnce(&S)) {
+        let clock = self.api.clock();
+        let began = clock.instant();
+        change(&self.sink);
+        self.counted.handled(clock.instant() - began);
     }
 
     /// Replays the cache to the handlers.
     fn resync(&mut self) {
         self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
-        for object in self.store.all() {
-            self.events.push(Event::Updated { old: Arc::clone(&object), new: object });
-        }
-        self.tell(Origin::Resync);
+        self.give(S::replay);
     }
 }
 
