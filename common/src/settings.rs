@@ -35,6 +35,8 @@ pub enum TuneValue {
     Duration(Duration),
     /// A count.
     Count(u64),
+    /// On or off.
+    Switch(bool),
 }
 
 /// How often every cached object is looked at again although nothing happened: every program has this flag.
@@ -130,6 +132,15 @@ impl Settings {
             (Some(TuneValue::Count(n)), _) => *n,
             (_, TuneValue::Count(n)) => n,
             _ => 0,
+        }
+    }
+
+    /// The position behind a tune; its default where it is no switch.
+    pub fn switch(&self, tune: &Tune) -> bool {
+        match (self.tunes.get(tune.name), tune.default) {
+            (Some(TuneValue::Switch(on)), _) => *on,
+            (_, TuneValue::Switch(on)) => on,
+            _ => false,
         }
     }
 

@@ -137,12 +137,14 @@ fn own(definition: &Definition) -> Command {
         );
     }
     for tune in definition.flags.iter().chain([&MIN_RESYNC_PERIOD]) {
-        let unit = match tune.default {
-            TuneValue::Duration(_) => "DURATION",
-            TuneValue::Count(_) => "N",
-        };
-        command =
-            command.arg(flag(LOOPS, tune.name, tune.help).value_name(unit).default_value(values::shown(tune.default)));
+        let arg = flag(LOOPS, tune.name, tune.help).default_value(values::shown(tune.default));
+        command = command.arg(match tune.default {
+            TuneValue::Duration(_) => arg.value_name("DURATION"),
+            TuneValue::Count(_) => arg.value_name("N"),
+            TuneValue::Switch(_) => {
+                arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
+            }
+        });
     }
     command = command
         .arg(time(LOOPS, "controller-start-interval", Duration::ZERO, "Pause before each controller starts"))

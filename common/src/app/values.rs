@@ -124,6 +124,7 @@ pub(super) fn tuned(tune: &Tune, text: &str) -> Result<TuneValue, String> {
         TuneValue::Count(_) => {
             text.parse().map(TuneValue::Count).map_err(|_| format!("{text:?} is not a whole number"))
         }
+        TuneValue::Switch(_) => boolean(text).map(TuneValue::Switch),
     }
 }
 
@@ -132,5 +133,6 @@ pub(super) fn shown(value: TuneValue) -> String {
     match value {
         TuneValue::Duration(d) => duration::format(d),
         TuneValue::Count(n) => n.to_string(),
+        TuneValue::Switch(on) => on.to_string(),
     }
 }

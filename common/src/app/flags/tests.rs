@@ -16,6 +16,8 @@ const TIMEOUT: Tune =
 const PERIOD: Tune =
     Tune { name: "node-monitor-period", default: TuneValue::Duration(Duration::from_secs(5)), help: "Period" };
 const TEN: Duration = Duration::from_secs(10);
+const SWITCH: Tune =
+    Tune { name: "enable-garbage-collector", default: TuneValue::Switch(true), help: "Whether to collect" };
 const WORKERS: WorkersFlag = WorkersFlag { name: "concurrent-replicaset-syncs", default: 5, min: 1, help: "Workers" };
 
 fn never(_: Context) -> Arc<dyn Running> {
@@ -36,7 +38,7 @@ const DEFINITION: Definition = Definition {
     workers: &[WORKERS],
     gates: &[GATE, LOCKED],
     tunes: &[TUNE, TIMEOUT],
-    flags: &[PERIOD],
+    flags: &[PERIOD, SWITCH],
 };
 
 fn read(arguments: &[&str]) -> Result<Parsed, String> {
@@ -54,6 +56,20 @@ fn run(arguments: &[&str]) -> Options {
 
 fn names(options: &Options) -> Vec<&'static str> {
     options.loops.iter().map(|l| l.name).collect()
+}
+
+#[test]
+fn a_switch_of_a_controller_is_given_as_go_takes_it() {
+    for (arguments, on) in [
+        (&[][..], true),
+        (&["--enable-garbage-collector"], true),
+        (&["--enable-garbage-collector=false"], false),
+        (&["--enable-garbage-collector=0"], false),
+    ] {
+        assert_eq!(run(arguments).settings.switch(&SWITCH), on, "{arguments:?}");
+    }
+    let error = read(&["--enable-garbage-collector=maybe"]).err().unwrap();
+    assert!(error.contains("--enable-garbage-collector") && error.contains("maybe"), "{error}");
 }
 
 #[test]
