@@ -8,7 +8,7 @@ pub(crate) use references::NotReleased;
 use common::{
     api::{Api, Delete, Target},
     controller::Requeue,
-    meta::{Meta, OwnerRef, Owners, Uid, Version},
+    meta::{Meta, OwnerRef, Uid, Version},
     object::Resource,
 };
 
@@ -51,7 +51,7 @@ impl Place {
 /// The version of an object that is judged.
 struct Subject {
     version: Version,
-    owners: Owners,
+    owners: Vec<OwnerRef>,
     finalizers: Propagation,
 }
 
@@ -60,7 +60,7 @@ impl Subject {
         let has = |finalizer: &str| meta.finalizers.iter().any(|f| f == finalizer);
         Self {
             version: meta.resource_version,
-            owners: meta.owners.clone(),
+            owners: meta.owners.to_vec(),
             finalizers: policy(has(ORPHAN), has(FOREGROUND)),
         }
     }
@@ -125,7 +125,8 @@ impl Act<'_> {
                 subject = Subject::live(&meta);
             }
             let standings = self.standings(place, &subject.owners).await?;
-            let (propagation, unblock) = match verdict(&standings, view.dependents, view.in_cycle, subject.finalizers) {
+            let in_cycle = || self.collection.graph.lock().may_be_in_cycle(&place.identity.uid);
+            let (propagation, unblock) = match verdict(&standings, view.dependents, in_cycle, subject.finalizers) {
                 Verdict::Keep => return Ok(Requeue::No),
                 Verdict::Release(uids) => {
                     self.release(place, &uids).await.map_err(|e| e.into_error(place))?;
@@ -158,9 +159,9 @@ impl Act<'_> {
     }
 
     /// How each owner stands.
-    async fn standings(&self, place: &Place, owners: &Owners) -> Result<Vec<(Uid, Standing)>, Error> {
+    async fn standings(&self, place: &Place, owners: &[OwnerRef]) -> Result<Vec<(Uid, Standing)>, Error> {
         let mut out = Vec::with_capacity(owners.len());
-        for owner in owners.iter() {
+        for owner in owners {
             out.push((owner.uid.clone(), self.standing(place, owner).await?));
         }
         Ok(out)
@@ -180,7 +181,7 @@ impl Act<'_> {
         }
         let id = self.collection.graph.lock().kind_id(&kind.api_version, &kind.kind);
         let namespace = if resource.namespaced { namespace.clone() } else { "".into() };
-        let identity = Identity { kind: id, namespace, name: owner.name.clone(), uid: owner.uid.clone() };
+        let identity = Identity { kind: id, namespace, name: (&*owner.name).into(), uid: owner.uid.clone() };
         let owner = Place { resource, identity };
         let Some(meta) = self.read(&owner).await? else {
             self.collection.graph.lock().remember_absent(owner.identity);

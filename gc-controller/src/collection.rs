@@ -5,17 +5,16 @@ use std::time::Duration;
 use common::{
     controller::priority,
     events::{EventType, ObjectRef, Recorder},
-    meta::{Uid, Version},
+    meta::Version,
     queue::{Priority, Queue},
-    store::{Event, Origin},
+    store::Origin,
 };
 use parking_lot::Mutex;
 
 use crate::{
-    graph::{Graph, Identity, KindId, Work, WrongNamespace},
+    graph::{Graph, Identity, Source, Work, WrongNamespace},
     key::ObjectKey,
     metrics::ControllerMetrics,
-    objects::Partial,
 };
 
 /// What monitors and workers share. Nobody waits while holding the graph.
@@ -37,15 +36,9 @@ impl Collection {
         Self { graph: Mutex::default(), delete, orphan, recorder, metrics }
     }
 
-    /// A monitor of `kind` has seen a change.
-    pub(crate) fn on_event(&self, kind: KindId, event: &Event<Partial>, origin: Origin) {
-        self.change(priority(origin), |graph, out| match event {
-            Event::Added(object) => graph.put(kind, &object.metadata, None, out),
-            Event::Updated { old, new } => graph.put(kind, &new.metadata, Some(&old.metadata), out),
-            Event::Deleted(object) => graph.gone(kind, &object.metadata, out),
-            // Its metadata is all that is ever read of an object: there are no such.
-            Event::Unreadable(_) => {}
-        });
+    /// A monitor has seen something.
+    pub(crate) fn seen(&self, origin: Origin, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
+        self.change(priority(origin), change);
     }
 
     /// The server says that there is no such object.
@@ -53,16 +46,9 @@ impl Collection {
         self.change(Priority::Normal, |graph, out| graph.absent(identity, out));
     }
 
-    /// Nothing watches that kind any more.
-    pub(crate) fn unwatched(&self, kind: KindId) {
-        self.change(Priority::Low, |graph, out| graph.unwatched(kind, out));
-    }
-
-    /// Objects are to be looked at.
-    pub(crate) fn judge(&self, uids: Vec<Uid>) {
-        for uid in uids {
-            self.delete.add(ObjectKey(uid), Priority::Normal);
-        }
+    /// A monitor is no more.
+    pub(crate) fn unwatched(&self, source: Source) {
+        self.change(Priority::Low, |graph, out| graph.unwatched(source, out));
     }
 
     fn change(&self, priority: Priority, change: impl FnOnce(&mut Graph, &mut Vec<Work>)) {
@@ -87,7 +73,7 @@ impl Collection {
             api_version: found.kind.api_version.clone(),
             kind: found.kind.kind.clone(),
             namespace: found.dependent.namespace.clone(),
-            name: found.dependent.name.clone(),
+            name: (&*found.dependent.name).into(),
             uid: found.dependent.uid.clone(),
             version: Version::UNKNOWN,
         };

@@ -83,12 +83,8 @@ impl Controller for Collector {
 
     async fn act(&self, situation: Situation, plan: Plan) -> Result<Requeue, Error> {
         match plan {
-            Plan::Nothing(_) => return Ok(Requeue::No),
+            Plan::Nothing(_) | Plan::Blocked(_) => return Ok(Requeue::No),
             Plan::Wait(_) => return Ok(Requeue::After(AGAIN)),
-            Plan::Wake(uids) => {
-                self.collection.judge(uids);
-                return Ok(Requeue::No);
-            }
             Plan::Finish | Plan::Delete { .. } | Plan::Verify { .. } | Plan::Exists => {}
         }
         let (act, place) = (Self::act(self), self.place(&situation.view)?);

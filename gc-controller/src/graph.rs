@@ -1,9 +1,13 @@
 //! Who owns whom: every object of the cluster, by uid, with its owners and its dependents.
 //!
 //! - One node an object. A node is *virtual* while it is known from somebody's owner reference only.
-//! - Changes come in through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], which say what is to be looked at
-//!   because of them ([`Work`]). They make no requests and depend on nothing but what is here.
-//! - Nodes are small: kinds and namespaces are shared, so are lists of owners, and the lists of dependents begin inline.
+//! - Changes come in through [`Graph::put`], [`Graph::gone`] and [`Graph::absent`], and full sets through
+//!   [`Graph::begin`], [`Graph::include`] and [`Graph::complete`]. They say what is to be looked at because of them
+//!   ([`Work`]), make no requests and depend on nothing but what is here.
+//! - Nothing else remembers what monitors have seen, and nodes are small: kinds and namespaces are shared, so are lists of
+//!   owners, and the lists of dependents begin inline.
+//! - No change costs more than the owners of the object it is about, those that begin or end the deletion of an owner aside:
+//!   these look at its dependents once.
 //!
 //! Upstream: `pkg/controller/garbagecollector`, `graph_builder.go` and `graph.go`.
 
@@ -13,7 +17,9 @@ mod dependents;
 mod dot;
 mod kinds;
 mod node;
+mod references;
 mod slab;
+mod source;
 mod view;
 
 #[cfg(test)]
@@ -23,14 +29,18 @@ mod tests;
 #[cfg(test)]
 mod world;
 
+use std::sync::Arc;
+
 use common::meta::{Meta, OwnerRef, Uid};
 
 use absent::Absent;
 use kinds::Kinds;
 use slab::Slab;
+use source::Sources;
 
 pub use kinds::{Kind, KindId};
 pub use node::{Identity, Node};
+pub use source::{Seen, Source};
 pub use view::{Dependent, View};
 
 /// The finalizer of an object whose dependents go first.
@@ -83,6 +93,7 @@ impl WrongNamespace {
 pub struct Graph {
     kinds: Kinds,
     nodes: Slab,
+    sources: Sources,
     absent: Absent,
 }
 
@@ -100,6 +111,17 @@ impl Graph {
     /// The kind of that number.
     pub fn kind(&self, id: KindId) -> &Kind {
         self.kinds.get(id)
+    }
+
+    /// A new monitor of objects of that kind.
+    pub fn source(&mut self, api_version: &str, kind: &str) -> Source {
+        let kind = self.kind_id(api_version, kind);
+        self.sources.add(kind)
+    }
+
+    /// How many objects a monitor was the first to see.
+    pub fn objects_of(&self, source: Source) -> usize {
+        self.sources.get(source.number).map_or(0, |census| census.objects as usize)
     }
 
     /// How many nodes there are.
@@ -130,8 +152,8 @@ impl Graph {
     /// Whether what `reference` of an object in `namespace` names is known to be gone.
     pub fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
-        let mut identity =
-            Identity { kind, namespace: "".into(), name: reference.name.clone(), uid: reference.uid.clone() };
+        let name = (&*reference.name).into();
+        let mut identity = Identity { kind, namespace: "".into(), name, uid: reference.uid.clone() };
         if self.absent.contains(&identity) {
             return true;
         }
@@ -141,6 +163,6 @@ impl Graph {
 
     /// What a monitor of `kind` sees of an object.
     fn identity_of(kind: KindId, meta: &Meta) -> Identity {
-        Identity { kind, namespace: meta.namespace.clone(), name: (&*meta.name).into(), uid: meta.uid.clone() }
+        Identity { kind, namespace: meta.namespace.clone(), name: Arc::clone(&meta.name), uid: meta.uid.clone() }
     }
 }

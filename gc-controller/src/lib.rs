@@ -45,6 +45,7 @@ mod collection;
 mod monitors;
 mod objects;
 mod running;
+mod sight;
 
 use std::{sync::Arc, time::Duration};
 
@@ -57,8 +58,12 @@ use common::{
 };
 
 use crate::{
-    collection::Collection, collector::Collector, metrics::ControllerMetrics, monitors::Monitors, orphans::Orphaner,
-    running::Pair,
+    collection::Collection,
+    collector::Collector,
+    metrics::ControllerMetrics,
+    monitors::Monitors,
+    orphans::Orphaner,
+    running::{Off, Pair},
 };
 
 /// How often the server is asked what it serves. Upstream: 30 seconds.
@@ -74,6 +79,13 @@ pub const CONCURRENT_GC_SYNCS: WorkersFlag = WorkersFlag {
     default: 20,
     min: 1,
     help: "How many objects the garbage collector looks at at once",
+};
+
+/// Whether anything is collected at all.
+pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune {
+    name: "enable-garbage-collector",
+    default: TuneValue::Switch(true),
+    help: "Whether to collect anything; must be what the flag of that name is on the API server",
 };
 
 /// The loop.
@@ -95,10 +107,14 @@ pub const DEFINITION: Definition = Definition {
     workers: &[CONCURRENT_GC_SYNCS],
     gates: &[],
     tunes: &[DISCOVERY_PERIOD],
-    flags: &[],
+    flags: &[ENABLE_GARBAGE_COLLECTOR],
 };
 
 fn start(context: Context) -> Arc<dyn Running> {
+    if !context.settings.switch(&ENABLE_GARBAGE_COLLECTOR) {
+        tracing::info!("The garbage collector is switched off");
+        return Arc::new(Off);
+    }
     let delete = context.queue("garbage_collector_attempt_to_delete", Backoff::default());
     let orphan = context.queue("garbage_collector_attempt_to_orphan", Backoff::default());
     let metrics = ControllerMetrics::new(&context.metrics);

@@ -15,7 +15,7 @@ use std::{
 
 use common::{
     api::Api,
-    informer::{AnyInformer, Config, Informer, State},
+    informer::{AnyInformer, Config, Follower, State},
     meta::Version,
     object::{Object as _, Resource},
     succession::Succession,
@@ -27,9 +27,10 @@ use tokio::{sync::watch, task::JoinHandle};
 use crate::{
     collection::Collection,
     discovery::Served,
-    graph::{Kind, KindId},
+    graph::{Kind, Source},
     metrics::ControllerMetrics,
     objects::Partial,
+    sight::Sight,
 };
 
 /// How long work waits for resources whose first full set does not come.
@@ -53,8 +54,8 @@ pub(crate) enum Known {
 }
 
 struct Monitor {
-    kind: KindId,
-    informer: Arc<Informer<Partial>>,
+    source: Source,
+    informer: Arc<Follower<Sight>>,
 }
 
 #[derive(Default)]
@@ -168,7 +169,7 @@ impl Monitors {
         for resource in gone {
             tracing::info!(%resource, version = resource.version, "Resource is watched no more");
             self.metrics.failing.remove(&[resource.group, resource.plural]);
-            stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.kind));
+            stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.source));
         }
         for resource in wanted {
             watched.monitors.entry(resource).or_insert_with(|| {
@@ -179,20 +180,19 @@ impl Monitors {
         watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
         watched.served = served;
         drop(watched);
-        for kind in stopped {
-            self.collection.unwatched(kind);
+        for source in stopped {
+            self.collection.unwatched(source);
         }
     }
 
     fn monitor(&self, resource: Resource) -> Monitor {
-        let kind = self.collection.graph.lock().kind_id(&resource.api_version(), resource.kind);
+        let source = self.collection.graph.lock().source(&resource.api_version(), resource.kind);
         let config = Config { resource: Some(resource), metadata_only: true, ..self.reading.clone() };
-        let collection = Arc::clone(&self.collection);
-        let handler = Box::new(move |event: &_, origin| collection.on_event(kind, event, origin));
-        Monitor { kind, informer: Arc::new(Informer::start(self.api.clone(), config, &[], vec![handler])) }
+        let sight = Sight::new(Arc::clone(&self.collection), source);
+        Monitor { source, informer: Arc::new(Follower::follow(self.api.clone(), config, sight)) }
     }
 
-    fn informers(&self) -> Vec<Arc<Informer<Partial>>> {
+    fn informers(&self) -> Vec<Arc<Follower<Sight>>> {
         self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
     }
 

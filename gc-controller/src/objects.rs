@@ -1,21 +1,58 @@
 //! What is read of an object: its metadata, and of that only what collection needs.
 
+use std::sync::Arc;
+
 use common::{
-    intern::Labels,
-    meta::{Annotations, Meta},
+    intern::Text,
+    meta::{Meta, Owners, Uid, Version},
     object::{Object, Resource},
 };
-
-use crate::graph::{FOREGROUND, ORPHAN};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
 
 /// What asks for the metadata of one object.
 pub(crate) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
 /// An object of any kind.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Deserialize)]
 pub(crate) struct Partial {
-    /// Its metadata.
+    /// Its metadata, without labels and annotations: a million of them pass through here.
+    #[serde(deserialize_with = "lean")]
     pub(crate) metadata: Meta,
+}
+
+/// What is read of metadata.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Lean {
+    #[serde(default)]
+    namespace: Option<Text>,
+    #[serde(default)]
+    name: Option<Arc<str>>,
+    #[serde(default)]
+    uid: Uid,
+    #[serde(default)]
+    resource_version: Version,
+    #[serde(default)]
+    deletion_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    owner_references: Option<Owners>,
+    #[serde(default)]
+    finalizers: Option<Box<[Text]>>,
+}
+
+fn lean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Meta, D::Error> {
+    let lean = Lean::deserialize(deserializer)?;
+    Ok(Meta {
+        namespace: lean.namespace.unwrap_or_default(),
+        name: lean.name.unwrap_or_default(),
+        uid: lean.uid,
+        resource_version: lean.resource_version,
+        deleted: lean.deletion_timestamp,
+        owners: lean.owner_references.unwrap_or_default(),
+        finalizers: lean.finalizers.unwrap_or_default(),
+        ..Meta::default()
+    })
 }
 
 impl Object for Partial {
@@ -30,14 +67,5 @@ impl Object for Partial {
 
     fn meta(&self) -> &Meta {
         &self.metadata
-    }
-
-    fn trim(&mut self) {
-        let meta = &mut self.metadata;
-        (meta.labels, meta.annotations) = (Labels::default(), Annotations::default());
-        if !meta.finalizers.is_empty() {
-            let ours = meta.finalizers.iter().filter(|f| *f == FOREGROUND || *f == ORPHAN);
-            meta.finalizers = ours.cloned().collect();
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Both loops, as one.
+//! Both loops as one, or none of them.
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
@@ -59,4 +59,33 @@ impl Running for Pair {
             tokio::join!(self.collector.shutdown(), self.orphans.shutdown());
         })
     }
+}
+
+/// A collector that is switched off: it watches nothing and does nothing.
+pub(crate) struct Off;
+
+impl Running for Off {
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn debug_queue(&self) -> Value {
+        off()
+    }
+
+    fn debug_cache(&self) -> Value {
+        off()
+    }
+
+    fn explain(&self, _key: Option<&str>) -> Value {
+        off()
+    }
+
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+fn off() -> Value {
+    json!({"name": crate::GARBAGE_COLLECTOR.name, "off": format!("--{}=false", crate::ENABLE_GARBAGE_COLLECTOR.name)})
 }

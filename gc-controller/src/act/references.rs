@@ -5,7 +5,7 @@
 
 use common::{
     api::{Error as ApiError, Patch},
-    meta::{OwnerRef, Owners, Uid},
+    meta::{OwnerRef, Uid},
 };
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ impl Act<'_> {
     }
 
     /// Makes an object block none of its owners. What else it is by then has to be read.
-    pub(crate) async fn unblock(&self, place: &Place, owners: &Owners) -> Result<(), Error> {
+    pub(crate) async fn unblock(&self, place: &Place, owners: &[OwnerRef]) -> Result<(), Error> {
         let unblocked = |owner: &OwnerRef| OwnerRef { block_owner_deletion: Some(false), ..owner.clone() };
         let blocking: Vec<OwnerRef> =
             owners.iter().filter(|owner| owner.block_owner_deletion == Some(true)).map(unblocked).collect();

@@ -1,9 +1,6 @@
 //! Whether anything is to be done about an object, and whether enough is known to do it.
 
-use common::{
-    controller::{Explain, Explanation},
-    meta::Uid,
-};
+use common::controller::{Explain, Explanation};
 
 use super::{Propagation, policy};
 use crate::graph::View;
@@ -58,8 +55,8 @@ pub enum Plan {
     Nothing(&'static str),
     /// Nothing for now: this is waited for.
     Wait(String),
-    /// Its blocking dependents are looked at.
-    Wake(Vec<Uid>),
+    /// So many dependents block its deletion. Each was told to go, or is told when it turns up; the last one brings it back.
+    Blocked(usize),
     /// It waits for nobody any more: its finalizer goes.
     Finish,
     /// It is deleted, as it was seen.
@@ -129,7 +126,7 @@ pub fn decide(situation: &Situation) -> Plan {
 fn finish(situation: &Situation) -> Plan {
     let view = &situation.view;
     if view.blocking > 0 {
-        return Plan::Wake(view.to_wake.clone());
+        return Plan::Blocked(view.blocking);
     }
     // One that nobody has seen yet may block it.
     match situation.unsynced.first() {
@@ -148,12 +145,9 @@ impl Explain for Plan {
         match self {
             Self::Nothing(why) => (*why).clone_into(&mut out.situation),
             Self::Wait(why) => out.waiting.push(why.clone()),
-            Self::Wake(uids) => {
-                "dependents block its deletion".clone_into(&mut out.situation);
-                out.waiting.push("dependents that block its deletion are to go".to_owned());
-                if !uids.is_empty() {
-                    out.actions.push(format!("look at {}", many(uids.len(), "dependent")));
-                }
+            Self::Blocked(dependents) => {
+                "it goes after its dependents".clone_into(&mut out.situation);
+                out.waiting.push(format!("{} that block its deletion", many(*dependents, "dependent")));
             }
             Self::Finish => {
                 "no dependent blocks its deletion".clone_into(&mut out.situation);

@@ -45,8 +45,14 @@ pub fn policy(orphans: bool, foreground: bool) -> Propagation {
 /// Decides. `owners` are the references in their order, `finalizers` is what those of the object ask for.
 ///
 /// An object with a solid owner is never deleted, and never loses its reference to one: a dangling reference that shares
-/// its uid with a solid one stays, too. An object without references stays.
-pub fn verdict(owners: &[(Uid, Standing)], dependents: usize, in_cycle: bool, finalizers: Propagation) -> Verdict {
+/// its uid with a solid one stays, too. An object without references stays. Whether there may be a cycle is asked only where
+/// it matters.
+pub fn verdict(
+    owners: &[(Uid, Standing)],
+    dependents: usize,
+    in_cycle: impl FnOnce() -> bool,
+    finalizers: Propagation,
+) -> Verdict {
     if owners.is_empty() {
         return Verdict::Keep;
     }
@@ -59,7 +65,7 @@ pub fn verdict(owners: &[(Uid, Standing)], dependents: usize, in_cycle: bool, fi
         return if lost.is_empty() { Verdict::Keep } else { Verdict::Release(lost) };
     }
     if dependents > 0 && of(Standing::Waiting).next().is_some() {
-        return Verdict::Delete { propagation: Propagation::Foreground, unblock: in_cycle };
+        return Verdict::Delete { propagation: Propagation::Foreground, unblock: in_cycle() };
     }
     Verdict::Delete { propagation: finalizers, unblock: false }
 }

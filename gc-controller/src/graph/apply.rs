@@ -1,14 +1,18 @@
 //! How the graph changes with what monitors see and with what turns out not to exist.
 
+use std::sync::Arc;
+
 use common::{
     intern::Text,
     map::{HashMap, HashSet},
-    meta::{Meta, OwnerRef, Owners, Uid},
+    meta::{Meta, Owners, Uid, Version},
 };
+use smallvec::SmallVec;
 
 use super::{
-    FOREGROUND, Graph, Identity, Kind, KindId, Node, ORPHAN, Work, WrongNamespace,
+    Graph, Identity, Node, Seen, Source, Work, WrongNamespace,
     node::{self, Flags},
+    references::{Reference, References},
     slab::NodeId,
 };
 
@@ -16,52 +20,30 @@ use super::{
 #[derive(Default)]
 struct Difference<'a> {
     /// References to be registered.
-    register: Vec<&'a OwnerRef>,
+    register: Vec<&'a Reference>,
     /// Uids that are referred to no longer.
     removed: Vec<&'a Uid>,
-    /// Owners that are no longer blocked.
-    unblocked: Vec<&'a Uid>,
 }
 
 /// Of several references with one uid the last of `old` and the first of `new` are compared; further ones are registered.
 /// Costs what the lists are long: some objects have thousands of owners.
-fn difference<'a>(old: &'a Owners, new: &'a Owners) -> Difference<'a> {
+fn difference<'a>(old: &'a References, new: &'a References) -> Difference<'a> {
     let mut out = Difference::default();
-    let known: HashMap<&Uid, &OwnerRef> = old.iter().map(|before| (&before.uid, before)).collect();
+    if old.is_empty() {
+        out.register.extend(new.iter());
+        return out;
+    }
+    let known: HashMap<&Uid, &Reference> = old.iter().map(|before| (&before.uid, before)).collect();
     let mut seen: HashSet<&Uid> = HashSet::default();
     for reference in new.iter() {
         let first = seen.insert(&reference.uid);
         match known.get(&reference.uid).filter(|_| first) {
-            Some(before) => {
-                if before.block_owner_deletion == Some(true) && reference.block_owner_deletion != Some(true) {
-                    out.unblocked.push(&reference.uid);
-                }
-                if !same_coordinates(before, reference) {
-                    out.register.push(reference);
-                }
-            }
-            None => out.register.push(reference),
+            Some(before) if before.has_coordinates_of(reference) => {}
+            _ => out.register.push(reference),
         }
     }
-    for before in old.iter().filter(|before| !seen.contains(&before.uid)) {
-        if before.block_owner_deletion == Some(true) {
-            out.unblocked.push(&before.uid);
-        }
-        out.removed.push(&before.uid);
-    }
+    out.removed.extend(old.iter().map(|before| &before.uid).filter(|uid| !seen.contains(uid)));
     out
-}
-
-fn same_coordinates(a: &OwnerRef, b: &OwnerRef) -> bool {
-    a.uid == b.uid && a.kind == b.kind && a.api_version == b.api_version && a.name == b.name
-}
-
-/// Whether `reference` names the place of `identity`, namespaces aside.
-fn names(reference: &OwnerRef, identity: &Identity, kind: &Kind) -> bool {
-    reference.uid == identity.uid
-        && reference.name == identity.name
-        && reference.kind == kind.kind
-        && reference.api_version == kind.api_version
 }
 
 /// How the references of a dependent compare with what an owner turned out to be.
@@ -71,42 +53,116 @@ struct Match {
     mismatches: bool,
 }
 
+impl Match {
+    /// How the references of `dependent` compare with `identity`.
+    fn of(dependent: &Node, identity: &Identity) -> Self {
+        if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
+            return Self { matches: false, mismatches: true };
+        }
+        let mut out = Self::default();
+        for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
+            if reference.names(identity) {
+                out.matches = true;
+            } else {
+                out.mismatches = true;
+            }
+        }
+        out
+    }
+}
+
 impl Graph {
-    /// A monitor of `kind` has seen an object, `before` as it was when it was last seen.
-    pub fn put(&mut self, kind: KindId, meta: &Meta, before: Option<&Meta>, out: &mut Vec<Work>) {
-        let identity = Self::identity_of(kind, meta);
+    /// A monitor has seen an object come or change. What is not newer than what is known changes nothing.
+    pub fn put(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
+        let known = self.seen_version(&meta.uid);
+        if known.is_none_or(|known| !meta.resource_version.is_known() || meta.resource_version > known) {
+            self.see(source, meta, out);
+        }
+    }
+
+    /// A monitor has seen that an object is gone.
+    pub fn gone(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
+        if let Some(id) = self.nodes.find(&meta.uid)
+            && self.sources.get(source.number).is_some()
+        {
+            self.remove(id, Self::identity_of(source.kind, meta), out);
+        }
+    }
+
+    /// A monitor begins to read a full set.
+    pub fn begin(&self, source: Source) -> Seen {
+        Seen::new(source, self.sources.get(source.number))
+    }
+
+    /// An object of a full set.
+    pub fn include(&mut self, seen: &mut Seen, meta: &Meta, out: &mut Vec<Work>) {
+        let known = self.seen_version(&meta.uid);
+        if !known.is_some_and(|known| known.is_known() && known == meta.resource_version) {
+            self.see(seen.source, meta, out);
+        }
+        // An object that two monitors see is the first one's.
+        if let Some(id) = self.nodes.find(&meta.uid)
+            && self.nodes.get(id).is_from(seen.source)
+        {
+            seen.insert(id);
+        }
+    }
+
+    /// The full set is complete: what it does not name is gone.
+    pub fn complete(&mut self, seen: &Seen, out: &mut Vec<Work>) {
+        // Most often nothing is gone, and nobody has to look for it.
+        if self.sources.get(seen.source.number).is_none_or(|census| seen.is_everything(census)) {
+            return;
+        }
+        let unnamed = |(id, node): &(NodeId, &Node)| node.is_from(seen.source) && !seen.has(*id);
+        let gone: Vec<NodeId> = self.nodes.places().filter(unnamed).map(|(id, _)| id).collect();
+        for id in gone {
+            self.remove(id, self.nodes.get(id).identity(), out);
+        }
+    }
+
+    /// The version in which a monitor has seen an object last.
+    fn seen_version(&self, uid: &Uid) -> Option<Version> {
+        self.node(uid).filter(|node| !node.is_virtual()).map(|node| node.version)
+    }
+
+    fn see(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
+        if self.sources.get(source.number).is_none() {
+            // The last words of a monitor that was stopped.
+            return;
+        }
+        let mut before = Flags::default();
         let id = match self.nodes.find(&meta.uid) {
             Some(id) => {
-                if self.nodes.get(id).is_virtual() {
-                    self.observe(id, &identity, out);
+                let node = self.nodes.get(id);
+                if node.is_virtual() {
+                    self.observe(id, source, &Self::identity_of(source.kind, meta), out);
+                } else {
+                    before = node.flags;
                 }
                 id
             }
-            None => self.nodes.insert(Node::observed(kind, meta)),
+            None => {
+                self.sources.came(source.number);
+                self.nodes.insert(Node::observed(source, meta))
+            }
         };
         let node = self.nodes.get_mut(id);
         node::refresh(node, meta);
-        let old = std::mem::replace(&mut node.owners, meta.owners.clone());
-        if old != meta.owners {
-            self.change_owners(id, &old, &meta.owners, out);
+        let now = node.flags;
+        if !node.owners.are(&meta.owners, &self.kinds) {
+            let owners = self.references(id, &meta.owners);
+            let old = std::mem::replace(&mut self.nodes.get_mut(id).owners, owners.clone());
+            self.change_owners(id, &old, &owners, out);
         }
-        let starts = |finalizer| {
-            node::waits_for(meta, finalizer) && !before.is_some_and(|before| node::waits_for(before, finalizer))
-        };
-        if starts(ORPHAN) {
+        let starts = |finalizer| now.waits_for(finalizer) && !before.waits_for(finalizer);
+        if starts(Flags::ORPHAN) {
             out.push(Work::Orphan(meta.uid.clone()));
-        } else if starts(FOREGROUND) {
+        } else if starts(Flags::FOREGROUND) {
             self.nodes.get_mut(id).flags.set(Flags::DELETING_DEPENDENTS, true);
             let dependents = self.nodes.get(id).dependents.iter();
             out.extend(dependents.map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
             out.push(Work::Judge(meta.uid.clone()));
-        }
-    }
-
-    /// A monitor of `kind` has seen that an object is gone.
-    pub fn gone(&mut self, kind: KindId, meta: &Meta, out: &mut Vec<Work>) {
-        if let Some(id) = self.nodes.find(&meta.uid) {
-            self.remove(id, Self::identity_of(kind, meta), out);
         }
     }
 
@@ -123,7 +179,7 @@ impl Graph {
         }
         let (mut matching, mut mismatching) = (Vec::new(), Vec::new());
         for dependent in self.nodes.get(id).dependents.iter() {
-            let found = self.compare(self.nodes.get(dependent), identity);
+            let found = Match::of(self.nodes.get(dependent), identity);
             if found.matches {
                 matching.push(dependent);
             }
@@ -147,24 +203,23 @@ impl Graph {
         }
     }
 
-    /// Nothing watches that kind any more: what was seen of it is hearsay from now on.
-    pub fn unwatched(&mut self, kind: KindId, out: &mut Vec<Work>) {
-        let ids: Vec<NodeId> = self.nodes.ids().filter(|id| self.nodes.get(*id).kind == kind).collect();
+    /// A monitor is no more: what it has seen is hearsay from now on.
+    pub fn unwatched(&mut self, source: Source, out: &mut Vec<Work>) {
+        self.sources.remove(source);
+        let ids: Vec<NodeId> = self.nodes.places().filter(|(_, node)| node.is_from(source)).map(|(id, _)| id).collect();
         for id in ids {
             let node = self.nodes.get_mut(id);
-            if !node.is_virtual() {
-                node.flags.set(Flags::VIRTUAL, true);
-                out.push(Work::Judge(node.uid.clone()));
-            }
+            node.flags.set(Flags::VIRTUAL, true);
+            out.push(Work::Judge(node.uid.clone()));
         }
     }
 
     /// A virtual node turns out to be an object.
-    fn observe(&mut self, id: NodeId, identity: &Identity, out: &mut Vec<Work>) {
+    fn observe(&mut self, id: NodeId, source: Source, identity: &Identity, out: &mut Vec<Work>) {
         if !self.nodes.get(id).is(identity) {
             for dependent in self.nodes.get(id).dependents.iter() {
                 let dependent = self.nodes.get(dependent);
-                if !self.compare(dependent, identity).mismatches {
+                if !Match::of(dependent, identity).mismatches {
                     continue;
                 }
                 if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
@@ -176,14 +231,17 @@ impl Graph {
             self.rename(id, identity.clone());
             out.push(Work::Forget(identity.uid.clone()));
         }
-        self.nodes.get_mut(id).flags.set(Flags::VIRTUAL, false);
+        self.sources.came(source.number);
+        let node = self.nodes.get_mut(id);
+        node.flags.set(Flags::VIRTUAL, false);
+        node.source = source.number;
     }
 
-    fn wrong_namespace(&self, dependent: &Node, reference: &OwnerRef) -> Work {
+    fn wrong_namespace(&self, dependent: &Node, reference: &Reference) -> Work {
         Work::WrongNamespace(Box::new(WrongNamespace {
             dependent: dependent.identity(),
             kind: self.kinds.get(dependent.kind).clone(),
-            reference: reference.clone(),
+            reference: reference.written(self.kinds.get(reference.kind)),
         }))
     }
 
@@ -191,17 +249,20 @@ impl Graph {
         let node = self.nodes.get_mut(id);
         node.kind = identity.kind;
         node.namespace = identity.namespace;
-        node.name = std::sync::Arc::from(&*identity.name);
+        node.name = identity.name;
     }
 
-    fn change_owners(&mut self, id: NodeId, old: &Owners, new: &Owners, out: &mut Vec<Work>) {
+    fn change_owners(&mut self, id: NodeId, old: &References, new: &References, out: &mut Vec<Work>) {
         let difference = difference(old, new);
-        for owner in &difference.unblocked {
-            if self.nodes.find(owner).is_some() {
-                out.push(Work::Judge((*owner).clone()));
-            }
-        }
+        let before = self.blocked_by(id, old);
         self.register(id, &difference.register, out);
+        let after = self.blocked_by(id, new);
+        for owner in after.iter().filter(|owner| !before.contains(owner)) {
+            self.nodes.get_mut(*owner).blocking += 1;
+        }
+        for owner in before.iter().filter(|owner| !after.contains(owner)) {
+            self.unblock(*owner, out);
+        }
         for owner in difference.removed {
             if let Some(owner) = self.nodes.find(owner) {
                 self.leave(owner, id);
@@ -209,14 +270,49 @@ impl Graph {
         }
     }
 
+    /// References as they are kept, for a node. Texts and lists that are there already are shared.
+    fn references(&mut self, id: NodeId, written: &Owners) -> References {
+        let mut all = Vec::with_capacity(written.len());
+        let mut siblings = None;
+        for reference in written.iter() {
+            let kind = self.kinds.id(&reference.api_version, &reference.kind);
+            let owner = self.nodes.find(&reference.uid).map(|owner| self.nodes.get(owner));
+            let known = owner.map(|owner| &owner.name).filter(|name| ***name == *reference.name);
+            all.push(Reference::new(reference, kind, known.map_or_else(|| Arc::from(&*reference.name), Arc::clone)));
+            siblings = siblings.or(owner.and_then(|owner| owner.dependents.iter().find(|sibling| *sibling != id)));
+        }
+        // Dependents of one owner mostly have the same owners.
+        let sibling = siblings.map(|sibling| &self.nodes.get(sibling).owners).filter(|owners| ***owners == *all);
+        sibling.cloned().unwrap_or_else(|| References::new(all))
+    }
+
+    /// The owners whose foreground deletion a node blocks by these references, each once.
+    fn blocked_by(&self, id: NodeId, references: &References) -> SmallVec<[NodeId; 4]> {
+        let blocking = references.iter().filter(|reference| reference.blocks());
+        let owners = blocking.filter_map(|reference| self.nodes.find(&reference.uid));
+        let mut owners: SmallVec<[NodeId; 4]> =
+            owners.filter(|owner| self.nodes.get(*owner).dependents.contains(id)).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        owners
+    }
+
+    /// An owner is blocked by one dependent less. It is looked at when that was the last one.
+    fn unblock(&mut self, owner: NodeId, out: &mut Vec<Work>) {
+        let node = self.nodes.get_mut(owner);
+        node.blocking -= 1;
+        if node.blocking == 0 && node.is_deleting_dependents() {
+            out.push(Work::Judge(node.uid.clone()));
+        }
+    }
+
     /// Makes a node a dependent of those it refers to.
-    fn register(&mut self, id: NodeId, references: &[&OwnerRef], out: &mut Vec<Work>) {
+    fn register(&mut self, id: NodeId, references: &[&Reference], out: &mut Vec<Work>) {
         let mut doubtful = false;
         for reference in references {
             let namespace = self.nodes.get(id).namespace.clone();
             let Some(owner) = self.nodes.find(&reference.uid) else {
-                let kind = self.kinds.id(&reference.api_version, &reference.kind);
-                let owner = self.nodes.insert(Node::virtual_owner(kind, &namespace, reference));
+                let owner = self.nodes.insert(Node::virtual_owner(&namespace, reference));
                 self.nodes.get_mut(owner).dependents.insert(id);
                 out.push(Work::Judge(reference.uid.clone()));
                 continue;
@@ -226,7 +322,10 @@ impl Graph {
                 doubtful = doubt;
                 out.extend(event);
             }
-            self.nodes.get_mut(owner).dependents.insert(id);
+            let node = self.nodes.get_mut(owner);
+            node.dependents.insert(id);
+            // It came after the others were told to go.
+            doubtful |= node.is_deleting_dependents();
         }
         if doubtful {
             out.push(Work::Judge(self.nodes.get(id).uid.clone()));
@@ -243,49 +342,31 @@ impl Graph {
     }
 
     /// Whether what a reference says of its owner is not what is known of it; and what users are told of that.
-    fn doubt(&self, owner: NodeId, id: NodeId, reference: &OwnerRef, namespace: &Text) -> (bool, Option<Work>) {
+    fn doubt(&self, owner: NodeId, id: NodeId, reference: &Reference, namespace: &Text) -> (bool, Option<Work>) {
         let owner = self.nodes.get(owner);
         if !owner.namespace.is_empty() && owner.namespace != *namespace {
             let event = (!owner.is_virtual()).then(|| self.wrong_namespace(self.nodes.get(id), reference));
             return (true, event);
         }
-        let identity = owner.identity();
-        let other_place = !names(reference, &identity, self.kinds.get(owner.kind));
+        let other_place = !reference.names(&owner.identity());
         // A cluster-scoped object may have been the first to name it, and the owner be namespaced all the same.
         let unsure = owner.is_virtual() && owner.namespace.is_empty() && !namespace.is_empty();
         (other_place || unsure, None)
     }
 
-    /// How the references of `dependent` compare with `identity`.
-    fn compare(&self, dependent: &Node, identity: &Identity) -> Match {
-        if !identity.namespace.is_empty() && dependent.namespace != identity.namespace {
-            return Match { matches: false, mismatches: true };
-        }
-        let kind = self.kinds.get(identity.kind);
-        let mut out = Match::default();
-        for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-            if names(reference, identity, kind) {
-                out.matches = true;
-            } else {
-                out.mismatches = true;
-            }
-        }
-        out
-    }
-
     /// The place to look for an owner next that is not at `identity`: claimed places are tried in their order, round and
     /// round.
-    fn alternate(&mut self, mismatching: &[NodeId], identity: &Identity) -> Option<Identity> {
+    fn alternate(&self, mismatching: &[NodeId], identity: &Identity) -> Option<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {
             let dependent = self.nodes.get(*id);
             for reference in dependent.owners.iter().filter(|o| o.uid == identity.uid) {
-                let kind = self.kinds.id(&reference.api_version, &reference.kind);
+                let kind = reference.kind;
                 // What is known to be cluster-scoped is so for everybody.
                 let global = identity.namespace.is_empty() && kind == identity.kind;
                 let namespace = if global { Text::default() } else { dependent.namespace.clone() };
                 let uid = reference.uid.clone();
-                let claim = Identity { kind, namespace, name: reference.name.clone(), uid };
+                let claim = Identity { kind, namespace, name: Arc::clone(&reference.name), uid };
                 if claim != *identity {
                     claimed.push(claim);
                 }
@@ -301,17 +382,20 @@ impl Graph {
     }
 
     fn remove(&mut self, id: NodeId, identity: Identity, out: &mut Vec<Work>) {
+        let blocked = self.blocked_by(id, &self.nodes.get(id).owners);
         let Some(node) = self.nodes.remove(id) else { return };
+        if !node.is_virtual() {
+            self.sources.went(node.source);
+        }
         if !node.dependents.is_empty() {
             self.absent.insert(identity);
             out.extend(node.dependents.iter().filter(|d| *d != id).map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
         }
+        for owner in blocked.into_iter().filter(|owner| *owner != id) {
+            self.unblock(owner, out);
+        }
         for reference in node.owners.iter() {
             if let Some(owner) = self.nodes.find(&reference.uid) {
-                let node = self.nodes.get(owner);
-                if node.is_deleting_dependents() {
-                    out.push(Work::Judge(node.uid.clone()));
-                }
                 self.leave(owner, id);
             }
         }

@@ -9,64 +9,76 @@ use super::slab::NodeId;
 /// How many dependents are kept as a list; more are kept as a tree.
 const FEW: usize = 32;
 
-/// A set of nodes: nothing on the heap for up to four, quick to change for any number.
+/// A set of nodes: small where there is none or one, as mostly, and quick to change for any number.
+#[derive(Default)]
 pub(super) enum Dependents {
+    #[default]
+    None,
+    One(NodeId),
     /// In the order in which they came.
-    Few(SmallVec<[NodeId; 4]>),
+    Few(Box<SmallVec<[NodeId; 4]>>),
     /// In the order of their places.
-    Many(BTreeSet<NodeId>),
+    #[expect(clippy::box_collection, reason = "a million nodes pay for each byte here, and few have many dependents")]
+    Many(Box<BTreeSet<NodeId>>),
 }
 
-impl Default for Dependents {
-    fn default() -> Self {
-        Self::Few(SmallVec::new())
-    }
-}
+const _: () = assert!(size_of::<Dependents>() <= 16);
 
 impl Dependents {
     pub(super) fn insert(&mut self, id: NodeId) {
         match self {
+            Self::None => *self = Self::One(id),
+            Self::One(known) if *known == id => {}
+            Self::One(known) => *self = Self::Few(Box::new(SmallVec::from_slice(&[*known, id]))),
             Self::Few(list) if list.contains(&id) => {}
             Self::Few(list) if list.len() < FEW => list.push(id),
-            Self::Few(list) => {
-                let mut all: BTreeSet<NodeId> = list.iter().copied().collect();
-                all.insert(id);
-                *self = Self::Many(all);
-            }
+            Self::Few(list) => *self = Self::Many(Box::new(list.iter().copied().chain([id]).collect())),
             Self::Many(all) => {
                 all.insert(id);
             }
         }
     }
 
+    pub(super) fn contains(&self, id: NodeId) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(known) => *known == id,
+            Self::Few(list) => list.contains(&id),
+            Self::Many(all) => all.contains(&id),
+        }
+    }
+
     pub(super) fn remove(&mut self, id: NodeId) {
         match self {
+            Self::None => {}
+            Self::One(known) => {
+                if *known == id {
+                    *self = Self::None;
+                }
+            }
             Self::Few(list) => {
-                if let Some(at) = list.iter().position(|known| *known == id) {
-                    list.remove(at);
-                    if list.is_empty() {
-                        list.shrink_to_fit();
-                    }
+                list.retain(|known| *known != id);
+                if let [last] = list[..] {
+                    *self = Self::One(last);
                 }
             }
             Self::Many(all) => {
                 all.remove(&id);
                 if all.len() <= FEW / 2 {
-                    *self = Self::Few(all.iter().copied().collect());
+                    *self = Self::Few(Box::new(all.iter().copied().collect()));
                 }
             }
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Self::Few(list) => list.is_empty(),
-            Self::Many(all) => all.is_empty(),
-        }
+        matches!(self, Self::None)
     }
 
     pub(super) fn len(&self) -> usize {
         match self {
+            Self::None => 0,
+            Self::One(_) => 1,
             Self::Few(list) => list.len(),
             Self::Many(all) => all.len(),
         }
@@ -74,10 +86,12 @@ impl Dependents {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
         let (few, many) = match self {
-            Self::Few(list) => (Some(list.iter()), None),
-            Self::Many(all) => (None, Some(all.iter())),
+            Self::None => (&[][..], None),
+            Self::One(id) => (std::slice::from_ref(id), None),
+            Self::Few(list) => (&list[..], None),
+            Self::Many(all) => (&[][..], Some(all.iter())),
         };
-        few.into_iter().flatten().chain(many.into_iter().flatten()).copied()
+        few.iter().chain(many.into_iter().flatten()).copied()
     }
 }
 
@@ -98,6 +112,7 @@ mod tests {
                     dependents.remove(id);
                     model.remove(&id);
                 }
+                assert_eq!(dependents.contains(id), insert);
                 assert_eq!(dependents.iter().collect::<BTreeSet<_>>(), model);
                 assert_eq!((dependents.len(), dependents.is_empty()), (model.len(), model.is_empty()));
             }

@@ -130,7 +130,7 @@ impl Graph {
                 let uid = owner.uid.to_string();
                 edges.insert((node.uid.to_string(), uid.clone()));
                 vertices.entry(uid).or_insert_with(|| Vertex {
-                    kind: Kind { api_version: owner.api_version.clone(), kind: owner.kind.clone() },
+                    kind: self.kinds.get(owner.kind).clone(),
                     namespace: String::new(),
                     name: owner.name.to_string(),
                     missing: true,

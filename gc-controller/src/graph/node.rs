@@ -4,10 +4,14 @@ use std::{fmt, sync::Arc};
 
 use common::{
     intern::Text,
-    meta::{Meta, OwnerRef, Owners, Uid, Version},
+    meta::{Meta, Uid, Version},
 };
 
-use super::{FOREGROUND, KindId, ORPHAN, dependents::Dependents};
+use super::{
+    FOREGROUND, KindId, ORPHAN, Source,
+    dependents::Dependents,
+    references::{Reference, References},
+};
 
 /// Which object: where it is and who it is. Two references to one uid can name different places; at most one is right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +21,7 @@ pub struct Identity {
     /// Namespace, empty for cluster-scoped objects.
     pub namespace: Text,
     /// Name.
-    pub name: Text,
+    pub name: Arc<str>,
     /// Uid.
     pub uid: Uid,
 }
@@ -40,6 +44,11 @@ impl Flags {
     pub(super) fn set(&mut self, bit: u8, on: bool) {
         self.0 = if on { self.0 | bit } else { self.0 & !bit };
     }
+
+    /// Whether the object is going and waits for that finalizer.
+    pub(super) fn waits_for(self, finalizer: u8) -> bool {
+        self.has(Self::BEING_DELETED) && self.has(finalizer)
+    }
 }
 
 /// An object.
@@ -48,14 +57,18 @@ pub struct Node {
     pub(super) namespace: Text,
     pub(super) name: Arc<str>,
     pub(super) version: Version,
-    pub(super) owners: Owners,
+    pub(super) owners: References,
     pub(super) dependents: Dependents,
     pub(super) kind: KindId,
+    /// The number of the monitor that has seen it.
+    pub(super) source: u32,
+    /// How many of the dependents block its foreground deletion.
+    pub(super) blocking: u32,
     pub(super) flags: Flags,
 }
 
-// A million of them, with their names and what the monitors keep, are to fit in 400 MB.
-const _: () = assert!(size_of::<Node>() <= 128);
+// A million of them, with their names and owners, are to fit in 400 MB.
+const _: () = assert!(size_of::<Node>() <= 112);
 
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -65,31 +78,35 @@ impl fmt::Debug for Node {
 
 impl Node {
     /// A node for what a reference of an object in `namespace` names.
-    pub(super) fn virtual_owner(kind: KindId, namespace: &Text, reference: &OwnerRef) -> Self {
+    pub(super) fn virtual_owner(namespace: &Text, reference: &Reference) -> Self {
         let mut flags = Flags::default();
         flags.set(Flags::VIRTUAL, true);
         Self {
             uid: reference.uid.clone(),
             namespace: namespace.clone(),
-            name: Arc::from(&*reference.name),
+            name: Arc::clone(&reference.name),
             version: Version::UNKNOWN,
-            owners: Owners::default(),
+            owners: References::default(),
             dependents: Dependents::default(),
-            kind,
+            kind: reference.kind,
+            source: u32::MAX,
+            blocking: 0,
             flags,
         }
     }
 
-    /// A node for an object that a monitor of `kind` has seen, without its owners.
-    pub(super) fn observed(kind: KindId, meta: &Meta) -> Self {
+    /// A node for an object that a monitor has seen, without its owners.
+    pub(super) fn observed(source: Source, meta: &Meta) -> Self {
         Self {
             uid: meta.uid.clone(),
             namespace: meta.namespace.clone(),
             name: Arc::clone(&meta.name),
             version: Version::UNKNOWN,
-            owners: Owners::default(),
+            owners: References::default(),
             dependents: Dependents::default(),
-            kind,
+            kind: source.kind,
+            source: source.number,
+            blocking: 0,
             flags: Flags::default(),
         }
     }
@@ -99,7 +116,7 @@ impl Node {
         Identity {
             kind: self.kind,
             namespace: self.namespace.clone(),
-            name: (&*self.name).into(),
+            name: Arc::clone(&self.name),
             uid: self.uid.clone(),
         }
     }
@@ -117,6 +134,11 @@ impl Node {
         self.flags.has(Flags::VIRTUAL)
     }
 
+    /// Whether that monitor has seen it.
+    pub(super) fn is_from(&self, source: Source) -> bool {
+        self.source == source.number && !self.is_virtual()
+    }
+
     /// Whether its deletion was requested.
     pub fn is_being_deleted(&self) -> bool {
         self.flags.has(Flags::BEING_DELETED)
@@ -127,20 +149,11 @@ impl Node {
         self.flags.has(Flags::DELETING_DEPENDENTS)
     }
 
-    /// Its owner references as last seen.
-    pub fn owners(&self) -> &Owners {
-        &self.owners
-    }
-
     /// Whether it has a reference to `owner` that blocks the owner's foreground deletion.
+    #[cfg(test)]
     pub(super) fn blocks(&self, owner: &Uid) -> bool {
-        self.owners.iter().any(|o| o.uid == *owner && o.block_owner_deletion == Some(true))
+        self.owners.iter().any(|o| o.uid == *owner && o.blocks())
     }
-}
-
-/// Whether the object is going and waits for a finalizer.
-pub(super) fn waits_for(meta: &Meta, finalizer: &str) -> bool {
-    meta.is_deleting() && meta.finalizers.iter().any(|f| f == finalizer)
 }
 
 /// Takes over what a monitor sees of the object, owners aside.

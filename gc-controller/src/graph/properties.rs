@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::meta::Uid;
+use common::meta::{Meta, Uid};
 use proptest::prelude::*;
 
 use super::world::{Thing, World, thing};
@@ -40,6 +40,17 @@ fn object(number: u8, owners: &[(u8, bool, bool)], state: u8) -> Thing {
     }
 }
 
+/// What is counted is what there is.
+fn check_counts(world: &mut World) {
+    let source = world.source("ConfigMap");
+    let nodes: Vec<_> = world.graph.nodes.places().map(|(_, node)| node).collect();
+    assert_eq!(world.graph.objects_of(source), nodes.iter().filter(|node| !node.is_virtual()).count());
+    for node in nodes {
+        let dependents = node.dependents.iter().map(|d| world.graph.nodes.get(d));
+        assert_eq!(node.blocking as usize, dependents.filter(|d| d.blocks(&node.uid)).count(), "{node:?}");
+    }
+}
+
 /// Edges lead both ways, or to a node that is not there.
 fn check_edges(world: &World) {
     let graph = &world.graph;
@@ -70,10 +81,8 @@ proptest! {
             match step {
                 Step::Put { object: number, owners, state } => {
                     let new = object(number, &owners, state);
-                    match alive.insert(number, new.clone()) {
-                        Some(old) => world.update(&old, &new),
-                        None => world.put(&new),
-                    };
+                    alive.insert(number, new.clone());
+                    world.put(&new);
                 }
                 Step::Gone(number) => {
                     if let Some(old) = alive.remove(&number) {
@@ -91,6 +100,7 @@ proptest! {
                 let uid = format!("o{number}");
                 assert!(world.graph.node(&Uid::new(&uid)).is_some() && !world.is_virtual(&uid), "{uid}");
             }
+            check_counts(&mut world);
         }
         for (_, thing) in alive {
             world.gone(&thing);
@@ -101,16 +111,57 @@ proptest! {
     #[test]
     fn edges_are_true_after_every_step(steps in proptest::collection::vec(step(), 0..40)) {
         let mut world = World::default();
-        let mut alive: BTreeMap<u8, Thing> = BTreeMap::new();
         for step in steps {
             if let Step::Put { object: number, owners, state } = step {
                 let new = object(number, &owners, state);
-                match alive.insert(number, new.clone()) {
-                    Some(old) => world.update(&old, &new),
-                    None => world.put(&new),
-                };
+                world.put(&new);
                 check_edges(&world);
             }
         }
+    }
+
+    /// However it came about, a full set leaves the graph as if nothing had ever been known but what is there.
+    #[test]
+    fn a_full_set_makes_up_for_everything_that_was_missed(
+        steps in proptest::collection::vec(step(), 0..40),
+        missed in proptest::collection::vec(step(), 0..20),
+        read in 0usize..6,
+    ) {
+        let mut world = World::default();
+        let mut alive: BTreeMap<u8, (Thing, Meta)> = BTreeMap::new();
+        let seen = steps.len();
+        for (at, step) in steps.into_iter().chain(missed).enumerate() {
+            match step {
+                Step::Put { object: number, owners, state } => {
+                    let thing = object(number, &owners, state);
+                    let meta = world.written(&thing);
+                    if at < seen {
+                        world.see(&thing, &meta);
+                    }
+                    alive.insert(number, (thing, meta));
+                }
+                Step::Gone(number) => {
+                    if let Some((thing, _)) = alive.remove(&number).filter(|_| at < seen) {
+                        world.gone(&thing);
+                    }
+                }
+                Step::Absent(_) => {}
+            }
+        }
+        let set: Vec<Meta> = alive.values().map(|(_, meta)| meta.clone()).collect();
+        // One attempt breaks off, the next comes to its end.
+        world.full_set("ConfigMap", &set[..read.min(set.len())], false);
+        world.full_set("ConfigMap", &set, true);
+        for number in 0..6 {
+            let uid = Uid::new(&format!("o{number}"));
+            let observed = world.graph.node(&uid).is_some_and(|node| !node.is_virtual());
+            assert_eq!(observed, alive.contains_key(&number), "o{number}");
+        }
+        assert_eq!(world.full_set("ConfigMap", &set, true), [""; 0], "nothing new");
+        check_counts(&mut world);
+        for (thing, _) in alive.into_values() {
+            world.gone(&thing);
+        }
+        assert!(world.graph.is_empty());
     }
 }

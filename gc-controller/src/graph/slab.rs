@@ -21,6 +21,9 @@ pub(super) struct Slab {
     blocks: Vec<Vec<Option<Node>>>,
     free: Vec<NodeId>,
     by_uid: HashTable<NodeId>,
+    /// How often a node was looked at: what a change costs.
+    #[cfg(test)]
+    looks: std::cell::Cell<u64>,
 }
 
 fn hash(uid: &Uid) -> u64 {
@@ -37,6 +40,11 @@ fn at(blocks: &[Vec<Option<Node>>], id: NodeId) -> &Node {
 }
 
 impl Slab {
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_uid.len()
     }
@@ -46,6 +54,8 @@ impl Slab {
     }
 
     pub(super) fn get(&self, id: NodeId) -> &Node {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
         at(&self.blocks, id)
     }
 
@@ -89,6 +99,12 @@ impl Slab {
 
     pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.by_uid.iter().copied()
+    }
+
+    /// All nodes with their places, in the order of these.
+    pub(super) fn places(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        let all = self.blocks.iter().flatten().enumerate();
+        all.filter_map(|(at, node)| Some((NodeId(at as u32), node.as_ref()?)))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {

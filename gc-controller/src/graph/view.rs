@@ -1,6 +1,6 @@
 //! What one decision may know of the graph.
 
-use common::meta::{Owners, Uid, Version};
+use common::meta::{OwnerRef, Uid, Version};
 
 use super::{Graph, Identity, Kind, node::Flags};
 
@@ -14,7 +14,7 @@ pub struct View {
     /// The version that was seen, unknown of a virtual node.
     pub version: Version,
     /// Its owners.
-    pub owners: Owners,
+    pub owners: Vec<OwnerRef>,
     /// For each of them, whether it is known to be gone.
     pub absent: Vec<bool>,
     /// Whether no monitor has seen it.
@@ -31,10 +31,6 @@ pub struct View {
     pub dependents: usize,
     /// Of these, how many block its foreground deletion.
     pub blocking: usize,
-    /// Uids of those that block and are not going yet: one that is needs no look.
-    pub to_wake: Vec<Uid>,
-    /// Whether one of its dependents waits for its own dependents to go: there may be a cycle.
-    pub in_cycle: bool,
 }
 
 /// An object that refers to another.
@@ -51,20 +47,12 @@ impl Graph {
     pub fn view(&mut self, uid: &Uid) -> Option<View> {
         let id = self.nodes.find(uid)?;
         let node = self.nodes.get(id);
-        let (owners, namespace) = (node.owners.clone(), node.namespace.clone());
+        let owners: Vec<_> = node.owners.iter().map(|owner| owner.written(self.kinds.get(owner.kind))).collect();
+        let namespace = node.namespace.clone();
         let absent = owners.iter().map(|owner| self.is_absent(owner, &namespace)).collect();
         let node = self.nodes.get(id);
         let deleting_dependents = node.is_deleting_dependents();
-        let (mut blocking, mut to_wake, mut in_cycle) = (0, Vec::new(), false);
-        for dependent in node.dependents.iter().map(|d| self.nodes.get(d)) {
-            in_cycle |= dependent.is_deleting_dependents();
-            if deleting_dependents && dependent.blocks(uid) {
-                blocking += 1;
-                if !dependent.is_being_deleted() {
-                    to_wake.push(dependent.uid.clone());
-                }
-            }
-        }
+        let blocking = if deleting_dependents { node.blocking } else { 0 };
         Some(View {
             identity: node.identity(),
             kind: self.kinds.get(node.kind).clone(),
@@ -77,10 +65,15 @@ impl Graph {
             foreground: node.flags.has(Flags::FOREGROUND),
             dependents: node.dependents.len(),
             owners,
-            blocking,
-            to_wake,
-            in_cycle,
+            blocking: blocking as usize,
         })
+    }
+
+    /// Whether a dependent of the object of that uid waits for its own dependents to go: there may be a cycle. Costs a look
+    /// at every dependent.
+    pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {
+        let Some(id) = self.nodes.find(uid) else { return false };
+        self.nodes.get(id).dependents.iter().any(|d| self.nodes.get(d).is_deleting_dependents())
     }
 
     /// The objects that refer to that uid.

@@ -1,15 +1,20 @@
 //! Graphs made of a few words, for tests.
 
-use common::meta::{Meta, Uid};
+use std::collections::BTreeMap;
+
+use common::meta::{Meta, Uid, Version};
 use serde_json::{Value, json};
 
-use super::{Graph, Identity, KindId, Work};
+use super::{Graph, Identity, Source, Work};
 
 /// A graph with what its changes asked for.
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) graph: Graph,
     pub(crate) work: Vec<Work>,
+    /// The monitor of each kind.
+    sources: BTreeMap<String, Source>,
+    version: u64,
 }
 
 /// An object: its kind, and its metadata as a server writes it.
@@ -81,33 +86,61 @@ impl Thing {
 }
 
 impl World {
-    pub(crate) fn kind(&mut self, kind: &str) -> KindId {
-        self.graph.kind_id("v1", kind)
+    /// The monitor of a kind.
+    pub(crate) fn source(&mut self, kind: &str) -> Source {
+        if let Some(source) = self.sources.get(kind) {
+            return *source;
+        }
+        let source = self.graph.source("v1", kind);
+        self.sources.insert(kind.to_owned(), source);
+        source
     }
 
+    /// An object as it is written now.
+    pub(crate) fn written(&mut self, thing: &Thing) -> Meta {
+        self.version += 1;
+        Meta { resource_version: Version::parse(&self.version.to_string()), ..thing.meta() }
+    }
+
+    /// It is written and seen.
     pub(crate) fn put(&mut self, thing: &Thing) -> Vec<String> {
-        self.change(thing, None)
+        let meta = self.written(thing);
+        self.see(thing, &meta)
     }
 
-    pub(crate) fn update(&mut self, old: &Thing, new: &Thing) -> Vec<String> {
-        self.change(new, Some(old))
+    /// It is seen in that state.
+    pub(crate) fn see(&mut self, thing: &Thing, meta: &Meta) -> Vec<String> {
+        let source = self.source(thing.kind);
+        self.graph.put(source, meta, &mut self.work);
+        self.take()
     }
 
-    fn change(&mut self, thing: &Thing, before: Option<&Thing>) -> Vec<String> {
-        let kind = self.kind(thing.kind);
-        let before = before.map(Thing::meta);
-        self.graph.put(kind, &thing.meta(), before.as_ref(), &mut self.work);
+    /// A full set of that kind is read, and is complete or not.
+    pub(crate) fn full_set(&mut self, kind: &str, set: &[Meta], complete: bool) -> Vec<String> {
+        let source = self.source(kind);
+        let mut seen = self.graph.begin(source);
+        for meta in set {
+            self.graph.include(&mut seen, meta, &mut self.work);
+        }
+        if complete {
+            self.graph.complete(&seen, &mut self.work);
+        }
         self.take()
     }
 
     pub(crate) fn gone(&mut self, thing: &Thing) -> Vec<String> {
-        let kind = self.kind(thing.kind);
-        self.graph.gone(kind, &thing.meta(), &mut self.work);
+        let source = self.source(thing.kind);
+        self.graph.gone(source, &thing.meta(), &mut self.work);
         self.take()
     }
 
     pub(crate) fn identity(&mut self, kind: &str, namespace: &str, name: &str, uid: &str) -> Identity {
-        Identity { kind: self.kind(kind), namespace: namespace.into(), name: name.into(), uid: Uid::new(uid) }
+        Identity {
+            kind: self.graph.kind_id("v1", kind),
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: Uid::new(uid),
+        }
     }
 
     pub(crate) fn absent(&mut self, identity: &Identity) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Deletion in the background: dependents follow.
 
+use common::settings::{Settings, TuneValue};
 use serde_json::json;
 
 use crate::world::{NS, World, map, reference};
@@ -108,4 +109,18 @@ async fn owners_of_another_kind_whose_watch_is_held_back_cost_nothing_alive() {
     w.wait(120).await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collector_that_is_switched_off_looks_at_nothing() {
+    let mut w = World::idle().await;
+    let a = w.map("a", &[]).await;
+    w.map("b", &[&a]).await;
+    w.remove("a", "Background").await;
+    w.forget();
+    w.start_with(Settings::new().with_tune(gc_controller::ENABLE_GARBAGE_COLLECTOR.name, TuneValue::Switch(false)));
+    w.settle().await;
+    assert_eq!(w.maps().await, ["b"]);
+    assert_eq!(w.sandbox.requests().count(Some(crate::world::ME), None, None), 0);
+    assert!(w.loops.as_ref().unwrap().explain(None)[0]["off"].is_string());
 }

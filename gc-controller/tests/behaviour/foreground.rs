@@ -84,3 +84,23 @@ async fn what_was_going_when_the_collector_started_goes_on() {
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_many_is_looked_at_when_the_last_of_them_has_gone() {
+    const MANY: u64 = 1000;
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    for n in 0..MANY {
+        w.blocking_map(&format!("b{n}"), &[&a]).await;
+    }
+    w.settle().await;
+    w.forget();
+    w.remove("a", "Foreground").await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+    assert_eq!(w.ended().last().map(String::as_str), Some("a"));
+    assert_eq!((w.asked("delete", "configmaps"), w.asked("patch", "configmaps")), (MANY, 1));
+    // For each dependent, to see that its owner waits, and once to finish.
+    let reads = w.asked("get", "configmaps");
+    assert!(reads <= MANY + 1, "{reads} reads");
+}

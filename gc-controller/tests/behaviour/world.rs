@@ -46,7 +46,12 @@ impl World {
 
     /// Starts the collector, as another process.
     pub(crate) fn start(&mut self) {
-        let settings = Settings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
+        self.start_with(Settings::new());
+    }
+
+    /// The same with other settings.
+    pub(crate) fn start_with(&mut self, settings: Settings) {
+        let settings = settings.with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
         self.loops = Some(Loops::start(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
     }
 

@@ -1,0 +1,95 @@
+//! Where what the graph knows comes from: monitors, and the full sets they read.
+
+use common::map::HashMap;
+
+use super::{KindId, slab::NodeId};
+
+/// A monitor: the kind of what it sees, and a number no other monitor ever has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What it sees.
+    pub kind: KindId,
+    pub(super) number: u32,
+}
+
+/// What came from one monitor.
+#[derive(Default)]
+pub(super) struct Census {
+    /// How many objects there are that it was the first to see.
+    pub(super) objects: u32,
+    /// How many of them have gone so far.
+    pub(super) removals: u64,
+}
+
+/// All monitors that there are.
+#[derive(Default)]
+pub(super) struct Sources {
+    all: HashMap<u32, Census>,
+    next: u32,
+}
+
+impl Sources {
+    pub(super) fn add(&mut self, kind: KindId) -> Source {
+        let number = self.next;
+        self.next += 1;
+        self.all.insert(number, Census::default());
+        Source { kind, number }
+    }
+
+    pub(super) fn remove(&mut self, source: Source) {
+        self.all.remove(&source.number);
+    }
+
+    pub(super) fn get(&self, number: u32) -> Option<&Census> {
+        self.all.get(&number)
+    }
+
+    pub(super) fn came(&mut self, number: u32) {
+        if let Some(census) = self.all.get_mut(&number) {
+            census.objects += 1;
+        }
+    }
+
+    pub(super) fn went(&mut self, number: u32) {
+        if let Some(census) = self.all.get_mut(&number) {
+            census.objects -= 1;
+            census.removals += 1;
+        }
+    }
+}
+
+/// Which objects a full set has named so far: a bit for each.
+#[derive(Debug)]
+pub struct Seen {
+    pub(super) source: Source,
+    places: Vec<u64>,
+    count: u32,
+    /// The removals there were when it began.
+    removals: u64,
+}
+
+impl Seen {
+    pub(super) fn new(source: Source, census: Option<&Census>) -> Self {
+        Self { source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
+    }
+
+    pub(super) fn insert(&mut self, id: NodeId) {
+        let (word, bit) = (id.0 as usize / 64, 1u64 << (id.0 % 64));
+        if word >= self.places.len() {
+            self.places.resize(word + 1, 0);
+        }
+        if self.places[word] & bit == 0 {
+            self.places[word] |= bit;
+            self.count += 1;
+        }
+    }
+
+    pub(super) fn has(&self, id: NodeId) -> bool {
+        self.places.get(id.0 as usize / 64).is_some_and(|word| word & (1 << (id.0 % 64)) != 0)
+    }
+
+    /// Whether it has named everything there is.
+    pub(super) fn is_everything(&self, census: &Census) -> bool {
+        self.count == census.objects && self.removals == census.removals
+    }
+}

@@ -1,0 +1,125 @@
+//! What an object costs the collector, measured: a process of its own, so that nothing else moves its memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+use std::alloc::System;
+
+use cap::Cap;
+use common::meta::{Meta, OwnerRef, Owners, Uid, Version};
+use gc_controller::graph::{Graph, Source};
+
+/// Counts what is allocated and not given back.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// What a graph holds of each object besides its name.
+const BUDGET: usize = 200;
+const APPLICATIONS: usize = 10_000;
+
+/// A cluster, object by object, as monitors see it.
+struct World {
+    graph: Graph,
+    sources: Vec<(&'static str, Source)>,
+    objects: usize,
+    /// Bytes of all their names.
+    names: usize,
+}
+
+/// Whatever owns the object of that name.
+fn owner(kind: &str, name: &str, uid: &Uid) -> Owners {
+    let reference = OwnerRef {
+        api_version: "apps/v1".into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    vec![reference].into()
+}
+
+impl World {
+    fn new() -> Self {
+        let mut graph = Graph::new();
+        let kinds = ["Deployment", "ReplicaSet", "Pod", "Service", "EndpointSlice", "ConfigMap", "Secret"];
+        let sources = kinds.iter().map(|kind| (*kind, graph.source("v1", kind))).collect();
+        Self { graph, sources, objects: 0, names: 0 }
+    }
+
+    /// A monitor sees an object; says its uid.
+    fn see(&mut self, kind: &str, namespace: usize, name: &str, owners: Owners) -> Uid {
+        let at = self.sources.iter().position(|(known, _)| *known == kind).unwrap();
+        self.objects += 1;
+        self.names += name.len();
+        let meta = Meta {
+            name: name.into(),
+            namespace: format!("team-{namespace}").as_str().into(),
+            uid: Uid::new(&format!("2ff731ae-b0d1-491c-{at:04x}-{:012x}", self.objects)),
+            resource_version: Version::parse(&self.objects.to_string()),
+            owners,
+            ..Meta::default()
+        };
+        self.graph.put(self.sources[at].1, &meta, &mut Vec::new());
+        meta.uid
+    }
+
+    /// A Deployment with its Pods.
+    fn application(&mut self, number: usize, pods: usize) {
+        let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
+        let uid = self.see("Deployment", namespace, &name, Owners::default());
+        let set = format!("{name}-6d4cf56db6");
+        let uid = self.see("ReplicaSet", namespace, &set, owner("Deployment", &name, &uid));
+        for pod in 0..pods {
+            self.see("Pod", namespace, &format!("{set}-{pod:05}"), owner("ReplicaSet", &set, &uid));
+        }
+    }
+
+    /// A Service with its endpoints, and what Pods read.
+    fn surroundings(&mut self, number: usize) {
+        let (name, namespace) = (format!("frontend-{number:05}"), number / 100);
+        let uid = self.see("Service", namespace, &name, Owners::default());
+        self.see("EndpointSlice", namespace, &format!("{name}-x7k2p"), owner("Service", &name, &uid));
+        self.see("ConfigMap", namespace, &format!("{name}-config"), Owners::default());
+        self.see("Secret", namespace, &format!("{name}-credentials"), Owners::default());
+    }
+}
+
+/// Bytes of each object of a cluster besides its name.
+fn cost(build: impl Fn(&mut World, usize)) -> usize {
+    // Whatever is allocated once is there already.
+    let mut first = World::new();
+    build(&mut first, 0);
+    let before = ALLOCATOR.allocated();
+    let mut world = World::new();
+    for number in 0..APPLICATIONS {
+        build(&mut world, number);
+    }
+    let bytes = ALLOCATOR.allocated() - before;
+    assert_eq!(world.graph.len(), world.objects);
+    let each = (bytes - world.names) / world.objects;
+    println!("{} objects: {each} bytes each and {} of name", world.objects, world.names / world.objects);
+    each
+}
+
+#[test]
+fn an_object_costs_the_collector_less_than_its_budget() {
+    for (what, build) in [
+        (
+            "applications with what is around them",
+            (|w, n| {
+                w.application(n, 4);
+                w.surroundings(n);
+            }) as fn(&mut World, usize),
+        ),
+        ("Deployments of four", |w, n| w.application(n, 4)),
+        ("Deployments of one, which share least", |w, n| w.application(n, 1)),
+        ("Deployments of 40", |w, n| {
+            if n % 10 == 0 {
+                w.application(n, 40);
+            }
+        }),
+    ] {
+        let each = cost(build);
+        assert!((64..=BUDGET).contains(&each), "{what}: {each} bytes an object");
+    }
+}
