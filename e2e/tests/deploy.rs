@@ -1,0 +1,201 @@
+//! What `deploy/` says of the controllers is true of their code.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use e2e::controllers;
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn text(path: &str) -> String {
+    let path = root().join("deploy").join(path);
+    fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The documents of a file.
+fn yaml(path: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(&text(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+fn names() -> BTreeSet<String> {
+    controllers::ALL.iter().map(|d| d.name.to_owned()).collect()
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+#[test]
+fn every_controller_has_a_component_an_overlay_a_budget_and_a_lease_to_hold() {
+    for name in names() {
+        let component = format!("components/{name}/deployment.yaml");
+        let deployment = &yaml(&component)[0];
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/name"], *name, "{component}");
+        assert_eq!(labels["app.kubernetes.io/part-of"], "nonet", "{component}: what the base goes by");
+        let kustomization = &yaml(&format!("components/{name}/kustomization.yaml"))[0];
+        assert_eq!(strings(&kustomization["components"]), ["../../base"], "{name}");
+        for overlay in ["default", "kind"] {
+            let kustomization = &yaml(&format!("overlays/{overlay}/kustomization.yaml"))[0];
+            let listed = strings(&kustomization["components"]);
+            assert!(listed.contains(&format!("../../components/{name}").as_str()), "{overlay} lacks {name}");
+        }
+    }
+    let named = |path: &str| -> BTreeSet<String> {
+        let name =
+            |object: &Value| object["metadata"]["name"].as_str().unwrap().trim_start_matches("nonet-").to_owned();
+        yaml(path).iter().map(name).collect()
+    };
+    assert_eq!(named("components/ha/poddisruptionbudget.yaml"), names());
+    assert_eq!(named("overlays/hold/leases.yaml"), names());
+}
+
+#[test]
+fn every_component_is_part_of_an_overlay() {
+    let directories = |path: &str| -> Vec<String> {
+        let entries = fs::read_dir(root().join("deploy").join(path)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    let mut used = BTreeSet::new();
+    for overlay in directories("overlays") {
+        let kustomization = &yaml(&format!("overlays/{overlay}/kustomization.yaml"))[0];
+        let listed = strings(&kustomization["components"]).into_iter();
+        used.extend(listed.filter_map(|path| path.strip_prefix("../../components/")).map(str::to_owned));
+    }
+    for component in directories("components") {
+        assert!(used.contains(&component), "nobody builds {component}");
+    }
+}
+
+#[test]
+fn clusters_for_nonet_switch_off_what_nonet_does() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    for file in [text("overlays/kind/cluster.yaml"), readme] {
+        for each in controllers::ALL.iter().flat_map(|d| d.loops) {
+            assert!(file.contains(&format!("-{}", each.name)), "{} stays on", each.name);
+        }
+    }
+}
+
+/// What the code registers, and the suffixes under which it is served.
+fn registered() -> BTreeMap<String, &'static [&'static str]> {
+    let mut out = BTreeMap::new();
+    let mut directories = vec![root().join("common/src")];
+    directories.extend(names().into_iter().map(|name| root().join(name).join("src")));
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                // Tests register what nobody serves.
+                let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+                for (call, suffixes) in [
+                    (".counter(", &[""][..]),
+                    (".float_counter(", &[""]),
+                    (".gauge(", &[""]),
+                    (".histogram(", &["_bucket", "_sum", "_count"]),
+                ] {
+                    for rest in code.split(call).skip(1) {
+                        let Some(rest) = rest.trim_start().strip_prefix('"') else { continue };
+                        out.insert(rest.split('"').next().unwrap().to_owned(), suffixes);
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The words of an expression that can only be names of metrics: neither a function, nor a label, nor part of a string.
+fn metrics(expression: &str) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    let mut rest = expression;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':' || c == '$';
+    // Parentheses behind these hold labels.
+    let mut grouping = false;
+    while let Some(c) = rest.chars().next() {
+        match c {
+            '{' | '[' => {
+                let close = if c == '{' { '}' } else { ']' };
+                rest = rest.split_once(close).expect("a closing brace").1;
+            }
+            '"' => rest = rest[1..].split_once('"').expect("a closing quote").1,
+            '(' if grouping => {
+                grouping = false;
+                rest = rest.split_once(')').expect("a closing parenthesis").1;
+            }
+            c if c.is_ascii_alphabetic() || c == '_' => {
+                let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+                let word = &rest[..end];
+                rest = &rest[end..];
+                grouping = matches!(word, "by" | "without" | "on" | "ignoring" | "group_left" | "group_right");
+                let function = rest.trim_start().starts_with('(') || rest.trim_start().starts_with("by ");
+                if !grouping && !function && !matches!(word, "and" | "or" | "unless" | "bool" | "offset") {
+                    out.insert(word.to_owned());
+                }
+            }
+            // A number with what is attached to it.
+            c if c.is_ascii_digit() => rest = rest.trim_start_matches(|c| is_word(c) || c == '.'),
+            c => rest = &rest[c.len_utf8()..],
+        }
+    }
+    out
+}
+
+fn is_served(name: &str, registered: &BTreeMap<String, &'static [&'static str]>) -> bool {
+    registered.iter().any(|(family, suffixes)| suffixes.iter().any(|suffix| name == format!("{family}{suffix}")))
+}
+
+#[test]
+fn names_of_metrics_are_told_from_everything_else() {
+    let found = |expression: &str| metrics(expression).into_iter().collect::<Vec<_>>();
+    assert_eq!(
+        found("histogram_quantile(0.99, sum by (name, le) (rate(a_bucket{job=~\"$job\", x!=\"}\"[5m])))"),
+        ["a_bucket"]
+    );
+    assert_eq!(found("sum(a_total) by (x) / on (x) b > 1e3 or c offset 5m"), ["a_total", "b", "c"]);
+}
+
+#[test]
+fn alerts_and_dashboard_ask_for_metrics_that_are_served() {
+    let registered = registered();
+    assert!(registered.len() > 30, "{registered:?}");
+    let mut expressions = Vec::new();
+    let rules = &yaml("components/monitoring/alerts.yaml")[0];
+    for group in rules["spec"]["groups"].as_array().unwrap() {
+        for rule in group["rules"].as_array().unwrap() {
+            expressions.push(rule["expr"].as_str().unwrap().to_owned());
+            assert!(rule["annotations"]["summary"].is_string(), "{rule}");
+        }
+    }
+    let alerts = expressions.len();
+    let dashboard: Value = serde_json::from_str(&text("components/monitoring/dashboard.json")).unwrap();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            expressions.push(target["expr"].as_str().unwrap().to_owned());
+        }
+    }
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        let query = variable["query"].as_str().unwrap();
+        if let Some(of) = query.strip_prefix("label_values(") {
+            expressions.push(of.rsplit_once(',').unwrap().0.to_owned());
+        }
+    }
+    assert!(alerts >= 10 && expressions.len() >= alerts + 15);
+    for expression in expressions {
+        let asked = metrics(&expression);
+        assert!(!asked.is_empty(), "{expression}");
+        for name in asked {
+            assert!(is_served(&name, &registered), "{name} is served by nobody: {expression}");
+        }
+    }
+}
