@@ -17,6 +17,7 @@ mod ground;
 mod kubeconfig;
 mod limits;
 mod live;
+mod names;
 mod plain;
 mod processes;
 mod rights;
@@ -34,7 +35,7 @@ use common::{app::Definition, clock::Clock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cluster, command_line, controllers, process,
+    cluster, command_line, process,
     sandbox::{Refused, ServeError},
 };
 use flags::Flags;
@@ -46,9 +47,9 @@ const NAME: &str = "playground";
 /// Why the playground ends badly.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// The flags name what is not there.
-    #[error("--controllers: {0}")]
-    Controllers(String),
+    /// The flags name what is not there, or what cannot be had.
+    #[error("{0}")]
+    Flags(String),
     /// A directory.
     #[error(transparent)]
     Directory(Box<cluster::Error>),
@@ -100,7 +101,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // Who reads no further wants no more.
         Err(Error::Io(_, error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        Err(error @ Error::Controllers(_)) => {
+        Err(error @ Error::Flags(_)) => {
             command_line::complain(NAME, &error);
             ExitCode::from(2)
         }
@@ -129,8 +130,7 @@ impl Signals {
 
 async fn run(flags: &Flags) -> Result<(), Error> {
     let mut signals = Signals::new()?;
-    let chosen =
-        if flags.bare { Vec::new() } else { controllers::choose(&flags.controllers).map_err(Error::Controllers)? };
+    let chosen = flags.chosen().map_err(Error::Flags)?;
     let live = !flags.plain && !flags.exit_when_done && !flags.bare;
     let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !live {

@@ -3,6 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use common::app::Definition;
+
+use crate::controllers;
+
+/// The controllers without which a Deployment does not roll out.
+const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
 /// Starts a Kubernetes cluster on this machine, without containers: an API server in memory, nodes that run Pods, and Nonet's
 /// controllers as real processes. An example application rolls out twice while you watch; kubectl works against it.
@@ -36,4 +42,54 @@ pub(super) struct Flags {
     /// Plain lines, also in a terminal
     #[arg(long)]
     pub(super) plain: bool,
+}
+
+impl Flags {
+    /// The controllers to run.
+    ///
+    /// # Errors
+    /// If one of them does not exist, or the example is to roll out and cannot: it would be waited for in vain.
+    pub(super) fn chosen(&self) -> Result<Vec<&'static Definition>, String> {
+        if self.bare {
+            return Ok(Vec::new());
+        }
+        let chosen = controllers::choose(&self.controllers).map_err(|why| format!("--controllers: {why}"))?;
+        if self.exit_when_done {
+            if self.nodes == 0 {
+                return Err("--exit-when-done: without nodes no Pod ever runs, see --nodes".to_owned());
+            }
+            if let Some(missing) = ROLLOUT.iter().find(|name| !chosen.iter().any(|d| d.name == **name)) {
+                return Err(format!("--exit-when-done: nothing rolls out without {missing}, see --controllers"));
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(arguments: &str) -> Result<usize, String> {
+        let flags = Flags::try_parse_from(["playground"].into_iter().chain(arguments.split_whitespace()));
+        flags.map_err(|e| e.to_string())?.chosen().map(|chosen| chosen.len())
+    }
+
+    #[test]
+    fn what_can_never_be_done_is_not_waited_for() {
+        for (arguments, expected) in [
+            ("--exit-when-done --nodes 0", "--nodes"),
+            ("--exit-when-done --controllers none", "deployment-controller"),
+            ("--exit-when-done --controllers deployment-controller,gc-controller", "replicaset-controller"),
+            ("--exit-when-done --controllers replicaset-controller", "deployment-controller"),
+            ("--exit-when-done --bare", "--bare"),
+            ("--controllers tuner", "tuner"),
+        ] {
+            let why = chosen(arguments).unwrap_err();
+            assert!(why.contains(expected), "{arguments}: {why}");
+        }
+        assert_eq!(chosen("--exit-when-done --controllers deployment-controller,replicaset-controller"), Ok(2));
+        assert_eq!(chosen("--controllers none --nodes 0"), Ok(0));
+        assert_eq!(chosen("--bare"), Ok(0));
+    }
 }

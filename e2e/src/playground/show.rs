@@ -18,6 +18,7 @@ use super::{
     ground::Ground,
     limits::Limits,
     live::{Live, Wish},
+    names::Names,
     plain::Plain,
     print,
     processes::{Processes, Report, State},
@@ -40,6 +41,7 @@ struct Show<'a> {
     ground: &'a Ground,
     board: Board,
     world: World,
+    names: Names,
     limits: Limits,
     example: Example,
     /// The version of the example's images that was rolled out last.
@@ -116,6 +118,7 @@ impl<'a> Show<'a> {
             ground,
             board,
             world: World::default(),
+            names: Names::default(),
             limits: Limits::default(),
             example: Example::applied(ground.clock.instant()),
             version: 1,
@@ -158,6 +161,7 @@ impl<'a> Show<'a> {
     /// A write was accepted.
     fn wrote(&mut self, write: &Write) -> Result<(), Error> {
         self.world.apply(write);
+        self.names.apply(write);
         let broken = self.limits.judge(&self.world, write);
         self.board.judged = self.limits.judged();
         for text in broken {
@@ -169,7 +173,13 @@ impl<'a> Show<'a> {
     }
 
     /// Controllers have said what they do.
-    fn heard(&mut self, reports: Vec<Report>) -> Result<(), Error> {
+    fn heard(&mut self, mut reports: Vec<Report>) -> Result<(), Error> {
+        for report in &mut reports {
+            let deeds = report.deeds.iter_mut().map(|deed| &mut deed.key);
+            for key in deeds.chain(report.failing.iter_mut().map(|(key, _)| key)) {
+                *key = self.names.of(key).to_owned();
+            }
+        }
         let deeds = reports.iter().flat_map(|r| r.deeds.iter().map(|deed| (deed.at, r.name.clone(), deed_line(deed))));
         let mut deeds: Vec<_> = deeds.filter_map(|(at, who, line)| Some((at, who, line?))).collect();
         deeds.sort();
