@@ -14,11 +14,17 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    pin::pin,
     process::{ExitStatus, Stdio},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use common::clock::{Clock, Instant};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -139,17 +145,52 @@ impl Launch {
             log.follow(err);
         }
         let pid = child.id().unwrap_or_default();
-        Ok(Process { launch: self, child, pid, log, clock: clock.clone() })
+        let name = self.name.clone();
+        let running = Arc::new(Running { name, child: Mutex::new(child), log, dismissed: AtomicBool::new(false) });
+        Ok(Process { launch: self, running, pid, clock: clock.clone() })
+    }
+}
+
+/// What there is of a process while it runs.
+struct Running {
+    name: String,
+    child: Mutex<Child>,
+    log: Log,
+    /// Whether its end is wanted.
+    dismissed: AtomicBool,
+}
+
+impl Running {
+    fn check(&self) -> Result<(), Error> {
+        match self.child.lock().try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(status)) => {
+                Err(Error::Ended { name: self.name.clone(), status, last_words: self.log.last_words() })
+            }
+            Err(cause) => Err(Error::System { name: self.name.clone(), what: "cannot be waited for", cause }),
+        }
     }
 }
 
 /// A process. Killed if it is dropped.
 pub struct Process {
     launch: Launch,
-    child: Child,
+    running: Arc<Running>,
     pid: u32,
-    log: Log,
     clock: Clock,
+}
+
+/// Sees whether somebody else's process has ended although nobody told it to.
+#[derive(Clone)]
+pub struct Witness(Weak<Running>);
+
+impl Witness {
+    /// Why it has ended, and the end of its log, if it has and nobody wanted it to.
+    pub fn ended(&self) -> Option<(Error, Vec<String>)> {
+        let running = self.0.upgrade().filter(|running| !running.dismissed.load(Ordering::Relaxed))?;
+        let error = running.check().err()?;
+        Some((error, running.log.lines()))
+    }
 }
 
 impl Process {
@@ -165,7 +206,7 @@ impl Process {
 
     /// What it has logged, the newest lines of it.
     pub fn log(&self) -> Vec<String> {
-        self.log.lines()
+        self.running.log.lines()
     }
 
     /// What it has cost so far; none once it has ended.
@@ -175,7 +216,7 @@ impl Process {
 
     /// Where it serves its diagnostics, once it has said so.
     pub fn debug_address(&self) -> Option<SocketAddr> {
-        self.log.debug_address()
+        self.running.log.debug_address()
     }
 
     /// Waits until it answers `/readyz` with 200.
@@ -190,7 +231,7 @@ impl Process {
             }
             self.check()?;
             if self.late(started, timeout) {
-                let last_words = if last.is_empty() { self.log.last_words() } else { last };
+                let last_words = if last.is_empty() { self.running.log.last_words() } else { last };
                 return Err(self.timed_out("ready", timeout, last_words));
             }
             self.clock.sleep(Duration::from_millis(10)).await;
@@ -208,13 +249,25 @@ impl Process {
         Ok(self.get(&format!("/debug/explain?format=text&key={key}")).await?.1)
     }
 
+    /// Somebody who sees when it ends and was not to.
+    pub fn witness(&self) -> Witness {
+        Witness(Arc::downgrade(&self.running))
+    }
+
+    /// Its end is wanted from now on.
+    fn dismiss(&self) {
+        self.running.dismissed.store(true, Ordering::Relaxed);
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) -> Result<(), Error> {
+        self.dismiss();
         self.signal(rustix::process::Signal::TERM)
     }
 
     /// Sends SIGKILL.
     pub fn kill(&self) -> Result<(), Error> {
+        self.dismiss();
         self.signal(rustix::process::Signal::KILL)
     }
 
@@ -231,25 +284,28 @@ impl Process {
     fn signal(&self, signal: rustix::process::Signal) -> Result<(), Error> {
         let failed = |cause| Error::System { name: self.launch.name.clone(), what: "cannot be signalled", cause };
         // Only a child that has not been waited for still owns its id.
-        let pid = self.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
+        let pid = self.running.child.lock().id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));
         let pid = pid.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         rustix::process::kill_process(pid, signal).map_err(|e| failed(e.into()))
     }
 
     /// Waits until it has ended.
     pub async fn ended(&mut self, timeout: Duration) -> Result<ExitStatus, Error> {
-        match tokio::time::timeout(timeout, self.child.wait()).await {
+        self.dismiss();
+        // Each look is a wait of its own: nobody holds the child in between.
+        let ended = std::future::poll_fn(|context| pin!(self.running.child.lock().wait()).poll(context));
+        match tokio::time::timeout(timeout, ended).await {
             Ok(Ok(status)) => Ok(status),
             Ok(Err(cause)) => {
                 Err(Error::System { name: self.launch.name.clone(), what: "cannot be waited for", cause })
             }
-            Err(_) => Err(self.timed_out("ended", timeout, self.log.last_words())),
+            Err(_) => Err(self.timed_out("ended", timeout, self.running.log.last_words())),
         }
     }
 
     /// Ends it in order: SIGTERM, and SIGKILL if that does not help within `timeout`.
     pub async fn stop(mut self, timeout: Duration) -> Result<ExitStatus, Error> {
-        if self.child.id().is_some() {
+        if self.running.child.lock().id().is_some() {
             self.terminate()?;
         }
         match self.ended(timeout).await {
@@ -270,14 +326,8 @@ impl Process {
     }
 
     /// Fails if it has ended.
-    pub fn check(&mut self) -> Result<(), Error> {
-        match self.child.try_wait() {
-            Ok(None) => Ok(()),
-            Ok(Some(status)) => {
-                Err(Error::Ended { name: self.launch.name.clone(), status, last_words: self.log.last_words() })
-            }
-            Err(cause) => Err(Error::System { name: self.launch.name.clone(), what: "cannot be waited for", cause }),
-        }
+    pub fn check(&self) -> Result<(), Error> {
+        self.running.check()
     }
 
     fn late(&self, started: Instant, timeout: Duration) -> bool {

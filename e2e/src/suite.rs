@@ -13,15 +13,16 @@ mod record;
 mod request;
 mod runner;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use common::object::Resource;
 use futures::future::LocalBoxFuture;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::{Cluster, Kind},
-    process::Process,
+    process::{Process, Witness},
 };
 pub use objects::{Builder, condition, deployment, is_ready, job, pod, replica_set, replication_controller, resources};
 pub use record::{Recorder, State};
@@ -30,6 +31,8 @@ pub use runner::{Suite, Test, run};
 
 /// How long [`Context::until`] waits.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Leases of suites that do not try elections: a machine that is busy for half a minute costs nobody its Lease.
+pub const PATIENT_ELECTION: &[&str] = &["--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s"];
 /// How soon it looks again at first, and how seldom in the end: looking must not be what keeps the server busy.
 const LOOK_EVERY: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
 
@@ -74,6 +77,8 @@ pub struct Shared {
 pub struct Context {
     shared: Arc<Shared>,
     namespace: Arc<str>,
+    /// The controllers that the test has started itself.
+    started: Arc<Mutex<Vec<Witness>>>,
 }
 
 impl Context {
@@ -83,7 +88,7 @@ impl Context {
         let name = name.trim_matches('-').to_ascii_lowercase();
         let unique = shared.cluster.clock().random_u64() & 0xffff_ffff;
         let namespace: Arc<str> = format!("{name}-{unique:08x}").into();
-        let context = Self { shared, namespace };
+        let context = Self { shared, namespace, started: Arc::default() };
         let meta = json!({"name": &*context.namespace, "labels": {"nonet.io/suite": "true"}});
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": meta});
         context.client().create(resources::NAMESPACES, "", &body).await?;
@@ -116,10 +121,32 @@ impl Context {
 
     /// Starts one more controller, which holds its Lease in the test's namespace, and waits until it is ready.
     pub async fn start(&self, name: &str, flags: &[&str]) -> Result<Process, Failure> {
+        self.start_with(self.cluster().kubeconfig(), name, flags).await
+    }
+
+    /// The same as a user of its own, whose requests the sandbox counts by themselves.
+    pub async fn start_as(&self, user: &str, name: &str, flags: &[&str]) -> Result<Process, Failure> {
+        let kubeconfig = self.cluster().kubeconfig_for(user)?;
+        self.start_with(&kubeconfig, name, flags).await
+    }
+
+    async fn start_with(&self, kubeconfig: &Path, name: &str, flags: &[&str]) -> Result<Process, Failure> {
         let namespace = format!("--leader-elect-resource-namespace={}", self.namespace);
         let mut all = vec![namespace.as_str()];
         all.extend(flags);
-        Ok(runner::controller(self.cluster(), name, &all).await?)
+        let process = runner::controller(self.cluster(), kubeconfig, name, &all).await?;
+        self.started.lock().push(process.witness());
+        Ok(process)
+    }
+
+    /// Fails at once, with the end of its log, if a controller has ended that nobody told to: nothing will come of waiting.
+    fn check_controllers(&self) -> Outcome {
+        let all = self.shared.controllers.iter().map(Process::witness);
+        let own = self.started.lock().clone();
+        match all.chain(own).find_map(|witness| witness.ended()) {
+            None => Ok(()),
+            Some((error, log)) => Err(Failure(format!("{error}\n{}", describe::end_of(&log)))),
+        }
     }
 
     /// The test's namespace.
@@ -193,6 +220,7 @@ impl Context {
             if let Some(found) = look().await {
                 return Ok(found);
             }
+            self.check_controllers()?;
             if clock.instant() >= deadline {
                 let picture = self.describe().await;
                 return Err(Failure(format!("waited {} s in vain for {what}\n{picture}", patience.as_secs())));
@@ -207,6 +235,7 @@ impl Context {
         let clock = self.cluster().clock();
         let deadline = clock.instant() + long;
         loop {
+            self.check_controllers()?;
             if !holds().await {
                 return self.fail(&format!("it did not stay so that {what}")).await;
             }

@@ -33,6 +33,9 @@ fn main() -> ExitCode {
         at_once: Some(1),
         tests: vec![
             Test::new("a_stopped_leader_is_followed_within_a_second", |c| Box::pin(stopped(c))),
+            Test::new("a_successor_writes_without_reading_what_it_knows", |c| Box::pin(writes_at_once(c)))
+                .only(&[Kind::Sandbox]),
+            Test::new("who_finds_its_lease_held_stands_by_until_it_is_free", |c| Box::pin(held(c))),
             Test::new("a_killed_leader_is_followed", |c| Box::pin(killed(c))),
             Test::new("a_stopped_leader_leaves_no_pod_twice", |c| Box::pin(stopped_in_a_burst(c))),
             Test::new("a_leader_killed_in_a_burst_is_followed", |c| Box::pin(killed_in_a_burst(c))),
@@ -116,6 +119,66 @@ async fn stopped(c: Context) -> Outcome {
     assert!(status.success(), "a stopped leader ends in order: {status}");
     c.rolled_out("web").await?;
     check_limits(&c, &recorder.stop().await?).await
+}
+
+/// How many Pods a standby knows when it takes over.
+const KNOWN: u32 = 2000;
+
+async fn writes_at_once(c: Context) -> Outcome {
+    let (mut leader, standby) = (
+        c.start_as("first", REPLICASET_CONTROLLER, &[]).await?,
+        c.start_as("second", REPLICASET_CONTROLLER, &[]).await?,
+    );
+    let sandbox = c.cluster().sandbox().unwrap();
+    c.create(REPLICA_SETS, replica_set("many").replicas(KNOWN)).await?;
+    c.until("all Pods to be available", async || {
+        let set = c.get(REPLICA_SETS, "many").await.ok()?;
+        (set["status"]["availableReplicas"] == KNOWN).then_some(())
+    })
+    .await?;
+    let requests = sandbox.requests();
+    let of_standby = |verb, resource| requests.count(Some("second"), Some(verb), Some(resource));
+    assert_eq!(of_standby("create", "pods"), 0, "a standby writes nothing");
+    requests.clear();
+    let clock = c.cluster().clock();
+    let since = clock.instant();
+    leader.terminate()?;
+    assert!(leader.ended(ENDING).await?.success());
+    c.create(REPLICA_SETS, replica_set("next")).await?;
+    c.until("the successor's first Pod", async || (of_standby("create", "pods") > 0).then_some(())).await?;
+    let took = clock.instant() - since;
+    standby.check()?;
+    println!("the successor's first write came {took:?} after SIGTERM, {KNOWN} Pods known");
+    for resource in ["pods", "replicasets.apps", "replicationcontrollers"] {
+        for verb in ["list", "watch"] {
+            assert_eq!(of_standby(verb, resource), 0, "{verb} {resource}");
+        }
+    }
+    c.until("one Pod of the new set", async || {
+        let set = c.get(REPLICA_SETS, "next").await.ok()?;
+        (set["status"]["availableReplicas"] == 1).then_some(())
+    })
+    .await?;
+    c.check(sandbox.count("pods") == KNOWN as usize + 1, "a Pod too many, or one too few").await
+}
+
+/// The Leases that users put in place for a hand-over.
+const HOLD: &str = include_str!("../../deploy/overlays/hold/leases.yaml");
+
+async fn held(c: Context) -> Outcome {
+    let leases: Vec<Value> = serde_saphyr::from_multiple(HOLD).unwrap();
+    let lease = leases.into_iter().find(|lease| lease["metadata"]["name"] == REPLICASET_CONTROLLER).unwrap();
+    c.create(LEASES, lease).await?;
+    let _controller = c.start(REPLICASET_CONTROLLER, QUICK).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    let nothing = async || c.list(PODS).await.is_ok_and(|pods| pods.is_empty());
+    c.stays("a standby writes nothing", Duration::from_secs(5), nothing).await?;
+    c.client().delete(LEASES, c.namespace(), REPLICASET_CONTROLLER, &json!({})).await?;
+    c.until("the Pods", async || {
+        let set = c.get(REPLICA_SETS, "web").await.ok()?;
+        (set["status"]["availableReplicas"] == 2).then_some(())
+    })
+    .await
 }
 
 async fn killed(c: Context) -> Outcome {
@@ -218,7 +281,7 @@ fn states_since(c: &Context, version: u64) -> Vec<State> {
 }
 
 async fn short_outage(c: Context) -> Outcome {
-    let mut controllers = [c.start(DEPLOYMENT_CONTROLLER, &[]).await?, c.start(REPLICASET_CONTROLLER, &[]).await?];
+    let controllers = [c.start(DEPLOYMENT_CONTROLLER, &[]).await?, c.start(REPLICASET_CONTROLLER, &[]).await?];
     let sandbox = c.cluster().sandbox().unwrap();
     let version = sandbox.resource_version();
     let d = slow_deployment(&c).await?;
@@ -228,7 +291,7 @@ async fn short_outage(c: Context) -> Outcome {
     sandbox.faults().go_down_for(Duration::from_secs(5));
     c.sleep(Duration::from_secs(6)).await;
     c.rolled_out("web").await?;
-    for controller in &mut controllers {
+    for controller in &controllers {
         controller.check()?;
     }
     check_limits(&c, &states_since(&c, version)[settled..]).await

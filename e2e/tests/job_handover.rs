@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duratio
 use e2e::{
     cluster::{ASSETS_VARIABLE, Kind},
     process::{Launch, Process},
-    suite::{Context, Failure, Outcome, Suite, Test, condition, job, resources::JOBS, run},
+    suite::{Context, Failure, Outcome, PATIENT_ELECTION, Suite, Test, condition, job, resources::JOBS, run},
 };
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ async fn back_and_forth(c: Context) -> Outcome {
         let theirs = matches!(worker, Worker::Theirs(_));
         worker.end().await?;
         worker = if theirs {
-            Worker::Ours(c.start("job-controller", &[]).await?)
+            Worker::Ours(c.start("job-controller", PATIENT_ELECTION).await?)
         } else {
             Worker::Theirs(start_upstream(&c, &binary)?)
         };
@@ -157,7 +157,7 @@ async fn at_rest(c: Context) -> Outcome {
         Ok::<_, Failure>(out)
     };
     let before = versions().await?;
-    let ours = Worker::Ours(c.start("job-controller", &[]).await?);
+    let ours = Worker::Ours(c.start("job-controller", PATIENT_ELECTION).await?);
     c.sleep(Duration::from_secs(5)).await;
     assert_eq!(versions().await?, before);
     ours.end().await

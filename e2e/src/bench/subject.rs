@@ -136,8 +136,8 @@ impl Subject {
     }
 
     /// Fails if one of the processes has ended.
-    pub(super) fn check(&mut self) -> Result<(), Error> {
-        self.players.iter_mut().try_for_each(|player| player.process.check()).map_err(Error::from)
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.players.iter().try_for_each(|player| player.process.check()).map_err(Error::from)
     }
 
     /// Waits until the processes answer, where they can be asked.

@@ -48,3 +48,24 @@ async fn a_restarted_process_is_another_one() {
     process.kill().unwrap();
     process.ended(Duration::from_secs(10)).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_witness_tells_of_an_end_that_nobody_wanted() {
+    let mut wanted = shell("echo up; exec sleep 60");
+    let unwanted = shell("echo bad; echo luck; exit 3");
+    let (of_wanted, of_unwanted) = (wanted.witness(), unwanted.witness());
+    let told = loop {
+        match of_unwanted.ended().filter(|_| unwanted.log().len() == 2) {
+            Some(told) => break told,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert!(told.0.to_string().contains("exit status: 3"), "{}", told.0);
+    assert_eq!(told.1, ["bad", "luck"]);
+    assert!(of_wanted.ended().is_none());
+    wanted.kill().unwrap();
+    wanted.ended(Duration::from_secs(10)).await.unwrap();
+    assert!(of_wanted.ended().is_none());
+    drop(unwanted);
+    assert!(of_unwanted.ended().is_none(), "who is dropped is killed, and was to be");
+}

@@ -41,11 +41,14 @@ pub(super) async fn namespace(context: &Context) -> String {
         let log = controller.log();
         let about: Vec<&String> = log.iter().filter(|line| line.contains(context.namespace())).collect();
         let _ = writeln!(out, "--- {} logged", controller.name());
-        for line in about.iter().skip(about.len().saturating_sub(LOG_LINES)) {
-            let _ = writeln!(out, "{line}");
-        }
+        out.push_str(&end_of(&about));
     }
     out
+}
+
+/// The last lines of a log.
+pub(super) fn end_of<L: AsRef<str>>(log: &[L]) -> String {
+    log.iter().skip(log.len().saturating_sub(LOG_LINES)).fold(String::new(), |out, line| out + line.as_ref() + "\n")
 }
 
 fn objects(

@@ -1,6 +1,6 @@
 //! Runs a suite like `cargo test` runs tests.
 
-use std::{io, panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
+use std::{io, panic::AssertUnwindSafe, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -12,7 +12,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
-use super::{Context, Failure, Outcome, Shared, TestFn, request::Client};
+use super::{Context, Failure, Outcome, PATIENT_ELECTION, Shared, TestFn, request::Client};
 use crate::{
     cluster::{self, Cluster, Kind},
     process::{Launch, Process},
@@ -128,7 +128,8 @@ async fn start(suite: &Suite) -> Result<Shared, StartError> {
         eprintln!("suite {}: the controllers of the cluster are tried", suite.name);
     } else {
         for (name, flags) in suite.controllers {
-            let started = controller(&cluster, name, flags).await;
+            let flags = [PATIENT_ELECTION, flags].concat();
+            let started = controller(&cluster, cluster.kubeconfig(), name, &flags).await;
             controllers.push(started.map_err(|e| StartError::Failed(e.to_string()))?);
         }
     }
@@ -144,10 +145,11 @@ fn has_controllers() -> bool {
 /// Starts a controller on a cluster and waits until it is ready.
 pub(super) async fn controller(
     cluster: &Cluster,
+    kubeconfig: &Path,
     name: &str,
     flags: &[&str],
 ) -> Result<Process, crate::process::Error> {
-    let mut launch = Launch::controller(name, cluster.kubeconfig())?.argument("--v=2");
+    let mut launch = Launch::controller(name, kubeconfig)?.argument("--v=2");
     for flag in flags {
         launch = launch.argument(*flag);
     }
