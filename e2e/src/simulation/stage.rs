@@ -114,7 +114,7 @@ impl Stage {
 
     /// The suite's settings; a ledger that forgets at once is none.
     fn settings(&self, program: &str) -> Settings {
-        let tuned = |settings: Settings, (name, value): &(&str, TuneValue)| settings.with_tune(name, value.clone());
+        let tuned = |settings: Settings, (name, value): &(&str, TuneValue)| settings.with_tune(name, *value);
         let settings = self.suite.tunes.iter().fold(Settings::new(), tuned);
         if self.missing(program) == Some(Safeguard::Consistency) {
             return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));

@@ -156,7 +156,7 @@ fn right_references_stay(world: &World, logged: &Logged) -> Result<(), String> {
         if references(&after).iter().any(|other| place(other) == place(reference)) {
             continue;
         }
-        let keeps = |owner: &&Arc<Value>| !waits(owner) && !(is_deleting(owner) && has(owner, ORPHAN));
+        let keeps = |owner: &&Arc<Value>| !(waits(owner) || is_deleting(owner) && has(owner, ORPHAN));
         if let Some(owner) = owner(world, &before, reference).filter(keeps) {
             return Err(format!("{} loses its owner {}, which is there", name(&before), name(owner)));
         }
