@@ -1,4 +1,6 @@
-//! The loop behind an informer.
+//! The loop behind an informer: full sets, watches, and what comes after each.
+
+mod set;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
@@ -27,8 +29,6 @@ const VERY_SHORT: Duration = Duration::from_secs(1);
 const CATCH_UP: Duration = Duration::from_millis(250);
 /// How many lines are handled before other tasks get a turn.
 const TURN: u32 = 64;
-/// The cause of a failure by a server that lags behind the version it is asked about.
-const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 const JSON: &str = "application/json";
 /// What asks for metadata only, of the events of a watch and of a list.
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -201,99 +201,6 @@ impl<S: Sink> Reflector<S> {
         300 + self.api.clock().random_below(300) as u64
     }
 
-    async fn full_set(&mut self) -> End {
-        let wanted = self.shared.refresh.borrow().number;
-        self.asked = Some(self.api.clock().instant());
-        if self.config.streaming && !std::mem::take(&mut self.pages_next) {
-            return self.streamed(wanted).await;
-        }
-        match self.paged().await {
-            Ok((set, version)) => {
-                self.complete(set, version, wanted);
-                End::Closed
-            }
-            Err(end) => end,
-        }
-    }
-
-    /// Reads a full set as a streaming list and goes on with its watch.
-    async fn streamed(&mut self, wanted: u64) -> End {
-        let known = self.sink.version();
-        let mut query = format!(
-            "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
-            self.watch_seconds()
-        );
-        // A caller that waits for a set no older than now needs the newest there is.
-        if known.is_known() && wanted <= self.met && !std::mem::take(&mut self.forget_version) {
-            let _ = write!(query, "&resourceVersion={known}");
-            self.asked = None;
-        }
-        query.push_str(&self.selectors());
-        let mut lines = match self.watch(&query).await {
-            Ok(lines) => lines,
-            Err(e) if e.is_gone() || e.has_cause(VERSION_TOO_LARGE) => {
-                self.forget_version = known.is_known();
-                return relist(&format!("streaming list: {e}"));
-            }
-            // A server that answers may be one without streaming lists; one that is not there or busy is not.
-            Err(e @ Error::Status(_)) if !e.is_too_many_requests() && e.retry_after().is_none() => {
-                return End::NoStreaming(e.to_string());
-            }
-            Err(e) => return relist(&format!("streaming list: {e}")),
-        };
-        let opened = self.api.clock().instant();
-        let origin = self.origin();
-        let mut set = self.sink.begin();
-        let (mut turn, mut objects, mut bytes) = (0, 0, 0);
-        loop {
-            turn += 1;
-            if turn % TURN == 0 {
-                tokio::task::yield_now().await;
-            }
-            let line = match self.line(&mut lines, self.config.silence, false).await {
-                Ok(Some(line)) => line,
-                Ok(None) if turn == 1 && self.api.clock().instant() - opened < VERY_SHORT => {
-                    return End::NoStreaming("the server closed a streaming list at once".to_owned());
-                }
-                Ok(None) => return relist("the server closed a streaming list before its end"),
-                Err(e) => return relist(&e),
-            };
-            bytes += line.len();
-            if bytes > self.config.longest {
-                return relist("a set without an end");
-            }
-            match frames::read::<S::Object>(&line) {
-                Ok(Frame::Put { entry, added: true }) => {
-                    self.sink.include(&mut set, entry, origin);
-                    objects += 1;
-                    self.counted.queued(objects);
-                }
-                Ok(Frame::Bookmark { version, initial_end: true }) => {
-                    self.complete(set, version, wanted);
-                    break;
-                }
-                // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
-                Ok(Frame::Put { .. } | Frame::Gone(_)) => return relist("an event before the end of the first set"),
-                Ok(Frame::Bookmark { .. }) => {}
-                Ok(Frame::Error(failure)) => {
-                    self.heed(failure.retry_after());
-                    let why = format!("streaming list: {}", failure.message);
-                    return match failure.code {
-                        429 => relist(&why),
-                        code if code == 410 || failure.has_cause(VERSION_TOO_LARGE) => {
-                            self.forget_version = known.is_known();
-                            relist(&why)
-                        }
-                        _ => End::NoStreaming(why),
-                    };
-                }
-                Err(e) => return relist(&e),
-            }
-        }
-        self.shared.state.lock().watches += 1;
-        self.follow(lines).await
-    }
-
     /// What an error inside a watch means for the next round.
     fn refused(&mut self, failure: &Failure) -> End {
         let Failure { code, reason, message, .. } = failure;
@@ -302,47 +209,6 @@ impl<S: Sink> Reflector<S> {
             429 => End::Pause(message.clone()),
             410 => End::Expired(message.clone()),
             _ => End::Relist { why: format!("the watch ended with {code} {reason}: {message}"), pause: true },
-        }
-    }
-
-    /// Reads a full set page by page, all of one version.
-    async fn paged(&mut self) -> Result<(S::Set, Version), End> {
-        let origin = self.origin();
-        let mut set = self.sink.begin();
-        let (mut objects, mut bytes) = (0, 0);
-        let mut token = String::new();
-        loop {
-            let mut query = if token.is_empty() {
-                format!("limit={}", self.config.page)
-            } else {
-                format!("limit={}&continue={}", self.config.page, escape(&token))
-            };
-            query.push_str(&self.selectors());
-            let body = match self.list(&query).await {
-                Ok(body) => body,
-                // The version of the first page is no longer kept: one page for all.
-                Err(e) if e.is_gone() && !token.is_empty() => {
-                    (set, objects, bytes) = (self.sink.begin(), 0, 0);
-                    let query = self.selectors();
-                    self.list(query.trim_start_matches('&')).await.map_err(|e| relist(&format!("list: {e}")))?
-                }
-                Err(e) => return Err(relist(&format!("list: {e}"))),
-            };
-            bytes += body.len();
-            if bytes > self.config.longest {
-                return Err(relist("a set without an end"));
-            }
-            let page = frames::read_page::<S::Object>(&body).map_err(|e| relist(&e))?;
-            objects += page.items.len();
-            for entry in page.items {
-                self.sink.include(&mut set, entry, origin);
-            }
-            self.counted.queued(objects);
-            if page.next.is_empty() {
-                return Ok((set, page.version));
-            }
-            token = page.next;
-            tokio::task::yield_now().await;
         }
     }
 

@@ -1,0 +1,358 @@
+//! What the house rules state and neither the compiler nor clippy can see: textual checks over the sources of all crates.
+//!
+//! Each failure names the file, the line and the rule. A rule that is wrong is changed here and in the design, not got around.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics has failed")]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+const HASH_ORDER: &str = "nothing that decides depends on hash order; see common::map";
+
+/// What decides must not contain, and why.
+const IMPURE: &[(&str, &str)] = &[
+    ("async ", "nothing that decides is async"),
+    (".await", "nothing that decides is async"),
+    ("tokio", "nothing that decides is async"),
+    ("futures", "nothing that decides is async"),
+    ("fs::", "nothing that decides does I/O"),
+    ("io::", "nothing that decides does I/O"),
+    ("net::", "nothing that decides does I/O"),
+    ("env::", "nothing that decides does I/O"),
+    ("process::", "nothing that decides does I/O"),
+    ("kube::", "nothing that decides does I/O"),
+    ("hyper", "nothing that decides does I/O"),
+    ("api::Api", "nothing that decides does I/O"),
+    ("client::", "nothing that decides does I/O"),
+    ("Recorder", "Events to emit are part of the plan"),
+    ("tracing", "what there is to say is in the plan"),
+    ("println!", "what there is to say is in the plan"),
+    ("Clock", "the time is part of the snapshot"),
+    ("::now(", "the time is part of the snapshot"),
+    ("SystemTime", "the time is part of the snapshot"),
+    ("rand::", "nothing that decides rolls dice"),
+    ("random", "nothing that decides rolls dice"),
+    ("Mutex", "a snapshot needs no locks"),
+    ("RwLock", "a snapshot needs no locks"),
+    ("RefCell", "a snapshot does not change"),
+    ("Atomic", "a snapshot does not change"),
+    ("OnceLock", "a snapshot does not change"),
+    ("OnceCell", "a snapshot does not change"),
+    ("thread", "nothing that decides has threads"),
+    ("RandomState", HASH_ORDER),
+    ("collections::Hash", HASH_ORDER),
+];
+
+/// What else is pure: in the controllers beside `decide`, and in `common`.
+const PURE_MODULES: &[&str] = &["plan", "snapshot"];
+const PURE_IN_COMMON: &[&str] = &[
+    "conditions",
+    "duration",
+    "hash",
+    "intstr",
+    "json",
+    "leader/step",
+    "pods",
+    "quantity",
+    "revision",
+    "selector",
+    "siphash",
+    "template",
+];
+
+/// Lines of code, tests and comments aside, from which on a file is asked what its second noun is.
+const MOST_CODE: usize = 500;
+const MOST_IN_MAIN: usize = 25;
+const MOST_IN_DECISION: usize = 40;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+/// The workspace's crates: its directories with a manifest.
+fn crates() -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(root())
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().join("Cargo.toml").exists())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 4, "the crates are not found: {names:?}");
+    names
+}
+
+fn controllers() -> Vec<String> {
+    crates().into_iter().filter(|name| name.ends_with("-controller")).collect()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// All files with that ending below a directory, by their paths from the root.
+fn files(directory: &str, ending: &str) -> Vec<String> {
+    let (mut found, mut open) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = open.pop() {
+        let Ok(entries) = fs::read_dir(root().join(&directory)) else { continue };
+        for entry in entries.map(|entry| entry.unwrap()) {
+            let path = format!("{directory}/{}", entry.file_name().into_string().unwrap());
+            if entry.file_type().unwrap().is_dir() {
+                open.push(path);
+            } else if path.ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The modules of a crate that are compiled for tests only: those behind `#[cfg(test)] mod name;`, with all below them.
+fn test_modules(sources: &[String]) -> BTreeSet<String> {
+    let mut modules = BTreeSet::new();
+    for source in sources {
+        let stem = source.strip_suffix(".rs").unwrap();
+        let directory = match stem.rsplit_once('/') {
+            Some((directory, "mod" | "lib" | "main")) => directory,
+            _ => stem,
+        };
+        let text = read(source);
+        for after in text.split("#[cfg(test)]").skip(1) {
+            let declaration = after.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+            let name = declaration
+                .trim_start_matches("pub(crate) ")
+                .strip_prefix("mod ")
+                .and_then(|rest| rest.strip_suffix(';'));
+            modules.extend(name.map(|name| format!("{directory}/{name}")));
+        }
+    }
+    modules
+}
+
+/// The sources of a crate without modules that are compiled for tests only.
+fn sources(name: &str) -> Vec<String> {
+    let all = files(&format!("{name}/src"), ".rs");
+    let tests = test_modules(&all);
+    all.into_iter()
+        .filter(|path| {
+            let stem = path.strip_suffix(".rs").unwrap();
+            !tests.iter().any(|module| stem == module || stem.starts_with(&format!("{module}/")))
+        })
+        .collect()
+}
+
+/// The code of a file with the numbers of its lines: no comments, no empty lines, nothing behind `#[cfg(test)]`.
+fn code(path: &str) -> Vec<(usize, String)> {
+    let text = read(path);
+    let until_tests = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let line = |(number, line): (usize, &str)| {
+        let line = line.split("// ").next().unwrap_or_default().trim_end();
+        (!line.trim().is_empty() && !line.trim_start().starts_with("//")).then(|| (number + 1, line.to_owned()))
+    };
+    until_tests.lines().enumerate().filter_map(line).collect()
+}
+
+/// Why a line of code is not pure.
+fn impure(line: &str) -> Option<(&'static str, &'static str)> {
+    // A group of imports: `collections::{BTreeMap, HashMap}`.
+    if line.contains("collections::{") && line.contains("Hash") {
+        return Some(("collections::Hash", HASH_ORDER));
+    }
+    IMPURE.iter().find(|(word, _)| holds(line, word)).copied()
+}
+
+/// Whether `word` stands in `line`, not as a part of a longer name before it.
+fn holds(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !word.starts_with(|c: char| c.is_alphanumeric()) || before.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+    })
+}
+
+fn check(broken: Vec<String>) {
+    assert!(broken.is_empty(), "\n{}\n", broken.join("\n"));
+}
+
+/// Whether a file belongs to one of these modules below `src`.
+fn in_modules(path: &str, modules: &[&str]) -> bool {
+    let inside = path.split_once("/src/").map_or("", |(_, inside)| inside);
+    let stem = inside.strip_suffix(".rs").unwrap_or(inside);
+    modules.iter().any(|module| stem == *module || stem.starts_with(&format!("{module}/")))
+}
+
+#[test]
+fn what_decides_is_pure() {
+    let mut pure: Vec<String> = sources("common").into_iter().filter(|path| in_modules(path, PURE_IN_COMMON)).collect();
+    for name in controllers() {
+        let deciding: Vec<String> = sources(&name).into_iter().filter(|path| in_modules(path, &["decide"])).collect();
+        assert!(!deciding.is_empty(), "{name} decides nowhere: DESIGN.md has it in src/decide");
+        pure.extend(deciding);
+        pure.extend(sources(&name).into_iter().filter(|path| in_modules(path, PURE_MODULES)));
+    }
+    let mut broken = Vec::new();
+    for path in pure {
+        for (number, line) in code(&path) {
+            if let Some((word, why)) = impure(&line) {
+                broken.push(format!("{path}:{number}: {word:?}: {why}: {}", line.trim()));
+            }
+        }
+    }
+    check(broken);
+}
+
+#[test]
+fn impurity_is_recognized() {
+    for line in [
+        "pub async fn decide(s: &Snapshot) -> Plan {",
+        "    let now = jiff::Timestamp::now();",
+        "use common::{api::Api, meta::Key};",
+        "use std::collections::HashMap;",
+        "    collections::{BTreeMap, HashMap},",
+        "    let text = fs::read_to_string(path);",
+        "    let dice = rand::random::<u64>();",
+        "static SEEN: Mutex<u32> = Mutex::new(0);",
+        "    clock: common::clock::Clock,",
+    ] {
+        assert!(impure(line).is_some(), "{line}");
+    }
+    for line in
+        ["use common::map::HashSet;", "let spread = brand::new();", "    pub now: Timestamp,", "let operand::X = y;"]
+    {
+        assert_eq!(impure(line), None, "{line}");
+    }
+}
+
+#[test]
+fn time_and_chance_come_from_the_clock() {
+    let mut broken = Vec::new();
+    for name in crates() {
+        for path in sources(&name).into_iter().filter(|path| path != "common/src/clock.rs") {
+            for (number, line) in code(&path) {
+                if holds(&line, "clippy::disallowed_methods") {
+                    broken.push(format!("{path}:{number}: only common/src/clock.rs may read a clock"));
+                }
+                // The simulation's own command rolls the seeds that clocks are made of.
+                if holds(&line, "rand::") && !path.starts_with("e2e/") {
+                    broken.push(format!("{path}:{number}: only common/src/clock.rs rolls dice"));
+                }
+            }
+        }
+        for path in files(&name, ".rs").into_iter().filter(|path| path != "common/tests/tidy.rs") {
+            for (number, _) in code(&path).iter().filter(|(_, line)| holds(line, "thread::sleep")) {
+                broken.push(format!("{path}:{number}: nothing sleeps by the machine's clock"));
+            }
+        }
+    }
+    check(broken);
+}
+
+#[test]
+fn crates_look_alike() {
+    let mut broken = Vec::new();
+    for name in crates() {
+        if !read(&format!("{name}/Cargo.toml")).contains("[lints]\nworkspace = true") {
+            broken.push(format!("{name}/Cargo.toml: the workspace's lints are not asked for"));
+        }
+        if !read(&format!("{name}/src/lib.rs")).starts_with("//! ") {
+            broken.push(format!("{name}/src/lib.rs: it does not open with what the crate promises"));
+        }
+    }
+    for name in controllers() {
+        let main = format!("{name}/src/main.rs");
+        if read(&main).lines().count() >= MOST_IN_MAIN {
+            broken.push(format!("{main}: flags and one call take less than {MOST_IN_MAIN} lines"));
+        }
+        for module in ["decide", "act", "objects", "error"] {
+            let (file, directory) = (format!("{name}/src/{module}.rs"), format!("{name}/src/{module}/mod.rs"));
+            if !root().join(&file).exists() && !root().join(directory).exists() {
+                broken.push(format!("{file}: missing; someone who knows one controller looks for it here"));
+            }
+        }
+    }
+    check(broken);
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let mut broken = Vec::new();
+    for name in crates().into_iter().filter(|name| name != "e2e") {
+        let path = format!("{name}/Cargo.toml");
+        let manifest = read(&path);
+        let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
+        for line in section.lines().take_while(|line| !line.starts_with('[')) {
+            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            if crates().iter().any(|known| known == dependency && known != "common") {
+                broken
+                    .push(format!("{path}: {dependency}: a crate depends on common and on no other of the workspace"));
+            }
+            if dependency == "anyhow" {
+                broken.push(format!("{path}: anyhow: errors are enums, but at the outermost edge"));
+            }
+        }
+    }
+    check(broken);
+}
+
+#[test]
+fn names_say_what_things_are() {
+    let mut broken = Vec::new();
+    // In e2e a manager is the API's: that of fields.
+    for name in crates().into_iter().filter(|name| name != "e2e") {
+        for path in sources(&name) {
+            for (number, line) in code(&path) {
+                let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+                let Some(_) = words.find(|word| ["struct", "enum", "trait", "mod", "type"].contains(word)) else {
+                    continue;
+                };
+                let named = words.next().unwrap_or_default().to_ascii_lowercase();
+                if ["manager", "helper", "helpers", "util", "utils", "impl"].iter().any(|empty| named.ends_with(empty))
+                {
+                    broken.push(format!("{path}:{number}: {named}: no Manager, Helper, Util, Impl"));
+                }
+            }
+        }
+    }
+    check(broken);
+}
+
+#[test]
+fn files_stay_small() {
+    let mut broken = Vec::new();
+    for name in crates() {
+        for path in sources(&name) {
+            let lines = code(&path).len();
+            if lines > MOST_CODE {
+                broken.push(format!("{path}: {lines} lines of code: what is the second noun?"));
+            }
+        }
+    }
+    for path in files("docs/decisions", ".md") {
+        let lines = read(&path).lines().count();
+        if lines > MOST_IN_DECISION {
+            broken.push(format!("{path}: {lines} lines; a decision takes at most {MOST_IN_DECISION}"));
+        }
+    }
+    check(broken);
+}
+
+#[test]
+fn rights_are_named_one_by_one() {
+    let mut broken = Vec::new();
+    for path in files("deploy/components", ".yaml").into_iter().filter(|path| !path.contains("/gc-controller/")) {
+        for (number, line) in read(&path).lines().enumerate() {
+            if ["\"*\"", "'*'", "[*]", "- *"].iter().any(|wildcard| line.contains(wildcard)) {
+                broken.push(format!("{path}:{}: only the garbage collector's rights have wildcards", number + 1));
+            }
+        }
+    }
+    for name in controllers() {
+        if !root().join(format!("deploy/components/{name}/rbac.yaml")).exists() {
+            broken.push(format!("deploy/components/{name}/rbac.yaml: missing"));
+        }
+    }
+    check(broken);
+}
