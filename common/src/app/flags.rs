@@ -310,7 +310,6 @@ fn options(
     identity: impl FnOnce() -> String,
 ) -> Result<Options, String> {
     let given = Given(matches);
-    accepted::check(definition, matches)?;
     let mut warnings: Vec<String> = accepted::warning(definition, matches).into_iter().collect();
     let shadow = given.switch("shadow");
     let mut settings = Settings::new().with_shadow(shadow);

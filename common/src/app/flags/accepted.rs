@@ -81,13 +81,10 @@ const ACCEPTED: &[(&str, Kind)] = &[
     ("mirroring-max-endpoints-per-subset", Count("1000")),
     ("mirroring-endpointslice-updates-batch-period", Duration("0s")),
     ("concurrent-gc-syncs", Count("20")),
-    (ENABLE_GARBAGE_COLLECTOR, Switch(true)),
+    ("enable-garbage-collector", Switch(true)),
     ("concurrent-ttl-after-finished-syncs", Count("5")),
     ("terminated-pod-gc-threshold", Count("12500")),
 ];
-
-const ENABLE_GARBAGE_COLLECTOR: &str = "enable-garbage-collector";
-const GARBAGE_COLLECTOR: &str = "garbage-collector-controller";
 
 /// Adds them to a program that does not have them itself.
 pub(super) fn add(mut command: Command, definition: &Definition) -> Command {
@@ -132,15 +129,6 @@ pub(super) fn warning(definition: &Definition, matches: &ArgMatches) -> Option<S
         [one] => Some(format!("flag {one} has no effect here")),
         several => Some(format!("flags {} have no effect here", several.join(", "))),
     }
-}
-
-/// What must not be without effect.
-pub(super) fn check(definition: &Definition, matches: &ArgMatches) -> Result<(), String> {
-    if definition.loops.iter().any(|l| l.name == GARBAGE_COLLECTOR) && !Given(matches).switch(ENABLE_GARBAGE_COLLECTOR)
-    {
-        return Err(format!("--{ENABLE_GARBAGE_COLLECTOR}=false: this program does nothing else"));
-    }
-    Ok(())
 }
 
 fn versions(text: &str) -> Result<String, String> {

@@ -268,11 +268,7 @@ fn what_is_counted_is_the_operators_choice() {
 
 #[test]
 fn what_has_no_effect_is_accepted_and_named_in_one_line() {
-    assert!(
-        run(&["--profiling", "--use-service-account-credentials=false", "--enable-garbage-collector"])
-            .warnings
-            .is_empty()
-    );
+    assert!(run(&["--profiling", "--use-service-account-credentials=false"]).warnings.is_empty());
     let o = run(&["--contention-profiling"]);
     assert_eq!(o.warnings, ["flag --contention-profiling has no effect here"]);
     let o = run(&[
@@ -286,25 +282,15 @@ fn what_has_no_effect_is_accepted_and_named_in_one_line() {
         "--concurrent-job-syncs=-3",
         "--node-eviction-rate=.5",
         "--node-monitor-period=1s",
-        "--enable-garbage-collector=false",
     ]);
     assert_eq!(
         o.warnings,
         ["flags --kube-api-content-type, --use-service-account-credentials, --emulated-version, \
           --requestheader-allowed-names, --log-text-info-buffer-size, --show-hidden-metrics-for-version, \
-          --concurrent-job-syncs, --node-eviction-rate, --enable-garbage-collector have no effect here"]
+          --concurrent-job-syncs, --node-eviction-rate have no effect here"]
     );
     assert_eq!(o.settings.workers(&WORKERS), 9, "what the program has itself is read as ever");
     assert_eq!(o.settings.duration(&PERIOD), Duration::from_secs(1));
-}
-
-#[test]
-fn a_garbage_collector_that_is_not_to_collect_is_not_started() {
-    const LOOPS: &[LoopDefinition] = &[a_loop("garbage-collector-controller", "garbagecollector")];
-    let definition = Definition { loops: LOOPS, ..DEFINITION };
-    let arguments = ["gc-controller", "--enable-garbage-collector=false"].map(str::to_owned);
-    let error = parse(&definition, arguments, || "me".to_owned()).err();
-    assert_eq!(error.as_deref(), Some("--enable-garbage-collector=false: this program does nothing else"));
 }
 
 #[test]
