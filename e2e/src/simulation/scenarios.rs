@@ -7,6 +7,7 @@ mod gc;
 mod gc_invariants;
 mod job;
 mod job_invariants;
+mod job_reads;
 mod replicaset;
 mod replicaset_invariants;
 
