@@ -98,12 +98,9 @@ fn registered() -> BTreeMap<String, &'static [&'static str]> {
                 let text = fs::read_to_string(&path).unwrap();
                 // Tests register what nobody serves.
                 let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-                for (call, suffixes) in [
-                    (".counter(", &[""][..]),
-                    (".float_counter(", &[""]),
-                    (".gauge(", &[""]),
-                    (".histogram(", &["_bucket", "_sum", "_count"]),
-                ] {
+                for (call, suffixes) in
+                    [("counter(", &[""][..]), ("gauge(", &[""]), ("histogram(", &["_bucket", "_sum", "_count"])]
+                {
                     for rest in code.split(call).skip(1) {
                         let Some(rest) = rest.trim_start().strip_prefix('"') else { continue };
                         out.insert(rest.split('"').next().unwrap().to_owned(), suffixes);
@@ -126,9 +123,13 @@ fn metrics(expression: &str) -> BTreeSet<String> {
         match c {
             '{' | '[' => {
                 let close = if c == '{' { '}' } else { ']' };
-                rest = rest.split_once(close).expect("a closing brace").1;
+                let mut quoted = false;
+                let end = rest.find(|c| {
+                    quoted ^= c == '"';
+                    c == close && !quoted
+                });
+                rest = &rest[end.expect("a closing brace") + 1..];
             }
-            '"' => rest = rest[1..].split_once('"').expect("a closing quote").1,
             '(' if grouping => {
                 grouping = false;
                 rest = rest.split_once(')').expect("a closing parenthesis").1;
@@ -159,7 +160,7 @@ fn is_served(name: &str, registered: &BTreeMap<String, &'static [&'static str]>)
 fn names_of_metrics_are_told_from_everything_else() {
     let found = |expression: &str| metrics(expression).into_iter().collect::<Vec<_>>();
     assert_eq!(
-        found("histogram_quantile(0.99, sum by (name, le) (rate(a_bucket{job=~\"$job\", x!=\"}\"[5m])))"),
+        found("histogram_quantile(0.99, sum by (name, le) (rate(a_bucket{job=~\"$job\", x!=\"}\"}[5m])))"),
         ["a_bucket"]
     );
     assert_eq!(found("sum(a_total) by (x) / on (x) b > 1e3 or c offset 5m"), ["a_total", "b", "c"]);
