@@ -10,11 +10,11 @@
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::{
     clock::{Clock, Instant},
     succession::{Left, Succession},
+    watched as watch,
 };
 
 /// The state of a gate.

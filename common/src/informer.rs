@@ -19,7 +19,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::{
     api::Api,
@@ -29,6 +29,7 @@ use crate::{
     object::{Object, Resource},
     store::{Event, Index, Origin, Store},
     succession::Succession,
+    watched as watch,
 };
 
 pub use sink::{Cached, Sink};

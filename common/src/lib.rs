@@ -23,7 +23,7 @@
 //! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`] |
 //! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`] |
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`json`] |
-//! | time and chance | [`clock`], and nothing else; [`duration`] as Go writes it |
+//! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it |
 //!
 //! There is no knowledge of any one controller here, and no global state but the table of interned texts.
 
@@ -65,3 +65,4 @@ pub mod store;
 pub mod succession;
 pub mod template;
 pub mod version;
+pub mod watched;

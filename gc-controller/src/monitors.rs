@@ -19,10 +19,11 @@ use common::{
     meta::Version,
     object::{Object as _, Resource},
     succession::Succession,
+    watched as watch,
 };
 use futures::future::{self, BoxFuture};
 use parking_lot::Mutex;
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::task::JoinHandle;
 
 use crate::{
     collection::Collection,

@@ -7,11 +7,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use common::clock::{Clock, Instant};
+use common::{
+    clock::{Clock, Instant},
+    watched as watch,
+};
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::{
     json::{at, text},

@@ -23,6 +23,8 @@ pub enum Safeguard {
     Leadership,
     /// Writes name the uid of the object they are meant for.
     Uid,
+    /// Deletions name the version of the object that was judged.
+    Version,
 }
 
 /// What takes a safeguard away on the way between a process and the server.
@@ -35,7 +37,7 @@ pub(super) struct Seam {
 impl Seam {
     /// The seam of a process without that safeguard, if that is where it is taken away.
     pub(super) fn of(without: Option<Safeguard>) -> Option<Self> {
-        let without = without.filter(|s| matches!(s, Safeguard::Recheck | Safeguard::Uid))?;
+        let without = without.filter(|s| matches!(s, Safeguard::Recheck | Safeguard::Uid | Safeguard::Version))?;
         Some(Self { without, cache: Mutex::default() })
     }
 
@@ -46,8 +48,11 @@ impl Seam {
                 Some(object) => Err(object),
                 None => Ok(request),
             },
-            Safeguard::Uid => Ok(request.map(|body| without_uid(&asked.method, body))),
-            Safeguard::Consistency | Safeguard::Leadership => Ok(request),
+            Safeguard::Uid => Ok(request.map(|body| without(&asked.method, "uid", body))),
+            Safeguard::Version if asked.method == Method::DELETE => {
+                Ok(request.map(|body| without(&asked.method, "resourceVersion", body)))
+            }
+            Safeguard::Version | Safeguard::Consistency | Safeguard::Leadership => Ok(request),
         }
     }
 
@@ -84,7 +89,8 @@ impl Seam {
     }
 }
 
-fn without_uid(method: &Method, body: Bytes) -> Bytes {
+/// A write that does not say of which uid, or of which version, the object is that it is meant for.
+fn without(method: &Method, field: &str, body: Bytes) -> Bytes {
     let pointer = match *method {
         Method::DELETE => "/preconditions",
         Method::PATCH | Method::PUT => "/metadata",
@@ -92,7 +98,7 @@ fn without_uid(method: &Method, body: Bytes) -> Bytes {
     };
     let Ok(mut value) = serde_json::from_slice::<Value>(&body) else { return body };
     if let Some(object) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
-        object.remove("uid");
+        object.remove(field);
     }
     Bytes::from(value.to_string())
 }
