@@ -47,6 +47,8 @@ struct ServerState {
     /// Whose requests are never answered.
     mute: [bool; 3],
     watch_forbidden: bool,
+    /// For how many seconds watches are told to come back later, and how many were told.
+    watch_busy: Option<(u64, usize)>,
     requests: usize,
 }
 
@@ -91,7 +93,13 @@ impl Server {
     }
 
     fn watch(&self) -> Response<Stream> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        if let Some((seconds, told)) = &mut state.watch_busy {
+            *told += 1;
+            let mut answer = status(429, "TooManyRequests");
+            answer.headers_mut().insert("retry-after", (*seconds).into());
+            return answer;
+        }
         if state.watch_forbidden {
             return status(403, "Forbidden");
         }
@@ -301,6 +309,21 @@ async fn without_the_right_to_watch_polling_does() {
     a.stop.release();
     let took = wait_open(&b).await;
     assert!(took < Duration::from_millis(4500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_told_to_come_back_later_does_while_polling_goes_on() {
+    let server = Server::new();
+    server.state.lock().watch_busy = Some((40, 0));
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let told = || server.state.lock().watch_busy.unwrap().1;
+    let before = told();
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 39).await;
+    assert_eq!(told() - before, 1, "the standby asks once, and again when it was told to");
+    a.stop.release();
+    wait_open(&b).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 use super::{LEASES, Settings};
 use crate::{
-    api::{Api, Error},
+    api::{Api, Error, MAX_RETRY_AFTER},
     clock::Clock,
 };
 
@@ -55,7 +55,8 @@ async fn watch(api: Api, settings: Settings, seen: Arc<Notify>) {
             Ok(()) => BREATH,
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot watch the lease, polling it");
-                PAUSE
+                // A server that says when to come back is heeded: polling goes on meanwhile.
+                error.retry_after().unwrap_or_default().clamp(PAUSE, MAX_RETRY_AFTER)
             }
         };
         clock.sleep(clock.jitter(pause, 1.0)).await;

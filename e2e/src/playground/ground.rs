@@ -35,6 +35,8 @@ impl Ground {
             .clock(clock.clone())
             .rbac(flags.rbac)
             .keep_unknown_fields(flags.keep_unknown_fields)
+            // As everywhere: clients ask whose field is whose.
+            .managed_fields(true)
             // Writes are read as they come.
             .writes(0)
             .build();

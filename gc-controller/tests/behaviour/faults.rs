@@ -30,9 +30,13 @@ async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
     let text = w.loops.as_ref().unwrap().metrics().prometheus();
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"secrets\"} 1"), "{text}");
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"configmaps\"} 0"), "{text}");
+    w.wait(120).await;
+    let lost = w.loops.as_ref().unwrap().ready().unwrap_err();
+    assert!(lost.contains("nothing heard of secrets"), "a resource that stays broken is named: {lost}");
     w.sandbox.faults().clear();
     w.wait(120).await;
     w.settle().await;
+    w.loops.as_ref().unwrap().ready().unwrap();
     assert_eq!(w.maps().await, [""; 0]);
 }
 

@@ -8,6 +8,8 @@ use crate::{
 };
 use std::sync::Arc;
 
+mod whole;
+
 const GATE: FeatureGate = FeatureGate { name: "PodDeletionCost", default: true, locked: false, help: "Costs" };
 const LOCKED: FeatureGate = FeatureGate { name: "LogarithmicScaleDown", default: true, locked: true, help: "Ranks" };
 const TUNE: Tune = Tune { name: "burst-replicas", default: TuneValue::Count(500), help: "Most Pods" };

@@ -151,7 +151,7 @@ fn availability_is_kept(world: &World, logged: &Logged) -> Result<(), String> {
     if recent.iter().any(|d| is_new(shrunk, d) || !is_rolling(d) || is_paused(d)) {
         return Ok(());
     }
-    // What ReplicaSets say of themselves is what is known of Pods; it may be known a little late.
+    // What ReplicaSets say of themselves is what is known of Pods; it may be known a little late, as may that one is gone.
     let available = |set: &Value, size: i64| {
         let recent = world.recently(REPLICA_SETS, NAMESPACE, name(set));
         recent.map(|set| number(set, "/status/availableReplicas")).max().unwrap_or(0).min(size)
@@ -159,7 +159,8 @@ fn availability_is_kept(world: &World, logged: &Logged) -> Result<(), String> {
     let with = |size_of_shrunk: i64| -> i64 {
         let of =
             |set: &Arc<Value>| if uid(set) == uid(shrunk) { size_of_shrunk } else { number(set, "/spec/replicas") };
-        sets(world, write.deployment).map(|set| available(set, of(set))).sum()
+        let known = world.list_recent(REPLICA_SETS).filter(|set| controller_uid(set) == uid(write.deployment));
+        known.map(|set| available(set, of(set))).sum()
     };
     let least = recent.iter().map(|d| number(d, "/spec/replicas") - max_unavailable(d)).min().unwrap_or(0);
     let (was, is) = (with(before), with(after));
