@@ -56,10 +56,13 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
             let what = format!("cannot use kubeconfig {}", path.display());
             std::fs::metadata(path).map_err(|e| Error::new(&what, &e))?;
             let kubeconfig = Kubeconfig::read_from(path).map_err(|e| Error::new(&what, &e))?;
+            let authority = authority_file(&kubeconfig);
             let defaults = KubeConfigOptions::default();
-            let config =
+            let mut config =
                 Config::from_custom_kubeconfig(kubeconfig, &defaults).await.map_err(|e| Error::new(&what, &e))?;
             check_authority(&config).map_err(|why| Error(format!("{what}: {why}")))?;
+            // A file that is replaced is read anew; kube does that by itself only inside a cluster.
+            config.root_cert_file = authority;
             config
         }
         (None, Some(master)) => Config::new(master.clone()),
@@ -76,6 +79,15 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
         config.cluster_url = master;
     }
     Ok(config)
+}
+
+/// The file with the certificate authority of the cluster that is used. Data in the kubeconfig itself goes first.
+fn authority_file(kubeconfig: &Kubeconfig) -> Option<PathBuf> {
+    let name = kubeconfig.current_context.as_deref()?;
+    let context = kubeconfig.contexts.iter().find(|context| context.name == name)?.context.as_ref()?;
+    let cluster = kubeconfig.clusters.iter().find(|cluster| cluster.name == context.cluster)?.cluster.as_ref()?;
+    let file = cluster.certificate_authority.as_deref().filter(|file| !file.is_empty())?;
+    cluster.certificate_authority_data.as_ref().is_none_or(String::is_empty).then(|| file.into())
 }
 
 /// Whether the server can be trusted at all: an authority without a usable certificate would be noticed only with the first
@@ -205,6 +217,31 @@ mod tests {
         ] {
             let error = load(&Options { kubeconfig, master }).await.unwrap_err().to_string();
             assert!(error.contains(expected) && !error.contains('\n'), "{error:?} lacks {expected:?}");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_certificate_authority_in_a_file_is_followed() {
+        let directory = std::env::temp_dir().join(format!("nonet-authority-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap().cert.pem();
+        std::fs::write(directory.join("ca.pem"), &certificate).unwrap();
+        let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &certificate);
+        for (authority, followed) in [
+            ("certificate-authority: ca.pem".to_owned(), Some(directory.join("ca.pem"))),
+            (format!("certificate-authority-data: {data}"), None),
+            (format!("certificate-authority: ca.pem, certificate-authority-data: {data}"), None),
+        ] {
+            let text = format!(
+                "{{kind: Config, apiVersion: v1, current-context: c, users: [{{name: u, user: {{}}}}], \
+                 clusters: [{{name: k, cluster: {{server: 'https://h', {authority}}}}}], \
+                 contexts: [{{name: c, context: {{cluster: k, user: u}}}}]}}"
+            );
+            let path = directory.join("kubeconfig");
+            std::fs::write(&path, text).unwrap();
+            let config = load(&Options { kubeconfig: Some(path), master: None }).await.unwrap();
+            assert_eq!(config.root_cert_file, followed, "{authority}");
         }
         std::fs::remove_dir_all(directory).unwrap();
     }

@@ -33,6 +33,7 @@ enum Wall {
 
 impl Clock {
     /// The machine's clock and the operating system's randomness.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn system() -> Self {
         Self { inner: Arc::new(Inner { wall: Wall::System, rng: Mutex::new(rand::make_rng()) }) }
     }

@@ -178,6 +178,8 @@ impl Context {
     pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
         let metrics = self.metrics.queue(name);
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(metrics.clone())));
+        // Until a loop works on it.
+        queue.hold();
         let probed = queue.downgrade();
         self.metrics.before_scrape(move || {
             if let Some(queue) = probed.upgrade() {
@@ -272,6 +274,7 @@ impl<C: Controller> Shared<C> {
     /// Waits for the permission to write and for caches that are as new as it.
     async fn prepare(&self, shadow: bool) {
         let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
+        self.queue.open();
         for informer in self.controller.informers() {
             informer.synced().await;
         }

@@ -104,6 +104,8 @@ struct State<K> {
     delays: HashMap<K, Instant>,
     /// Failures of each key since it was last forgotten.
     failures: HashMap<K, u32>,
+    /// Nobody works here yet: what comes in is not told to the observer.
+    held: bool,
     closed: bool,
 }
 
@@ -148,6 +150,7 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
             delayed: BTreeSet::new(),
             delays: HashMap::default(),
             failures: HashMap::default(),
+            held: false,
             closed: false,
         };
         let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
@@ -171,7 +174,9 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
             Some((p, _)) => *p = priority,
             None => {
                 state.dirty.insert(key.clone(), (priority, now));
-                self.inner.observer.added();
+                if !state.held {
+                    self.inner.observer.added();
+                }
             }
         }
         if !state.processing.contains_key(&key) {
@@ -180,9 +185,34 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
         }
     }
 
+    /// Keys wait without being counted: a standby has no backlog, and nobody waits for it. Ends with [`Queue::open`].
+    pub fn hold(&self) {
+        self.inner.state.lock().held = true;
+    }
+
+    /// From now on keys are worked on. Those that wait are counted as if they came just now.
+    pub fn open(&self) {
+        let mut state = self.inner.state.lock();
+        if !std::mem::take(&mut state.held) {
+            return;
+        }
+        let now = self.inner.clock.instant();
+        for (_, since) in state.dirty.values_mut() {
+            *since = now;
+            self.inner.observer.added();
+        }
+    }
+
     /// Adds a key after a delay. A key that is delayed already keeps the earlier time.
     pub fn add_after(&self, key: K, delay: Duration) {
-        self.inner.observer.retried();
+        if !self.inner.state.lock().held {
+            self.inner.observer.retried();
+        }
+        self.gather(key, delay);
+    }
+
+    /// Adds a key after a delay in which more of the same may come. Not a retry.
+    pub fn gather(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key, Priority::Normal);
         }
@@ -444,6 +474,53 @@ mod tests {
             times[99] <= 6 && (99..=106).contains(&times[100]) && (14_990..=15_006).contains(&times[249]),
             "{times:?}"
         );
+    }
+
+    #[derive(Default)]
+    struct Counts(Mutex<(usize, usize, Duration)>);
+
+    impl QueueObserver for Counts {
+        fn added(&self) {
+            self.0.lock().0 += 1;
+        }
+        fn retried(&self) {
+            self.0.lock().1 += 1;
+        }
+        fn taken(&self, waited: Duration) {
+            self.0.lock().2 = waited;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_has_no_backlog_and_keys_are_counted_from_when_it_leads() {
+        let counts = Arc::new(Counts::default());
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
+        q.hold();
+        q.add(key("a"), Priority::Normal);
+        q.add_after(key("b"), Duration::from_secs(1));
+        tokio::time::advance(Duration::from_mins(10)).await;
+        assert_eq!(*counts.0.lock(), (0, 0, Duration::ZERO));
+        q.open();
+        assert_eq!(counts.0.lock().0, 1);
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "not since it was seen");
+        assert_eq!(q.next().await.as_deref(), Some("b"));
+        assert_eq!(*counts.0.lock(), (2, 0, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn gathering_is_no_retry() {
+        let counts = Arc::new(Counts::default());
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
+        q.gather(key("a"), Duration::from_millis(20));
+        q.gather(key("a"), Duration::from_millis(20));
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        q.add_after(key("a"), Duration::from_millis(20));
+        let (added, retried, _) = *counts.0.lock();
+        assert_eq!((added, retried), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `/healthz`, `/livez` | whether the process works; `?verbose`, `?exclude=<check>` |
 //! | `/readyz` | whether it could lead now: API server reached, caches full and in touch with it, not shutting down |
-//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` where asked for |
+//! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` where asked for; DELETE of the latter begins anew |
 //! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or text for people |
 //! | `/debug/flags/v` | `PUT` changes the log's verbosity |
 //!
@@ -160,12 +160,17 @@ impl State {
         let slis = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
             exposition(&state.inner.slis, &headers)
         };
+        let reset = |extract::State(state): extract::State<Self>| async move {
+            state.inner.live.reset();
+            state.inner.ready.reset();
+            "metrics reset\n"
+        };
         Router::new()
             .route("/healthz", routing::get(live))
             .route("/livez", routing::get(live))
             .route("/readyz", routing::get(ready))
             .route("/metrics", routing::get(metrics))
-            .route("/metrics/slis", routing::get(slis))
+            .route("/metrics/slis", routing::get(slis).delete(reset))
             .route("/debug/queue", routing::get(debug::queue))
             .route("/debug/cache", routing::get(debug::cache))
             .route("/debug/explain", routing::get(debug::explain))

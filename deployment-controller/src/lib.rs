@@ -26,6 +26,8 @@
 //! - Steps of one sync build on each other's results, where upstream runs into a conflict with itself and starts again.
 //! - Stale statuses are counted up to the size of their ReplicaSet everywhere, where upstream gives up on some of them.
 //! - A scaling event ends also where no size has to change; upstream stays in it for good.
+//! - Proportional scaling never adds up to more than maxSurge allows, also where somebody has scaled a ReplicaSet by hand, and
+//!   shrinks before it grows.
 //! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are watched only then,
 //!   those of that Deployment.
 //! - A ReplicaSet that is not selected any more and whose release is refused stays in the count until it can be released.

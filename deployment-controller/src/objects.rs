@@ -12,7 +12,7 @@ use common::{
     object::{Object, Resource},
     pods::PODS,
     selector::Selector,
-    template::Template,
+    template::{POD_TEMPLATE_HASH, Template},
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -280,12 +280,24 @@ pub struct ReplicaSetSpec {
     pub min_ready_seconds: i32,
     /// What its Pods are made from.
     pub template: TemplateDigest,
+    /// Which Pods it selects, label `pod-template-hash` aside.
+    #[serde(deserialize_with = "selector_without_hash")]
+    pub selector: Text,
 }
 
 impl Default for ReplicaSetSpec {
     fn default() -> Self {
-        Self { replicas: 1, min_ready_seconds: 0, template: TemplateDigest::default() }
+        Self { replicas: 1, min_ready_seconds: 0, template: TemplateDigest::default(), selector: Text::default() }
     }
+}
+
+/// A selector as text. Those of one Deployment's ReplicaSets are one.
+fn selector_without_hash<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+    let mut selector = Value::deserialize(deserializer)?;
+    if let Some(labels) = selector.get_mut("matchLabels").and_then(Value::as_object_mut) {
+        labels.remove(POD_TEMPLATE_HASH);
+    }
+    Ok(Text::from(&*Selector::from_value(&selector).to_string()))
 }
 
 /// What a Pod template means, label `pod-template-hash` aside: templates of the same digest are equal.

@@ -55,7 +55,7 @@ impl DeploymentController {
         let release_again = self.keep_refused(&mut claims, now);
         sort_by_creation(&mut claims.keep);
         let running_pods = if waits_for_pods(&deployment, &claims.keep) {
-            let pods = self.pods.of(&deployment);
+            let pods = self.pods.of(&deployment, &claims.keep);
             if !pods.is_synced() {
                 let why = "the Pods have not been read yet, which the strategy Recreate needs".to_owned();
                 return Ok(Observed::Waiting { why, at_most: POD_RECHECK });

@@ -98,7 +98,8 @@ impl Watch {
 
 /// Watches of Pods, one for each Deployment that waits for the end of old ones: under the strategy `Recreate`, in a rollout.
 ///
-/// A watch brings what the Deployment selects and nothing else, and ends with the wait.
+/// A watch brings what the Deployment selects, unless it has adopted ReplicaSets that select something else, and ends with the
+/// wait.
 pub(crate) struct PodWatches {
     api: Api,
     config: Config,
@@ -117,11 +118,15 @@ impl PodWatches {
         Self { api, config, queue, watches: Mutex::default() }
     }
 
-    /// The Pods that a Deployment selects. The first call begins to watch them; the Deployment comes to the queue when they
-    /// have been read, and with the end of each.
-    pub(crate) fn of(&self, deployment: &Deployment) -> Arc<Informer<Pod>> {
+    /// The Pods of a Deployment's ReplicaSets. The first call begins to watch them; the Deployment comes to the queue when
+    /// they have been read, and with the end of each.
+    pub(crate) fn of(&self, deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> Arc<Informer<Pod>> {
         let (key, owner) = (deployment.metadata.key(), &deployment.metadata.uid);
-        let selector = deployment.spec.selector.compiled.to_string();
+        let mut selector = deployment.spec.selector.compiled.to_string();
+        if sets.iter().any(|set| *set.spec.selector != *selector) {
+            // An adopted ReplicaSet's Pods need not be what the Deployment selects: all of the namespace are looked at.
+            selector.clear();
+        }
         let mut watches = self.watches.lock();
         if let Some(known) = watches.get(&key).filter(|watch| watch.owner == *owner && watch.selector == selector) {
             return Arc::clone(&known.pods);

@@ -24,6 +24,8 @@
 //!   blocks for as long as the request may still take effect, a Pod that was released is waited for no more.
 //! - A Pod is deleted by its uid. A status is patched, onto the version it was computed from.
 //! - `ReplicaFailure` stays until Pods were managed without a failure, and tells of the latest one.
+//! - A Pod that only became more or less ready brings its set to the queue after 20 ms (`replicaset-sync-batch-period`), so
+//!   that one status tells of many.
 //! - Objects that validation would have refused (no selector, negative counts) are left alone with an error.
 //! - Pods that are over, or that other kinds of controllers own, are not cached; the latter count for co-location upstream.
 

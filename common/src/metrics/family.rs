@@ -46,6 +46,11 @@ impl Counters {
     pub fn with(&self, values: &[&str]) -> Counter {
         self.family.get_or_create_owned(&self.names.with(values))
     }
+
+    /// Begins anew. Counters handed out before are served no longer.
+    pub fn clear(&self) {
+        self.family.clear();
+    }
 }
 
 /// Gauges of one name.
@@ -72,6 +77,11 @@ impl Gauges {
     /// Serves the gauge with these label values no longer.
     pub fn remove(&self, values: &[&str]) {
         self.family.remove(&self.names.with(values));
+    }
+
+    /// Serves none any longer.
+    pub fn clear(&self) {
+        self.family.clear();
     }
 }
 

@@ -56,6 +56,12 @@ impl Health {
         }
     }
 
+    /// Forgets what was counted.
+    pub(super) fn reset(&self) {
+        self.state.clear();
+        self.results.clear();
+    }
+
     /// Adds a check. It must not wait.
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.lock().push((name.to_owned(), Box::new(check)));

@@ -78,6 +78,11 @@ async fn health_is_told_as_upstream_tells_it() {
     assert_eq!(get(&router, "/healthz/leaderElection", &[]).await.0, 404);
     let slis = get(&router, "/metrics/slis", &[]).await.2;
     assert!(slis.contains("kubernetes_healthcheck{name=\"leaderElection\",type=\"healthz\"} 0\n"), "{slis}");
+    let delete = Request::delete("/metrics/slis").body(Body::empty()).unwrap();
+    let (code, _, text) = send(&router, delete).await;
+    assert_eq!((code, text.as_str()), (200, "metrics reset\n"));
+    let slis = get(&router, "/metrics/slis", &[]).await.2;
+    assert!(!slis.contains("kubernetes_healthcheck{"), "{slis}");
 }
 
 #[tokio::test]

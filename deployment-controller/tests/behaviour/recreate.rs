@@ -106,3 +106,25 @@ async fn a_lingering_pod_without_a_count_is_waited_for() {
     world.settle().await;
     assert_eq!(world.sets().await.len(), 2, "its kubelet says that it has ended: {:#}", world.explain());
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_an_adopted_set_are_waited_for_whatever_their_labels() {
+    let world = World::new().await;
+    // It has the label that the Deployment selects; its Pods have not.
+    let mut adopted = web(2);
+    adopted["kind"] = json!("ReplicaSet");
+    adopted["metadata"]["name"] = json!("adopted");
+    adopted["spec"]["selector"] = json!({"matchLabels": {"tier": "front"}});
+    let template = &mut adopted["spec"]["template"];
+    template["metadata"] = json!({"labels": {"tier": "front"}, "annotations": {"sim/terminate-after": "20"}});
+    world.apply(adopted).await;
+    world.settle().await;
+    world.apply(recreate(2)).await;
+    world.wait(15.0).await;
+    let sizes = |sets: Vec<Value>| sets.iter().map(|set| (name(set).to_owned(), size(set))).collect::<Vec<_>>();
+    assert_eq!(sizes(world.sets().await), [("adopted".to_owned(), 0)], "{:#}", world.explain());
+    assert_eq!(world.pods().await.len(), 2, "they take their time");
+    world.wait(15.0).await;
+    let sets = sizes(world.sets().await);
+    assert_eq!(sets.iter().map(|(_, size)| *size).collect::<Vec<_>>(), [0, 2]);
+}
