@@ -1,6 +1,9 @@
 //! What a controller reads of an object: its resource, its projection, and what becomes of objects that cannot be read.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use serde::{Deserialize, de::DeserializeOwned};
 
@@ -28,24 +31,45 @@ impl Resource {
     }
 
     /// The path of a collection (`name` empty), an object, or a subresource of it.
+    ///
+    /// Whatever a name holds, it is one segment: some come from objects that anybody may write.
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
-        let mut path = if self.group.is_empty() {
-            format!("/api/{}", self.version)
-        } else {
-            format!("/apis/{}/{}", self.group, self.version)
-        };
+        let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", self.group) };
+        push_segment(&mut path, self.version);
         if self.namespaced && !namespace.is_empty() {
-            path.push_str("/namespaces/");
-            path.push_str(namespace);
+            path.push_str("/namespaces");
+            push_segment(&mut path, namespace);
         }
         for part in [self.plural, name, subresource] {
             if !part.is_empty() {
-                path.push('/');
-                path.push_str(part);
+                push_segment(&mut path, part);
             }
         }
         path
     }
+}
+
+/// Adds a segment to a path, percent-encoded where it has to be. Upstream: `url.PathEscape`.
+fn push_segment(path: &mut String, segment: &str) {
+    path.push('/');
+    // These two mean a directory to whoever tidies paths.
+    let dots = matches!(segment, "." | "..");
+    for byte in segment.bytes() {
+        match byte {
+            b'.' if dots => path.push_str("%2E"),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'$' | b'&' | b'+' | b':' | b'='
+            | b'@' => path.push(byte as char),
+            // Writing into a string cannot fail.
+            _ => drop(write!(path, "%{byte:02X}")),
+        }
+    }
+}
+
+/// Whether an object can have that name at all: others are refused by every server, and no path leads to them.
+///
+/// Upstream: `apimachinery/pkg/api/validation/path`, `IsValidPathSegmentName`; clients there refuse to ask for others.
+pub fn can_be_name(name: &str) -> bool {
+    !matches!(name, "" | "." | "..") && !name.contains(['/', '%'])
 }
 
 /// `plural.group`, as logs and metrics name a resource.
@@ -123,4 +147,60 @@ pub(crate) enum DecodeError {
     Malformed(Arc<Malformed>),
     /// Not even that.
     Nameless(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+    const SETS: Resource =
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+
+    #[test]
+    fn a_path_is_the_servers() {
+        assert_eq!(NODES.path("", "", ""), "/api/v1/nodes");
+        assert_eq!(NODES.path("ignored", "a.b-c", "status"), "/api/v1/nodes/a.b-c/status");
+        assert_eq!(SETS.path("ns", "web", ""), "/apis/apps/v1/namespaces/ns/replicasets/web");
+        assert_eq!(SETS.path("", "", ""), "/apis/apps/v1/replicasets");
+        assert_eq!(NODES.path("", "system:node:a", ""), "/api/v1/nodes/system:node:a");
+    }
+
+    #[test]
+    fn a_name_is_one_segment_whatever_it_holds() {
+        for (name, segment) in [
+            ("playground-node-1/proxy/pods", "playground-node-1%2Fproxy%2Fpods"),
+            ("a?x=1", "a%3Fx=1"),
+            ("my owner", "my%20owner"),
+            ("a#b", "a%23b"),
+            ("100%", "100%25"),
+            (".", "%2E"),
+            ("..", "%2E%2E"),
+            ("...", "..."),
+            ("\u{e9}\n", "%C3%A9%0A"),
+        ] {
+            assert_eq!(NODES.path("", name, ""), format!("/api/v1/nodes/{segment}"));
+            assert_eq!(SETS.path(name, "x", ""), format!("/apis/apps/v1/namespaces/{segment}/replicasets/x"));
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_name_leaves_its_segment(name in "\\PC{1,12}|[./?#% ]{1,6}") {
+            let path = NODES.path("", &name, "");
+            let segment = path.strip_prefix("/api/v1/nodes/").unwrap();
+            proptest::prop_assert!(!segment.contains(['/', '?', '#', ' ']) && segment != "." && segment != "..");
+            proptest::prop_assert!(path.parse::<http::Uri>().is_ok_and(|uri| uri.path() == path));
+        }
+    }
+
+    #[test]
+    fn what_no_server_stores_is_no_name() {
+        for name in ["", ".", "..", "a/b", "/", "50%"] {
+            assert!(!can_be_name(name), "{name:?}");
+        }
+        for name in ["a", "...", "a?x=1", "my owner", "system:node:a"] {
+            assert!(can_be_name(name), "{name:?}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use common::{
     api::{Api, Delete, Target},
     controller::Requeue,
     meta::{Meta, OwnerRef, Uid, Version},
-    object::Resource,
+    object::{Resource, can_be_name},
 };
 
 use crate::{
@@ -75,7 +75,12 @@ pub(crate) struct Act<'a> {
 
 impl Act<'_> {
     /// Reads an object's metadata live. None if there is no object of that name, or it is another one.
+    ///
+    /// Names in references are anybody's. One that no object can have is not asked for.
     async fn read(&self, place: &Place) -> Result<Option<Meta>, Error> {
+        if !can_be_name(&place.identity.name) {
+            return Ok(None);
+        }
         let body = match self.api.read(&place.path(), METADATA).await {
             Ok(body) => body,
             Err(error) if says_absent(&error) => return Ok(None),

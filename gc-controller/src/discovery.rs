@@ -116,7 +116,8 @@ impl Served {
                 if version.freshness == "Stale" {
                     self.failed.insert((group.metadata.name.clone(), version.version.clone()));
                 }
-                for found in &version.resources {
+                // What has a slash in its name is no resource of its own.
+                for found in version.resources.iter().filter(|found| !found.resource.contains('/')) {
                     self.found(&group.metadata.name, &version.version, found, &mut preferred);
                 }
             }

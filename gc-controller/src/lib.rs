@@ -29,6 +29,7 @@
 //!   end; their objects are asked for should the resource return.
 //! - Of two references with one uid, one right and one wrong, the right one is never lost.
 //! - A reference that was corrected is checked anew. Dependents that come while others are released are released, too.
+//! - A reference whose name no object can have (`a/b`, `50%`, `..`) names nobody; upstream fails to ask for it, for ever.
 //! - A finalizer is removed only of the object that was meant (by uid).
 
 pub mod collector;

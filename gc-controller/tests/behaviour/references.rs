@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{ELSEWHERE, NS, World, map, owners, reference};
+use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_in_another_namespace_is_none_and_users_are_told() {
@@ -90,4 +90,25 @@ async fn an_object_with_very_many_owners_goes_when_the_last_has_gone() {
     w.remove("o199", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_in_a_reference_reaches_no_other_path() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    let names = ["a?x=1", "my owner", "a#b", "a/../a", "a/status", "..", "50%"];
+    for (n, name) in names.into_iter().enumerate() {
+        let mut forged = reference(&a, false);
+        forged["name"] = json!(name);
+        w.create(map(&format!("c{n}"), &[forged])).await;
+    }
+    let node = json!({"apiVersion": "v1", "kind": "Node", "name": "n/proxy/pods", "uid": "n"});
+    w.create(map("d", &[node])).await;
+    w.settle().await;
+    // None of them is the name of the object of that uid, nor of any other.
+    assert_eq!(w.maps().await, ["a"]);
+    let asked = w.sandbox.requests().all();
+    let astray: Vec<_> = asked.keys().filter(|r| r.identity == ME && r.resource.contains('/')).collect();
+    assert!(astray.is_empty(), "{astray:?}");
+    assert_eq!(w.asked("get", "nodes"), 0);
 }
