@@ -4,6 +4,7 @@ mod finalizer;
 mod references;
 
 pub(crate) use references::NotReleased;
+use references::Put;
 
 use common::{
     api::{Api, Delete, Target},
@@ -112,8 +113,8 @@ impl Act<'_> {
 
     /// Judges an object by its owners, and does what the verdict says.
     ///
-    /// The first look is at what monitors saw, later ones at the object itself; each is written under the condition that
-    /// the object is still what was looked at.
+    /// The first look is at what monitors saw, later ones at the object itself. Whatever is written carries uid and version
+    /// of what was looked at: an object that was changed meanwhile is read and judged anew.
     pub(crate) async fn judge(&self, place: &Place, view: &View) -> Result<Requeue, Error> {
         let mut subject = Subject {
             version: view.version,
@@ -133,15 +134,28 @@ impl Act<'_> {
             let in_cycle = || self.collection.graph.lock().may_be_in_cycle(&place.identity.uid);
             let (propagation, unblock) = match verdict(&standings, view.dependents, in_cycle, subject.finalizers) {
                 Verdict::Keep => return Ok(Requeue::No),
-                Verdict::Release(uids) => {
-                    self.release(place, &uids).await.map_err(|e| e.into_error(place))?;
-                    return Ok(Requeue::No);
-                }
+                Verdict::Release(uids) => match self.drop_references(place, &subject, &uids, stale).await? {
+                    Put::Written => return Ok(Requeue::No),
+                    Put::Gone => {
+                        self.collection.absent(&place.identity);
+                        return Ok(Requeue::No);
+                    }
+                    Put::Stale => {
+                        stale = true;
+                        continue;
+                    }
+                },
                 Verdict::Delete { propagation, unblock } => (propagation, unblock),
             };
             if unblock && subject.owners.iter().any(|owner| owner.block_owner_deletion == Some(true)) {
-                self.unblock(place, &subject.owners).await?;
-                stale = true;
+                match self.unblock(place, &subject, stale).await? {
+                    // What else it is by now has to be read.
+                    Put::Written | Put::Stale => stale = true,
+                    Put::Gone => {
+                        self.collection.absent(&place.identity);
+                        return Ok(Requeue::No);
+                    }
+                }
                 continue;
             }
             let options = Delete {

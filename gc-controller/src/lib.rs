@@ -21,7 +21,8 @@
 //! # Where it differs from upstream
 //!
 //! - An object is deleted without being read when all its owners are known to be gone; uid and version guard the DELETE. One
-//!   that changes meanwhile is judged anew each time, never deleted by its uid alone.
+//!   that changes meanwhile is judged anew each time, never deleted by its uid alone. So is one whose references are
+//!   written: upstream guards these by uid, and takes away what a user has just corrected.
 //! - An answer of 404 that does not name the object proves nothing: the path may not be served at the moment.
 //! - An object is judged only when all objects of the kinds its owners name are known, and one that is deleted in the
 //!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch fails.

@@ -1,7 +1,12 @@
 //! Changing the owner references of a dependent.
 //!
-//! Built-in kinds take a strategic patch, which names what goes and touches nothing else; its uid guards against another
-//! object of that name. Other kinds answer 415, and their list is written as a whole onto the version it was read from.
+//! Built-in kinds take a strategic patch, which names what goes and touches nothing else. Other kinds answer 415, and their
+//! list is written as a whole.
+//!
+//! - What is written because of a judgement carries the version that was judged. A reference that was corrected or removed
+//!   meanwhile is as its writer left it.
+//! - Whoever is released from an owner that goes without its dependents loses every reference to that uid, whatever else it
+//!   says. No version can make that wrong, and none is asked for.
 
 use common::{
     api::{Error as ApiError, Patch},
@@ -9,7 +14,7 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use super::{Act, Place, TRIES};
+use super::{Act, Place, Subject, TRIES};
 use crate::error::{Error, says_absent};
 
 /// Why references could not be changed.
@@ -21,14 +26,15 @@ pub(crate) enum NotReleased {
     Failed(Error),
 }
 
-impl NotReleased {
-    /// Of an object that was there a moment ago.
-    pub(crate) fn into_error(self, place: &Place) -> Error {
-        match self {
-            Self::Gone => Error::Changing(place.name()),
-            Self::Failed(error) => error,
-        }
-    }
+/// What became of references that were to be written onto one version of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// They are written.
+    Written,
+    /// The object is another version by now, or another object.
+    Stale,
+    /// There is no such object any more.
+    Gone,
 }
 
 fn is_unsupported(error: &ApiError) -> bool {
@@ -36,7 +42,7 @@ fn is_unsupported(error: &ApiError) -> bool {
 }
 
 impl Act<'_> {
-    /// Removes the references to these uids.
+    /// Removes every reference to these uids, whatever else is said or changed meanwhile.
     pub(crate) async fn release(&self, place: &Place, uids: &[Uid]) -> Result<(), NotReleased> {
         let goes = uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect::<Vec<Value>>();
         let patch = json!({"metadata": {"uid": place.identity.uid, "ownerReferences": goes}});
@@ -51,24 +57,50 @@ impl Act<'_> {
         self.rewrite(place, keep).await
     }
 
-    /// Makes an object block none of its owners. What else it is by then has to be read.
-    pub(crate) async fn unblock(&self, place: &Place, owners: &[OwnerRef]) -> Result<(), Error> {
+    /// Removes the references to these uids of an object that was judged.
+    pub(super) async fn drop_references(
+        &self,
+        place: &Place,
+        subject: &Subject,
+        uids: &[Uid],
+        live: bool,
+    ) -> Result<Put, Error> {
+        let goes = uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
+        let left = subject.owners.iter().filter(|owner| !uids.contains(&owner.uid)).cloned().collect();
+        self.put(place, subject, goes, left, live).await
+    }
+
+    /// Makes an object that was judged block none of its owners.
+    pub(super) async fn unblock(&self, place: &Place, subject: &Subject, live: bool) -> Result<Put, Error> {
+        let blocks = |owner: &OwnerRef| owner.block_owner_deletion == Some(true);
         let unblocked = |owner: &OwnerRef| OwnerRef { block_owner_deletion: Some(false), ..owner.clone() };
-        let blocking: Vec<OwnerRef> =
-            owners.iter().filter(|owner| owner.block_owner_deletion == Some(true)).map(unblocked).collect();
-        let patch = json!({"metadata": {"uid": place.identity.uid, "ownerReferences": blocking}});
-        match self.api.patch(place.target(), Patch::Strategic, &patch).await {
-            Ok(_) => Ok(()),
-            Err(error) if is_unsupported(&error) => {
-                let set = |owner: &OwnerRef| {
-                    Some(if owner.block_owner_deletion == Some(true) { unblocked(owner) } else { owner.clone() })
-                };
-                match self.rewrite(place, set).await {
-                    Ok(()) | Err(NotReleased::Gone) => Ok(()),
-                    Err(NotReleased::Failed(error)) => Err(error),
-                }
-            }
-            Err(error) if says_absent(&error) => Ok(()),
+        let changed = subject.owners.iter().filter(|owner| blocks(owner)).map(|owner| json!(unblocked(owner))).collect();
+        let all = subject.owners.iter().map(|o| if blocks(o) { unblocked(o) } else { o.clone() }).collect();
+        self.put(place, subject, changed, all, live).await
+    }
+
+    /// Writes references onto the version that was judged: the changes as a strategic patch, or else the whole list.
+    async fn put(
+        &self,
+        place: &Place,
+        subject: &Subject,
+        changes: Vec<Value>,
+        all: Vec<OwnerRef>,
+        live: bool,
+    ) -> Result<Put, Error> {
+        let onto = |references: Value| {
+            json!({"metadata": {"uid": place.identity.uid, "resourceVersion": subject.version, "ownerReferences": references}})
+        };
+        let mut answer = self.api.patch(place.target(), Patch::Strategic, &onto(json!(changes))).await;
+        if answer.as_ref().is_err_and(is_unsupported) {
+            let all = if all.is_empty() { Value::Null } else { json!(all) };
+            answer = self.api.patch(place.target(), Patch::Merge, &onto(all)).await;
+        }
+        match answer {
+            Ok(_) => Ok(Put::Written),
+            Err(error) if says_absent(&error) => Ok(Put::Gone),
+            // 422: the uid may be another's.
+            Err(error) if error.is_conflict() || error.is_invalid() && !live => Ok(Put::Stale),
             Err(error) => Err(Error::Patch(place.name(), error)),
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::world::{NS, World, map, owners, reference};
 
-fn definition(scope: &str) -> Value {
+pub(crate) fn definition(scope: &str) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.example.com"},

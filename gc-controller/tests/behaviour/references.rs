@@ -1,5 +1,6 @@
 //! References that are wrong.
 
+use e2e::sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};
@@ -111,4 +112,53 @@ async fn a_name_in_a_reference_reaches_no_other_path() {
     let astray: Vec<_> = asked.keys().filter(|r| r.identity == ME && r.resource.contains('/')).collect();
     assert!(astray.is_empty(), "{astray:?}");
     assert_eq!(w.asked("get", "nodes"), 0);
+}
+
+/// Reads of the objects of a resource take two seconds.
+fn slow_reads(w: &World, resource: &str) {
+    let slow = Action::Latency(std::time::Duration::from_secs(2));
+    w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("get").resource(resource));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reference_that_is_corrected_while_it_is_judged_stays() {
+    for custom in [false, true] {
+        let w = World::new().await;
+        let (p, q) = (w.map("p", &[]).await, w.map("q", &[]).await);
+        let mut wrong = reference(&q, false);
+        wrong["kind"] = json!("Secret");
+        let mut c = map("c", &[reference(&p, false), wrong]);
+        if custom {
+            w.create(crate::custom::definition("Namespaced")).await;
+            w.wait(20).await;
+            (c["apiVersion"], c["kind"]) = (json!("example.com/v1"), json!("Widget"));
+        }
+        let resource = if custom { "widgets.example.com" } else { "configmaps" };
+        slow_reads(&w, "secrets");
+        w.create(c).await;
+        w.wait(1).await;
+        let right = json!({"metadata": {"ownerReferences": [reference(&p, false), reference(&q, false)]}});
+        w.sandbox.merge(resource, Some(NS), "c", None, right).await.unwrap();
+        w.settle().await;
+        let c = w.sandbox.get(resource, Some(NS), "c").await.unwrap();
+        assert_eq!(owners(&c), ["p", "q"], "custom: {custom}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    let b = w.blocking_map("b", &[&a]).await;
+    let back = json!({"metadata": {"ownerReferences": [reference(&b, true)]}});
+    w.sandbox.merge("configmaps", Some(NS), "a", None, back).await.unwrap();
+    w.settle().await;
+    slow_reads(&w, "configmaps");
+    w.remove("a", "Foreground").await;
+    w.wait(1).await;
+    let free = json!({"metadata": {"ownerReferences": null}});
+    w.sandbox.merge("configmaps", Some(NS), "b", None, free).await.unwrap();
+    w.settle().await;
+    assert_eq!(w.maps().await, ["b"], "it is nobody's any more");
+    assert!(owners(&w.get("b").await).is_empty());
 }

@@ -23,6 +23,7 @@ pub(super) const SUITE: Suite = Suite {
     interferences: &[
         Interference { name: "keep", act: keep },
         Interference { name: "release", act: release },
+        Interference { name: "correct", act: correct },
         Interference { name: "touch", act: touch },
         Interference { name: "delete", act: delete_one },
     ],
@@ -275,6 +276,18 @@ fn keep(world: &World, luck: u64) -> Vec<(Duration, What)> {
 fn release(world: &World, luck: u64) -> Vec<(Duration, What)> {
     let dependent = dependent(world, luck).into_iter();
     dependent.map(|(id, _)| change(&id, json!({"metadata": {"ownerReferences": null}}))).collect()
+}
+
+/// A dependent gets an owner that stays, by a reference that is wrong at first.
+fn correct(world: &World, luck: u64) -> Vec<(Duration, What)> {
+    let keeper = world.list(MAPS).find(|map| name(map) == KEEPER);
+    let (Some((id, object)), Some(keeper)) = (dependent(world, luck), keeper) else { return Vec::new() };
+    let with = |kind: &str| {
+        let mut all = references(&object).to_vec();
+        all.push(json!({"apiVersion": "v1", "kind": kind, "name": KEEPER, "uid": keeper["metadata"]["uid"]}));
+        What::merge(&id.0, &id.2, json!({"metadata": {"ownerReferences": all}}))
+    };
+    vec![(Duration::ZERO, with("Secret")), (Duration::from_millis((luck >> 16) % 40), with("ConfigMap"))]
 }
 
 /// A dependent is changed again and again, and its owners are not.
