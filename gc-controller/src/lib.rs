@@ -25,7 +25,8 @@
 //!   written: upstream guards these by uid, and takes away what a user has just corrected.
 //! - An answer of 404 that does not name the object proves nothing: the path may not be served at the moment.
 //! - An object is judged only when all objects of the kinds its owners name are known, and one that is deleted in the
-//!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch fails.
+//!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch has
+//!   failed for a minute and a half.
 //! - A resource that cannot be watched delays only objects whose owners are of its kind. Watches of resources that vanish
 //!   end; their objects are asked for should the resource return.
 //! - Of two references with one uid, one right and one wrong, the right one is never lost.

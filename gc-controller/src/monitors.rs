@@ -36,6 +36,8 @@ use crate::{
 
 /// How long work waits for resources whose first full set does not come.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
+/// How often in a row a resource fails, at least, until it counts as broken.
+const LASTING: u32 = 3;
 /// Pause before discovery is tried again that has never succeeded.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How long a new leader's caches may take to show that they are as new as its lease. What they do not show is looked up.
@@ -216,10 +218,12 @@ impl Monitors {
         watched.monitors.iter().filter(|(_, m)| !m.informer.is_synced()).map(|(r, _)| r.to_string()).collect()
     }
 
-    /// Of these, the ones that are on their way: nothing has gone wrong yet.
+    /// Of these, the ones that are on their way: they are waited for before an owner goes whose dependents may be among
+    /// them. One failure says nothing; a resource is broken that has answered with nothing else for as long as a watch may
+    /// be silent.
     pub(crate) fn coming(&self) -> Vec<String> {
         let watched = self.watched.lock();
-        let coming = |m: &Monitor| !m.informer.is_synced() && m.informer.state().error.is_none();
+        let coming = |m: &Monitor| !m.informer.is_synced() && !is_broken(&m.informer);
         watched.monitors.iter().filter(|(_, m)| coming(m)).map(|(r, _)| r.to_string()).collect()
     }
 
@@ -248,6 +252,12 @@ impl Monitors {
         let one = |(r, m): (&Resource, &Monitor)| (*r, m.informer.len(), m.informer.version(), m.informer.state());
         watched.monitors.iter().map(one).collect()
     }
+}
+
+/// Whether a monitor has failed again and again for a while.
+fn is_broken(informer: &Follower<Sight>) -> bool {
+    let failures = informer.state().error.map_or(0, |(_, failures)| failures);
+    failures >= LASTING && informer.lost_touch().is_some()
 }
 
 /// All monitors as one cache: filled when work may begin.

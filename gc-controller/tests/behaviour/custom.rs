@@ -18,7 +18,7 @@ pub(crate) fn definition(scope: &str) -> Value {
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-fn widget(name: &str, references: &[Value]) -> Value {
+pub(crate) fn widget(name: &str, references: &[Value]) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Widget",
         "metadata": {"name": name, "namespace": NS, "ownerReferences": references}})
 }

@@ -1,6 +1,12 @@
 //! Deletion without the dependents: they are released.
 
-use crate::world::{ME, World, owners};
+use e2e::sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::{
+    custom::{definition, widget},
+    world::{ME, NS, World, map, owners, reference},
+};
 
 #[tokio::test(start_paused = true)]
 async fn dependents_are_released_before_the_owner_goes() {
@@ -20,7 +26,6 @@ async fn dependents_are_released_before_the_owner_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_half_released_by_a_server_that_fails() {
-    use e2e::sandbox::{Action, Rule};
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     for n in 0..5 {
@@ -37,4 +42,69 @@ async fn nothing_is_left_half_released_by_a_server_that_fails() {
         assert!(owners(&w.get(&name).await).is_empty(), "{name}");
     }
     assert_eq!(w.deleted(), [""; 0]);
+}
+
+/// Nothing of a resource can be read.
+fn fail(w: &World, action: &Action, resource: &str) {
+    for verb in ["list", "watch"] {
+        w.sandbox.faults().add(Rule::new(action.clone()).identity(ME).verb(verb).resource(resource));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_whose_first_reading_fails_are_waited_for() {
+    for action in [Action::Unavailable, Action::TooManyRequests(1), Action::CutBefore, Action::InternalError] {
+        let mut w = World::idle().await;
+        let a = w.map("a", &[]).await;
+        let mut secret = map("s", &[reference(&a, false)]);
+        secret["kind"] = json!("Secret");
+        w.create(secret).await;
+        w.remove("a", "Orphan").await;
+        fail(&w, &action, "secrets");
+        w.start();
+        // For longer than work waits for what does not come.
+        w.wait(45).await;
+        assert_eq!(w.maps().await, ["a"], "{action:?}");
+        w.sandbox.faults().clear();
+        w.wait(60).await;
+        w.settle().await;
+        assert_eq!(w.maps().await, [""; 0], "{action:?}");
+        let secret = w.sandbox.get("secrets", Some(NS), "s").await.unwrap();
+        assert!(owners(&secret).is_empty(), "{action:?}: {secret:#}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_of_a_kind_that_has_just_come_are_waited_for() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    fail(&w, &Action::Unavailable, "widgets");
+    w.create(definition("Namespaced")).await;
+    w.create(widget("b", &[reference(&a, false)])).await;
+    w.wait(10).await;
+    w.remove("a", "Orphan").await;
+    w.wait(20).await;
+    assert_eq!(w.maps().await, ["a"]);
+    w.sandbox.faults().clear();
+    w.wait(60).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+    let widget = w.sandbox.get("widgets.example.com", Some(NS), "b").await.unwrap();
+    assert!(owners(&widget).is_empty(), "{widget:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_stays_broken_holds_nobody_for_ever() {
+    let mut w = World::idle().await;
+    let (a, b) = (w.map("a", &[]).await, w.map("b", &[]).await);
+    w.map("c", &[&a]).await;
+    w.blocking_map("d", &[&b]).await;
+    fail(&w, &Action::InternalError, "secrets");
+    w.remove("a", "Orphan").await;
+    w.remove("b", "Foreground").await;
+    w.start();
+    w.wait(60).await;
+    assert_eq!(w.maps().await, ["a", "b", "c"]);
+    w.wait(90).await;
+    assert_eq!(w.maps().await, ["c"]);
 }
