@@ -1,7 +1,8 @@
 //! Interned strings and label sets: what thousands of objects share is stored once.
 //!
 //! Namespaces, node names, label sets and owner references repeat across objects. [`Text`] and [`Labels`] are handles to
-//! one stored copy; equal values of one type are the same allocation, so comparing them is comparing pointers first.
+//! one stored copy; equal values of one type are the same allocation, very long strings aside, so comparing them is
+//! comparing pointers first.
 //! Entries that nobody holds any more are dropped when the table has doubled since the last sweep.
 
 use std::{borrow::Borrow, fmt, hash::Hash, ops::Deref, sync::Arc, sync::LazyLock};
@@ -17,6 +18,9 @@ use crate::map::HashSet;
 
 /// The number of entries below which a table is not swept.
 const SWEEP_FLOOR: usize = 1024;
+/// The longest string that is shared. What is longer is no name: some thousand of those that nobody holds any more would
+/// be a lot.
+const LONGEST: usize = 512;
 
 /// One table of shared values.
 pub(crate) struct Table<T: ?Sized> {
@@ -58,14 +62,22 @@ static PAIRS: LazyLock<Mutex<Table<Pairs>>> = LazyLock::new(|| Mutex::new(Table:
 pub struct Text(Arc<str>);
 
 impl Text {
-    /// The shared copy of `value`.
+    /// The shared copy of `value`, or one of its own if it is very long.
     pub fn new(value: &str) -> Self {
+        if value.len() > LONGEST {
+            return Self(Arc::from(value));
+        }
         Self(TEXTS.lock().intern(value, |v| Arc::from(v)))
     }
 
     /// The string.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// Whether equal ones are one copy.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.len() <= LONGEST
     }
 }
 
@@ -272,6 +284,13 @@ mod tests {
             let _ = Text::new(&format!("churn-{n}"));
         }
         assert!(TEXTS.lock().entries.len() < 3 * SWEEP_FLOOR);
+    }
+
+    #[test]
+    fn a_very_long_string_goes_with_who_holds_it() {
+        let (long, same) = (Text::new(&"x".repeat(LONGEST + 1)), Text::new(&"x".repeat(LONGEST + 1)));
+        assert_eq!(long, same);
+        assert_eq!((Arc::strong_count(&long.0), Arc::strong_count(&same.0)), (1, 1));
     }
 
     #[test]

@@ -247,6 +247,15 @@ pub struct OwnerRef {
 }
 
 impl OwnerRef {
+    /// Whether all that it says is short enough to be kept for a while after nobody needs it any more.
+    fn is_shared(&self) -> bool {
+        let uid = match &self.uid.0 {
+            Repr::Uuid(_) => true,
+            Repr::Text(text) => text.is_shared(),
+        };
+        uid && [&self.api_version, &self.kind, &self.name].into_iter().all(Text::is_shared)
+    }
+
     /// Whether this reference names the managing controller.
     pub fn is_controller(&self) -> bool {
         self.controller == Some(true)
@@ -254,6 +263,10 @@ impl OwnerRef {
 }
 
 static OWNERS: LazyLock<Mutex<Table<[OwnerRef]>>> = LazyLock::new(|| Mutex::new(Table::new()));
+
+/// The longest list of owners that is shared. Few objects have more than one; those of a list with thousands share it
+/// with nobody.
+const MOST_SHARED: usize = 16;
 
 /// The owner references of an object, in their order. Shared: the Pods of one ReplicaSet hold one copy.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -263,6 +276,9 @@ impl From<Vec<OwnerRef>> for Owners {
     fn from(refs: Vec<OwnerRef>) -> Self {
         if refs.is_empty() {
             return Self(None);
+        }
+        if refs.len() > MOST_SHARED || !refs.iter().all(OwnerRef::is_shared) {
+            return Self(Some(refs.into()));
         }
         Self(Some(OWNERS.lock().intern(&refs[..], |refs: &[OwnerRef]| Arc::from(refs))))
     }

@@ -103,9 +103,9 @@ impl Graph {
         Self::default()
     }
 
-    /// The number of a kind; the same for as long as the graph lives.
+    /// The number of a kind; the same for as long as something in the graph is of that kind or names it.
     pub fn kind_id(&mut self, api_version: &str, kind: &str) -> KindId {
-        self.kinds.id(api_version, kind)
+        self.kinds.id(&api_version.into(), &kind.into())
     }
 
     /// The kind of that number.
@@ -116,6 +116,7 @@ impl Graph {
     /// A new monitor of objects of that kind.
     pub fn source(&mut self, api_version: &str, kind: &str) -> Source {
         let kind = self.kind_id(api_version, kind);
+        self.kinds.hold(kind);
         self.sources.add(kind)
     }
 

@@ -7,6 +7,7 @@ use std::alloc::System;
 use cap::Cap;
 use common::meta::{Meta, OwnerRef, Owners, Uid, Version};
 use gc_controller::graph::{Graph, Source};
+use parking_lot::Mutex;
 
 /// Counts what is allocated and not given back.
 #[global_allocator]
@@ -101,8 +102,32 @@ fn cost(build: impl Fn(&mut World, usize)) -> usize {
     each
 }
 
+/// One test measures at a time.
+static MEASURING: Mutex<()> = Mutex::new(());
+
+#[test]
+fn what_a_reference_said_once_is_not_kept() {
+    let _alone = MEASURING.lock();
+    let mut graph = Graph::new();
+    let source = graph.source("v1", "ConfigMap");
+    let mut say = |n: usize| {
+        let long = format!("K{n}-{}", "x".repeat(100_000));
+        let meta = serde_json::json!({"name": "c", "namespace": "ns", "uid": "c", "resourceVersion": (n + 1).to_string(),
+            "ownerReferences": [{"apiVersion": long, "kind": long, "name": long, "uid": long}]});
+        let meta = serde_json::from_value(meta).unwrap();
+        graph.put(source, &meta, &mut Vec::new());
+        graph.view(&Uid::new("c")).unwrap();
+    };
+    say(0);
+    let before = ALLOCATOR.allocated();
+    (1..300).for_each(&mut say);
+    let grown = ALLOCATOR.allocated().saturating_sub(before);
+    assert!(grown < 1_000_000, "{grown} bytes more after 300 changes of one object");
+}
+
 #[test]
 fn an_object_costs_the_collector_less_than_its_budget() {
+    let _alone = MEASURING.lock();
     for (what, build) in [
         (
             "applications with what is around them",

@@ -74,7 +74,8 @@ impl Act<'_> {
     pub(super) async fn unblock(&self, place: &Place, subject: &Subject, live: bool) -> Result<Put, Error> {
         let blocks = |owner: &OwnerRef| owner.block_owner_deletion == Some(true);
         let unblocked = |owner: &OwnerRef| OwnerRef { block_owner_deletion: Some(false), ..owner.clone() };
-        let changed = subject.owners.iter().filter(|owner| blocks(owner)).map(|owner| json!(unblocked(owner))).collect();
+        let changed =
+            subject.owners.iter().filter(|owner| blocks(owner)).map(|owner| json!(unblocked(owner))).collect();
         let all = subject.owners.iter().map(|o| if blocks(o) { unblocked(o) } else { o.clone() }).collect();
         self.put(place, subject, changed, all, live).await
     }
@@ -88,9 +89,7 @@ impl Act<'_> {
         all: Vec<OwnerRef>,
         live: bool,
     ) -> Result<Put, Error> {
-        let onto = |references: Value| {
-            json!({"metadata": {"uid": place.identity.uid, "resourceVersion": subject.version, "ownerReferences": references}})
-        };
+        let onto = |references: Value| json!({"metadata": {"uid": place.identity.uid, "resourceVersion": subject.version, "ownerReferences": references}});
         let mut answer = self.api.patch(place.target(), Patch::Strategic, &onto(json!(changes))).await;
         if answer.as_ref().is_err_and(is_unsupported) {
             let all = if all.is_empty() { Value::Null } else { json!(all) };

@@ -4,6 +4,10 @@ use common::map::HashSet;
 
 use super::{ABSENT, Identity};
 
+/// Names and uids in references are as long as whoever writes them likes. An object's are shorter than this; what is longer
+/// is looked up each time.
+const LONGEST: usize = 512;
+
 /// A bounded set of identities, those asked for lately first. Uids never come back, so nothing here can become wrong; what
 /// is forgotten is asked for again.
 #[derive(Default)]
@@ -14,6 +18,9 @@ pub(super) struct Absent {
 
 impl Absent {
     pub(super) fn insert(&mut self, identity: Identity) {
+        if identity.name.len() + identity.uid.to_string().len() > LONGEST {
+            return;
+        }
         if self.young.len() >= ABSENT / 2 {
             self.old = std::mem::take(&mut self.young);
         }
@@ -50,5 +57,8 @@ mod tests {
         }
         assert!(!absent.contains(&nth(1)));
         assert!(absent.young.len() + absent.old.len() <= ABSENT);
+        let long = Identity { name: "n".repeat(LONGEST + 1).as_str().into(), ..nth(0) };
+        absent.insert(long.clone());
+        assert!(!absent.contains(&long));
     }
 }

@@ -144,7 +144,7 @@ impl Graph {
             }
             None => {
                 self.sources.came(source.number);
-                self.nodes.insert(Node::observed(source, meta))
+                self.insert(Node::observed(source, meta))
             }
         };
         let node = self.nodes.get_mut(id);
@@ -152,8 +152,10 @@ impl Graph {
         let now = node.flags;
         if !node.owners.are(&meta.owners, &self.kinds) {
             let owners = self.references(id, &meta.owners);
+            owners.iter().for_each(|owner| self.kinds.hold(owner.kind));
             let old = std::mem::replace(&mut self.nodes.get_mut(id).owners, owners.clone());
             self.change_owners(id, &old, &owners, out);
+            old.iter().for_each(|owner| self.kinds.release(owner.kind));
         }
         let starts = |finalizer| now.waits_for(finalizer) && !before.waits_for(finalizer);
         if starts(Flags::ORPHAN) {
@@ -205,13 +207,27 @@ impl Graph {
 
     /// A monitor is no more: what it has seen is hearsay from now on.
     pub fn unwatched(&mut self, source: Source, out: &mut Vec<Work>) {
-        self.sources.remove(source);
+        if self.sources.remove(source) {
+            self.kinds.release(source.kind);
+        }
         let ids: Vec<NodeId> = self.nodes.places().filter(|(_, node)| node.is_from(source)).map(|(id, _)| id).collect();
         for id in ids {
             let node = self.nodes.get_mut(id);
             node.flags.set(Flags::VIRTUAL, true);
             out.push(Work::Judge(node.uid.clone()));
         }
+    }
+
+    fn insert(&mut self, node: Node) -> NodeId {
+        self.kinds.hold(node.kind);
+        self.nodes.insert(node)
+    }
+
+    fn take(&mut self, id: NodeId) -> Option<Node> {
+        let node = self.nodes.remove(id)?;
+        self.kinds.release(node.kind);
+        node.owners.iter().for_each(|owner| self.kinds.release(owner.kind));
+        Some(node)
     }
 
     /// A virtual node turns out to be an object.
@@ -246,6 +262,8 @@ impl Graph {
     }
 
     fn rename(&mut self, id: NodeId, identity: Identity) {
+        self.kinds.hold(identity.kind);
+        self.kinds.release(self.nodes.get(id).kind);
         let node = self.nodes.get_mut(id);
         node.kind = identity.kind;
         node.namespace = identity.namespace;
@@ -312,7 +330,7 @@ impl Graph {
         for reference in references {
             let namespace = self.nodes.get(id).namespace.clone();
             let Some(owner) = self.nodes.find(&reference.uid) else {
-                let owner = self.nodes.insert(Node::virtual_owner(&namespace, reference));
+                let owner = self.insert(Node::virtual_owner(&namespace, reference));
                 self.nodes.get_mut(owner).dependents.insert(id);
                 out.push(Work::Judge(reference.uid.clone()));
                 continue;
@@ -337,7 +355,7 @@ impl Graph {
         let node = self.nodes.get_mut(owner);
         node.dependents.remove(dependent);
         if node.is_virtual() && node.dependents.is_empty() && node.owners.is_empty() {
-            self.nodes.remove(owner);
+            self.take(owner);
         }
     }
 
@@ -383,7 +401,7 @@ impl Graph {
 
     fn remove(&mut self, id: NodeId, identity: Identity, out: &mut Vec<Work>) {
         let blocked = self.blocked_by(id, &self.nodes.get(id).owners);
-        let Some(node) = self.nodes.remove(id) else { return };
+        let Some(node) = self.take(id) else { return };
         if !node.is_virtual() {
             self.sources.went(node.source);
         }

@@ -3,7 +3,7 @@
 use common::{intern::Text, map::HashMap};
 
 /// A kind as owner references name it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
     /// Group and version.
     pub api_version: Text,
@@ -11,25 +11,40 @@ pub struct Kind {
     pub kind: Text,
 }
 
-/// The number of a [`Kind`].
+/// The number of a [`Kind`]. No other kind gets it while or after it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KindId(u32);
 
-/// All kinds met so far. Grows with the kinds that objects and references name, and never shrinks.
+struct Entry {
+    kind: Kind,
+    /// How many monitors, nodes and references there are of it.
+    holders: u64,
+}
+
+/// All kinds that something in the graph is of or names. Anybody can name kinds that do not exist: who is named by nobody
+/// any more is forgotten.
 #[derive(Default)]
 pub(super) struct Kinds {
-    all: Vec<Kind>,
+    all: HashMap<KindId, Entry>,
     numbers: HashMap<Kind, KindId>,
+    next: u32,
+    nameless: Kind,
 }
 
 impl Kinds {
-    pub(super) fn id(&mut self, api_version: &str, kind: &str) -> KindId {
-        let kind = Kind { api_version: Text::new(api_version), kind: Text::new(kind) };
+    /// The number of a kind, for as long as something holds it.
+    pub(super) fn id(&mut self, api_version: &Text, kind: &Text) -> KindId {
+        let kind = Kind { api_version: api_version.clone(), kind: kind.clone() };
         if let Some(id) = self.numbers.get(&kind) {
             return *id;
         }
-        let id = KindId(self.all.len() as u32);
-        self.all.push(kind.clone());
+        // After four thousand million kinds the numbers begin anew.
+        while self.all.contains_key(&KindId(self.next)) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let id = KindId(self.next);
+        self.next = self.next.wrapping_add(1);
+        self.all.insert(id, Entry { kind: kind.clone(), holders: 0 });
         self.numbers.insert(kind, id);
         id
     }
@@ -38,7 +53,32 @@ impl Kinds {
         self.numbers.get(&Kind { api_version: api_version.clone(), kind: kind.clone() }).copied()
     }
 
+    /// The kind of a number that something holds.
     pub(super) fn get(&self, id: KindId) -> &Kind {
-        &self.all[id.0 as usize]
+        self.all.get(&id).map_or(&self.nameless, |entry| &entry.kind)
+    }
+
+    /// Something is of that kind or names it from now on.
+    pub(super) fn hold(&mut self, id: KindId) {
+        if let Some(entry) = self.all.get_mut(&id) {
+            entry.holders += 1;
+        }
+    }
+
+    /// It is or does no longer.
+    pub(super) fn release(&mut self, id: KindId) {
+        let Some(entry) = self.all.get_mut(&id) else { return };
+        entry.holders -= 1;
+        if entry.holders == 0
+            && let Some(entry) = self.all.remove(&id)
+        {
+            self.numbers.remove(&entry.kind);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        debug_assert_eq!(self.all.len(), self.numbers.len());
+        self.all.len()
     }
 }

@@ -106,6 +106,7 @@ proptest! {
             world.gone(&thing);
         }
         assert!(world.graph.is_empty());
+        assert!(world.graph.kinds.len() <= 1, "kinds that nobody names are left");
     }
 
     #[test]

@@ -36,8 +36,9 @@ impl Sources {
         Source { kind, number }
     }
 
-    pub(super) fn remove(&mut self, source: Source) {
-        self.all.remove(&source.number);
+    /// Says whether it was there.
+    pub(super) fn remove(&mut self, source: Source) -> bool {
+        self.all.remove(&source.number).is_some()
     }
 
     pub(super) fn get(&self, number: u32) -> Option<&Census> {

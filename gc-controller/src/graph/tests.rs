@@ -317,3 +317,23 @@ fn the_picture_shows_owners_and_what_is_missing() {
     assert!(around.contains("\\nmissingFromGraph\\n\""), "{around}");
     assert!(around.contains("    missing=\"true\"\n"), "{around}");
 }
+
+#[test]
+fn kinds_are_forgotten_once_nobody_names_them() {
+    let mut w = World::default();
+    let source = w.source("ConfigMap");
+    for n in 0..1000 {
+        let mut forged = thing("c").meta();
+        let kind = format!("K{n}");
+        let reference =
+            serde_json::json!({"apiVersion": "example.com/v1", "kind": kind, "name": "o", "uid": n.to_string()});
+        forged.owners = serde_json::from_value(serde_json::json!([reference])).unwrap();
+        forged.resource_version = common::meta::Version::parse(&(n + 1).to_string());
+        w.graph.put(source, &forged, &mut w.work);
+        assert_eq!((w.graph.kinds.len(), w.graph.len()), (2, 2), "{n}");
+        assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners[0].kind, *kind);
+    }
+    w.gone(&thing("c"));
+    w.graph.unwatched(source, &mut w.work);
+    assert_eq!(w.graph.kinds.len(), 0);
+}
