@@ -10,11 +10,14 @@ use common::{
     metrics::Metrics,
     runtime::{Context, LoopDefinition, Running, Shared},
     settings::Settings,
+    succession::{Left, Writes},
 };
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
 pub struct Loops {
-    keeper: Keeper,
+    keeper: Arc<Keeper>,
+    writes: Writes,
+    clock: Clock,
     running: Vec<Arc<dyn Running>>,
     events: events::Sender,
     metrics: Metrics,
@@ -32,12 +35,12 @@ impl Loops {
     pub fn stand_by(client: &kube::Client, clock: &Clock, settings: Settings, definitions: &[LoopDefinition]) -> Self {
         let (keeper, gate) = gate(clock.clone());
         let metrics = Metrics::new();
-        let (settings, shared) = (Arc::new(settings), Shared::default());
+        let (settings, shared, writes) = (Arc::new(settings), Shared::default(), Writes::default());
         let api = |name: &str| Api::new(client.clone(), clock.clone(), gate.clone(), &common::client::user_agent(name));
         let events = events::Sender::start(api("events"), &metrics);
         let start = |definition: &LoopDefinition| {
             (definition.start)(Context {
-                api: api(definition.client),
+                api: api(definition.client).with_writes(writes.clone()),
                 clock: clock.clone(),
                 gate: gate.clone(),
                 settings: Arc::clone(&settings),
@@ -47,12 +50,30 @@ impl Loops {
             })
         };
         let running = definitions.iter().map(start).collect();
-        Self { keeper, running, events, metrics }
+        Self { keeper: Arc::new(keeper), writes, clock: clock.clone(), running, events, metrics }
     }
 
     /// Gives the permission to write.
     pub fn lead(&self) {
         self.keeper.open();
+    }
+
+    /// What opens and closes their gate, for who plays the election.
+    pub fn keeper(&self) -> &Arc<Keeper> {
+        &self.keeper
+    }
+
+    /// What a leader that ends in good order leaves to the next.
+    pub fn left(&self) -> Option<Left> {
+        self.writes.left(self.clock.instant())
+    }
+
+    /// Takes over what a predecessor has left, before these loops lead.
+    pub fn inherit(&self, left: Option<Left>) {
+        if let Some(left) = &left {
+            self.writes.inherit(left);
+        }
+        self.keeper.inherit(left);
     }
 
     /// Takes the permission to write away, at once.

@@ -80,7 +80,7 @@ impl Process {
     }
 
     /// Whether it has been forbidden to write, before now.
-    fn is_deposed(&self) -> bool {
+    pub(super) fn is_deposed(&self) -> bool {
         self.deposed.lock().is_some_and(|at| at < self.clock.instant())
     }
 
@@ -149,6 +149,13 @@ pub(super) enum Fate {
     Hangs,
 }
 
+impl Fate {
+    /// Whether it is the last of the process, for now or for good.
+    fn ends(&self) -> bool {
+        matches!(self, Self::Crash(_) | Self::Hangs)
+    }
+}
+
 /// Something that has gone wrong with a write, whose consequences go on.
 #[derive(Debug)]
 pub(super) struct News {
@@ -180,6 +187,8 @@ pub(super) struct Hub {
     start: Instant,
     faults: Vec<Fault>,
     refusals: Mutex<Vec<Refusal>>,
+    /// Whose reads fail, until when.
+    unread: Mutex<Option<(&'static str, Instant)>>,
     acting: Mutex<BTreeMap<&'static str, Arc<Process>>>,
     news: mpsc::UnboundedSender<News>,
     /// Faults whose consequences are not over.
@@ -197,6 +206,7 @@ impl Hub {
             sandbox,
             faults: perturbation.0.clone(),
             refusals: Mutex::default(),
+            unread: Mutex::default(),
             acting: Mutex::default(),
             news,
             pending: watch::Sender::new(0),
@@ -226,6 +236,11 @@ impl Hub {
         self.acting.lock().insert(process.program, Arc::clone(process));
     }
 
+    /// Whether a leader hangs at some time.
+    pub(super) fn has_paused_leaders(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, Kind::PausedLeader(_)))
+    }
+
     /// The resources a program has watched so far.
     pub(super) fn watched_by(&self, program: &str) -> Vec<String> {
         let seen = self.seen.lock();
@@ -244,6 +259,9 @@ impl Hub {
             seen.watched.insert((process.program, resource.clone()));
         }
         if !asked.is_write() {
+            if !asked.is_watch() && self.reads_fail(process) {
+                return Fate::Refused(500);
+            }
             if asked.query.split('&').any(|part| part == "resourceVersion=0") {
                 let what = format!("{} reads {resource} from version 0, which may be served stale", process.identity);
                 seen.violations.push(("reads-are-consistent", what));
@@ -263,7 +281,14 @@ impl Hub {
         drop(seen);
         let mut fate = self.refusal(&asked.method, &resource).map_or(Fate::Served, Fate::Refused);
         for fault in self.faults.iter().filter(|fault| fault.at == At::Write(count)) {
-            fate = self.strike(fault, process, Some((asked, &resource))).unwrap_or(fate);
+            // Who has ended ends no second time, and hears of no failure.
+            if fate.ends() && fault.kind.ends() {
+                continue;
+            }
+            let struck = self.strike(fault, process, Some((asked, &resource)));
+            if !fate.ends() {
+                fate = struck.unwrap_or(fate);
+            }
         }
         fate
     }
@@ -284,6 +309,12 @@ impl Hub {
         self.seen.lock().violations.push(("statuses-are-valid", what));
     }
 
+    /// Whether what the process reads is refused for now.
+    fn reads_fail(&self, process: &Process) -> bool {
+        let now = self.clock.instant();
+        self.unread.lock().as_ref().is_some_and(|(program, until)| *program == process.program && *until > now)
+    }
+
     fn refusal(&self, method: &Method, resource: &str) -> Option<u16> {
         let now = self.clock.instant();
         let mut refusals = self.refusals.lock();
@@ -295,12 +326,17 @@ impl Hub {
     pub(super) fn step(&self, number: u64, program: &str) {
         let acting = self.acting.lock().get(program).cloned();
         let Some(process) = acting else { return };
+        let mut ended = false;
         for fault in self.faults.iter().filter(|fault| fault.at == At::Step(number)) {
+            if ended && fault.kind.ends() {
+                continue;
+            }
             match self.strike(fault, &process, None) {
                 Some(Fate::Crash(_)) => process.set(Life::Dead),
                 Some(Fate::Hangs) => process.set(Life::Hanging),
-                _ => {}
+                _ => continue,
             }
+            ended = true;
         }
     }
 
@@ -331,6 +367,11 @@ impl Hub {
                 tell(process);
                 Some(Fate::Refused(*code))
             }
+            Kind::Unread(time) => {
+                *self.unread.lock() = Some((process.program, self.clock.instant() + *time));
+                tell(process);
+                None
+            }
             Kind::Hold(program, resource, _) => {
                 let held = self.acting.lock().get(program.as_str()).cloned()?;
                 faults.hold_watch(&held.identity, resource);
@@ -357,7 +398,7 @@ impl Hub {
                 process.clock.skew(jiff::SignedDuration::from_secs(*seconds));
                 None
             }
-            Kind::FailOver | Kind::Interfere(_) => {
+            Kind::FailOver | Kind::StaleStandby(_) | Kind::Interfere(_) => {
                 tell(process);
                 None
             }

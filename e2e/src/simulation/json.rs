@@ -39,10 +39,14 @@ pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     at(object, "/metadata/annotations").and_then(|a| a.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// The references to an object's owners.
+pub fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    at(object, "/metadata/ownerReferences").and_then(Value::as_array).into_iter().flatten()
+}
+
 /// The reference to an object's controller.
 pub fn controller(object: &Value) -> Option<&Value> {
-    let references = at(object, "/metadata/ownerReferences")?.as_array()?;
-    references.iter().find(|reference| reference["controller"] == json!(true))
+    owners(object).find(|reference| reference["controller"] == json!(true))
 }
 
 /// The uid of an object's controller; empty if it has none.

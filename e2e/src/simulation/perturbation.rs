@@ -86,6 +86,8 @@ pub enum Kind {
     Error(Failure),
     /// Writes like this one are refused for a while, as by an admission webhook, with 403 or 422.
     Reject(u16, Duration),
+    /// Whatever the process reads is answered with 500 for a while; watches go on.
+    Unread(Duration),
     /// A process hears nothing of one resource for a while: program, resource, how long.
     Hold(String, String, Duration),
     /// The process crashes, and is restarted against a server from which every event comes that much late.
@@ -96,6 +98,8 @@ pub enum Kind {
     Recreate(Duration),
     /// Another replica takes over, in order.
     FailOver,
+    /// Another replica takes over, in order, whose caches were filled before and hear of nothing for that long.
+    StaleStandby(Duration),
     /// Another replica takes over from one that hangs, which wakes up after that long.
     PausedLeader(Duration),
     /// The clock of the process jumps by so many seconds.
@@ -115,22 +119,38 @@ pub const FORMS: &[(&str, &str)] = &[
     ("crash:after-response@K", "... after it is answered"),
     ("error:E@K", "write K is answered with 409, 429, 500, 500-after (it took effect), 503, cut, cut-after"),
     ("reject:403@K+D", "writes like write K are refused for the time D, with 403 or 422"),
+    ("unread@K+D", "from write K on all that the process reads is answered with 500 for the time D; watches go on"),
     ("hold:P/R@K+D", "from write K on program P hears nothing of resource R for the time D"),
     ("lag@K+D", "crash, and the restarted process hears of everything D later than it happens"),
     ("missed@K+D", "the process is cut off for D, and what happened is forgotten (410)"),
     ("recreate@K+D", "a Pod is deleted and recreated under its name while nothing is heard of Pods for D"),
     ("failover@K", "a second replica takes over after write K"),
+    (
+        "stale-standby@K+D",
+        "the same with the next write, by a replica that hears of nothing from shortly after write K on, for D more",
+    ),
     ("paused-leader@K+D", "the leader hangs after write K, is replaced, and wakes up after D with its plan half done"),
     ("clock:S@K", "the clock of the process jumps by S (+2h, -1s)"),
-    ("interfere:I@K", "a user does I, listed with its suite, and takes it back"),
+    ("interfere:I@K", "a user does I, listed with its suite; what can be taken back is"),
     ("...@stepK", "before the users' step K, of what can happen without a write: hold, missed, failover, clock, ..."),
 ];
+
+impl Kind {
+    /// Whether the process it strikes goes no further, for now or for good.
+    pub fn ends(&self) -> bool {
+        matches!(self, Self::Crash(_) | Self::Lag(_) | Self::PausedLeader(_))
+    }
+}
 
 impl Fault {
     /// For how long it keeps a controller from seeing the truth.
     pub fn lag(&self) -> Duration {
         match &self.kind {
-            Kind::Hold(_, _, time) | Kind::Lag(time) | Kind::Missed(time) | Kind::Recreate(time) => *time,
+            Kind::Hold(_, _, time)
+            | Kind::Lag(time)
+            | Kind::Missed(time)
+            | Kind::Recreate(time)
+            | Kind::StaleStandby(time) => *time,
             // A request that is told to come back later is of a plan that is older by then.
             Kind::Error(Failure::TooManyRequests) => RETRY_AFTER,
             _ => Duration::ZERO,
@@ -146,11 +166,11 @@ impl Fault {
     pub fn family(&self) -> &'static str {
         match &self.kind {
             Kind::Crash(_) => "crash",
-            Kind::Error(_) => "error",
+            Kind::Error(_) | Kind::Unread(_) => "error",
             Kind::Reject(..) => "reject",
             Kind::Hold(..) | Kind::Lag(_) => "stale",
             Kind::Missed(_) | Kind::Recreate(_) => "missed",
-            Kind::FailOver | Kind::PausedLeader(_) => "failover",
+            Kind::FailOver | Kind::StaleStandby(_) | Kind::PausedLeader(_) => "failover",
             Kind::Clock(_) => "clock",
             Kind::Interfere(_) => "interfere",
         }
@@ -235,11 +255,13 @@ impl fmt::Display for Fault {
             Kind::Crash(moment) => (format!("crash:{}", named(MOMENTS, moment)), None),
             Kind::Error(failure) => (format!("error:{}", named(FAILURES, failure)), None),
             Kind::Reject(code, time) => (format!("reject:{code}"), Some(time)),
+            Kind::Unread(time) => ("unread".to_owned(), Some(time)),
             Kind::Hold(program, resource, time) => (format!("hold:{program}/{resource}"), Some(time)),
             Kind::Lag(time) => ("lag".to_owned(), Some(time)),
             Kind::Missed(time) => ("missed".to_owned(), Some(time)),
             Kind::Recreate(time) => ("recreate".to_owned(), Some(time)),
             Kind::FailOver => ("failover".to_owned(), None),
+            Kind::StaleStandby(time) => ("stale-standby".to_owned(), Some(time)),
             Kind::PausedLeader(time) => ("paused-leader".to_owned(), Some(time)),
             Kind::Clock(seconds) => {
                 let size = duration::format(Duration::from_secs(seconds.unsigned_abs()));
@@ -284,10 +306,12 @@ fn fault(text: &str) -> Option<Fault> {
             let (program, resource) = argument.split_once('/')?;
             Kind::Hold(program.to_owned(), resource.to_owned(), time)
         }
+        ("unread", Some(time)) => Kind::Unread(time),
         ("lag", Some(time)) => Kind::Lag(time),
         ("missed", Some(time)) => Kind::Missed(time),
         ("recreate", Some(time)) => Kind::Recreate(time),
         ("failover", None) => Kind::FailOver,
+        ("stale-standby", Some(time)) => Kind::StaleStandby(time),
         ("paused-leader", Some(time)) => Kind::PausedLeader(time),
         ("clock", None) => {
             let size = duration::parse(argument.get(1..)?).ok()?.as_secs();
@@ -318,9 +342,11 @@ mod tests {
             "reject:403@5+30s",
             "hold:replicaset-controller/pods@12+1m30s",
             "lag@4+10s",
+            "unread@4+30s",
             "missed@4+20s",
             "recreate@4+30s",
             "failover@9",
+            "stale-standby@9+30s",
             "paused-leader@9+1m0s",
             "clock:+2h0m0s@4",
             "clock:-1s@4",

@@ -35,7 +35,7 @@ pub fn before(unperturbed: &Outcome, step: u64) -> Vec<Perturbation> {
         kinds.push(Kind::Hold((*program).to_owned(), resource.clone(), HELD));
     }
     kinds.extend([Kind::Crash(Moment::Before), Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
-    kinds.extend([Kind::FailOver, Kind::PausedLeader(HUNG)]);
+    kinds.extend([Kind::FailOver, Kind::StaleStandby(HELD), Kind::PausedLeader(HUNG)]);
     kinds.into_iter().map(|kind| Perturbation::one(kind, At::Step(step))).collect()
 }
 
@@ -48,8 +48,8 @@ pub fn at(suite: &Suite, unperturbed: &Outcome, k: u64) -> Vec<Perturbation> {
     for (program, resource) in &unperturbed.watched {
         kinds.push(Kind::Hold((*program).to_owned(), resource.clone(), HELD));
     }
-    kinds.extend([Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
-    kinds.extend([Kind::FailOver, Kind::PausedLeader(HUNG)]);
+    kinds.extend([Kind::Unread(REFUSED), Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
+    kinds.extend([Kind::FailOver, Kind::StaleStandby(HELD), Kind::PausedLeader(HUNG)]);
     kinds.extend([Kind::Clock(7200), Kind::Clock(-2)]);
     kinds.extend(suite.interferences.iter().map(|i| Kind::Interfere(i.name.to_owned())));
     kinds.into_iter().map(|kind| Perturbation::one(kind, At::Write(k))).collect()

@@ -173,13 +173,20 @@ async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared) -> Result<(), Violat
         }
     }
     settle(stage, notes, CONVERGED).await?;
-    let before = stage.hub.sandbox.writes().count();
+    // What is refused or changes nothing is a write as well.
+    let count = || (stage.hub.sandbox.writes().count(), stage.hub.seen.lock().points.len());
+    let before = count();
     pass(stage, notes, REST).await?;
-    let after = stage.hub.sandbox.writes().count();
-    if after > before {
+    let after = count();
+    if after.1 > before.1 && after.0 == before.0 {
+        let last = stage.hub.seen.lock().points.last().cloned();
+        let what = format!("{} vain writes in an hour of rest, the last: {last:?}", after.1 - before.1);
+        return Err(Violation { oracle: "rests", spec: "DESIGN 7.3", what });
+    }
+    if after.0 > before.0 {
         let world = stage.world.lock();
         let last = world.log().last().map(|logged| logged.line(logged.at)).unwrap_or_default();
-        let what = format!("{} writes in an hour of rest, the last: {last}", after - before);
+        let what = format!("{} writes in an hour of rest, the last: {last}", after.0 - before.0);
         return Err(Violation { oracle: "rests", spec: "DESIGN 7.3", what });
     }
     Ok(())

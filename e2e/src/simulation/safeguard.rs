@@ -21,6 +21,8 @@ pub enum Safeguard {
     Recheck,
     /// Who has lost the lease does not write.
     Leadership,
+    /// Who follows a leader waits until its caches show what that one wrote.
+    Succession,
     /// Writes name the uid of the object they are meant for.
     Uid,
     /// Deletions name the version of the object that was judged.
@@ -52,7 +54,7 @@ impl Seam {
             Safeguard::Version if asked.method == Method::DELETE => {
                 Ok(request.map(|body| without(&asked.method, "resourceVersion", body)))
             }
-            Safeguard::Version | Safeguard::Consistency | Safeguard::Leadership => Ok(request),
+            Safeguard::Version | Safeguard::Consistency | Safeguard::Leadership | Safeguard::Succession => Ok(request),
         }
     }
 

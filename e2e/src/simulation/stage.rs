@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{app::Definition, clock::Clock, settings::Settings, settings::TuneValue};
+use common::{app::Definition, clock::Clock, settings::Settings, settings::TuneValue, succession::Left};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -30,8 +30,14 @@ pub(super) const NAMESPACE: &str = "default";
 const RESTART: Duration = Duration::from_secs(5);
 /// After how long the Lease of a leader that hangs is taken by another: its duration and a try.
 const LEASE: Duration = Duration::from_secs(17);
+/// For how long a leader may write after it renewed its Lease, and how often it does.
+const RENEWED: Duration = Duration::from_secs(10);
+const RENEWAL: Duration = Duration::from_secs(2);
 /// How long a hand-over in order takes.
 const HAND_OVER: Duration = Duration::from_secs(2);
+/// In which time a standby fills its caches, and how long it stands by then if nothing happens.
+const FILLED: Duration = Duration::from_millis(300);
+const STANDS_BY: Duration = Duration::from_mins(10);
 
 /// A process with its loops.
 struct Replica {
@@ -100,11 +106,31 @@ impl Stage {
         let seam = Seam::of(self.missing(program)).map(Arc::new);
         let client = kube::Client::new(Wire::new(&self.hub, &process, seam), NAMESPACE);
         let loops = Loops::stand_by(&client, &clock, self.settings(program), seat.definition.loops);
+        let replica = Replica { process, loops };
         if leads {
-            loops.lead();
+            self.elect(&replica);
         }
-        self.hub.acts(&process);
-        seat.retired.extend(seat.acting.replace(Replica { process, loops }));
+        self.hub.acts(&replica.process);
+        seat.retired.extend(seat.acting.replace(replica));
+    }
+
+    /// Gives a replica the permission to write: for good, or, where leaders hang, for as long as it renews it.
+    fn elect(&self, replica: &Replica) {
+        if !self.hub.has_paused_leaders() || self.missing(replica.process.program) == Some(Safeguard::Leadership) {
+            return replica.loops.lead();
+        }
+        let (process, keeper) = (Arc::clone(&replica.process), Arc::clone(replica.loops.keeper()));
+        keeper.open_until(process.clock.instant() + RENEWED);
+        tokio::spawn(async move {
+            loop {
+                process.clock.sleep(RENEWAL).await;
+                process.runs().await;
+                if process.is_deposed() {
+                    return keeper.close();
+                }
+                keeper.open_until(process.clock.instant() + RENEWED);
+            }
+        });
     }
 
     /// The safeguard a program lacks: only the suite's own controller lacks any.
@@ -122,23 +148,34 @@ impl Stage {
         settings
     }
 
-    /// Takes the permission to write from whoever acts for a program.
-    fn depose(&self, program: &str) {
-        let mut seats = self.seats.lock();
-        let acting = seats.iter_mut().find(|seat| seat.definition.name == program).and_then(|s| s.acting.as_ref());
-        let Some(acting) = acting else { return };
-        if self.missing(program) != Some(Safeguard::Leadership) {
-            acting.loops.depose();
+    /// Takes the permission to write from a process that gives its Lease up.
+    fn depose(&self, process: &Process) {
+        if self.missing(process.program) != Some(Safeguard::Leadership) {
+            self.with_replica(process, |replica| replica.loops.depose());
         }
-        acting.process.depose();
+        process.depose();
     }
 
-    fn lead(&self, program: &str) {
+    /// Lets the replica that acts for a program lead, after another one of which it knows what it left, if it left anything.
+    fn follow(&self, process: &Process, in_order: bool) {
+        let left = self.with_replica(process, |replica| replica.loops.left()).flatten().filter(|_| in_order);
+        let left = match self.missing(process.program) {
+            Some(Safeguard::Succession) => Some(Left::default()),
+            _ => left,
+        };
         let seats = self.seats.lock();
-        let acting = seats.iter().find(|seat| seat.definition.name == program).and_then(|s| s.acting.as_ref());
-        if let Some(acting) = acting {
-            acting.loops.lead();
+        let seat = seats.iter().find(|seat| seat.definition.name == process.program);
+        if let Some(acting) = seat.and_then(|seat| seat.acting.as_ref()) {
+            acting.loops.inherit(left);
+            self.elect(acting);
         }
+    }
+
+    /// Does something with the replica that a process is.
+    fn with_replica<T>(&self, process: &Process, act: impl FnOnce(&Replica) -> T) -> Option<T> {
+        let seats = self.seats.lock();
+        let mut all = seats.iter().flat_map(|seat| seat.acting.iter().chain(&seat.retired));
+        all.find(|replica| replica.process.identity == process.identity).map(act)
     }
 
     fn crash(&self, program: &str) {
@@ -214,24 +251,53 @@ impl Stage {
                 }
                 faults.release_watch(&process.identity, "pods");
             }
-            Kind::Reject(_, time) => clock.sleep(time).await,
+            Kind::Reject(_, time) | Kind::Unread(time) => clock.sleep(time).await,
             Kind::FailOver => {
                 clock.sleep(Duration::from_millis(50)).await;
-                self.depose(program);
+                self.depose(&process);
                 self.start(program, false);
                 clock.sleep(HAND_OVER).await;
-                self.lead(program);
+                self.follow(&process, true);
+            }
+            Kind::StaleStandby(time) => {
+                self.start(program, false);
+                clock.sleep(FILLED).await;
+                let Some(standby) = self.identity(program) else { return };
+                let withheld = self.hub.watched_by(program);
+                for resource in &withheld {
+                    faults.hold_watch(&standby, resource);
+                }
+                self.writes_again(program).await;
+                self.depose(&process);
+                // What is on its way arrives before the Lease is given up.
+                clock.sleep(FILLED).await;
+                self.follow(&process, true);
+                clock.sleep(time).await;
+                for resource in &withheld {
+                    faults.release_watch(&standby, resource);
+                }
             }
             Kind::PausedLeader(time) => {
-                self.depose(program);
                 self.start(program, false);
                 clock.sleep(LEASE).await;
-                self.lead(program);
+                // Its gate has shut by itself.
+                process.depose();
+                self.follow(&process, false);
                 clock.sleep(time.saturating_sub(LEASE)).await;
                 process.set(Life::Running);
             }
             Kind::Interfere(name) => self.interfere(&name).await,
             Kind::Error(_) | Kind::Clock(_) => {}
+        }
+    }
+
+    /// Waits until a program has written something more, or for long enough.
+    async fn writes_again(&self, program: &str) {
+        let clock = &self.hub.clock;
+        let count = || self.hub.seen.lock().points.iter().filter(|point| point.program == program).count();
+        let (before, patience) = (count(), clock.instant() + STANDS_BY);
+        while count() == before && clock.instant() < patience {
+            clock.sleep(Duration::from_millis(5)).await;
         }
     }
 
@@ -253,11 +319,11 @@ impl Stage {
         }
     }
 
-    /// Replaces a Pod that has a controller by another one of its name, which is nobody's.
+    /// Replaces a Pod that has an owner by another one of its name, which is nobody's.
     async fn recreate_a_pod(&self) {
         let pods: Vec<String> = {
             let world = self.world.lock();
-            let owned = world.list("pods").filter(|pod| json::controller(pod).is_some());
+            let owned = world.list("pods").filter(|pod| json::owners(pod).next().is_some());
             owned.map(|pod| json::name(pod).to_owned()).collect()
         };
         let Some(name) = pods.get(self.hub.clock.random_below(pods.len())) else { return };

@@ -62,8 +62,11 @@ impl Wire {
             }
             Fate::Refused(code) => {
                 hub.travel().await;
-                let message = "admission webhook \"policy.example.com\" denied the request: not now";
-                let reason = if *code == 403 { "Forbidden" } else { "Invalid" };
+                let (reason, message) = match code {
+                    403 => ("Forbidden", DENIED),
+                    422 => ("Invalid", DENIED),
+                    _ => ("InternalError", "an error on the server"),
+                };
                 return self.deliver(&asked, refusal(*code, reason, message, None)).await;
             }
             Fate::Fails(failure) => {
@@ -140,6 +143,9 @@ impl Wire {
         Response::from_parts(parts, StreamBody::new(pieces).boxed_unsync())
     }
 }
+
+/// What an admission webhook says.
+const DENIED: &str = "admission webhook \"policy.example.com\" denied the request: not now";
 
 /// The answer of a failure that happens before anything is done.
 fn early(failure: Failure) -> Option<Result<Response<Bytes>, ConnectionCut>> {
