@@ -119,11 +119,13 @@ impl JobController {
             victims.iter().map(|victim| &situation.pods[victim.at]).collect()
         };
         match manage {
-            Manage::Nothing | Manage::NotAllowed(_) | Manage::Deleting | Manage::Postpone { .. } => {
-                (Outcome::default(), None)
-            }
+            Manage::Nothing
+            | Manage::NotAllowed(_)
+            | Manage::Deleting
+            | Manage::NoIndexLeft { .. }
+            | Manage::Postpone { .. } => (Outcome::default(), None),
             Manage::End(victims) => self.delete_pods(snapshot, &pods(victims), delete::Finalizer::Stays).await,
-            Manage::Suspend(victims) | Manage::Remove(victims) => {
+            Manage::Spare(victims) | Manage::Suspend(victims) | Manage::Remove(victims) => {
                 self.delete_pods(snapshot, &pods(victims), delete::Finalizer::GoesFirst).await
             }
             Manage::Create { pods, .. } => {

@@ -71,6 +71,8 @@ pub struct Blocked {
     pub why: String,
     /// How long at most.
     pub at_most: Duration,
+    /// Whether the Pods may be in another state than it seems.
+    pub is_stale: bool,
 }
 
 /// What the operator has set, as far as decisions depend on it.

@@ -6,8 +6,8 @@
 //! crashes, lags or is lost meanwhile: a Pod cannot go before it was counted, since it carries a finalizer, and is not
 //! counted again, since the status names it until the finalizer is gone ([`decide::track`]). No more Pods are active than
 //! are wanted; none is created while the Job is suspended, being deleted or over, or on a view of the cluster older than
-//! this process's own last writes. A Job whose end is decided says so before it acts on it, and has ended when nothing of
-//! it is left to be counted.
+//! this process's own last writes. A Job says that its end is decided before it says that it has ended, and has ended when
+//! nothing of it is left to be counted.
 //!
 //! Beside that, finished Jobs are removed when their time is over ([`ttl`]), by a loop of its own.
 //!
@@ -29,7 +29,9 @@
 //!   replacement waits (kubernetes/kubernetes#139428), its index sets are disjoint, its end is not before its start, and a
 //!   Job that ends while it is suspended has a start: servers refuse anything else, for ever.
 //! - Of a Pod that was counted as failed because it was going, and succeeded after all, nothing counts again.
-//! - A Job whose Pods were deleted by a process that has died since comes to the same end: Pods that only go do not decide.
+//! - Pods that still run when a Job has succeeded lose their finalizer before they are deleted, not after: whoever goes on
+//!   if this process dies in between does not count them as failed.
+//! - A list of Pods being counted that is full keeps nobody waiting who is in it, or need not be.
 //! - An index that has to wait delays no other one. Failures before a restart of this process still delay
 //!   (kubernetes/kubernetes#114650), where Pods still tell of them.
 //! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.

@@ -44,7 +44,7 @@ impl JobController {
                 if lags && self.reads_own_writes {
                     return Ok(Observed::Waiting { why, at_most });
                 }
-                blocked = Some(Blocked { why, at_most });
+                blocked = Some(Blocked { why, at_most, is_stale: lags });
             }
         }
         // Read after the check: what is older than own writes is not looked at.

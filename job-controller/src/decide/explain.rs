@@ -64,7 +64,10 @@ impl Plan {
                 out.push(format!("an index that failed before gets its next Pod in {}", seconds(*wait)));
             }
             Manage::Suspend(_) => out.push("the Job is suspended".to_owned()),
-            Manage::Nothing | Manage::End(_) | Manage::Remove(_) | Manage::Create { .. } => {}
+            Manage::NoIndexLeft { missing } => {
+                out.push(format!("{missing} Pods are missing, and there is no index left for them"));
+            }
+            Manage::Nothing | Manage::End(_) | Manage::Spare(_) | Manage::Remove(_) | Manage::Create { .. } => {}
         }
         let s = &self.situation;
         if let Some(end) = &self.tracked.end {
@@ -109,10 +112,10 @@ impl Plan {
                 let of = if pods.len() == *missing { String::new() } else { format!(" of {missing} missing") };
                 out.push(format!("create {}{of} Pods{}", pods.len(), indexes(pods)));
             }
-            Manage::End(victims) | Manage::Suspend(victims) | Manage::Remove(victims) => {
-                listed(&mut out, victims, |Victim { at, why }| format!("delete Pod {}: {why}", name(*at)));
+            manage => {
+                let line = |Victim { at, why }: &Victim| format!("delete Pod {}: {why}", name(*at));
+                listed(&mut out, manage.victims(), line);
             }
-            Manage::Nothing | Manage::NotAllowed(_) | Manage::Deleting | Manage::Postpone { .. } => {}
         }
         if self.tracked.writes {
             let end = self.tracked.end.as_ref().filter(|end| end.is_new);

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{map::HashSet, pods::sort_for_deletion};
 
-use super::{Claimed, End, Situation, Snapshot, backoff, end, situation::is_counted};
+use super::{Claimed, End, Situation, Snapshot, Verdict, backoff, end, situation::is_counted};
 use crate::objects::Job;
 
 /// What is done about the number of Pods.
@@ -16,8 +16,13 @@ pub enum Manage {
     NotAllowed(String),
     /// The Job is being deleted: its Pods are the garbage collector's.
     Deleting,
-    /// The Job ends: all active Pods go.
+    /// The Job fails: all active Pods go, and have failed with it.
     End(Vec<Victim>),
+    /// The Job has succeeded: all active Pods go, uncounted.
+    ///
+    /// Their finalizers go before they do. A process that dies after that leaves Pods that cannot be taken for failed by
+    /// whoever comes next; upstream deletes them first, and its successor counts them.
+    Spare(Vec<Victim>),
     /// The Job is suspended: all active Pods go, uncounted.
     Suspend(Vec<Victim>),
     /// There are too many Pods, or wrong ones: these go, uncounted.
@@ -30,6 +35,11 @@ pub enum Manage {
         missing: usize,
         /// After how long more of them may be created.
         wait: Option<Duration>,
+    },
+    /// Pods are missing, and no index is left that one could work on: some have failed for good.
+    NoIndexLeft {
+        /// How many are missing.
+        missing: usize,
     },
     /// Pods are missing, and are not created before a while has passed.
     Postpone {
@@ -102,6 +112,8 @@ pub struct Managed {
     pub ready: usize,
     /// Pods that are going.
     pub terminating: usize,
+    /// Whether the active Pods lost their finalizers before they were deleted: nothing is left to be done about them.
+    pub spared: bool,
     /// Whether the number of Pods was looked at: not if the Job ends or is deleted, nor if nothing was allowed.
     pub scaled: bool,
     /// How the Job ends, if it does.
@@ -114,8 +126,14 @@ pub struct Managed {
 pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
     let job = &*snapshot.job;
     let all = |why: Why| situation.active.iter().map(|at| Victim { at: *at, why }).collect();
-    if situation.end.is_some() {
-        return Manage::End(all(Why::Ends));
+    match (&situation.end, &snapshot.blocked) {
+        // Who seems to run may have failed, and would not be counted.
+        (Some(end), Some(blocked)) if end.verdict == Verdict::Success && blocked.is_stale => {
+            return Manage::NotAllowed(blocked.why.clone());
+        }
+        (Some(end), _) if end.verdict == Verdict::Success => return Manage::Spare(all(Why::Ends)),
+        (Some(_), _) => return Manage::End(all(Why::Ends)),
+        (None, _) => {}
     }
     if job.metadata.is_deleting() {
         return Manage::Deleting;
@@ -221,7 +239,7 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
     }
     let wait = wait.map(|wait| wait.max(limits.batch));
     match (pods.is_empty(), wait) {
-        (true, None) => Manage::Nothing,
+        (true, None) => Manage::NoIndexLeft { missing },
         (true, Some(wait)) => Manage::Postpone { missing, wait },
         (false, wait) => Manage::Create { pods, missing, wait },
     }
@@ -243,7 +261,7 @@ pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, outc
     let active = (situation.active.len() + outcome.created).saturating_sub(outcome.removed);
     let end = match manage {
         // Pods that are left, or that may appear yet, are Pods that may not be counted any more once the Job has ended.
-        Manage::End(victims) => {
+        Manage::End(victims) | Manage::Spare(victims) => {
             let clear = outcome.removed == victims.len() && snapshot.blocked.is_none();
             situation.end.clone().filter(|_| clear)
         }
@@ -254,7 +272,8 @@ pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, outc
         active,
         ready: situation.ready.saturating_sub(outcome.removed_ready),
         terminating: situation.terminating + outcome.removed,
-        scaled: !matches!(manage, Manage::End(_) | Manage::NotAllowed(_) | Manage::Deleting),
+        spared: matches!(manage, Manage::Spare(_) | Manage::Suspend(_) | Manage::Remove(_)),
+        scaled: !matches!(manage, Manage::End(_) | Manage::Spare(_) | Manage::NotAllowed(_) | Manage::Deleting),
         end,
     }
 }
@@ -263,32 +282,42 @@ impl Manage {
     /// Whether Pods are created or deleted.
     pub fn acts(&self) -> bool {
         match self {
-            Self::Nothing | Self::NotAllowed(_) | Self::Deleting | Self::Postpone { .. } => false,
-            Self::End(victims) | Self::Suspend(victims) | Self::Remove(victims) => !victims.is_empty(),
             Self::Create { pods, .. } => !pods.is_empty(),
+            _ => !self.victims().is_empty(),
+        }
+    }
+
+    /// The Pods that are deleted.
+    pub fn victims(&self) -> &[Victim] {
+        match self {
+            Self::End(victims) | Self::Spare(victims) | Self::Suspend(victims) | Self::Remove(victims) => victims,
+            Self::Nothing
+            | Self::NotAllowed(_)
+            | Self::Deleting
+            | Self::NoIndexLeft { .. }
+            | Self::Create { .. }
+            | Self::Postpone { .. } => &[],
         }
     }
 
     /// What comes of it if every request succeeds.
     pub fn as_planned(&self, situation: &Situation) -> Outcome {
         match self {
-            Self::End(victims) | Self::Suspend(victims) | Self::Remove(victims) => Outcome {
-                removed: victims.len(),
-                removed_ready: victims.iter().filter(|v| situation.pods[v.at].pod.is_ready()).count(),
-                created: 0,
-            },
             Self::Create { pods, .. } => Outcome { created: pods.len(), ..Outcome::default() },
-            Self::Nothing | Self::NotAllowed(_) | Self::Deleting | Self::Postpone { .. } => Outcome::default(),
+            _ => {
+                let ready = self.victims().iter().filter(|v| situation.pods[v.at].pod.is_ready());
+                Outcome { removed: self.victims().len(), removed_ready: ready.count(), created: 0 }
+            }
         }
     }
 
     /// As metrics name it.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::NotAllowed(_) | Self::Deleting | Self::End(_) => "reconciling",
+            Self::NotAllowed(_) | Self::Deleting | Self::End(_) | Self::Spare(_) => "reconciling",
             Self::Nothing => "tracking",
             Self::Suspend(_) | Self::Remove(_) => "pods_deleted",
-            Self::Create { .. } | Self::Postpone { .. } => "pods_created",
+            Self::Create { .. } | Self::Postpone { .. } | Self::NoIndexLeft { .. } => "pods_created",
         }
     }
 }

@@ -151,6 +151,7 @@ impl Model {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
             blocked: lag > 0,
+            is_stale: lag > 0,
             limits: super::Limits { uncounted: 4, pods: 3, ..limits() },
             processed: Vec::new(),
             backoff: super::Record::default(),
@@ -177,7 +178,8 @@ impl Model {
 
     /// The finalizer of a Pod goes because it was counted: what it really was is noted here, by itself.
     fn release(&mut self, name: &str) {
-        let fails = self.status().has(kinds::FAILURE_TARGET);
+        let (job, fails) = (self.job.read(), self.status().has(kinds::FAILURE_TARGET));
+        let patient = job.only_replaces_failed();
         let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.finalizer) else { return };
         pod.finalizer = false;
         if self.named_failed.contains(name) {
@@ -186,7 +188,8 @@ impl Model {
             self.succeeded += 1;
             self.done.extend(pod.index);
         } else {
-            assert!(pod.phase == Phase::Running && !pod.going && !fails, "{name} is not counted: {pod:?}");
+            let counts = fails || pod.phase == Phase::Failed || (pod.going && !patient);
+            assert!(!counts, "{name} is not counted: {pod:?}");
         }
     }
 
@@ -202,7 +205,8 @@ impl Model {
                     self.pods.insert(format!("p{:03}", self.created), pod);
                 }
             }
-            Manage::Suspend(victims) | Manage::Remove(victims) | Manage::End(victims) => {
+            manage => {
+                let victims = manage.victims();
                 let counted = matches!(plan.manage, Manage::End(_));
                 for victim in victims {
                     if !counted {
@@ -218,7 +222,6 @@ impl Model {
                     }
                 }
             }
-            Manage::Nothing | Manage::NotAllowed(_) | Manage::Deleting | Manage::Postpone { .. } => {}
         }
         Ok(plan.manage.as_planned(&plan.situation))
     }
@@ -232,7 +235,7 @@ impl Model {
         let outcome = self.carry_out(&snapshot, &plan, life)?;
         let managed = manage::managed(&snapshot, &plan.situation, &plan.manage, &outcome);
         let mut tracked = track::track(&snapshot, &plan.situation, &managed, at(0));
-        assert!(tracked.status.uncounted.len() <= 4 + 1);
+        assert!(tracked.status.uncounted.len() <= 4);
         if tracked.writes {
             life.write()?;
             self.put(&tracked.status);
@@ -328,7 +331,10 @@ fn check(mut model: Model, steps: &[Step]) -> Result<(), TestCaseError> {
         prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), model.succeeded, "{:?}", status);
     }
     if status.has(kinds::COMPLETE) {
-        prop_assert!(status.succeeded >= i32::try_from(read.completions.unwrap_or(1)).unwrap());
+        let reached = status.succeeded >= i32::try_from(read.completions.unwrap_or(1)).unwrap();
+        let done = IndexSet::parse(&status.completed_indexes, read.indexes());
+        let met = read.success_policy.and_then(|policy| policy.met_by(&done, done.len().try_into().unwrap()));
+        prop_assert!(reached || met.is_some(), "{:?}", status);
     }
     Ok(())
 }
@@ -361,6 +367,13 @@ proptest! {
     #[test]
     fn each_index_counts_once(steps in steps(), completions in 1u32..6, parallelism in 1u32..5) {
         check(Model::new(fresh().indexed(completions, parallelism)), &steps)?;
+    }
+
+    #[test]
+    fn each_pod_counts_once_until_enough_has_succeeded(steps in steps(), enough in 1u32..4, limit in 0u32..3, patient in any::<bool>()) {
+        let policy = if patient { "Failed" } else { "TerminatingOrFailed" };
+        let job = fresh().indexed(4, 3).spec("successPolicy", json!({"rules": [{"succeededCount": enough}]}));
+        check(Model::new(job.spec("backoffLimit", limit).spec("podReplacementPolicy", policy)), &steps)?;
     }
 
     #[test]

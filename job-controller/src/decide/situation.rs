@@ -67,27 +67,13 @@ pub struct Situation {
     pub backoff: Record,
     /// When the Job started.
     pub start_time: Option<Timestamp>,
-    /// Whether the end is decided by Pods that are over: those that go may go because of that, and decide nothing.
-    pub spares: bool,
     /// How the Job ends, if that is decided by what has ended so far.
     pub end: Option<End>,
 }
 
 impl Situation {
     /// Takes stock of these Pods.
-    ///
-    /// An end that is decided deletes Pods before the status says so. Should the process die in between, its successor
-    /// finds Pods that go, and must come to the same end: so it looks at first at those only that are over.
     pub fn new(snapshot: &Snapshot, pods: Vec<Claimed>) -> Self {
-        let mut this = Self::assess(snapshot, pods, true);
-        if this.end.is_none() && this.pods.iter().any(|c| c.pod.meta().is_deleting()) {
-            this = Self::assess(snapshot, std::mem::take(&mut this.pods), false);
-        }
-        this.spares &= this.end.is_some();
-        this
-    }
-
-    fn assess(snapshot: &Snapshot, pods: Vec<Claimed>, spares: bool) -> Self {
         let job = &*snapshot.job;
         let active: Vec<usize> = (0..pods.len()).filter(|at| pods[*at].pod.is_active()).collect();
         let mut this = Self {
@@ -101,7 +87,6 @@ impl Situation {
             kept: BTreeMap::new(),
             backoff: snapshot.backoff,
             start_time: job.status.start_time.or((!job.suspend).then_some(snapshot.now)),
-            spares,
             end: None,
             active,
             pods,
@@ -126,7 +111,7 @@ impl Situation {
             let pod = &*claimed.pod;
             if pod.phase == Phase::Succeeded {
                 succeeded.push(pod.finished);
-            } else if self.has_failed(job, pod) {
+            } else if is_failed(job, pod) {
                 failed.push(pod.finished);
                 ignored += usize::from(!is_counted(job, pod));
             }
@@ -148,14 +133,14 @@ impl Situation {
         let gone = job.status.failed_indexes.as_deref().filter(|_| job.backoff_limit_per_index.is_some());
         let gone = IndexSet::parse(gone.unwrap_or_default(), completions).without(&self.before);
         let failed: HashSet<&Uid> = job.status.uncounted.failed.iter().collect();
-        let tracked = self.pods.iter().filter(|c| c.tracked);
-        let indexes = tracked.filter_map(|c| Some((c, c.pod.index.filter(|index| *index < completions)?)));
+        let new = self.pods.iter().filter(|c| c.is_uncounted());
+        let indexes = new.filter_map(|c| Some((c, c.pod.index.filter(|index| *index < completions)?)));
         let done = indexes.clone().filter(|(c, index)| {
             c.pod.phase == Phase::Succeeded && !failed.contains(&c.pod.meta().uid) && !gone.contains(*index)
         });
         self.completed = self.before.with(done.map(|(_, index)| index));
         if let Some(limit) = job.backoff_limit_per_index {
-            let fails = |pod: &CachedPod| self.has_failed(job, pod) && fails_index(job, pod, limit);
+            let fails = |pod: &CachedPod| is_failed(job, pod) && fails_index(job, pod, limit);
             let lost = indexes.filter(|(c, index)| fails(&c.pod) && !self.completed.contains(*index));
             self.given_up = Some(gone.with(lost.map(|(_, index)| index)));
             self.keep_failed(job);
@@ -174,7 +159,7 @@ impl Situation {
         for (at, claimed) in self.pods.iter().enumerate() {
             let pod = &*claimed.pod;
             let Some(index) = pod.index.filter(|index| *index < job.indexes()) else { continue };
-            if !claimed.is_uncounted() || !self.has_failed(job, pod) || over(index) || active.contains(&index) {
+            if !claimed.is_uncounted() || !is_failed(job, pod) || over(index) || active.contains(&index) {
                 continue;
             }
             let replaces = |known: &usize| {
@@ -186,14 +171,6 @@ impl Situation {
             }
         }
         self.kept = kept;
-    }
-
-    /// Whether a Pod has failed, and does not only go, maybe because the Job ends.
-    ///
-    /// Upstream counts such a Pod as failed if the process that deleted it has died since; the Job may then fail though it
-    /// has succeeded, or fail for another reason.
-    pub fn has_failed(&self, job: &Job, pod: &CachedPod) -> bool {
-        is_failed(job, pod) && (pod.phase == Phase::Failed || !self.spares)
     }
 
     /// The active Pods.

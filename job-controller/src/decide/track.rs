@@ -21,8 +21,8 @@ use common::{
 use jiff::Timestamp;
 
 use super::{
-    End, Managed, Situation, Snapshot, Verdict, settle,
-    situation::{action, has_valid_index},
+    Claimed, End, Managed, Situation, Snapshot, Verdict, settle,
+    situation::{action, has_valid_index, is_failed},
     suspend::{self, Suspension, job_condition, put},
 };
 use crate::objects::{Action, Status};
@@ -51,15 +51,25 @@ pub struct Tracked {
 }
 
 /// What a terminated Pod counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counts {
-    /// As a success of its index.
-    Index(u32),
+    /// As the first success of its index.
+    Index,
     /// As a success.
     Success,
-    /// As a failure.
-    Failure,
+    /// As a failure, and what the Job's failure policy says of it.
+    Failure(Option<Action>),
+    /// As a failure that does not count.
+    Ignored,
     /// As nothing: it was counted before, or does not count.
     Nothing,
+}
+
+impl Counts {
+    /// Whether the status gets longer.
+    fn is_named(self) -> bool {
+        matches!(self, Self::Index | Self::Success | Self::Failure(_))
+    }
 }
 
 /// Decides on the first status and on the finalizers that may go then.
@@ -82,8 +92,10 @@ pub fn track(snapshot: &Snapshot, situation: &Situation, managed: &Managed, at: 
     let mut writes = suspension.is_some()
         || (status.active, status.ready, status.terminating) != (stored.active, stored.ready, stored.terminating);
 
+    // Who was spared has no finalizer any more.
+    let is_open = |c: &Claimed| c.is_uncounted() && !(managed.end.is_some() && managed.spared && c.pod.is_active());
     let uncounted: HashSet<Uid> =
-        situation.pods.iter().filter(|c| c.is_uncounted()).map(|c| c.pod.meta().uid.clone()).collect();
+        situation.pods.iter().filter(|c| is_open(c)).map(|c| c.pod.meta().uid.clone()).collect();
     writes |= settle::settle(&mut status, &uncounted);
 
     let failed: HashSet<Uid> = status.uncounted.failed.iter().cloned().collect();
@@ -91,29 +103,29 @@ pub fn track(snapshot: &Snapshot, situation: &Situation, managed: &Managed, at: 
     let (mut release, mut indexes, mut actions, mut capped) = (Vec::new(), 0, BTreeMap::new(), false);
     for position in in_order(snapshot, situation) {
         let claimed = &situation.pods[position];
-        if !claimed.is_uncounted() || !may_go(snapshot, situation, managed, position) {
+        if !is_open(claimed) || !may_go(snapshot, situation, managed, position) {
+            continue;
+        }
+        let uid = &claimed.pod.meta().uid;
+        let known = failed.contains(uid) || succeeded.contains(uid);
+        let counts = if known { Counts::Nothing } else { counts_as(snapshot, situation, managed, position) };
+        // The list is full: whoever would make it longer has to wait, and nobody else.
+        if counts.is_named() && indexes + status.uncounted.len() >= snapshot.limits.uncounted {
+            capped = true;
             continue;
         }
         release.push(position);
-        let uid = &claimed.pod.meta().uid;
-        let known = failed.contains(uid) || succeeded.contains(uid);
-        match if known { Counts::Nothing } else { counts_as(snapshot, situation, managed, position) } {
+        match counts {
             Counts::Nothing => {}
-            Counts::Index(index) => indexes += usize::from(!situation.before.contains(index)),
+            Counts::Index => indexes += 1,
             Counts::Success => status.uncounted.succeeded.push(uid.clone()),
-            Counts::Failure => {
-                let action = action(job, &claimed.pod);
+            Counts::Failure(action) => {
                 if let Some(action) = action {
                     *actions.entry(action).or_insert(0) += 1;
                 }
-                if action != Some(Action::Ignore) {
-                    status.uncounted.failed.push(uid.clone());
-                }
+                status.uncounted.failed.push(uid.clone());
             }
-        }
-        if indexes + status.uncounted.len() >= snapshot.limits.uncounted {
-            capped = true;
-            break;
+            Counts::Ignored => *actions.entry(Action::Ignore).or_insert(0) += 1,
         }
     }
     writes |= status.uncounted.len() != failed.len() + succeeded.len();
@@ -157,7 +169,7 @@ fn may_go(snapshot: &Snapshot, situation: &Situation, managed: &Managed, at: usi
     job.metadata.is_deleting()
         || managed.end.is_some()
         || pod.phase == Phase::Succeeded
-        || (situation.has_failed(job, pod) && !situation.is_kept(at))
+        || (is_failed(job, pod) && !situation.is_kept(at))
 }
 
 fn counts_as(snapshot: &Snapshot, situation: &Situation, managed: &Managed, at: usize) -> Counts {
@@ -168,12 +180,18 @@ fn counts_as(snapshot: &Snapshot, situation: &Situation, managed: &Managed, at: 
     if pod.phase == Phase::Succeeded {
         return match pod.index.filter(|_| job.is_indexed()) {
             // An index that was given up stays so.
-            Some(index) if situation.completed.contains(index) => Counts::Index(index),
+            Some(index) if situation.completed.contains(index) && !situation.before.contains(index) => Counts::Index,
             Some(_) => Counts::Nothing,
             None => Counts::Success,
         };
     }
     // Whoever still runs when a Job fails has failed with it.
     let fails = managed.end.as_ref().is_some_and(|end| end.verdict == Verdict::Failure);
-    if fails || situation.has_failed(job, pod) { Counts::Failure } else { Counts::Nothing }
+    if !fails && !is_failed(job, pod) {
+        return Counts::Nothing;
+    }
+    match action(job, pod) {
+        Some(Action::Ignore) => Counts::Ignored,
+        action => Counts::Failure(action),
+    }
 }

@@ -165,6 +165,9 @@ impl PodBuilder {
     pub(crate) fn labels(self, labels: Value) -> Self {
         self.set("metadata", "labels", labels)
     }
+    pub(crate) fn name(&self) -> String {
+        self.0["metadata"]["name"].as_str().unwrap().to_owned()
+    }
     pub(crate) fn build(&self) -> PodRef {
         Arc::new(serde_json::from_str(&self.0.to_string()).unwrap())
     }
@@ -176,6 +179,7 @@ pub(crate) struct World {
     pub(crate) job: JobBuilder,
     pub(crate) pods: Vec<PodBuilder>,
     pub(crate) blocked: bool,
+    pub(crate) is_stale: bool,
     pub(crate) limits: Limits,
     pub(crate) processed: Vec<&'static str>,
     pub(crate) backoff: Record,
@@ -187,6 +191,7 @@ impl JobBuilder {
             job: self,
             pods: pods.into_iter().collect(),
             blocked: false,
+            is_stale: false,
             limits: limits(),
             processed: Vec::new(),
             backoff: Record::default(),
@@ -198,6 +203,9 @@ impl World {
     pub(crate) fn blocked(mut self) -> Self {
         self.blocked = true;
         self
+    }
+    pub(crate) fn stale(self) -> Self {
+        Self { is_stale: true, ..self.blocked() }
     }
     pub(crate) fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.limits);
@@ -215,7 +223,8 @@ impl World {
         let job = Arc::new(self.job.read());
         let owner = Owner::new(JOBS, &job.metadata);
         let pods: Vec<PodRef> = self.pods.iter().map(PodBuilder::build).collect();
-        let blocked = Blocked { why: "2 deleted pods".to_owned(), at_most: Duration::from_secs(9) };
+        let why = "2 deleted pods".to_owned();
+        let blocked = Blocked { why, at_most: Duration::from_secs(9), is_stale: self.is_stale };
         Snapshot {
             claims: refs::claim(&owner, &job.selector, pods, |_| true).unwrap_or_default(),
             processed: Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
@@ -256,7 +265,9 @@ impl World {
             Manage::Nothing => "nothing".to_owned(),
             Manage::NotAllowed(why) => format!("blocked by {why}"),
             Manage::Deleting => "deleting".to_owned(),
+            Manage::NoIndexLeft { missing } => format!("no index for {missing}"),
             Manage::End(victims) => format!("end {}", names(victims)).trim().to_owned(),
+            Manage::Spare(victims) => format!("spare {}", names(victims)).trim().to_owned(),
             Manage::Suspend(victims) => format!("suspend {}", names(victims)).trim().to_owned(),
             Manage::Remove(victims) => format!("delete {}", names(victims)),
             Manage::Postpone { missing, wait } => format!("wait {}s for {missing}", wait.as_secs_f64()),

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use common::settings::Settings;
+use common::settings::{Settings, TuneValue};
 use e2e::sandbox::{Action, Change, Rule};
 use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    world::{FINALIZER, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
+    world::{FINALIZER, INDEX, JOBS, ME, NS, Setup, World, finalizers, job_with, name},
 };
 
 /// What a Job of each sort comes to, whatever happens on the way.
@@ -146,6 +146,46 @@ async fn a_cache_that_lags_changes_nothing() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_counted_as_failed_completes_no_index_however_late_its_success_is_heard_of() {
+    for gate in ["StaleControllerConsistencyJob", "AtomicFIFO", "SidecarContainers"] {
+        // The last is locked: nothing is switched off.
+        let settings = Settings::new().with_gate(gate, gate == "SidecarContainers");
+        let world = World::with(Setup { settings, ..Setup::default() }).await;
+        let script = [("exit-on-term", "0"), ("terminate-after", "2")];
+        let indexed = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"});
+        world.apply(job_with("sum", &script, indexed)).await;
+        world.settle().await;
+        world.sandbox.faults().delay_watch(ME, "pods", Duration::from_millis(3500));
+        let victim = world.active().await.into_iter().next().unwrap();
+        world.sandbox.delete("pods", Some(NS), &victim).await.unwrap();
+        world.wait(60).await;
+        let status = world.status("sum").await;
+        assert_eq!(counts(&json!({"status": status.clone()})), json!({"failed": 1}), "{gate}");
+        assert_eq!(world.active().await.len(), 2, "{gate}: {status}");
+        oracle::check(&world);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_go_are_all_counted_though_one_status_cannot_name_them() {
+    let settings = Settings::new().with_tune("job-max-uncounted-pods", TuneValue::Count(3));
+    let world = World::with(Setup { settings, ..Setup::default() }).await;
+    let spec = json!({"parallelism": 9, "completions": 9, "completionMode": "Indexed", "backoffLimit": 9,
+        "successPolicy": {"rules": [{"succeededIndexes": "8"}]}});
+    world.apply(job_with("sum", &[("terminate-after", "20"), ("after", "1")], spec)).await;
+    world.settle().await;
+    for pod in world.pods().await {
+        let pod_name = name(&pod);
+        if pod["metadata"]["annotations"][INDEX] == "8" {
+            world.report(pod_name, json!({"phase": "Succeeded"})).await;
+        } else if pod["metadata"]["annotations"][INDEX] != "7" {
+            world.sandbox.delete("pods", Some(NS), pod_name).await.unwrap();
+        }
+    }
+    finishes(&world, "success with a full list", &json!({"succeeded": 1, "completedIndexes": "8", "failed": 7})).await;
 }
 
 #[tokio::test(start_paused = true)]

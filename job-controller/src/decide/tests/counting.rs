@@ -88,6 +88,47 @@ fn a_job_that_shrinks_forgets_indexes() {
 }
 
 #[test]
+fn an_index_is_not_complete_because_of_a_pod_that_was_dealt_with() {
+    // Counted as failed when it was going; the cache lags.
+    let pods = [pod("a").index(0).deleting().succeeded()];
+    let world = job("j").indexed(2, 2).status("failed", 1).with(pods).processed(&["a"]);
+    assert_eq!((&*world.status().completed_indexes, world.released().len()), ("", 0));
+}
+
+#[test]
+fn nothing_is_lost_where_one_status_cannot_name_everything() {
+    let going = (0..5).map(|n| pod(&format!("go-{n}")).deleting());
+    let mut world = job("j").with(going.chain([pod("ok").succeeded()])).limits(|limits| limits.uncounted = 3);
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        ends.extend(world.end());
+        let released = world.released();
+        let mut status = world.status();
+        assert!(status.uncounted.len() <= 3);
+        world.pods = world.pods.into_iter().map(|p| if released.contains(&p.name()) { p.untracked() } else { p }).collect();
+        let left = world.pods.iter().filter(|pod| pod.build().tracked).map(|pod| pod.build().meta().uid.clone());
+        crate::decide::settle::settle(&mut status, &left.collect());
+        world.job.0["status"] = serde_json::to_value(&status).unwrap();
+    }
+    let status = world.status();
+    assert_eq!((status.failed, status.succeeded, status.uncounted.len()), (5, 1, 0));
+    assert!(world.released().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+}
+
+#[test]
+fn a_full_list_keeps_nobody_who_is_in_it() {
+    let pods = (0..9).map(|n| pod(&format!("p{n}")).succeeded());
+    let full = json!({"succeeded": ["p1", "p4", "p8"]});
+    let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with(pods);
+    let plan = world.limits(|limits| limits.uncounted = 3).plan();
+    let released: Vec<_> = plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
+    assert_eq!((released, plan.tracked.capped), (vec!["p1".into(), "p4".into(), "p8".into()], true));
+    let pods = (0..3).map(|n| pod(&format!("p{n}")).succeeded());
+    let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.uncounted = 3);
+    assert!(!exactly.plan().tracked.capped, "nothing is left");
+}
+
+#[test]
 fn one_status_names_only_so_many() {
     let pods = (0..7).map(|n| pod(&format!("p{n}")).succeeded());
     let world = job("j").completions(Some(9), 9).with(pods).limits(|limits| limits.uncounted = 3);

@@ -9,6 +9,7 @@ use crate::decide::{
 
 const BACKOFF: &str = "FailureTarget BackoffLimitExceeded: Job has reached the specified backoff limit";
 const DEADLINE: &str = "FailureTarget DeadlineExceeded: Job was active longer than specified deadline";
+const MET: &str = "SuccessCriteriaMet SuccessPolicy: Matched rules at index 0";
 const REACHED: &str = "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods";
 
 #[test]
@@ -134,51 +135,57 @@ fn success_policies_end_a_job_and_spare_who_still_runs() {
     let job = job("j").indexed(3, 3).spec("successPolicy", policy);
     let pods = [pod("a").index(0).succeeded(), pod("b").index(1).succeeded(), pod("c").index(2)];
     let world = job.clone().with(pods.clone());
-    assert_eq!(world.end().as_deref(), Some("SuccessCriteriaMet SuccessPolicy: Matched rules at index 0"));
-    assert_eq!((world.does().as_str(), world.released().len()), ("end c", 3));
+    assert_eq!(world.end().as_deref(), Some(MET));
+    assert_eq!((world.does().as_str(), world.released()), ("spare c", vec!["a".to_owned(), "b".to_owned()]));
     let status = world.status();
     assert_eq!((&*status.completed_indexes, status.succeeded, status.uncounted.failed.len()), ("0,1", 2, 0));
+    let stale = world.stale();
+    assert_eq!((stale.does().as_str(), stale.end()), ("blocked by 2 deleted pods", None), "it may have failed");
     let [a, b, _] = pods;
     let failed = job.with([a, b, pod("c").index(2).failed()]).status();
     assert_eq!(failed.uncounted.failed.len(), 1);
 }
 
 #[test]
-fn pods_that_go_because_enough_has_succeeded_have_not_failed() {
+fn who_was_spared_by_a_process_that_died_has_not_failed() {
     let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
-    let met = "SuccessCriteriaMet SuccessPolicy: Matched rules at index 0";
-    let pods = [pod("a").index(0).succeeded(), pod("b").index(1).succeeded(), pod("c").index(2).deleting()];
-    // As another process finds it that died after it deleted the third Pod.
+    let pods = [
+        pod("a").index(0).succeeded(),
+        pod("b").index(1).succeeded(),
+        pod("c").index(2).deleting().untracked(),
+        pod("d").index(3).untracked(),
+    ];
     for limits in [json!({"backoffLimit": 0}), json!({"backoffLimitPerIndex": 0})] {
-        let mut job = job("j").indexed(3, 3).spec("successPolicy", policy.clone());
+        let mut job = job("j").indexed(4, 4).spec("successPolicy", policy.clone());
         for (field, value) in limits.as_object().unwrap() {
             job = job.spec(field, value.clone());
         }
         let world = job.with(pods.clone());
-        assert_eq!(world.end().as_deref(), Some(met), "{limits}");
+        assert_eq!((world.end().as_deref(), world.does().as_str()), (Some(MET), "spare d"), "{limits}");
         let status = world.status();
-        assert_eq!((status.uncounted.failed.len(), status.terminating), (0, Some(1)), "{limits}");
-        assert_eq!(world.released().len(), 3);
-        assert_eq!(world.blocked().released(), ["a", "b"], "not before its end is certain");
+        assert_eq!((status.uncounted.failed.len(), status.terminating), (0, Some(2)), "{limits}");
+        assert_eq!(world.released(), ["a", "b"]);
     }
 }
 
 #[test]
-fn a_job_ends_for_the_same_reason_whoever_deleted_its_pods() {
-    let going = || [pod("a").deleting(), pod("b").deleting()];
-    let late = job("j").completions(Some(2), 2).spec("backoffLimit", 0).spec("activeDeadlineSeconds", 5);
-    let world = late.with(going());
-    assert_eq!((world.end().as_deref(), world.status().uncounted.failed.len()), (Some(DEADLINE), 2));
-    let in_time = job("j").completions(Some(2), 2).spec("backoffLimit", 0).with(going());
-    assert_eq!(in_time.end().as_deref(), Some(BACKOFF), "without another reason they are failures");
-    let limited = job("j").indexed(4, 4).spec("backoffLimitPerIndex", 0).spec("maxFailedIndexes", 0);
-    let world = limited.with([pod("a").index(0).failed(), pod("b").index(1).deleting()]);
-    assert_eq!(
-        world.status().failed_indexes.as_deref(),
-        Some("0"),
-        "whose Pod was deleted with the Job has not failed"
-    );
-    assert_eq!(world.status().uncounted.failed.len(), 2);
+fn a_pod_that_goes_has_failed_whatever_else_happens() {
+    let policy = json!({"rules": [{"succeededIndexes": "0"}]});
+    let job = job("j").indexed(3, 3).spec("successPolicy", policy);
+    let pods = [pod("a").index(0).succeeded(), pod("b").index(1).deleting()];
+    let world = job.clone().with(pods.clone());
+    assert_eq!((world.end().as_deref(), world.status().uncounted.failed.len()), (Some(MET), 1));
+    let patient = job.clone().spec("podReplacementPolicy", "Failed").with(pods.clone());
+    assert_eq!((patient.end().as_deref(), patient.status().uncounted.failed.len()), (Some(MET), 0));
+    assert_eq!(job.clone().spec("backoffLimit", 0).with(pods.clone()).end().as_deref(), Some(BACKOFF));
+    let limited = job.spec("backoffLimitPerIndex", 0).with(pods);
+    assert_eq!(limited.status().failed_indexes.as_deref(), Some("1"));
+
+    let going = || [pod("a").index(0).deleting(), pod("b").index(1).deleting()];
+    let late = || crate::decide::world::job("j").indexed(2, 2).spec("activeDeadlineSeconds", 5);
+    assert_eq!(late().with(going()).end().as_deref(), Some(DEADLINE));
+    let both = late().spec("backoffLimit", 0).with(going());
+    assert_eq!((both.end().as_deref(), both.status().uncounted.failed.len()), (Some(BACKOFF), 2));
 }
 
 #[test]

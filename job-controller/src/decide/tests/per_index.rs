@@ -103,6 +103,14 @@ fn a_job_with_failed_indexes_fails_when_all_are_over_or_too_many_are() {
 }
 
 #[test]
+fn where_no_index_is_left_pods_are_missing_all_the_same() {
+    let job = limited(3, 0).status("failedIndexes", "0").status("failed", 1);
+    let world = job.with([pod("b").index(1), pod("c").index(2)]);
+    assert_eq!((world.does().as_str(), world.plan().manage.label()), ("no index for 1", "pods_created"));
+    assert!(!world.plan().manage.acts() && world.end().is_none());
+}
+
+#[test]
 fn no_index_is_both_completed_and_failed() {
     let twins = || [pod("a").index(0).failures(5, 0).failed(), pod("b").index(0).failures(5, 0).succeeded()];
     let status = limited(3, 1).with(twins()).status();
