@@ -15,6 +15,8 @@ pub struct Suite {
     pub programs: &'static [&'static Definition],
     /// What operators set otherwise than by default, for all programs that know it.
     pub tunes: &'static [(&'static str, TuneValue)],
+    /// The gates they open or close, for all programs that know them.
+    pub gates: &'static [(&'static str, bool)],
     /// What users do.
     pub scenarios: fn() -> Vec<Scenario>,
     /// What holds after every write: of this controller, and of those that act with it.

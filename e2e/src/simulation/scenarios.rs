@@ -6,6 +6,7 @@ mod deployment_invariants;
 mod gc;
 mod gc_invariants;
 mod job;
+mod job_history;
 mod job_invariants;
 mod job_reads;
 mod replicaset;
@@ -14,8 +15,16 @@ mod replicaset_invariants;
 use super::scenario::{Scenario, Suite};
 
 /// Every suite.
-pub const SUITES: &[&Suite] =
-    &[&deployment::SUITE, &replicaset::SUITE, &job::SUITE, &job::DELETION, &cronjob::SUITE, &gc::SUITE];
+pub const SUITES: &[&Suite] = &[
+    &deployment::SUITE,
+    &replicaset::SUITE,
+    &job::SUITE,
+    &job::CAPPED,
+    &job::STALE,
+    &job::DELETION,
+    &cronjob::SUITE,
+    &gc::SUITE,
+];
 
 /// A scenario by the name `<suite>/<scenario>`.
 pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {

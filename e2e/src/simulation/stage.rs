@@ -142,6 +142,8 @@ impl Stage {
     fn settings(&self, program: &str) -> Settings {
         let tuned = |settings: Settings, (name, value): &(&str, TuneValue)| settings.with_tune(name, *value);
         let settings = self.suite.tunes.iter().fold(Settings::new(), tuned);
+        let gated = |settings: Settings, (name, on): &(&str, bool)| settings.with_gate(name, *on);
+        let settings = self.suite.gates.iter().fold(settings, gated);
         if self.missing(program) == Some(Safeguard::Consistency) {
             return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));
         }

@@ -20,6 +20,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "cronjob",
     programs: &[&cronjob_controller::DEFINITION, &job_controller::DEFINITION],
     tunes: &[],
+    gates: &[],
     scenarios,
     invariants: &[INVARIANTS],
     promises: &[PROMISES],

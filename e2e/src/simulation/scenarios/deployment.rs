@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "deployment",
     programs: &[&deployment_controller::DEFINITION, &replicaset_controller::DEFINITION],
     tunes: &[],
+    gates: &[],
     scenarios,
     invariants: &[INVARIANTS, super::replicaset_invariants::INVARIANTS],
     promises: &[PROMISES, super::replicaset_invariants::PROMISES],

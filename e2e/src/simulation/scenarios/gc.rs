@@ -17,6 +17,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "gc",
     programs: &[&gc_controller::DEFINITION],
     tunes: TUNES,
+    gates: &[],
     scenarios,
     invariants: &[INVARIANTS],
     promises: &[PROMISES],

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use common::settings::TuneValue;
 use serde_json::{Value, json};
 
 use super::{
     gc_invariants,
-    job_invariants::{INVARIANTS, PROMISES},
+    job_invariants::{INVARIANTS, PROMISES, SHORT_LISTS},
+    job_reads::SHORT,
     replicaset::pod_interferences,
 };
 use crate::simulation::{
@@ -21,10 +23,31 @@ pub(super) const SUITE: Suite = Suite {
     name: "job",
     programs: &[&job_controller::DEFINITION],
     tunes: &[],
+    gates: &[],
     scenarios,
     invariants: &[INVARIANTS],
     promises: &[PROMISES],
     interferences: INTERFERENCES,
+};
+
+/// Jobs of which a sync, and a status, deals with a few Pods only.
+pub(super) const CAPPED: Suite = Suite {
+    name: "job-capped",
+    tunes: &[
+        ("job-max-uncounted-pods", TuneValue::Count(SHORT as u64)),
+        ("job-max-pods-per-sync", TuneValue::Count(SHORT as u64)),
+    ],
+    scenarios: capped,
+    invariants: &[INVARIANTS, SHORT_LISTS],
+    ..SUITE
+};
+
+/// Jobs that are synced on whatever the caches show.
+pub(super) const STALE: Suite = Suite {
+    name: "job-stale",
+    gates: &[("StaleControllerConsistencyJob", false), ("AtomicFIFO", false)],
+    scenarios: stale,
+    ..SUITE
 };
 
 /// The end of Jobs, with the garbage collector, which is half of it.
@@ -32,6 +55,7 @@ pub(super) const DELETION: Suite = Suite {
     name: "job-deletion",
     programs: &[&job_controller::DEFINITION, &gc_controller::DEFINITION],
     tunes: super::gc::TUNES,
+    gates: &[],
     scenarios: deletions,
     invariants: &[INVARIANTS, gc_invariants::INVARIANTS],
     promises: &[PROMISES, gc_invariants::PROMISES],
@@ -51,6 +75,7 @@ const JOBS: &str = "jobs.batch";
 const PODS: &str = "pods";
 const SUM: &str = "sum";
 const APP: &str = "app";
+const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// Longer than anything keeps a Pod from being created: all Pods of a Job run before the first of them ends.
@@ -201,6 +226,7 @@ fn scenarios() -> Vec<Scenario> {
                 job
             })],
         },
+        success_while_pods_go(),
         Scenario {
             name: "suspend-resume",
             about: "a Job that is created suspended, resumed, suspended while it runs, and resumed again",
@@ -239,6 +265,87 @@ fn scenarios() -> Vec<Scenario> {
             ))],
         },
     ]
+}
+
+/// The Pods are deleted so shortly before the first index succeeds that whoever looks away for a while sees both at once.
+fn success_while_pods_go() -> Scenario {
+    let gone = |index: &str| {
+        let (resource, key) = (PODS.to_owned(), INDEX.to_owned());
+        after(0.01, What::DeleteAll(resource, key, index.to_owned(), json!({})))
+    };
+    let mut job = job(
+        json!({"sim/exit-index-0": "0", "sim/after": "100", "sim/terminate-after": LONG}),
+        json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimit": 9,
+            "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
+    );
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(600);
+    let ready = vec![create(job), once_ready(4, noted()), after(80.0, noted())];
+    Scenario {
+        name: "success-while-pods-go",
+        about: "an Indexed Job that succeeds with its first index, some time after a user has deleted the Pods of the others",
+        steps: ready.into_iter().chain(["1", "2", "3"].map(gone)).collect(),
+    }
+}
+
+fn capped() -> Vec<Scenario> {
+    let six = |pods: Value, more: Value| {
+        let mut spec = json!({"completions": 6, "parallelism": 6});
+        more.as_object().into_iter().flatten().for_each(|(field, value)| spec[field] = value.clone());
+        job(pods, spec)
+    };
+    vec![
+        Scenario {
+            name: "many",
+            about: "six Pods that succeed at once",
+            steps: vec![create(six(working(LONG), json!({})))],
+        },
+        Scenario {
+            name: "many-indexed",
+            about: "six indexes that succeed at once",
+            steps: vec![create(six(working(LONG), json!({"completionMode": "Indexed"})))],
+        },
+        Scenario {
+            name: "many-late",
+            about: "six Pods that run when the time is over",
+            steps: vec![create(six(running(), json!({"activeDeadlineSeconds": 200, "backoffLimit": 9})))],
+        },
+        Scenario {
+            name: "many-deleted",
+            about: "six Pods that a user deletes at once",
+            steps: vec![
+                create(six(slow(), json!({"backoffLimit": 9}))),
+                once_ready(6, noted()),
+                after(5.0, delete_pods()),
+            ],
+        },
+        Scenario {
+            name: "many-too-many",
+            about: "a Job that wants six Pods at once, and then only one",
+            steps: vec![
+                create(six(slow(), json!({"completions": 7}))),
+                once_ready(6, noted()),
+                after(5.0, spec(json!({"parallelism": 1}))),
+            ],
+        },
+        success_while_pods_go(),
+    ]
+}
+
+/// What a cache that lags could make a difference to.
+fn stale() -> Vec<Scenario> {
+    let telling = [
+        "plain",
+        "indexed",
+        "per-index",
+        "backoff-limit",
+        "success-policy",
+        "success-while-pods-go",
+        "suspend-resume",
+        "replaced-while-terminating",
+        "replaced-when-failed",
+        "deadline",
+    ];
+    scenarios().into_iter().filter(|scenario| telling.contains(&scenario.name)).collect()
 }
 
 /// Pods that succeed late, and need some time to end when they are deleted.

@@ -23,6 +23,8 @@ pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-c
 pub(super) const MANAGED_BY: &str = "/spec/managedBy";
 /// The most Pods one status names.
 pub(super) const LEDGER: usize = 500;
+/// The same where it is as few as can be.
+pub(super) const SHORT: usize = 2;
 /// What a live read before an adoption does not exclude: the time the answer and the patch take.
 pub(super) const RECHECKED: Duration = Duration::from_secs(1);
 
@@ -158,4 +160,17 @@ pub(super) fn counted<'a>(world: &'a World, job: &Value) -> BTreeMap<String, &'a
         }
     }
     counted
+}
+
+/// Whether a rule of the Job's policy says that this failure does not count. The scenarios know rules about exit codes only.
+pub(super) fn is_ignored(job: &Value, pod: &Value) -> bool {
+    let rules = at(job, "/spec/podFailurePolicy/rules").and_then(Value::as_array);
+    let statuses = at(pod, "/status/containerStatuses").and_then(Value::as_array);
+    let codes: Vec<i64> =
+        statuses.into_iter().flatten().map(|status| number(status, "/state/terminated/exitCode")).collect();
+    let meets = |rule: &&Value| {
+        let values = at(rule, "/onExitCodes/values").and_then(Value::as_array);
+        values.is_some_and(|values| codes.iter().any(|code| *code != 0 && values.contains(&json!(code))))
+    };
+    rules.into_iter().flatten().find(meets).is_some_and(|rule| rule["action"] == "Ignore")
 }

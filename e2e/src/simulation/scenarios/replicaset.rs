@@ -16,6 +16,7 @@ pub(super) const SUITE: Suite = Suite {
     name: "replicaset",
     programs: &[&replicaset_controller::DEFINITION],
     tunes: &[],
+    gates: &[],
     scenarios,
     invariants: &[INVARIANTS],
     promises: &[PROMISES],

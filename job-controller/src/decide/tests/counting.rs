@@ -105,7 +105,8 @@ fn nothing_is_lost_where_one_status_cannot_name_everything() {
         let released = world.released();
         let mut status = world.status();
         assert!(status.uncounted.len() <= 3);
-        world.pods = world.pods.into_iter().map(|p| if released.contains(&p.name()) { p.untracked() } else { p }).collect();
+        world.pods =
+            world.pods.into_iter().map(|p| if released.contains(&p.name()) { p.untracked() } else { p }).collect();
         let left = world.pods.iter().filter(|pod| pod.build().tracked).map(|pod| pod.build().meta().uid.clone());
         crate::decide::settle::settle(&mut status, &left.collect());
         world.job.0["status"] = serde_json::to_value(&status).unwrap();
@@ -121,7 +122,8 @@ fn a_full_list_keeps_nobody_who_is_in_it() {
     let full = json!({"succeeded": ["p1", "p4", "p8"]});
     let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with(pods);
     let plan = world.limits(|limits| limits.uncounted = 3).plan();
-    let released: Vec<_> = plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
+    let released: Vec<_> =
+        plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
     assert_eq!((released, plan.tracked.capped), (vec!["p1".into(), "p4".into(), "p8".into()], true));
     let pods = (0..3).map(|n| pod(&format!("p{n}")).succeeded());
     let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.uncounted = 3);
