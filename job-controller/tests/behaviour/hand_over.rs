@@ -54,8 +54,8 @@ fn replace(value: &Value, with: &BTreeMap<String, String>) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Puts the state after those lines on the server.
-async fn put(world: &World, lines: &[Line]) {
+/// The Job and its Pods after those lines.
+fn state(lines: &[Line]) -> (Value, BTreeMap<String, Value>) {
     let (mut job, mut pods) = (Value::Null, BTreeMap::new());
     for line in lines {
         let name = line.object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -69,6 +69,20 @@ async fn put(world: &World, lines: &[Line]) {
             }
         }
     }
+    (job, pods)
+}
+
+fn is_going(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_string()
+}
+
+fn is_over(pod: &Value) -> bool {
+    ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default())
+}
+
+/// Puts the state after those lines on the server.
+async fn put(world: &World, lines: &[Line]) {
+    let (job, pods) = state(lines);
     let mut fresh = job.clone();
     fresh["metadata"] = json!({"name": job["metadata"]["name"], "namespace": NS});
     fresh["status"].take();
@@ -81,17 +95,31 @@ async fn put(world: &World, lines: &[Line]) {
     let mut uids = BTreeMap::from([(uid(&job), uid(&created))]);
     for (pod_name, pod) in &pods {
         let spec = &pod["spec"];
+        let mut annotations = pod["metadata"]["annotations"].clone();
+        if is_going(pod) {
+            // Long enough to be taken over while it goes.
+            annotations["sim/terminate-after"] = json!("8");
+        }
         let fresh = json!({"apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": pod_name, "namespace": NS, "labels": pod["metadata"]["labels"],
-                "annotations": pod["metadata"]["annotations"], "ownerReferences": pod["metadata"]["ownerReferences"],
+                "annotations": annotations, "ownerReferences": pod["metadata"]["ownerReferences"],
                 "finalizers": pod["metadata"]["finalizers"]},
             "spec": {"containers": [{"name": "c", "image": "img:1"}], "restartPolicy": "Never", "hostname": spec["hostname"]}});
         let created = world.apply(replace(&fresh, &uids)).await;
         uids.insert(uid(pod), uid(&created));
-        if ["Succeeded", "Failed"].contains(&pod["status"]["phase"].as_str().unwrap_or_default()) {
+        if is_over(pod) {
             let statuses = &pod["status"]["containerStatuses"];
             world.report(pod_name, json!({"phase": pod["status"]["phase"], "containerStatuses": statuses})).await;
         }
+    }
+    let going: Vec<&String> = pods.iter().filter(|(_, pod)| is_going(pod)).map(|(name, _)| name).collect();
+    if !going.is_empty() {
+        // One that no node runs is gone at once.
+        world.clock.sleep(std::time::Duration::from_millis(500)).await;
+    }
+    for pod in going {
+        world.sandbox.delete("pods", Some(NS), pod).await.unwrap();
+        assert!(is_going(&world.get("pods", pod).await), "{pod}");
     }
     let status = replace(&job["status"], &uids);
     if status != json!({}) {
@@ -100,11 +128,46 @@ async fn put(world: &World, lines: &[Line]) {
     }
 }
 
+/// What a state comes to.
+struct Expected {
+    counts: Value,
+    /// How many Pods are left.
+    pods: usize,
+    /// How many Pods are deleted on the way.
+    deletes: usize,
+}
+
+/// What a state comes to where its users do nothing more: the recorded end, or no Pods while it is suspended.
+fn expected(name: &str, lines: &[Line], end: &Value, left: usize) -> Expected {
+    let (job, pods) = state(lines);
+    if job["spec"]["suspend"] == true {
+        let active = pods.values().filter(|pod| !is_over(pod) && !is_going(pod)).count();
+        let mut counts = json!({"conditions": [["Suspended", "True", "JobSuspended"]]});
+        for field in ["succeeded", "failed", "completedIndexes", "failedIndexes"] {
+            counts[field].take();
+        }
+        return Expected { counts, pods: 0, deletes: active };
+    }
+    let mut expected = Expected { counts: end.clone(), pods: left, deletes: 0 };
+    let phase = |index: &str| {
+        let of = |pod: &&Value| pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] == index;
+        pods.values().find(of).map_or("", |pod| pod["status"]["phase"].as_str().unwrap())
+    };
+    // The third index has failed, long ago, and the second still runs: the third runs once more, and fails again.
+    if name == "suc" && (phase("1"), phase("2")) == ("Running", "Failed") {
+        expected.counts["failed"] = json!(2);
+        expected.pods = 4;
+    }
+    expected
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_recorded_state_is_taken_over() {
+    let mut taken_over_going = 0;
     for (trace, job) in [
         ("job-plain", "ok"),
         ("job-plain", "bad"),
+        ("job-indexed", "susp"),
         ("job-indexed", "idx"),
         ("job-indexed", "pol"),
         ("job-indexed", "suc"),
@@ -112,14 +175,13 @@ async fn every_recorded_state_is_taken_over() {
     ] {
         let mut lines = recorded(trace, job);
         // What follows the end is the garbage collector's.
-        let over =
-            lines.iter().position(|l| l.kind == "jobs" && l.object["status"]["conditions"][1]["status"] == "True");
-        let over = over.unwrap();
+        let is_over = |line: &Line| {
+            let list = line.object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            line.kind == "jobs" && list.iter().any(|c| c["type"] == "Complete" || c["type"] == "Failed")
+        };
+        let over = lines.iter().position(is_over).unwrap();
         lines.truncate(over + 1);
-        let end = counts(&lines[over].object);
-        let first = |l: &&Line| l.kind == "pods" && l.object["metadata"]["resourceVersion"] != "";
-        let names: std::collections::BTreeSet<_> =
-            lines.iter().filter(first).map(|l| l.object["metadata"]["name"].to_string()).collect();
+        let (end, left) = (counts(&lines[over].object), state(&lines).1.len());
         for upto in 1..=lines.len() {
             let what = format!("{trace} {job}, {upto} of {} states", lines.len());
             let mut world = World::new().await;
@@ -127,22 +189,20 @@ async fn every_recorded_state_is_taken_over() {
             // Later than all of it was recorded.
             world.clock.skew(SignedDuration::from_mins(50));
             put(&world, &lines[..upto]).await;
-            let before: Vec<String> = world.pods().await.iter().map(|pod| name(pod).to_owned()).collect();
+            let expected = expected(job, &lines[..upto], &end, left);
+            let found = world.pods().await;
+            taken_over_going += found.iter().filter(|pod| is_going(pod)).count();
+            let stays = |pod: &&Value| !is_going(pod) && expected.deletes == 0;
+            let stay: Vec<&str> = found.iter().filter(stays).map(name).collect();
             world.forget();
             world.start();
             world.wait(40).await;
             let pods = world.pods().await;
-            let mut end = end.clone();
-            if job == "suc" {
-                // Its third index fails, and runs again if that is seen before the others have succeeded.
-                end["failed"] = json!(pods.iter().filter(|pod| pod["status"]["phase"] == "Failed").count());
-            } else {
-                assert_eq!(pods.len(), names.len(), "{what}: no Pod too many");
-            }
-            assert_eq!(counts(&world.get(JOBS, job).await), end, "{what}");
-            assert!(before.iter().all(|old| pods.iter().any(|pod| name(pod) == old)), "{what}: no Pod was restarted");
+            assert_eq!(counts(&world.get(JOBS, job).await), expected.counts, "{what}");
+            assert_eq!(pods.len(), expected.pods, "{what}: no Pod too many");
+            assert!(stay.iter().all(|old| pods.iter().any(|pod| name(pod) == *old)), "{what}: no Pod was restarted");
             assert!(pods.iter().all(|pod| finalizers(pod).is_empty()), "{what}");
-            assert_eq!(world.asked("delete", "pods"), 0, "{what}");
+            assert_eq!(world.asked("delete", "pods"), expected.deletes as u64, "{what}");
             if upto == lines.len() {
                 let ours = world.written();
                 let untouched = ours.iter().all(|w| w.identity == ME && w.resource == "pods" || job == "ttl");
@@ -150,6 +210,7 @@ async fn every_recorded_state_is_taken_over() {
             }
         }
     }
+    assert_eq!(taken_over_going, 10, "two in each of five states");
 }
 
 #[tokio::test(start_paused = true)]

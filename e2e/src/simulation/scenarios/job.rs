@@ -274,12 +274,12 @@ fn success_while_pods_go() -> Scenario {
         after(0.01, What::DeleteAll(resource, key, index.to_owned(), json!({})))
     };
     let mut job = job(
-        json!({"sim/exit-index-0": "0", "sim/after": "100", "sim/terminate-after": LONG}),
+        json!({"sim/exit-index-0": "0", "sim/after": LONG, "sim/terminate-after": LONG}),
         json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimit": 9,
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
     );
     job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(600);
-    let ready = vec![create(job), once_ready(4, noted()), after(80.0, noted())];
+    let ready = vec![create(job), after(185.0, noted())];
     Scenario {
         name: "success-while-pods-go",
         about: "an Indexed Job that succeeds with its first index, some time after a user has deleted the Pods of the others",
@@ -305,9 +305,12 @@ fn capped() -> Vec<Scenario> {
             steps: vec![create(six(working(LONG), json!({"completionMode": "Indexed"})))],
         },
         Scenario {
-            name: "many-late",
-            about: "six Pods that run when the time is over",
-            steps: vec![create(six(running(), json!({"activeDeadlineSeconds": 200, "backoffLimit": 9})))],
+            name: "many-failed",
+            about: "six Pods of which one fails the Job",
+            steps: vec![create(six(
+                json!({"sim/exit-index-3": "42", "sim/after": LONG, "sim/terminate-after": "2"}),
+                json!({"completionMode": "Indexed", "podFailurePolicy": {"rules": [exits("FailJob", 42)]}}),
+            ))],
         },
         Scenario {
             name: "many-deleted",

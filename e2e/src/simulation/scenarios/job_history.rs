@@ -65,6 +65,8 @@ struct History {
     pods: BTreeMap<String, Vec<(Instant, Arc<Value>)>>,
     /// When the status first named a Pod.
     named: BTreeMap<String, Instant>,
+    /// The Pods from which somebody else took the finalizer, as they were.
+    taken: BTreeMap<String, Arc<Value>>,
     /// What became of those that have lost their finalizer.
     fates: BTreeMap<String, BTreeSet<Fate>>,
 }
@@ -87,6 +89,10 @@ impl History {
         let Some(after) = logged.after().filter(|after| uid(after) == job) else { return };
         for pod in LISTS.into_iter().flat_map(|list| named(&after, list)) {
             self.named.entry(pod.to_owned()).or_insert(logged.at);
+            if let Some(taken) = self.taken.get(pod) {
+                // Its Job did not know, and counts it as what it seemed to be.
+                self.fates.entry(pod.to_owned()).or_default().insert(fate(&after, taken));
+            }
         }
         // An index that there is no more is forgotten, and runs again should there be one again.
         let wanted = number(&after, "/spec/completions");
@@ -101,11 +107,14 @@ impl History {
     fn on_pod(&mut self, job: &str, logged: &Logged, window: Duration) {
         let (before, after) = (logged.before(), logged.after());
         let mine = |pod: &Value| controller_uid(pod) == job && is_tracked(pod);
-        if let Some(before) = before.as_deref().filter(|pod| mine(pod))
+        if let Some(before) = before.filter(|pod| mine(pod))
             && !after.as_deref().is_some_and(mine)
         {
             let released = after.as_deref().is_some_and(|pod| controller_uid(pod) != job);
-            self.lets_go(before, logged, released, window);
+            self.lets_go(&before, logged, released, window);
+            if !logged.by(CONTROLLER) {
+                self.taken.insert(uid(&before).to_owned(), before);
+            }
         }
         if let Some(pod) = after {
             self.pods.entry(uid(&pod).to_owned()).or_default().push((logged.at, pod));
