@@ -8,6 +8,7 @@ mod correlate;
 mod sender;
 
 use std::{
+    borrow::Cow,
     fmt,
     sync::{
         Arc,
@@ -118,7 +119,7 @@ pub(crate) struct Recorded {
     pub(crate) component: &'static str,
     pub(crate) object: ObjectRef,
     pub(crate) kind: EventType,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
     pub(crate) at: Timestamp,
 }
@@ -173,25 +174,27 @@ impl Recorder {
     }
 
     /// Records an Event about `object`. Never waits; when too many wait already it is dropped, which is logged.
-    pub fn event(&self, object: &ObjectRef, kind: EventType, reason: &'static str, message: String) {
+    pub fn event(&self, object: &ObjectRef, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
+        let reason = reason.into();
         tracing::debug!(
             v = 3,
             object = %Object(object),
             kind = %object.kind,
             apiVersion = %object.api_version,
             r#type = kind.as_str(),
-            reason,
+            reason = &*reason,
             note = message,
             "Event occurred"
         );
         if let Some(tap) = &self.tap {
-            tap(object, kind, reason, &message);
+            tap(object, kind, &reason, &message);
         }
         let Some(queue) = &self.queue else { return };
         let at = self.stamp.next(self.clock.now());
-        let recorded = Recorded { component: self.component, object: object.clone(), kind, reason, message, at };
+        let recorded =
+            Recorded { component: self.component, object: object.clone(), kind, reason: reason.clone(), message, at };
         if let Err(mpsc::error::TrySendError::Full(_)) = queue.try_send(Item::Event(recorded)) {
-            tracing::error!(reason, object = %Object(object), "Unable to record event: too many queued events, dropped event");
+            tracing::error!(reason = &*reason, object = %Object(object), "Unable to record event: too many queued events, dropped event");
         }
     }
 }

@@ -314,11 +314,12 @@ fn options(
     let shadow = given.switch("shadow");
     let mut settings = Settings::new().with_shadow(shadow);
     for workers in definition.workers {
-        let wanted = given.number(workers.name);
-        let wanted = usize::try_from(wanted)
-            .ok()
-            .filter(|n| *n >= workers.min)
-            .ok_or_else(|| format!("--{} must be at least {}, but is {wanted}", workers.name, workers.min))?;
+        let given = given.number(workers.name);
+        // Where none are enough, fewer are none, as upstream has it.
+        let wanted = usize::try_from(given).unwrap_or(0);
+        if wanted < workers.min {
+            return Err(format!("{} must be greater than {}, but got {given}", workers.name, workers.min - 1));
+        }
         settings = settings.with_workers(workers.name, wanted);
     }
     for tune in definition.flags.iter().chain([&MIN_RESYNC_PERIOD]) {

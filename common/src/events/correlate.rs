@@ -3,6 +3,7 @@
 //! Upstream: `client-go/tools/record`, `EventCorrelator` with its defaults.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
@@ -74,7 +75,7 @@ struct Object {
 }
 
 /// A subject on which messages are combined.
-type Subject = (Object, &'static str);
+type Subject = (Object, Cow<'static, str>);
 
 /// What repeats are told by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,7 +113,7 @@ pub(super) struct Outgoing {
     /// Whether the component is also named as the reporting one; a combined Event names none.
     pub(super) reporting: bool,
     pub(super) event_type: EventType,
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
     pub(super) count: u32,
     pub(super) first: Timestamp,
@@ -147,7 +148,7 @@ impl Correlator {
             api_version: event.object.api_version.clone(),
             event_type: event.kind,
         };
-        let subject = (object.clone(), event.reason);
+        let subject = (object.clone(), event.reason.clone());
         let combined = self.aggregate(subject.clone(), &event.message, now);
         let (repeat, name, message) = if combined {
             let message = format!("(combined from similar events): {}", event.message);
@@ -258,7 +259,7 @@ mod tests {
                 version: Version::parse("7"),
             },
             kind: EventType::Normal,
-            reason: "SuccessfulCreate",
+            reason: Cow::Borrowed("SuccessfulCreate"),
             message: message.to_owned(),
             at: clock.now(),
         }
