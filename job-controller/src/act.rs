@@ -5,6 +5,8 @@ mod count;
 mod create;
 mod delete;
 
+use std::borrow::Cow;
+
 use common::{clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, queue::Priority};
 use futures::{StreamExt as _, stream};
 
@@ -148,7 +150,7 @@ impl JobController {
     }
 
     /// Records an Event about the Job.
-    fn event(&self, snapshot: &Snapshot, kind: EventType, reason: &'static str, message: String) {
+    fn event(&self, snapshot: &Snapshot, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
         self.context.recorder.event(&ObjectRef::new(JOBS, &snapshot.job.metadata), kind, reason, message);
     }
 

@@ -26,7 +26,7 @@ pub(crate) mod world;
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    map::HashSet,
+    map::{HashMap, HashSet},
     meta::Uid,
     refs::{Claims, Owner},
     selector::SelectorError,
@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub claims: Claims<PodRef>,
     /// Pods whose finalizer was removed, though the cache does not show it yet: they have been dealt with.
     pub processed: Arc<HashSet<Uid>>,
+    /// When Pods ended whose node says that this is yet to come: when that was seen first.
+    pub ends: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success.
     pub backoff: Record,
     /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.

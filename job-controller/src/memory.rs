@@ -7,6 +7,7 @@ use common::{
     meta::{Uid, Version},
     object::Resource,
 };
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::decide::Record;
@@ -22,6 +23,8 @@ struct Remembered {
     /// Pods whose finalizer was removed, though no cache has shown that yet. They have been dealt with.
     processed: Arc<HashSet<Uid>>,
     backoff: Option<Record>,
+    /// Pods that have ended in the future by the clock of their node, each with when that was seen.
+    ends: Arc<HashMap<Uid, Timestamp>>,
     /// The terminal status was written.
     finished: bool,
     /// The version a cache is to reach before the Job's next sync.
@@ -74,6 +77,29 @@ impl Memory {
     /// Notes failures of the Job's Pods.
     pub fn set_backoff(&self, job: &Uid, record: Record) {
         self.change(job, |known| known.backoff = Some(record));
+    }
+
+    /// When Pods ended whose node says that this is yet to come: when this was asked first. `ahead` are those Pods now, and
+    /// `known` tells whether a Pod is still there.
+    pub fn ends(
+        &self,
+        job: &Uid,
+        ahead: &[Uid],
+        now: Timestamp,
+        known: impl FnOnce() -> HashSet<Uid>,
+    ) -> Arc<HashMap<Uid, Timestamp>> {
+        if ahead.is_empty() && self.look(job, |known| known.ends.is_empty()).unwrap_or(true) {
+            return Arc::default();
+        }
+        let known = known();
+        self.change(job, |remembered| {
+            let ends = Arc::make_mut(&mut remembered.ends);
+            ends.retain(|pod, _| known.contains(pod));
+            for pod in ahead {
+                ends.entry(pod.clone()).or_insert(now);
+            }
+            Arc::clone(&remembered.ends)
+        })
     }
 
     /// Whether the terminal status was written.
@@ -146,6 +172,23 @@ mod tests {
         assert!(memory.has_waited_for(&job, PODS, Version::parse("7")));
         memory.wait_for(&job, None);
         assert!(!memory.has_waited_for(&job, PODS, Version::parse("9")));
+    }
+
+    #[test]
+    fn an_end_in_the_future_is_when_it_was_seen_first() {
+        let (memory, job, at) = (Memory::default(), Uid::new("job"), |s| Timestamp::from_second(s).unwrap());
+        let ends = |ahead: &[&str], now: i64, known: &[&str]| {
+            let ahead: Vec<Uid> = ahead.iter().map(|uid| Uid::new(uid)).collect();
+            let ends = memory.ends(&job, &ahead, at(now), || set(known));
+            let mut ends: Vec<_> = ends.iter().map(|(uid, end)| (uid.to_string(), end.as_second())).collect();
+            ends.sort();
+            ends
+        };
+        assert_eq!(ends(&[], 1, &["a"]), []);
+        assert!(memory.is_empty());
+        assert_eq!(ends(&["a"], 5, &["a", "b"]), [("a".to_owned(), 5)]);
+        assert_eq!(ends(&["a", "b"], 7, &["a", "b"]), [("a".to_owned(), 5), ("b".to_owned(), 7)]);
+        assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also when that time has come");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::{Behind, Cache},
     controller::Observed,
-    map::HashSet,
+    map::{HashMap, HashSet},
     meta::{Key, Uid},
     object::Resource,
     pods::Phase,
@@ -59,7 +59,8 @@ impl JobController {
         let began = self.context.clock.instant();
         if job.is_finished() || job.managed_by.is_some() {
             let (claims, processed, backoff) = (Claims::default(), Arc::default(), Record::default());
-            let snapshot = Snapshot { owner, claims, processed, backoff, blocked: None, limits, now, job };
+            let ends = Arc::default();
+            let snapshot = Snapshot { owner, claims, processed, ends, backoff, blocked: None, limits, now, job };
             return Ok(Observed::Ready(Sync { snapshot, began }));
         }
         if self.memory.is_finished(uid) {
@@ -69,11 +70,14 @@ impl JobController {
         let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
         let tracked = || owned.iter().filter(|pod| pod.tracked).map(|pod| pod.meta().uid.clone()).collect();
         let processed = self.memory.processed(uid, tracked);
-        let backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned));
+        let uids = |pod: &PodRef| pod.meta().uid.clone();
+        let ahead: Vec<Uid> = owned.iter().filter(|pod| !pod.is_active() && pod.finished > now).map(uids).collect();
+        let ends = self.memory.ends(uid, &ahead, now, || owned.iter().map(uids).collect());
+        let backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned, &ends));
         let orphans = self.orphans_of(&job);
         // A selector that breaks the rules claims nothing; the plan says so.
         let claims = refs::claim(&owner, &job.selector, owned.into_iter().chain(orphans), |_| true).unwrap_or_default();
-        let snapshot = Snapshot { job, owner, claims, processed, backoff, blocked, limits, now };
+        let snapshot = Snapshot { job, owner, claims, processed, ends, backoff, blocked, limits, now };
         Ok(Observed::Ready(Sync { snapshot, began }))
     }
 
@@ -109,12 +113,13 @@ impl JobController {
 ///
 /// Only of a Job of which nothing has succeeded yet: Pods that have succeeded are not kept, and might have been the last
 /// to end. Upstream forgets all of it (kubernetes/kubernetes#114650).
-fn recollect(job: &Job, owned: &[PodRef]) -> Record {
+fn recollect(job: &Job, owned: &[PodRef], ends: &HashMap<Uid, Timestamp>) -> Record {
     if job.status.succeeded > 0 || job.status.failed == 0 {
         return Record::default();
     }
     let counted = owned.iter().filter(|pod| !pod.tracked && pod.phase == Phase::Failed);
-    let ends: Vec<Timestamp> = counted.map(|pod| pod.finished).collect();
+    let ends: Vec<Timestamp> =
+        counted.map(|pod| ends.get(&pod.meta().uid).map_or(pod.finished, |seen| pod.finished.min(*seen))).collect();
     let failures = u32::try_from(job.status.failed).unwrap_or(0).min(u32::try_from(ends.len()).unwrap_or(u32::MAX));
     Record { failures, last: ends.into_iter().max() }
 }
@@ -139,10 +144,11 @@ mod tests {
             failed("b", -10, &json!(null)),
             failed("c", -5, &json!([crate::objects::JOB_TRACKING])),
         ];
+        let ends = HashMap::default();
         let with = |status: Value| {
             let mut json = job("j").0;
             json["status"] = status;
-            recollect(&serde_json::from_str(&json.to_string()).unwrap(), &pods)
+            recollect(&serde_json::from_str(&json.to_string()).unwrap(), &pods, &ends)
         };
         assert_eq!(with(json!({"failed": 2})), Record { failures: 2, last: Some(at(-10)) });
         assert_eq!(with(json!({"failed": 1})), Record { failures: 1, last: Some(at(-10)) });

@@ -46,6 +46,11 @@ pub fn fate(job: &Job) -> Fate {
     Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
+/// Whether the Job has finished at a time that is yet to come: the clock of whoever wrote that is ahead.
+pub fn is_ahead(job: &Job, now: Timestamp) -> bool {
+    job.status.finished().and_then(|condition| condition.last_transition_time).is_some_and(|at| at > now)
+}
+
 /// A Job and the time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -178,7 +183,12 @@ impl Controller for TtlController {
         match plan {
             Plan::Nothing => Ok(Requeue::No),
             Plan::Unknown => Err(Error::NoFinishTime(snapshot.job.metadata.key().to_string())),
-            Plan::Wait(left) => Ok(Requeue::After(left)),
+            Plan::Wait(left) => {
+                if is_ahead(&snapshot.job, snapshot.now) {
+                    tracing::warn!(logger = "ttl-after-finished", key = %snapshot.job.metadata.key(), "Found a Job that finished in the future; it is removed when its time has come");
+                }
+                Ok(Requeue::After(left))
+            }
             Plan::Remove { .. } => self.remove(&snapshot.job).await,
         }
     }
@@ -216,6 +226,7 @@ mod tests {
         ] {
             let job = with(json!(ttl), json!([finished("Complete", finish)]));
             assert_eq!(decide(&job, now), plan, "{finish} {ttl} {now}");
+            assert_eq!(is_ahead(&job, now), finish == 300, "{finish} {now}");
         }
     }
 

@@ -93,7 +93,13 @@ impl JobController {
         });
         changed |= finished.is_some();
         if changed {
-            match self.write_status(snapshot, &stored, &status).await {
+            let mut written = self.write_status(snapshot, &stored, &status).await;
+            let refused = |error: &api::Error| error.is_invalid() && names(error, "status.startTime");
+            if finished.is_some() && status.start_time.is_none() && written.as_ref().is_err_and(refused) {
+                settle::start_at_end(&mut status);
+                written = self.write_status(snapshot, &stored, &status).await;
+            }
+            match written {
                 Ok(_) => {}
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) => return Err(Error::Count(error)),
@@ -121,8 +127,7 @@ impl JobController {
                 self.event(snapshot, EventType::Normal, "Completed", "Job completed".to_owned());
             }
             Verdict::Failure => {
-                let object = common::events::ObjectRef::new(JOBS, &job.metadata);
-                self.context.recorder.event(&object, EventType::Warning, reason(end), end.message.to_string());
+                self.event(snapshot, EventType::Warning, end.reason.to_string(), end.message.to_string());
             }
         }
     }
@@ -142,15 +147,8 @@ impl JobController {
     }
 }
 
-/// The reason of the Event about a failure: that of the condition, which may be one of a later version's.
-fn reason(end: &End) -> &'static str {
-    use crate::decide::end::reasons;
-    let known = [
-        reasons::POD_FAILURE_POLICY,
-        reasons::BACKOFF_LIMIT_EXCEEDED,
-        reasons::DEADLINE_EXCEEDED,
-        reasons::MAX_FAILED_INDEXES_EXCEEDED,
-        reasons::FAILED_INDEXES,
-    ];
-    known.into_iter().find(|known| end.reason == *known).unwrap_or("JobFailed")
+/// Whether that field is among the causes of a refusal.
+pub(super) fn names(error: &api::Error, field: &str) -> bool {
+    let api::Error::Status(status) = error else { return false };
+    status.details.causes.iter().any(|cause| cause.field == field)
 }

@@ -111,8 +111,7 @@ impl JobController {
 
 /// Whether the server says that the Pod of that name is another one. Any other refusal leaves the finalizer where it is.
 fn is_another(error: &api::Error) -> bool {
-    let api::Error::Status(status) = error else { return false };
-    error.is_invalid() && status.details.causes.iter().any(|cause| cause.field == "metadata.uid")
+    error.is_invalid() && super::count::names(error, "metadata.uid")
 }
 
 #[cfg(test)]

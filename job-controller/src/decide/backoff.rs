@@ -18,12 +18,11 @@ pub struct Record {
 impl Record {
     /// The record after these Pods ended at these times.
     ///
-    /// An end in the future, of a node whose clock is ahead, counts as now. Upstream: `pkg/controller/job`,
-    /// `newBackoffRecord`.
+    /// Upstream: `pkg/controller/job`, `newBackoffRecord`.
     #[must_use]
-    pub fn after(self, succeeded: &[Timestamp], failed: &[Timestamp], now: Timestamp) -> Self {
+    pub fn after(self, succeeded: &[Timestamp], failed: &[Timestamp]) -> Self {
         let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let latest = |times: &[Timestamp]| times.iter().max().map(|latest| (*latest).min(now));
+        let latest = |times: &[Timestamp]| times.iter().max().copied();
         let Some(success) = succeeded.iter().max() else {
             let failures = self.failures.saturating_add(number(failed.len()));
             return Self { failures, last: latest(failed).or(self.last) };
@@ -81,7 +80,7 @@ mod tests {
         let old = Record { failures: 2, last: Some(at(10)) };
         let after = |succeeded: &[i64], failed: &[i64]| {
             let times = |list: &[i64]| list.iter().map(|s| at(*s)).collect::<Vec<_>>();
-            let new = old.after(&times(succeeded), &times(failed), at(100));
+            let new = old.after(&times(succeeded), &times(failed));
             (new.failures, new.last.map(|last| last.as_second() - 1_800_000_000))
         };
         assert_eq!(after(&[], &[]), (2, Some(10)));
@@ -89,12 +88,5 @@ mod tests {
         assert_eq!(after(&[15], &[]), (0, None));
         assert_eq!(after(&[15, 25], &[20, 30, 40, 25]), (2, Some(40)));
         assert_eq!(after(&[50], &[20]), (0, None));
-    }
-
-    #[test]
-    fn an_end_in_the_future_counts_as_now() {
-        let record = Record::default().after(&[], &[at(7200)], at(0));
-        assert_eq!(record, Record { failures: 1, last: Some(at(0)) });
-        assert_eq!(record.remaining(&limits(), at(4)).as_secs(), 6);
     }
 }

@@ -229,7 +229,7 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
         let last = situation.kept.get(&index).map(|at| &situation.pods[*at]);
         let delay = last.map_or(Duration::ZERO, |last| {
             let failures = last.pod.failures_before().saturating_add(1);
-            backoff::remaining(limits, failures, Some(last.pod.finished), now)
+            backoff::remaining(limits, failures, Some(last.finished), now)
         });
         if delay.is_zero() {
             pods.push(NewPod { index: Some(index), failures: Some(inherited(job, last)) });

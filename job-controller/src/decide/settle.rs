@@ -29,6 +29,14 @@ pub fn settle(status: &mut Status, uncounted: &HashSet<Uid>) -> bool {
     succeeded || failed
 }
 
+/// Gives a Job that ended without ever having started its end for a start.
+///
+/// Early patch releases of servers 1.32 and 1.33 want one also of a suspended Job that wanted nothing
+/// (kubernetes/kubernetes#132144).
+pub fn start_at_end(status: &mut Status) {
+    status.start_time = status.finished().and_then(|condition| condition.last_transition_time);
+}
+
 /// Makes the status say that the Job has ended, if nothing is left to be counted and no Pod is going any more.
 ///
 /// The start of a Job that never ran, or is suspended, is its end, since the server wants one; a suspended Job that

@@ -20,6 +20,8 @@ pub struct Claimed {
     pub tracked: bool,
     /// Whether its finalizer was removed though the cache does not show it yet.
     pub processed: bool,
+    /// When it ended, if it has; never in the future.
+    pub finished: Timestamp,
 }
 
 impl Claimed {
@@ -35,6 +37,7 @@ pub fn claimed(snapshot: &Snapshot, adopted: &[PodRef]) -> Vec<Claimed> {
         pod: Arc::clone(pod),
         tracked: adopted || pod.tracked,
         processed: snapshot.processed.contains(&pod.meta().uid),
+        finished: snapshot.ends.get(&pod.meta().uid).map_or(pod.finished, |seen| pod.finished.min(*seen)),
     };
     let kept = snapshot.claims.keep.iter().map(|pod| claim(pod, false));
     kept.chain(adopted.iter().map(|pod| claim(pod, true))).collect()
@@ -110,9 +113,9 @@ impl Situation {
         for claimed in self.pods.iter().filter(is_new) {
             let pod = &*claimed.pod;
             if pod.phase == Phase::Succeeded {
-                succeeded.push(pod.finished);
+                succeeded.push(claimed.finished);
             } else if is_failed(job, pod) {
-                failed.push(pod.finished);
+                failed.push(claimed.finished);
                 ignored += usize::from(!is_counted(job, pod));
             }
         }
@@ -123,7 +126,7 @@ impl Situation {
             number(job.status.succeeded) + succeeded.len() + ledger.succeeded.len()
         };
         self.failed = number(job.status.failed) + failed.len() - ignored + ledger.failed.len();
-        self.backoff = snapshot.backoff.after(&succeeded, &failed, snapshot.now);
+        self.backoff = snapshot.backoff.after(&succeeded, &failed);
     }
 
     /// No index is ever both: what the stored status says stays, and among what is new success wins.
@@ -163,8 +166,8 @@ impl Situation {
                 continue;
             }
             let replaces = |known: &usize| {
-                let known = &*self.pods[*known].pod;
-                known.failures_before() <= pod.failures_before() && known.finished <= pod.finished
+                let known = &self.pods[*known];
+                known.pod.failures_before() <= pod.failures_before() && known.finished <= claimed.finished
             };
             if kept.get(&index).is_none_or(replaces) {
                 kept.insert(index, at);

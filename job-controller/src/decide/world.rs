@@ -228,6 +228,7 @@ impl World {
         Snapshot {
             claims: refs::claim(&owner, &job.selector, pods, |_| true).unwrap_or_default(),
             processed: Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
+            ends: Arc::default(),
             backoff: self.backoff,
             blocked: self.blocked.then_some(blocked),
             limits: self.limits,

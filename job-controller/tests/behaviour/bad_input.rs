@@ -190,42 +190,64 @@ async fn pods_whose_index_lies_count_for_nothing() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
-    let world = World::new().await;
-    world.apply(job_with("sum", &[], json!({"backoffLimit": 6}))).await;
-    world.settle().await;
-    let first = world.active().await.into_iter().next().unwrap();
-    let later = world.clock.now() + SignedDuration::from_hours(2);
-    let terminated = json!({"exitCode": 1, "finishedAt": later.to_string()});
+/// Makes a Pod fail, at a time its node has wrong.
+async fn fail(world: &World, pod: &str, at: jiff::Timestamp) {
+    let terminated = json!({"exitCode": 1, "finishedAt": at.to_string()});
     let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
-    world.report(&first, json!({"phase": "Failed", "containerStatuses": statuses})).await;
-    world.wait(13).await;
-    let status = world.status("sum").await;
-    assert_eq!((&status["failed"], &status["active"]), (&json!(1), &json!(1)));
-    oracle::check(&world);
+    world.report(pod, json!({"phase": "Failed", "containerStatuses": statuses})).await;
+}
+
+/// Jobs whose failures delay all of it, or their index.
+fn delaying() -> [Value; 2] {
+    let indexed = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3});
+    [job_with("sum", &[], json!({"backoffLimit": 6})), job_with("sum", &[], indexed)]
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_index_whose_pod_ended_in_the_future_waits_and_says_so() {
-    let world = World::new().await;
-    world
-        .apply(job_with("sum", &[], json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 3})))
-        .await;
-    world.settle().await;
-    let first = world.active().await.into_iter().next().unwrap();
-    let later = world.clock.now() + SignedDuration::from_secs(300);
-    let terminated = json!({"exitCode": 1, "finishedAt": later.to_string()});
-    let statuses = json!([{"name": "c", "state": {"terminated": terminated}, "image": "", "imageID": "", "ready": false, "restartCount": 0}]);
-    world.report(&first, json!({"phase": "Failed", "containerStatuses": statuses})).await;
-    world.wait(10).await;
-    world.forget();
-    world.wait(60).await;
-    assert!(world.written().is_empty(), "nothing loops");
-    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
-    assert!(told.contains("1 Pods are missing, the next is created in "), "{told}");
-    world.wait(300).await;
-    assert_eq!(world.status("sum").await["active"], 1);
+async fn a_pod_whose_end_is_in_the_future_delays_no_longer_than_any_other() {
+    for ahead in [5, 7200] {
+        for job in delaying() {
+            let mut world = World::new().await;
+            world.apply(job.clone()).await;
+            world.settle().await;
+            let first = world.active().await.into_iter().next().unwrap();
+            fail(&world, &first, world.clock.now() + SignedDuration::from_secs(ahead)).await;
+            world.wait(2).await;
+            world.forget();
+            world.poke("sum").await;
+            world.wait(6).await;
+            assert!(world.written().is_empty() && world.active().await.is_empty(), "{ahead}: it waits");
+            let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
+            assert!(told.contains("1 Pods are missing, the next is created in "), "{told}");
+            world.wait(5).await;
+            assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
+            world.wait(2).await;
+            assert_eq!(world.status("sum").await["failed"], 1, "{ahead}");
+            // Whoever comes next has not seen it end, and waits no longer either.
+            let second = world.active().await.into_iter().next().unwrap();
+            fail(&world, &second, world.clock.now() + SignedDuration::from_secs(ahead)).await;
+            world.wait(2).await;
+            world.crash();
+            world.start();
+            world.wait(23).await;
+            assert_eq!(world.status("sum").await["active"], 1, "{ahead}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_before_its_job_began_is_counted_and_delays_nothing() {
+    for job in delaying() {
+        let world = World::new().await;
+        world.apply(job).await;
+        world.settle().await;
+        let first = world.active().await.into_iter().next().unwrap();
+        fail(&world, &first, world.clock.now() - SignedDuration::from_hours(2)).await;
+        world.wait(5).await;
+        let status = world.status("sum").await;
+        assert_eq!((&status["failed"], &status["active"]), (&json!(1), &json!(1)));
+        oracle::check(&world);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     oracle,
-    world::{World, finalizers, job, job_with, name},
+    world::{JOBS, NS, World, finalizers, job, job_with, name},
 };
 
 #[tokio::test(start_paused = true)]
@@ -29,6 +29,21 @@ async fn pods_of_a_deleted_job_lose_their_finalizer() {
         assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods")), (3, 0), "{policy}");
         oracle::check(&world);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_another_version_decided_is_told_in_its_words() {
+    let mut world = World::new().await;
+    world.crash();
+    world.apply(job("sum", &[])).await;
+    let condition = json!({"type": "FailureTarget", "status": "True", "reason": "OnAWhim", "message": "why not",
+        "lastProbeTime": "2026-11-21T09:00:00Z", "lastTransitionTime": "2026-11-21T09:00:00Z"});
+    let status = json!({"startTime": "2026-11-21T09:00:00Z", "conditions": [condition]});
+    world.sandbox.merge(JOBS, Some(NS), "sum", Some("status"), json!({ "status": status })).await.unwrap();
+    world.start();
+    world.wait(5).await;
+    assert_eq!(world.conditions("sum").await, ["FailureTarget OnAWhim", "Failed OnAWhim"]);
+    assert_eq!(world.events().await, ["Warning OnAWhim why not"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,16 @@
 //! Suspending, resuming, and Jobs that others manage.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use common::settings::Settings;
-use serde_json::json;
+use e2e::sandbox::ResponseBody;
+use http::{Request, Response};
+use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    world::{Setup, World, job, job_with},
+    world::{Filter, Setup, World, job, job_with, refusal},
 };
 
 #[tokio::test(start_paused = true)]
@@ -61,6 +66,35 @@ async fn pods_of_a_suspended_job_go_and_count_for_nothing() {
     world.wait(20).await;
     assert_eq!(world.conditions("sum").await, ["FailureTarget DeadlineExceeded", "Failed DeadlineExceeded"]);
     oracle::check(&world);
+}
+
+/// A server that wants a start of every Job that has finished.
+fn wants_a_start(request: &Request<Bytes>) -> Option<Response<ResponseBody>> {
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let status = Some(&body["status"]).filter(|_| request.uri().path().ends_with("/status"))?;
+    let finished = status["conditions"].as_array()?.iter().any(|c| c["type"] == "Complete");
+    (finished && status["startTime"].is_null()).then(|| {
+        let causes = json!([{"reason": "FieldValueRequired", "field": "status.startTime"}]);
+        refusal(422, "Invalid", "status.startTime: Required value: startTime is required for finished job", &causes)
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_job_that_wants_nothing_has_no_start_unless_the_server_wants_one() {
+    for filter in [None, Some(Arc::new(wants_a_start) as Filter)] {
+        let wanted = filter.is_some();
+        let world = World::with(Setup { filter, ..Setup::default() }).await;
+        world.apply(job_with("sum", &[], json!({"completions": 0, "suspend": true}))).await;
+        world.wait(5).await;
+        let status = world.status("sum").await;
+        assert_eq!(world.conditions("sum").await.last().unwrap(), "Complete CompletionsReached");
+        let start = if wanted { &status["completionTime"] } else { &Value::Null };
+        assert_eq!(&status["startTime"], start);
+        world.forget();
+        world.poke("sum").await;
+        world.wait(60).await;
+        assert!(world.written().is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]
