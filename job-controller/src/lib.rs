@@ -23,17 +23,21 @@
 //!
 //! # Where it differs from upstream
 //!
+//! Why is in `docs/decisions/0006-jobs.md`.
+//!
 //! - Expectations are kept by identity, in `common`'s ledger, and memories ([`memory`]) by uid: a Job that was recreated
 //!   under its name waits for nothing of its predecessor. Both are judged by the caches, not by which events came.
 //! - A status is patched, onto the version it was computed from. It tells the true number of active Pods also while a
 //!   replacement waits (kubernetes/kubernetes#139428), its index sets are disjoint, its end is not before its start, and a
-//!   Job that ends while it is suspended has a start: servers refuse anything else, for ever.
+//!   Job that ends while it is suspended has a start: servers refuse anything else, for ever. One that wanted nothing has
+//!   none, unless the server insists.
 //! - Of a Pod that was counted as failed because it was going, and succeeded after all, nothing counts again.
 //! - Pods that still run when a Job has succeeded lose their finalizer before they are deleted, not after: whoever goes on
 //!   if this process dies in between does not count them as failed.
 //! - A list of Pods being counted that is full keeps nobody waiting who is in it, or need not be.
 //! - An index that has to wait delays no other one. Failures before a restart of this process still delay
-//!   (kubernetes/kubernetes#114650), where Pods still tell of them.
+//!   (kubernetes/kubernetes#114650), where Pods still tell of them. One whose node says that it is yet to come delays from
+//!   when it was seen.
 //! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
 //! - Pods of Jobs that were over, or gone, when this process started lose their finalizer.
 //! - A Pod of a Job that has succeeded and was counted is not cached any more: it is not released when its labels change.
