@@ -35,10 +35,14 @@
 //! | `sim/terminate-after` | needs that long to end when it is deleted; killed with 137 when the grace period is shorter |
 //! | `sim/exit-on-term` | exits with this code when it is deleted, instead of 143 |
 //!
+//! Where no annotation says how containers end, a first container whose command is `true`, `false`, `sleep N`, `exit N`,
+//! `echo ...` or `date`, alone or as a shell's script of such, ends as that would.
+//!
 //! `restartPolicy`, `activeDeadlineSeconds`, readiness gates, init containers (which always succeed), node selectors,
 //! required node affinity and taints mean what they mean anywhere.
 
 mod address;
+mod command;
 mod fit;
 mod heartbeat;
 mod kubelet;

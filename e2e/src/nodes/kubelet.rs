@@ -219,7 +219,7 @@ impl Kubelets {
                 return;
             }
             let now = self.now();
-            let script = Script::read(&pod.metadata.annotations, |annotation, value| {
+            let script = Script::of(&pod, |annotation, value| {
                 tracing::warn!(pod = %pod.metadata.key(), annotation, value, "Not understood, ignored");
             });
             let life = Life::begin(&pod, script.as_deref(), now);

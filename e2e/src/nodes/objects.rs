@@ -66,6 +66,8 @@ pub(super) enum RestartPolicy {
 pub(super) struct Container {
     pub(super) name: Text,
     pub(super) image: Text,
+    pub(super) command: Box<[Text]>,
+    pub(super) args: Box<[Text]>,
     /// Set on init containers that stay: sidecars.
     pub(super) restart_policy: Option<RestartPolicy>,
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use common::meta::Annotations;
 
-use super::objects::COMPLETION_INDEX;
+use super::{
+    command,
+    objects::{COMPLETION_INDEX, Pod},
+};
 
 /// What every annotation of a script starts with.
 pub(super) const PREFIX: &str = "sim/";
@@ -43,6 +46,21 @@ pub(super) struct Script {
 }
 
 impl Script {
+    /// The script of a Pod: its annotations, and, where they do not say how its first container ends, that one's command.
+    pub(super) fn of(pod: &Pod, complain: impl Fn(&str, &str)) -> Option<Box<Self>> {
+        let script = Self::read(&pod.metadata.annotations, complain);
+        if script.as_ref().is_some_and(|s| s.exit.is_some() || !s.exit_of.is_empty() || s.fail_reason.is_some()) {
+            return script;
+        }
+        let first = pod.spec.containers.first()?;
+        let words: Vec<&str> = first.command.iter().chain(&first.args).map(|word| &**word).collect();
+        let Some((after, code)) = command::run(&words) else { return script };
+        let mut script = script.unwrap_or_default();
+        script.after.get_or_insert(after);
+        script.exit = Some(code);
+        Some(script)
+    }
+
     /// Reads a script; none if there is not a single annotation of one. `complain` is told of values that mean nothing.
     pub(super) fn read(annotations: &Annotations, complain: impl Fn(&str, &str)) -> Option<Box<Self>> {
         if !annotations.iter().any(|(key, _)| key.starts_with(PREFIX)) {

@@ -98,6 +98,27 @@ async fn pods_are_spread_over_all_nodes_with_addresses_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_command_that_is_known_ends_as_it_would() {
+    let w = World::new(|b| b).await;
+    let of =
+        |words: Value| json!({"restartPolicy": "Never", "containers": [{"name": "c", "image": "b", "command": words}]});
+    w.pod("good", of(json!(["sleep", "5"])), json!({})).await;
+    w.pod("bad", of(json!(["sh", "-c", "exit 3"])), json!({})).await;
+    w.pod("told", of(json!(["false"])), json!({"sim/exit": "0"})).await;
+    w.pod("other", of(json!(["serve"])), json!({})).await;
+    w.after(4.0).await;
+    assert_eq!(w.get("good").await["status"]["phase"], "Running");
+    w.after(3.0).await;
+    let mut phases = Vec::new();
+    for name in ["good", "bad", "told", "other"] {
+        phases.push(w.get(name).await["status"]["phase"].clone());
+    }
+    assert_eq!(phases, ["Succeeded", "Failed", "Succeeded", "Running"], "annotations say more than the command");
+    let state = w.get("bad").await["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"].clone();
+    assert_eq!(state, 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_script_is_followed_to_the_second() {
     let w = World::new(|b| b).await;
     let script = json!({"sim/start-after": "2", "sim/ready-after": "3", "sim/exit": "42", "sim/after": "10"});
