@@ -197,15 +197,15 @@ impl DeploymentController {
         }
     }
 
-    /// Whether the status of this Deployment counts terminating Pods.
+    /// What becomes of the count of terminating Pods in the status of this Deployment.
     fn terminating_replicas(&self, deployment: &Deployment) -> TerminatingReplicas {
         let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
         let dropped = || self.terminating_dropped.lock().is_some_and(unknown);
         let known = deployment.status.terminating_replicas.is_some() || !dropped();
-        if known && self.context.settings.gate(&TERMINATING_REPLICAS) {
-            TerminatingReplicas::Reported
-        } else {
-            TerminatingReplicas::Absent
+        match (self.context.settings.gate(&TERMINATING_REPLICAS), known) {
+            (true, true) => TerminatingReplicas::Reported,
+            (true, false) => TerminatingReplicas::Dropped,
+            (false, _) => TerminatingReplicas::Absent,
         }
     }
 

@@ -13,11 +13,13 @@ use crate::{
     objects::{Deployment, ReplicaSet},
 };
 
-/// Whether the gate `DeploymentReplicaSetTerminatingReplicas` is on.
+/// Whether the gate `DeploymentReplicaSetTerminatingReplicas` is on, here and at the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TerminatingReplicas {
     /// `status.terminatingReplicas` is written.
     Reported,
+    /// It goes along with what is written, and alone is no reason to write: the server was found not to keep it.
+    Dropped,
     /// It is kept empty.
     Absent,
 }

@@ -45,7 +45,7 @@ impl<K: Kind> ReplicaController<K> {
         };
         let at = self.context.clock.now();
         let status = decide::status::status(&snapshot, &claimed, &managed, at);
-        self.write_status(&snapshot.set, &status).await?;
+        self.write_status(&snapshot, &status).await?;
         if let Some(error) = error {
             return Err(error);
         }

@@ -60,6 +60,19 @@ pub struct Limits {
     pub deletion_cost: bool,
     /// Whether the status counts terminating Pods (gate `DeploymentReplicaSetTerminatingReplicas`).
     pub counts_terminating: bool,
+    /// Whether the server was found not to keep that count: it goes along with every status, and alone is no reason for one.
+    pub terminating_dropped: bool,
+}
+
+impl Limits {
+    /// Whether a status is worth a write onto the stored one.
+    pub fn worth_writing(&self, status: &Status, stored: &Status) -> bool {
+        if self.terminating_dropped && status.terminating_replicas != stored.terminating_replicas {
+            let others = Status { terminating_replicas: stored.terminating_replicas, ..status.clone() };
+            return others != *stored;
+        }
+        status != stored
+    }
 }
 
 /// What one sync does.
@@ -75,6 +88,8 @@ pub struct Plan {
     pub manage: Manage,
     /// The status, if all of that succeeds.
     pub status: Status,
+    /// Whether it is worth a write.
+    pub writes_status: bool,
     /// The first few Pods that are not ready.
     pub unready: Vec<PodRef>,
     /// When the next Pod becomes available by the passing of time.
@@ -136,6 +151,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         manage,
         unready: claims.keep.iter().filter(|pod| !pod.is_ready()).take(NAMED).cloned().collect(),
         available_in: timer::next_check(snapshot, &claimed, &status, snapshot.now, snapshot.now),
+        writes_status: snapshot.limits.worth_writing(&status, &snapshot.set.status),
         status,
     }
 }
@@ -143,7 +159,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
 impl Plan {
     /// Whether the status is another one than the stored one.
     pub fn writes_status(&self) -> bool {
-        !self.stuck() && self.status != self.set.status
+        !self.stuck() && self.writes_status
     }
 
     /// Whether nothing can be done because the set's selector breaks the rules.

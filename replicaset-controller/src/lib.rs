@@ -223,11 +223,10 @@ impl<K: Kind> ReplicaController<K> {
         }
     }
 
-    /// Whether the status of this set counts terminating Pods.
-    fn counts_terminating(&self, set: &ReplicaSet) -> bool {
+    /// Whether the server does not keep this set's count of terminating Pods.
+    fn terminating_dropped(&self, set: &ReplicaSet) -> bool {
         let unknown = |since: Instant| self.context.clock.instant().duration_since(since) < TERMINATING_UNKNOWN;
-        self.limits.counts_terminating
-            && (set.status.terminating_replicas.is_some() || !self.terminating_dropped.lock().is_some_and(unknown))
+        set.status.terminating_replicas.is_none() && self.terminating_dropped.lock().is_some_and(unknown)
     }
 
     /// Notes whether the server kept a count of terminating Pods that was written.
@@ -241,6 +240,7 @@ fn limits<K: Kind>(settings: &Settings) -> Limits {
         burst: usize::try_from(settings.count(&BURST_REPLICAS)).unwrap_or(usize::MAX).max(1),
         deletion_cost: settings.gate(&POD_DELETION_COST),
         counts_terminating: K::COUNTS_TERMINATING && settings.gate(&TERMINATING_REPLICAS),
+        terminating_dropped: false,
     }
 }
 

@@ -59,7 +59,7 @@ impl<K: Kind> ReplicaController<K> {
         let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
         let colocated = if ranked { self.colocated(&set) } else { BTreeMap::new() };
-        let limits = Limits { counts_terminating: self.counts_terminating(&set), ..self.limits };
+        let limits = Limits { terminating_dropped: self.terminating_dropped(&set), ..self.limits };
         Ok(Observed::Ready(Snapshot { set, owner, claims, terminating, colocated, blocked, limits, now }))
     }
 

@@ -122,7 +122,7 @@ pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>)
         set: web(replicas),
         pods: pods.into_iter().collect(),
         blocked: false,
-        limits: Limits { burst: 500, deletion_cost: true, counts_terminating: true },
+        limits: Limits { burst: 500, deletion_cost: true, counts_terminating: true, terminating_dropped: false },
         colocated: BTreeMap::new(),
     }
 }

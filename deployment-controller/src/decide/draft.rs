@@ -15,7 +15,7 @@ use crate::{
     },
     objects::{Deployment, DeploymentSpec, DeploymentStatus, REVISION, ReplicaSet, ReplicaSetStatus},
     plan::{Action, Plan, SetChange, Step},
-    snapshot::Snapshot,
+    snapshot::{Snapshot, TerminatingReplicas},
 };
 
 static UNOBSERVED: LazyLock<ReplicaSetStatus> = LazyLock::new(ReplicaSetStatus::default);
@@ -182,10 +182,18 @@ impl<'a> Draft<'a> {
         self.steps.push(step(action));
     }
 
+    fn is_news(&self, status: &DeploymentStatus) -> bool {
+        if self.snapshot.terminating_replicas == TerminatingReplicas::Dropped {
+            let terminating_replicas = self.status.terminating_replicas;
+            return DeploymentStatus { terminating_replicas, ..status.clone() } != self.status;
+        }
+        *status != self.status
+    }
+
     /// Adds a step that writes status and revision, if they are not what is stored. Says whether it did.
     pub fn write(&mut self, status: DeploymentStatus, revision: Option<String>, why: &str) -> bool {
         let revision = revision.filter(|revision| self.revision.as_ref() != Some(revision));
-        if status == self.status && revision.is_none() {
+        if !self.is_news(&status) && revision.is_none() {
             return false;
         }
         self.status = status.clone();

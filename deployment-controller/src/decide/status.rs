@@ -95,6 +95,21 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_the_server_drops_goes_along_and_is_no_reason_to_write() {
+        let mut world = World::new(2).set("a", 2, 2).current("a");
+        world.sets[0]["status"]["terminatingReplicas"] = json!(1);
+        let mut snapshot = world.snapshot();
+        snapshot.terminating_replicas = TerminatingReplicas::Dropped;
+        let mut draft = Draft::new(&snapshot);
+        let status = calculate(&draft);
+        assert_eq!(status.terminating_replicas, Some(1));
+        draft.status = DeploymentStatus { terminating_replicas: None, ..status.clone() };
+        assert!(!draft.write(status.clone(), None, "nothing new"));
+        assert!(draft.write(DeploymentStatus { ready_replicas: 1, ..status }, None, "another count"));
+        assert_eq!(draft.status.terminating_replicas, Some(1), "the server may keep it by now");
+    }
+
+    #[test]
     fn availability_has_its_own_times() {
         let world = World::new(4).set("a", 4, 2).current("a");
         let plan = world.plan();

@@ -6,12 +6,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    ReplicaController,
-    error::Error,
-    kind::Kind,
-    objects::{ReplicaSet, Status},
-};
+use crate::{ReplicaController, decide::Snapshot, error::Error, kind::Kind, objects::Status};
 
 /// What is read of a set that was written or read live.
 #[derive(Deserialize)]
@@ -39,8 +34,9 @@ impl<K: Kind> ReplicaController<K> {
     ///
     /// Where the copy in hand turns out to be old, once more onto the live object, if that is still the same one. A set
     /// that is gone needs no status. Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
-    pub(super) async fn write_status(&self, set: &ReplicaSet, status: &Status) -> Result<(), Error> {
-        if *status == set.status {
+    pub(super) async fn write_status(&self, snapshot: &Snapshot, status: &Status) -> Result<(), Error> {
+        let set = &snapshot.set;
+        if !snapshot.limits.worth_writing(status, &set.status) {
             return Ok(());
         }
         let meta = &set.metadata;
@@ -54,7 +50,8 @@ impl<K: Kind> ReplicaController<K> {
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => return Err(Error::Status(error)),
         };
-        if live.metadata.uid != meta.uid || live.status.as_ref() == Some(status) {
+        let is_there = |live: &Status| !snapshot.limits.worth_writing(status, live);
+        if live.metadata.uid != meta.uid || live.status.as_ref().is_some_and(is_there) {
             return Ok(());
         }
         match self.patch_status(meta, live.metadata.resource_version, status).await {

@@ -204,6 +204,21 @@ fn the_status_counts_pods_by_class() {
 }
 
 #[test]
+fn a_count_that_the_server_drops_goes_along_and_is_no_reason_to_write() {
+    let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "observedGeneration": 1});
+    let mut world = world(1, pods(1)).stored(stored.clone());
+    assert!(plan(&world).writes_status());
+    world.limits.terminating_dropped = true;
+    assert!(!plan(&world).writes_status());
+    let mut other = stored;
+    other["readyReplicas"] = json!(0);
+    let plan = plan(&world.stored(other));
+    assert!(plan.writes_status());
+    assert_eq!(plan.status.terminating_replicas, Some(0), "it may keep it by now");
+}
+
+#[test]
 fn a_status_is_written_only_if_something_changed() {
     let stored = json!({"replicas": 1, "fullyLabeledReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "terminatingReplicas": 0, "observedGeneration": 1});
@@ -305,7 +320,8 @@ fn any_world() -> impl Strategy<Value = World> {
                 pod.0["metadata"]["uid"] = json!(format!("{:02}", (at * 5) % 14));
             }
             let mut world = world(wanted, found).min_ready(min_ready);
-            world.limits = Limits { burst, deletion_cost: cost > 0, counts_terminating: true };
+            world.limits =
+                Limits { burst, deletion_cost: cost > 0, counts_terminating: true, terminating_dropped: false };
             let world = if deleting == 0 { world.deleting() } else { world };
             if blocked == 0 { world.blocked() } else { world }
         },

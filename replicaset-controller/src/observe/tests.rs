@@ -200,16 +200,16 @@ async fn pods_of_siblings_on_a_node_count() {
 async fn a_count_the_server_drops_is_not_written_again_and_again() {
     let controller = controller::<ReplicaSets>(Settings::new());
     controller.know(&[web(0)], &[], 9);
-    assert!(controller.ready().limits.counts_terminating);
+    assert!(!controller.ready().limits.terminating_dropped);
     controller.note_terminating(false);
-    assert!(!controller.ready().limits.counts_terminating);
+    assert!(controller.ready().limits.terminating_dropped);
     let mut kept = web(0);
     kept["status"] = json!({"replicas": 0, "terminatingReplicas": 0});
     controller.know(&[kept], &[], 9);
-    assert!(controller.ready().limits.counts_terminating);
+    assert!(!controller.ready().limits.terminating_dropped);
     controller.know(&[web(0)], &[], 9);
     controller.context.clock.sleep(crate::TERMINATING_UNKNOWN).await;
-    assert!(controller.ready().limits.counts_terminating);
+    assert!(!controller.ready().limits.terminating_dropped);
 }
 
 /// How long one look and one decision take, at best.
