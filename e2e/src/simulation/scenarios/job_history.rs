@@ -18,7 +18,7 @@ use super::job_reads::{
     is_tracked, is_true, named, only_replaces_failed, status_write,
 };
 use crate::simulation::{
-    json::{controller_uid, is_deleting, name, number, text, uid},
+    json::{controller_uid, is_deleting, name, number, selects, text, uid},
     world::{Logged, World},
 };
 
@@ -131,7 +131,7 @@ impl History {
         let fates = self.fates.entry(uid(pod).to_owned()).or_default();
         fates.extend(states[first..].iter().map(|(_, state)| fate(job, state)));
         // What somebody else takes away nobody need have seen; what is not the Job's any more it does not count.
-        if released || is_finished(job) || !logged.by(CONTROLLER) {
+        if released || !selects(job, "/spec/selector", pod) || is_finished(job) || !logged.by(CONTROLLER) {
             fates.insert(Fate::Nothing);
         }
     }

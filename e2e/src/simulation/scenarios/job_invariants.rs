@@ -273,7 +273,11 @@ fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> 
     }
     // Who has succeeded long ago is known to have.
     let done = |pod: &&Arc<Value>| recent_pods(world, pod).all(|pod| text(pod, "/status/phase") == "Succeeded");
-    let done = pods(world, job).filter(|pod| selects(job, "/spec/selector", pod)).filter(done).count() as i64;
+    // Who was not to run any more when the finalizer went is not counted, however it ended.
+    let counted = counted(world, job);
+    let counts = |pod: &&Arc<Value>| is_tracked(pod) || counted.contains_key(uid(pod));
+    let selected = pods(world, job).filter(|pod| selects(job, "/spec/selector", pod));
+    let done = selected.filter(counts).filter(done).count() as i64;
     let completions = most("/spec/completions");
     if at(job, "/spec/completions").is_some() && !is_indexed(job) && active + done > completions {
         return Err(format!("{} has {active} active and {done} succeeded, and wants {completions}", name(job)));
