@@ -99,6 +99,10 @@ pub trait Running: Send + Sync {
     /// Whether every cache holds its first full set, its handlers have seen it, and it has not lost touch with the API server
     /// since; otherwise what is waited for.
     fn ready(&self) -> Result<(), String>;
+    /// What is wrong that does not keep the loop from its work, for those who ask how it is.
+    fn troubles(&self) -> Option<String> {
+        None
+    }
     /// The queue: depth, keys in progress, delayed keys with their time, failures.
     fn debug_queue(&self) -> serde_json::Value;
     /// The caches: objects, versions, bytes where known, last event, state of the watch.

@@ -140,6 +140,8 @@ impl State {
         self.inner.live.add(name, || Ok(()));
         let weak = Arc::downgrade(running);
         self.inner.ready.add(name, move || weak.upgrade().map_or(Ok(()), |running| running.ready()));
+        let weak = Arc::downgrade(running);
+        self.inner.ready.note(name, move || weak.upgrade()?.troubles());
     }
 
     /// Forgets the control loops.

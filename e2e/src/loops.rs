@@ -86,6 +86,16 @@ impl Loops {
         self.running.iter().try_for_each(|l| l.ready())
     }
 
+    /// What is wrong with them that does not keep them from their work.
+    pub fn troubles(&self) -> Vec<String> {
+        self.running.iter().filter_map(|l| l.troubles()).collect()
+    }
+
+    /// What their queues hold.
+    pub fn queues(&self) -> serde_json::Value {
+        self.running.iter().map(|l| l.debug_queue()).collect()
+    }
+
     /// What the loops say of one key, or of all.
     pub fn explain(&self, key: Option<&str>) -> serde_json::Value {
         self.running.iter().map(|l| l.explain(key)).collect()

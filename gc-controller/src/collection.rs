@@ -1,6 +1,9 @@
 //! The graph and the queues that its changes fill.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use common::{
     controller::priority,
@@ -12,9 +15,11 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
+    decide::Awaited,
     graph::{Graph, Identity, Source, Work, WrongNamespace},
     key::ObjectKey,
     metrics::ControllerMetrics,
+    parked::{Line, Parked},
 };
 
 /// What monitors and workers share. Nobody waits while holding the graph.
@@ -22,6 +27,10 @@ pub(crate) struct Collection {
     pub(crate) graph: Mutex<Graph>,
     pub(crate) delete: Queue<ObjectKey>,
     pub(crate) orphan: Queue<ObjectKey>,
+    pub(crate) parked: Parked,
+    /// Whether somebody else leads. What changes ask for is not kept then: keys of objects that come and go would pile up.
+    /// Changes only while the graph is held.
+    stands_by: AtomicBool,
     recorder: Recorder,
     metrics: ControllerMetrics,
 }
@@ -32,8 +41,39 @@ impl Collection {
         orphan: Queue<ObjectKey>,
         recorder: Recorder,
         metrics: ControllerMetrics,
+        stands_by: bool,
     ) -> Self {
-        Self { graph: Mutex::default(), delete, orphan, recorder, metrics }
+        let (graph, parked, stands_by) = (Mutex::default(), Parked::default(), AtomicBool::new(stands_by));
+        Self { graph, delete, orphan, parked, stands_by, recorder, metrics }
+    }
+
+    /// This process leads from now on: whatever there is to do is asked for.
+    pub(crate) async fn take_over(&self) {
+        let mut part = 0;
+        loop {
+            let mut work = Vec::new();
+            let more = {
+                let graph = self.graph.lock();
+                self.stands_by.store(false, Ordering::Release);
+                graph.todo(part, &mut work)
+            };
+            self.ask_for(work, Priority::Low);
+            if !more {
+                return;
+            }
+            part += 1;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What was waited for is there.
+    pub(crate) fn wake(&self, awaited: &Awaited) {
+        for (line, key) in self.parked.take(awaited) {
+            match line {
+                Line::Delete => self.delete.add(key, Priority::Low),
+                Line::Orphan => self.orphan.add(key, Priority::Low),
+            }
+        }
     }
 
     /// A monitor has seen something.
@@ -55,8 +95,18 @@ impl Collection {
         let mut work = Vec::new();
         self.metrics.changes.add();
         self.metrics.changes.get(Duration::ZERO);
-        change(&mut self.graph.lock(), &mut work);
+        let stands_by = {
+            let mut graph = self.graph.lock();
+            change(&mut graph, &mut work);
+            self.stands_by.load(Ordering::Acquire)
+        };
         self.metrics.changes.done(Duration::ZERO);
+        if !stands_by {
+            self.ask_for(work, priority);
+        }
+    }
+
+    fn ask_for(&self, work: Vec<Work>, priority: Priority) {
         for work in work {
             match work {
                 Work::Judge(uid) => self.delete.add(ObjectKey(uid), priority),

@@ -1,6 +1,6 @@
 //! The loop that judges objects.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     controller::{Controller, Observed, Requeue},
@@ -16,18 +16,18 @@ use crate::{
     error::Error,
     graph::{Kind, View},
     key::ObjectKey,
-    monitors::{Discovery, Known, Monitors},
+    monitors::{Known, Monitors},
+    parked::Line,
+    task::Task,
 };
-
-/// When what is waited for is looked at again.
-const AGAIN: Duration = Duration::from_secs(5);
 
 /// Judges objects by their owners.
 pub struct Collector {
     pub(crate) context: Context,
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,
-    pub(crate) _discovery: Discovery,
+    /// Discovery, and taking over.
+    pub(crate) _tasks: [Task; 2],
 }
 
 impl Collector {
@@ -47,14 +47,15 @@ impl Collector {
         let known = self.monitors.known(&view.kind);
         let owner = |(owner, absent): (&common::meta::OwnerRef, &bool)| {
             let kind = Kind { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
-            let (kind, namespaced) = match self.monitors.known(&kind) {
+            let of = kind;
+            let (kind, namespaced) = match self.monitors.known(&of) {
                 Known::No => (OwnerKind::Unknown, false),
                 Known::At { resource, synced: None } => (OwnerKind::Unwatched, resource.namespaced),
                 Known::At { resource, synced: Some(false) } => (OwnerKind::Unsynced, resource.namespaced),
                 Known::At { resource, synced: Some(true) } => (OwnerKind::Synced, resource.namespaced),
             };
             let name = format!("{}/{} {}", owner.api_version, owner.kind, owner.name);
-            Owner { name, kind, namespaced, absent: *absent }
+            Owner { name, of, kind, namespaced, absent: *absent }
         };
         let owners = view.owners.iter().zip(&view.absent).map(owner).collect();
         let (served, unseen, namespaced) = match known {
@@ -82,9 +83,14 @@ impl Controller for Collector {
     }
 
     async fn act(&self, situation: Situation, plan: Plan) -> Result<Requeue, Error> {
+        let key = ObjectKey(situation.view.identity.uid.clone());
+        self.collection.parked.leave(Line::Delete, &key);
         match plan {
             Plan::Nothing(_) | Plan::Blocked(_) => return Ok(Requeue::No),
-            Plan::Wait(_) => return Ok(Requeue::After(AGAIN)),
+            Plan::Wait(awaited, _) => {
+                self.monitors.park(Line::Delete, key, awaited);
+                return Ok(Requeue::No);
+            }
             Plan::Finish | Plan::Delete { .. } | Plan::Verify { .. } | Plan::Exists => {}
         }
         let (act, place) = (Self::act(self), self.place(&situation.view)?);

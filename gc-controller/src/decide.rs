@@ -20,7 +20,7 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{Owner, OwnerKind, Plan, Situation, decide};
+pub use plan::{Awaited, Owner, OwnerKind, Plan, Situation, decide};
 pub use verdict::{Standing, Verdict, policy, verdict};
 
 /// How dependents of a deleted object are treated, as a DELETE says it.

@@ -113,8 +113,10 @@ impl Served {
         for group in list.items {
             let mut preferred = BTreeSet::new();
             for version in &group.versions {
+                // What is still said of it is old.
                 if version.freshness == "Stale" {
                     self.failed.insert((group.metadata.name.clone(), version.version.clone()));
+                    continue;
                 }
                 // What has a slash in its name is no resource of its own.
                 for found in version.resources.iter().filter(|found| !found.resource.contains('/')) {
@@ -160,7 +162,9 @@ mod tests {
         let body = json!({"kind": "APIGroupDiscoveryList", "items": [
             {"metadata": {"name": "x.io"}, "versions": [
                 {"version": "v1", "freshness": "Current", "resources": [resource("a", "A", &all), resource("r", "R", &["create"])]},
-                {"version": "v1beta1", "freshness": "Stale", "resources": [resource("a", "A", &all), resource("b", "B", &all)]}]},
+                {"version": "v1beta1", "freshness": "Current", "resources": [resource("a", "A", &all), resource("b", "B", &all),
+                    resource("b/c", "C", &all)]},
+                {"version": "v1alpha1", "freshness": "Stale", "resources": [resource("d", "D", &all)]}]},
             {"metadata": {}, "versions": [{"version": "v1", "resources": [resource("events", "Event", &all)]}]},
             {"metadata": {"name": "events.k8s.io"}, "versions": [{"version": "v1", "resources": [resource("events", "Event", &all)]}]},
         ]});
@@ -172,7 +176,7 @@ mod tests {
         let old = Kind { api_version: "x.io/v1beta1".into(), kind: "A".into() };
         assert_eq!(served.kinds[&old].version, "v1beta1");
         assert!(served.kinds.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
-        assert_eq!(served.failed.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1beta1".into())]);
+        assert_eq!(served.failed.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod node;
 mod references;
 mod slab;
 mod source;
+mod todo;
 mod view;
 
 #[cfg(test)]
@@ -31,11 +32,15 @@ mod world;
 
 use std::sync::Arc;
 
-use common::meta::{Meta, OwnerRef, Uid};
+use common::{
+    map::HashMap,
+    meta::{Meta, OwnerRef, Uid},
+};
+use smallvec::SmallVec;
 
 use absent::Absent;
 use kinds::Kinds;
-use slab::Slab;
+use slab::{NodeId, Slab};
 use source::Sources;
 
 pub use kinds::{Kind, KindId};
@@ -94,6 +99,8 @@ pub struct Graph {
     kinds: Kinds,
     nodes: Slab,
     sources: Sources,
+    /// Of objects that several monitors see: those that were not the first. Some are served in two groups.
+    others: HashMap<NodeId, SmallVec<[Source; 1]>>,
     absent: Absent,
 }
 

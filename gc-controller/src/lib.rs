@@ -27,8 +27,12 @@
 //! - An object is judged only when all objects of the kinds its owners name are known, and one that is deleted in the
 //!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch has
 //!   failed for a minute and a half.
-//! - A resource that cannot be watched delays only objects whose owners are of its kind. Watches of resources that vanish
-//!   end; their objects are asked for should the resource return.
+//! - A resource that cannot be watched delays only objects whose owners are of its kind; `/readyz?verbose` and a metric name
+//!   it, and the process stays ready. Watches of resources that vanish end; their objects are asked for should the resource
+//!   return, and those that are served in another group as well stay known by that.
+//! - Objects that wait for a kind that is not served wait without being retried, and go on when it is; a metric counts them
+//!   and `/debug/explain` lists them. Upstream retries each, later and later.
+//! - A standby keeps the graph and no queue. What there is to do it tells from the graph when it takes over.
 //! - Of two references with one uid, one right and one wrong, the right one is never lost.
 //! - A reference that was corrected is checked anew. Dependents that come while others are released are released, too.
 //! - A reference whose name no object can have (`a/b`, `50%`, `..`) names nobody; upstream fails to ask for it, for ever.
@@ -47,8 +51,10 @@ mod act;
 mod collection;
 mod monitors;
 mod objects;
+mod parked;
 mod running;
 mod sight;
+mod task;
 
 use std::{sync::Arc, time::Duration};
 
@@ -67,6 +73,7 @@ use crate::{
     monitors::Monitors,
     orphans::Orphaner,
     running::{Off, Pair},
+    task::Task,
 };
 
 /// How often the server is asked what it serves. Upstream: 30 seconds.
@@ -122,7 +129,17 @@ fn start(context: Context) -> Arc<dyn Running> {
     let orphan = context.queue("garbage_collector_attempt_to_orphan", Backoff::default());
     let metrics = ControllerMetrics::new(&context.metrics);
     let recorder = context.recorder.clone();
-    let collection = Arc::new(Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone()));
+    // Who only looks on has nobody to take over from.
+    let stands_by = !context.settings.shadow();
+    let collection = Collection::new(delete.clone(), orphan.clone(), recorder, metrics.clone(), stands_by);
+    let collection = Arc::new(collection);
+    let taking_over = Task::start({
+        let (gate, collection) = (context.gate.clone(), Arc::clone(&collection));
+        async move {
+            gate.opened().await;
+            collection.take_over().await;
+        }
+    });
     let period = context.settings.duration(&DISCOVERY_PERIOD);
     let (api, reading) = (context.api.clone(), context.reading());
     let (monitors, discovery) = Monitors::start(api, reading, Arc::clone(&collection), metrics, period);
@@ -133,7 +150,8 @@ fn start(context: Context) -> Arc<dyn Running> {
         }
     });
     let workers = context.settings.workers(&CONCURRENT_GC_SYNCS);
-    let collector = Arc::new(Collector { context: context.clone(), collection, monitors, _discovery: discovery });
+    let collector =
+        Arc::new(Collector { context: context.clone(), collection, monitors, _tasks: [discovery, taking_over] });
     let orphaner = Arc::new(Orphaner(Arc::clone(&collector)));
     Arc::new(Pair {
         collector: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), collector, delete, workers),

@@ -13,6 +13,8 @@ pub struct ControllerMetrics {
     pub failing: Gauges,
     /// Nodes of the graph.
     pub nodes: Gauge,
+    /// Objects that wait for a kind.
+    pub parked: Gauge,
 }
 
 impl ControllerMetrics {
@@ -31,11 +33,18 @@ impl ControllerMetrics {
             &["group", "resource"],
         );
         let nodes = metrics.gauge("nonet_gc_graph_nodes", Stability::Alpha, "Objects in the graph of owners", &[]);
+        let parked = metrics.gauge(
+            "nonet_gc_objects_parked",
+            Stability::Alpha,
+            "Objects that wait for a kind that is not served, or not all of whose objects are known",
+            &[],
+        );
         Self {
             sync_errors: sync_errors.with(&[]),
             changes: metrics.queue("garbage_collector_graph_changes"),
             failing,
             nodes: nodes.with(&[]),
+            parked: parked.with(&[]),
         }
     }
 }

@@ -15,29 +15,39 @@ use std::{
 
 use common::{
     api::Api,
+    clock::Instant,
     informer::{AnyInformer, Config, Follower, State},
     meta::Version,
     object::{Object as _, Resource},
     succession::Succession,
     watched as watch,
 };
-use futures::future::{self, BoxFuture};
+use futures::{
+    StreamExt as _,
+    future::{self, BoxFuture},
+    stream::FuturesUnordered,
+};
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
 
 use crate::{
     collection::Collection,
+    decide::Awaited,
     discovery::Served,
     graph::{Kind, Source},
+    key::ObjectKey,
     metrics::ControllerMetrics,
     objects::Partial,
+    parked::Line,
     sight::Sight,
+    task::Task,
 };
 
 /// How long work waits for resources whose first full set does not come.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
 /// How often in a row a resource fails, at least, until it counts as broken.
 const LASTING: u32 = 3;
+/// How often it is looked whether what is on its way is broken, while somebody waits for it.
+const AGAIN: Duration = Duration::from_secs(5);
 /// Pause before discovery is tried again that has never succeeded.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// How long a new leader's caches may take to show that they are as new as its lease. What they do not show is looked up.
@@ -78,17 +88,12 @@ pub(crate) struct Monitors {
     watched: Mutex<Watched>,
     /// Whether work may begin.
     ready: watch::Sender<bool>,
-    error: Mutex<Option<String>>,
+    /// Why nothing can be discovered, and since when.
+    error: Mutex<Option<(String, Instant)>>,
 }
 
-/// Discovery goes on for as long as this lives.
-pub(crate) struct Discovery(JoinHandle<()>);
-
-impl Drop for Discovery {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+/// First full sets that have not come yet.
+type Firsts = FuturesUnordered<BoxFuture<'static, bool>>;
 
 impl Monitors {
     /// Begins to discover and to watch.
@@ -98,7 +103,7 @@ impl Monitors {
         collection: Arc<Collection>,
         metrics: ControllerMetrics,
         period: Duration,
-    ) -> (Arc<Self>, Discovery) {
+    ) -> (Arc<Self>, Task) {
         let monitors = Arc::new(Self {
             api,
             reading,
@@ -108,50 +113,91 @@ impl Monitors {
             ready: watch::channel(false).0,
             error: Mutex::default(),
         });
-        let task = tokio::spawn(Arc::clone(&monitors).run(period));
-        (monitors, Discovery(task))
+        let task = Task::start(Arc::clone(&monitors).run(period));
+        (monitors, task)
     }
 
     async fn run(self: Arc<Self>, period: Duration) {
+        let mut firsts = Firsts::new();
         let mut known = false;
+        // When the monitors that came or stayed at the last change are to have all objects.
+        let mut due = None;
         loop {
-            known |= self.round().await;
+            let changed = self.round(&mut firsts).await;
+            known |= changed.is_some();
+            let now = self.api.clock().instant();
             if known && !self.is_synced() {
                 let all = future::join_all(self.informers().into_iter().map(|i| async move { i.synced().await }));
                 if tokio::time::timeout(INITIAL_SYNC, all).await.is_err() {
-                    self.metrics.sync_errors.inc();
-                    tracing::warn!(resources = ?self.unsynced(), "Not all objects are known, proceeding anyway");
+                    self.complain();
                 }
                 self.ready.send_replace(true);
+            } else if changed == Some(true) {
+                due = Some(now + INITIAL_SYNC);
             }
-            self.api.clock().sleep(if known { period } else { FIRST_RETRY.min(period) }).await;
+            let pause = if known { period } else { FIRST_RETRY.min(period) };
+            self.rest(pause, &mut firsts, &mut due).await;
         }
     }
 
-    /// Asks what is served, and makes the monitors follow. Says whether the server answered.
-    async fn round(&self) -> bool {
-        // Those that have not caught up since the last round.
-        if self.is_synced() && !self.unsynced().is_empty() {
-            self.metrics.sync_errors.inc();
+    /// Waits for the next round, and sees to it that whoever waits for something else goes on once it is there.
+    async fn rest(&self, pause: Duration, firsts: &mut Firsts, due: &mut Option<Instant>) {
+        let clock = self.api.clock();
+        let parked = &self.collection.parked;
+        let end = clock.instant() + pause;
+        loop {
+            self.wake();
+            let now = clock.instant();
+            if due.take_if(|due| *due <= now).is_some() && !self.unsynced().is_empty() {
+                self.complain();
+            }
+            if now >= end {
+                return;
+            }
+            let mut next = due.map_or(end, |due| due.min(end));
+            if parked.is_watched() {
+                next = next.min(now + AGAIN);
+            }
+            tokio::select! {
+                biased;
+                Some(_) = firsts.next() => {}
+                () = parked.came.notified() => {}
+                () = clock.sleep(next - now) => {}
+            }
         }
+    }
+
+    /// Says that not all objects are known.
+    fn complain(&self) {
+        self.metrics.sync_errors.inc();
+        tracing::warn!(resources = ?self.unsynced(), "Not all objects are known, proceeding anyway");
+    }
+
+    /// Asks what is served, and makes the monitors follow. Says whether that changed them, if the server answered.
+    async fn round(&self, firsts: &mut Firsts) -> Option<bool> {
         let served = match Served::read(&self.api).await {
             Ok(served) => served,
             Err(error) => {
                 self.metrics.sync_errors.inc();
                 tracing::warn!(err = %error, "Cannot discover what is served");
-                *self.error.lock() = Some(format!("discovery: {error}"));
-                return false;
+                let mut known = self.error.lock();
+                let since = known.take().map_or_else(|| self.api.clock().instant(), |(_, since)| since);
+                *known = Some((format!("discovery: {error}"), since));
+                return None;
             }
         };
         *self.error.lock() = None;
         if !served.failed.is_empty() {
             tracing::info!(failed = ?served.failed, "Some groups cannot be discovered at present");
         }
-        self.follow(served);
-        true
+        let changed = self.follow(served, firsts);
+        let graph = self.collection.graph.lock();
+        self.collection.parked.retain(|key| graph.node(&key.0).is_some());
+        Some(changed)
     }
 
-    fn follow(&self, mut served: Served) {
+    /// Says whether there are other monitors now.
+    fn follow(&self, mut served: Served, firsts: &mut Firsts) -> bool {
         let mut stopped = Vec::new();
         let mut watched = self.watched.lock();
         let (monitors, kinds) = (&watched.monitors, &watched.served.kinds);
@@ -174,10 +220,14 @@ impl Monitors {
             self.metrics.failing.remove(&[resource.group, resource.plural]);
             stopped.extend(watched.monitors.remove(&resource).map(|monitor| monitor.source));
         }
+        let mut changed = !stopped.is_empty();
         for resource in wanted {
             watched.monitors.entry(resource).or_insert_with(|| {
                 tracing::debug!(%resource, version = resource.version, "Resource is watched");
-                self.monitor(resource)
+                changed = true;
+                let monitor = self.monitor(resource);
+                firsts.push(Box::pin(monitor.informer.first_set()));
+                monitor
             });
         }
         watched.by_name = watched.monitors.keys().map(|r| ((r.group, r.plural), *r)).collect();
@@ -186,6 +236,7 @@ impl Monitors {
         for source in stopped {
             self.collection.unwatched(source);
         }
+        changed
     }
 
     fn monitor(&self, resource: Resource) -> Monitor {
@@ -205,6 +256,32 @@ impl Monitors {
         let Some(resource) = watched.served.kinds.get(kind).copied() else { return Known::No };
         let monitor = watched.by_name.get(&(resource.group, resource.plural)).and_then(|r| watched.monitors.get(r));
         Known::At { resource, synced: monitor.map(|monitor| monitor.informer.is_synced()) }
+    }
+
+    /// Somebody waits for that. If it is there already, not for long.
+    pub(crate) fn park(&self, line: Line, key: ObjectKey, awaited: Awaited) {
+        let is_there = self.is_there(&awaited);
+        self.collection.parked.park(line, key, awaited.clone());
+        if is_there {
+            self.collection.wake(&awaited);
+        }
+    }
+
+    /// Whoever waits for what is there by now goes on.
+    fn wake(&self) {
+        for awaited in self.collection.parked.awaited() {
+            if self.is_there(&awaited) {
+                self.collection.wake(&awaited);
+            }
+        }
+    }
+
+    fn is_there(&self, awaited: &Awaited) -> bool {
+        match awaited {
+            Awaited::Served(kind) => self.known(kind) != Known::No,
+            Awaited::Known(kind) => !matches!(self.known(kind), Known::At { synced: Some(false), .. }),
+            Awaited::Everything => self.coming().is_empty(),
+        }
     }
 
     /// Where objects of a kind live.
@@ -234,6 +311,16 @@ impl Monitors {
         watched.monitors.iter().filter_map(error).collect()
     }
 
+    /// Resources of which nothing has been heard for longer than a watch may be silent.
+    fn lost(&self) -> Vec<String> {
+        self.informers().iter().filter_map(|informer| informer.lost_touch()).collect()
+    }
+
+    /// Names resources that cannot be watched. The others are collected all the same.
+    pub(crate) fn troubles(&self) -> Option<String> {
+        few(&self.lost())
+    }
+
     /// Sets the gauges that are looked at only when somebody asks.
     pub(crate) fn measure(&self) {
         let failing: BTreeSet<Resource> = self.failing().into_iter().map(|(resource, _)| resource).collect();
@@ -244,6 +331,7 @@ impl Monitors {
         }
         let nodes = self.collection.graph.lock().len();
         self.metrics.nodes.set(nodes as _);
+        self.metrics.parked.set(self.collection.parked.len() as _);
     }
 
     /// What each monitor does.
@@ -260,6 +348,12 @@ fn is_broken(informer: &Follower<Sight>) -> bool {
     failures >= LASTING && informer.lost_touch().is_some()
 }
 
+/// The first of some complaints, and how many more there are.
+fn few(all: &[String]) -> Option<String> {
+    let (first, others) = all.split_first()?;
+    Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
+}
+
 /// All monitors as one cache: filled when work may begin.
 impl AnyInformer for Monitors {
     fn resource(&self) -> Resource {
@@ -267,7 +361,7 @@ impl AnyInformer for Monitors {
     }
 
     fn state(&self) -> State {
-        let error = self.error.lock().clone();
+        let error = self.error.lock().as_ref().map(|(error, _)| error.clone());
         let failing = || self.failing().into_iter().map(|(resource, error)| format!("{resource}: {error}")).next();
         State {
             phase: "watching",
@@ -293,11 +387,18 @@ impl AnyInformer for Monitors {
         *self.ready.borrow()
     }
 
-    /// Names one of the resources that cannot be watched. The others are collected all the same.
+    /// One resource that cannot be watched keeps nobody from collecting the others, see [`Monitors::troubles`]: touch is lost
+    /// when nothing can be discovered for as long as a watch may be silent, or nothing can be watched.
     fn lost_touch(&self) -> Option<String> {
-        let lost: Vec<String> = self.informers().iter().filter_map(|informer| informer.lost_touch()).collect();
-        let (first, others) = lost.split_first()?;
-        Some(if others.is_empty() { first.clone() } else { format!("{first} (and {} more)", others.len()) })
+        let error = self.error.lock().clone();
+        if let Some((error, since)) = error {
+            let lost_for = self.api.clock().instant().saturating_duration_since(since);
+            if lost_for > self.reading.silence {
+                return Some(format!("{error} (for {}s)", lost_for.as_secs()));
+            }
+        }
+        let lost = self.lost();
+        if lost.len() < self.watched.lock().monitors.len() { None } else { few(&lost) }
     }
 
     fn synced(&self) -> BoxFuture<'_, ()> {

@@ -13,15 +13,15 @@ use jiff::Timestamp;
 use crate::{
     act::{NotReleased, Place},
     collector::Collector,
+    decide::Awaited,
     error::Error,
     graph::{Dependent, ORPHAN, View},
     key::ObjectKey,
+    parked::Line,
 };
 
 /// How many dependents of one object are released at once.
 const AT_ONCE: usize = 20;
-/// When what is waited for is looked at again.
-const AGAIN: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// An object whose dependents are to be released.
 #[derive(Clone, Debug)]
@@ -115,9 +115,14 @@ impl Controller for Orphaner {
     }
 
     async fn act(&self, orphaning: Orphaning, plan: Plan) -> Result<Requeue, Error> {
+        let key = ObjectKey(orphaning.view.identity.uid.clone());
+        self.0.collection.parked.leave(Line::Orphan, &key);
         match plan {
             Plan::Nothing => return Ok(Requeue::No),
-            Plan::Wait(_) => return Ok(Requeue::After(AGAIN)),
+            Plan::Wait(_) => {
+                self.0.monitors.park(Line::Orphan, key, Awaited::Everything);
+                return Ok(Requeue::No);
+            }
             Plan::Release(_) => {}
         }
         let owner = &orphaning.view.identity.uid;

@@ -18,6 +18,10 @@ impl Running for Pair {
         self.collector.ready()
     }
 
+    fn troubles(&self) -> Option<String> {
+        self.collector.controller().monitors.troubles()
+    }
+
     fn debug_queue(&self) -> Value {
         let mut out = self.collector.debug_queue();
         out["orphans"] = self.orphans.debug_queue()["queue"].take();
@@ -50,6 +54,7 @@ impl Running for Pair {
             let failing = self.collector.controller().monitors.failing();
             let failing = failing.into_iter().map(|(resource, error)| (resource.to_string(), json!(error)));
             out["failingResources"] = Value::Object(failing.collect());
+            out["parked"] = self.collector.controller().collection.parked.explain();
         }
         out
     }

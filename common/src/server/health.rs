@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use crate::metrics::{Counters, Gauges, Metrics, Stability};
 
 type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
+type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// Whether an answer says why a check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,7 @@ pub(super) enum Reasons {
 pub struct Health {
     kind: &'static str,
     checks: Mutex<Vec<(String, Check)>>,
+    notes: Mutex<Vec<(String, Note)>>,
     state: Gauges,
     results: Counters,
 }
@@ -41,6 +43,7 @@ impl Health {
         Self {
             kind,
             checks: Mutex::default(),
+            notes: Mutex::default(),
             state: slis.gauge(
                 "kubernetes_healthcheck",
                 stable,
@@ -65,6 +68,17 @@ impl Health {
     /// Adds a check. It must not wait.
     pub fn add(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
         self.checks.lock().push((name.to_owned(), Box::new(check)));
+    }
+
+    /// Adds to what is told of a check that passes: what is wrong and does not matter to it. It must not wait.
+    pub fn note(&self, name: &str, note: impl Fn() -> Option<String> + Send + Sync + 'static) {
+        self.notes.lock().push((name.to_owned(), Box::new(note)));
+    }
+
+    fn noted(&self, name: &str) -> String {
+        let notes = self.notes.lock();
+        let notes = notes.iter().filter(|(of, _)| of == name).filter_map(|(_, note)| note());
+        notes.map(|note| format!(": {note}")).collect()
     }
 
     /// Runs all checks: the names of those that fail, and why.
@@ -102,7 +116,8 @@ impl Health {
         for (name, result) in &results {
             // Writing into a string cannot fail.
             let _ = match (result, reasons) {
-                (Ok(()), _) => writeln!(text, "[+]{name} ok"),
+                (Ok(()), Reasons::Withheld) => writeln!(text, "[+]{name} ok"),
+                (Ok(()), Reasons::Told) => writeln!(text, "[+]{name} ok{}", self.noted(name)),
                 (Err(_), Reasons::Withheld) => writeln!(text, "[-]{name} failed: reason withheld"),
                 (Err(why), Reasons::Told) => writeln!(text, "[-]{name} failed: {why}"),
             };

@@ -1,5 +1,7 @@
 //! What the server says about itself: versions, groups, resources, health.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::{StatusCode, request::Parts, uri::Authority};
 use serde_json::{Map, Value, json};
@@ -54,11 +56,15 @@ pub(super) fn reply(core: &Core, parts: &Parts, segments: &[String]) -> ApiResul
     let registry = core.registry();
     let aggregated = || Accept::negotiate(&parts.headers, Wants::Discovery).map(|a| a.form == Form::Discovery);
     let ok = |value: &Value| Ok(Reply::Json(StatusCode::OK, json::body(value)));
+    let silent = core.faults.silent_groups();
     match texts.as_slice() {
+        ["apis", name, _] if silent.contains(*name) => {
+            Err(ApiError::new(503, "ServiceUnavailable", "service unavailable"))
+        }
         ["version"] => ok(&version()),
         ["healthz" | "livez" | "readyz", ..] => Ok(Reply::Text(StatusCode::OK, "ok".into())),
-        ["api"] if aggregated()? => Ok(Reply::Typed(AGGREGATED, aggregate(&registry, true))),
-        ["apis"] if aggregated()? => Ok(Reply::Typed(AGGREGATED, aggregate(&registry, false))),
+        ["api"] if aggregated()? => Ok(Reply::Typed(AGGREGATED, aggregate(&registry, true, &silent))),
+        ["apis"] if aggregated()? => Ok(Reply::Typed(AGGREGATED, aggregate(&registry, false, &silent))),
         ["api"] => {
             let host = parts.headers.get(http::header::HOST).and_then(|h| h.to_str().ok());
             let address = core.setup.advertised.as_deref().or(host).or(parts.uri.authority().map(Authority::as_str));
@@ -193,16 +199,22 @@ fn response_kind(resource: &Resource, kind: &str, group_version: Option<&(String
     json!({"group": group, "version": version, "kind": kind})
 }
 
-fn aggregate(registry: &Registry, core_group: bool) -> Bytes {
-    registry.discovery[usize::from(!core_group)].get_or_init(|| aggregate_anew(registry, core_group)).clone()
+fn aggregate(registry: &Registry, core_group: bool, silent: &BTreeSet<String>) -> Bytes {
+    let anew = || aggregate_anew(registry, core_group, silent);
+    // What is not said for long is not kept.
+    if silent.is_empty() { registry.discovery[usize::from(!core_group)].get_or_init(anew).clone() } else { anew() }
 }
 
-fn aggregate_anew(registry: &Registry, core_group: bool) -> Bytes {
+fn aggregate_anew(registry: &Registry, core_group: bool, silent: &BTreeSet<String>) -> Bytes {
     let names = if core_group { vec![String::new()] } else { groups(registry) };
     let mut items = Vec::new();
     for name in names {
         let mut served = Vec::new();
         for version in versions(registry, &name) {
+            if silent.contains(&name) {
+                served.push(json!({"version": version, "freshness": "Stale"}));
+                continue;
+            }
             let entries: Vec<Value> = registry.of_version(&name, version).map(|r| aggregated(r)).collect();
             served.push(json!({"version": version, "resources": entries, "freshness": "Current"}));
         }

@@ -166,6 +166,7 @@ struct State {
     rules: Vec<Armed>,
     held: BTreeSet<(String, String)>,
     delays: Vec<(String, String, Duration)>,
+    silent: BTreeSet<String>,
     down: bool,
     down_until: Option<Instant>,
 }
@@ -189,7 +190,7 @@ impl Faults {
         self.changed.notify_waiters();
     }
 
-    /// Removes all rules, releases all watches and lets the server come up.
+    /// Removes all rules, releases all watches, finds out again what every group serves and lets the server come up.
     pub fn clear(&self) {
         *self.state.lock() = State::default();
         self.changed.notify_waiters();
@@ -221,6 +222,17 @@ impl Faults {
         }
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Makes the server not know what a group serves, as when the server behind an aggregated API is away: discovery says
+    /// `Stale` of it and names no resource. Requests for its resources are answered as ever, unless a rule says otherwise.
+    pub fn silence_group(&self, group: &str) {
+        self.state.lock().silent.insert(group.to_owned());
+    }
+
+    /// The groups of which the server does not know what they serve.
+    pub(super) fn silent_groups(&self) -> BTreeSet<String> {
+        self.state.lock().silent.clone()
     }
 
     /// Takes the server down: connections are refused and open ones cut.

@@ -1,9 +1,32 @@
 //! Whether anything is to be done about an object, and whether enough is known to do it.
 
+use std::fmt;
+
 use common::controller::{Explain, Explanation};
 
 use super::{Propagation, policy};
-use crate::graph::View;
+use crate::graph::{Kind, View};
+
+/// What an object waits for that no event of its own tells.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Awaited {
+    /// A resource of that kind is served.
+    Served(Kind),
+    /// All objects of that kind are known.
+    Known(Kind),
+    /// All objects of all kinds are known, those aside whose watch has failed for long.
+    Everything,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Served(kind) => write!(f, "kind {} of {} is not served", kind.kind, kind.api_version),
+            Self::Known(kind) => write!(f, "not all objects of kind {} of {} are known", kind.kind, kind.api_version),
+            Self::Everything => f.write_str("not all objects of all kinds are known"),
+        }
+    }
+}
 
 /// What is known of the kind of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +46,8 @@ pub enum OwnerKind {
 pub struct Owner {
     /// The owner as people name it: `apps/v1/Deployment web`.
     pub name: String,
+    /// Its kind, as the reference names it.
+    pub of: Kind,
     /// What is known of its kind.
     pub kind: OwnerKind,
     /// Whether objects of that kind live in namespaces.
@@ -53,8 +78,8 @@ pub struct Situation {
 pub enum Plan {
     /// Nothing, because.
     Nothing(&'static str),
-    /// Nothing for now: this is waited for.
-    Wait(String),
+    /// Nothing for now: this is waited for, because.
+    Wait(Awaited, String),
     /// So many dependents block its deletion. Each was told to go, or is told when it turns up; the last one brings it back.
     Blocked(usize),
     /// It waits for nobody any more: its finalizer goes.
@@ -83,7 +108,10 @@ pub fn decide(situation: &Situation) -> Plan {
     }
     if !situation.served {
         let kind = &view.kind;
-        return Plan::Wait(format!("kind {} of {} is not served", kind.kind, kind.api_version));
+        return Plan::Wait(
+            Awaited::Served(kind.clone()),
+            format!("kind {} of {} is not served", kind.kind, kind.api_version),
+        );
     }
     // The place of a namespaced object that only a cluster-scoped one refers to is not known.
     if situation.namespaced && view.identity.namespace.is_empty() {
@@ -92,7 +120,8 @@ pub fn decide(situation: &Situation) -> Plan {
     if view.is_virtual {
         // Whether it exists is told by its monitor; nobody is judged by an owner of a kind that is not known.
         if situation.unseen {
-            return Plan::Wait(format!("not all objects of kind {} are known", view.kind.kind));
+            let why = format!("not all objects of kind {} are known", view.kind.kind);
+            return Plan::Wait(Awaited::Known(view.kind.clone()), why);
         }
         return Plan::Exists;
     }
@@ -105,12 +134,16 @@ pub fn decide(situation: &Situation) -> Plan {
     let uncertain: Vec<&Owner> = situation.owners.iter().filter(|owner| !owner.absent).collect();
     for owner in &uncertain {
         match owner.kind {
-            OwnerKind::Unknown => return Plan::Wait(format!("the kind of owner {} is not served", owner.name)),
+            OwnerKind::Unknown => {
+                let why = format!("the kind of owner {} is not served", owner.name);
+                return Plan::Wait(Awaited::Served(owner.of.clone()), why);
+            }
             _ if owner.namespaced && view.identity.namespace.is_empty() => {
                 return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
             }
             OwnerKind::Unsynced => {
-                return Plan::Wait(format!("not all objects of the kind of owner {} are known", owner.name));
+                let why = format!("not all objects of the kind of owner {} are known", owner.name);
+                return Plan::Wait(Awaited::Known(owner.of.clone()), why);
             }
             OwnerKind::Unwatched | OwnerKind::Synced => {}
         }
@@ -130,7 +163,9 @@ fn finish(situation: &Situation) -> Plan {
     }
     // One that nobody has seen yet may block it.
     match situation.unsynced.first() {
-        Some(resource) => Plan::Wait(format!("not all {resource} are known; one may block the deletion")),
+        Some(resource) => {
+            Plan::Wait(Awaited::Everything, format!("not all {resource} are known; one may block the deletion"))
+        }
         None => Plan::Finish,
     }
 }
@@ -144,7 +179,7 @@ impl Explain for Plan {
         let mut out = Explanation::default();
         match self {
             Self::Nothing(why) => (*why).clone_into(&mut out.situation),
-            Self::Wait(why) => out.waiting.push(why.clone()),
+            Self::Wait(_, why) => out.waiting.push(why.clone()),
             Self::Blocked(dependents) => {
                 "it goes after its dependents".clone_into(&mut out.situation);
                 out.waiting.push(format!("{} that block its deletion", many(*dependents, "dependent")));

@@ -3,7 +3,7 @@
 use common::meta::{Uid, Version};
 
 use super::*;
-use crate::graph::{Graph, View};
+use crate::graph::{Graph, Kind, View};
 
 use OwnerKind::{Synced, Unknown, Unsynced, Unwatched};
 use Standing::{Dangling, Solid, Waiting};
@@ -20,8 +20,12 @@ fn view() -> View {
     graph.view(&Uid::new("c")).unwrap()
 }
 
+fn of(kind: &str) -> Kind {
+    Kind { api_version: "v1".into(), kind: kind.into() }
+}
+
 fn owner(kind: OwnerKind, absent: bool) -> Owner {
-    Owner { name: "v1/ConfigMap o".into(), kind, namespaced: true, absent }
+    Owner { name: "v1/ConfigMap o".into(), of: of("ConfigMap"), kind, namespaced: true, absent }
 }
 
 fn situation(owners: Vec<Owner>) -> Situation {
@@ -47,13 +51,17 @@ fn it_is_deleted_unread_only_when_every_owner_is_known_to_be_gone() {
 fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
     for kind in [Unknown, Unsynced] {
         let plan = decide(&situation(vec![owner(Synced, true), owner(kind, false)]));
-        assert!(matches!(plan, Plan::Wait(_)), "{kind:?}: {plan:?}");
+        let awaited = if kind == Unknown { Awaited::Served } else { Awaited::Known }(of("ConfigMap"));
+        assert!(matches!(&plan, Plan::Wait(found, _) if *found == awaited), "{kind:?}: {plan:?}");
         // What is known to be gone needs no kind.
         assert!(matches!(decide(&situation(vec![owner(kind, true)])), Plan::Delete { .. }));
     }
     let mut unserved = situation(vec![owner(Synced, true)]);
     unserved.served = false;
-    assert_eq!(decide(&unserved), Plan::Wait("kind ConfigMap of v1 is not served".into()));
+    assert_eq!(
+        decide(&unserved),
+        Plan::Wait(Awaited::Served(of("ConfigMap")), "kind ConfigMap of v1 is not served".into())
+    );
 }
 
 #[test]
@@ -82,7 +90,10 @@ fn nothing_finishes_while_a_dependent_may_be_unknown() {
     let mut going = situation(Vec::new());
     (going.view.being_deleted, going.view.deleting_dependents) = (true, true);
     going.unsynced = vec!["pods".into()];
-    assert_eq!(decide(&going), Plan::Wait("not all pods are known; one may block the deletion".into()));
+    assert_eq!(
+        decide(&going),
+        Plan::Wait(Awaited::Everything, "not all pods are known; one may block the deletion".into())
+    );
 }
 
 #[test]
@@ -105,7 +116,10 @@ fn a_virtual_node_is_asked_for_once_its_kind_is_known() {
     s.view.is_virtual = true;
     assert_eq!(decide(&s), Plan::Exists);
     s.unseen = true;
-    assert_eq!(decide(&s), Plan::Wait("not all objects of kind ConfigMap are known".into()));
+    assert_eq!(
+        decide(&s),
+        Plan::Wait(Awaited::Known(of("ConfigMap")), "not all objects of kind ConfigMap are known".into())
+    );
 }
 
 fn owners(standings: &[(&str, Standing)]) -> Vec<(Uid, Standing)> {

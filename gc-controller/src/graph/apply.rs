@@ -74,6 +74,7 @@ impl Match {
 impl Graph {
     /// A monitor has seen an object come or change. What is not newer than what is known changes nothing.
     pub fn put(&mut self, source: Source, meta: &Meta, out: &mut Vec<Work>) {
+        self.also_sees(source, meta);
         let known = self.seen_version(&meta.uid);
         if known.is_none_or(|known| !meta.resource_version.is_known() || meta.resource_version > known) {
             self.see(source, meta, out);
@@ -96,15 +97,26 @@ impl Graph {
 
     /// An object of a full set.
     pub fn include(&mut self, seen: &mut Seen, meta: &Meta, out: &mut Vec<Work>) {
+        self.also_sees(seen.source, meta);
         let known = self.seen_version(&meta.uid);
         if !known.is_some_and(|known| known.is_known() && known == meta.resource_version) {
             self.see(seen.source, meta, out);
         }
-        // An object that two monitors see is the first one's.
-        if let Some(id) = self.nodes.find(&meta.uid)
-            && self.nodes.get(id).is_from(seen.source)
-        {
-            seen.insert(id);
+        if let Some(id) = self.nodes.find(&meta.uid) {
+            seen.insert(id, self.nodes.get(id).is_from(seen.source));
+        }
+    }
+
+    /// An object that two monitors see is the first one's, and the other's should the first one end.
+    fn also_sees(&mut self, source: Source, meta: &Meta) {
+        let Some(id) = self.nodes.find(&meta.uid) else { return };
+        let node = self.nodes.get(id);
+        if node.is_virtual() || node.is_from(source) || self.sources.get(source.number).is_none() {
+            return;
+        }
+        let others = self.others.entry(id).or_default();
+        if !others.contains(&source) {
+            others.push(source);
         }
     }
 
@@ -205,17 +217,33 @@ impl Graph {
         }
     }
 
-    /// A monitor is no more: what it has seen is hearsay from now on.
+    /// A monitor is no more: what it alone has seen is hearsay from now on.
     pub fn unwatched(&mut self, source: Source, out: &mut Vec<Work>) {
         if self.sources.remove(source) {
             self.kinds.release(source.kind);
         }
         let ids: Vec<NodeId> = self.nodes.places().filter(|(_, node)| node.is_from(source)).map(|(id, _)| id).collect();
         for id in ids {
+            if let Some(heir) = self.heir(id) {
+                let identity = Identity { kind: heir.kind, ..self.nodes.get(id).identity() };
+                self.observe(id, heir, &identity, out);
+                continue;
+            }
             let node = self.nodes.get_mut(id);
             node.flags.set(Flags::VIRTUAL, true);
             out.push(Work::Judge(node.uid.clone()));
         }
+    }
+
+    /// Another monitor that sees an object and is still there.
+    fn heir(&mut self, id: NodeId) -> Option<Source> {
+        let mut others = self.others.remove(&id)?;
+        others.retain(|source| self.sources.get(source.number).is_some());
+        let heir = others.pop()?;
+        if !others.is_empty() {
+            self.others.insert(id, others);
+        }
+        Some(heir)
     }
 
     fn insert(&mut self, node: Node) -> NodeId {
@@ -225,6 +253,7 @@ impl Graph {
 
     fn take(&mut self, id: NodeId) -> Option<Node> {
         let node = self.nodes.remove(id)?;
+        self.others.remove(&id);
         self.kinds.release(node.kind);
         node.owners.iter().for_each(|owner| self.kinds.release(owner.kind));
         Some(node)
@@ -275,10 +304,10 @@ impl Graph {
         let before = self.blocked_by(id, old);
         self.register(id, &difference.register, out);
         let after = self.blocked_by(id, new);
-        for owner in after.iter().filter(|owner| !before.contains(owner)) {
+        for owner in after.iter().filter(|owner| before.binary_search(owner).is_err()) {
             self.nodes.get_mut(*owner).blocking += 1;
         }
-        for owner in before.iter().filter(|owner| !after.contains(owner)) {
+        for owner in before.iter().filter(|owner| after.binary_search(owner).is_err()) {
             self.unblock(*owner, out);
         }
         for owner in difference.removed {
@@ -360,7 +389,13 @@ impl Graph {
     }
 
     /// Whether what a reference says of its owner is not what is known of it; and what users are told of that.
-    fn doubt(&self, owner: NodeId, id: NodeId, reference: &Reference, namespace: &Text) -> (bool, Option<Work>) {
+    pub(super) fn doubt(
+        &self,
+        owner: NodeId,
+        id: NodeId,
+        reference: &Reference,
+        namespace: &Text,
+    ) -> (bool, Option<Work>) {
         let owner = self.nodes.get(owner);
         if !owner.namespace.is_empty() && owner.namespace != *namespace {
             let event = (!owner.is_virtual()).then(|| self.wrong_namespace(self.nodes.get(id), reference));

@@ -107,6 +107,12 @@ impl Slab {
         all.filter_map(|(at, node)| Some((NodeId(at as u32), node.as_ref()?)))
     }
 
+    /// The nodes of one block with their places; none after the last block.
+    pub(super) fn part(&self, block: usize) -> Option<impl Iterator<Item = (NodeId, &Node)>> {
+        let nodes = self.blocks.get(block)?.iter().enumerate();
+        Some(nodes.filter_map(move |(at, node)| Some((NodeId((block * BLOCK + at) as u32), node.as_ref()?))))
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Node> {
         self.blocks.iter().flatten().flatten()
     }

@@ -74,14 +74,15 @@ impl Seen {
         Self { source, places: Vec::new(), count: 0, removals: census.map_or(0, |census| census.removals) }
     }
 
-    pub(super) fn insert(&mut self, id: NodeId) {
+    /// `own` says whether it is one of those that the monitor was the first to see.
+    pub(super) fn insert(&mut self, id: NodeId, own: bool) {
         let (word, bit) = (id.0 as usize / 64, 1u64 << (id.0 % 64));
         if word >= self.places.len() {
             self.places.resize(word + 1, 0);
         }
         if self.places[word] & bit == 0 {
             self.places[word] |= bit;
-            self.count += 1;
+            self.count += u32::from(own);
         }
     }
 

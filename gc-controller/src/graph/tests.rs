@@ -337,3 +337,67 @@ fn kinds_are_forgotten_once_nobody_names_them() {
     w.graph.unwatched(source, &mut w.work);
     assert_eq!(w.graph.kinds.len(), 0);
 }
+
+#[test]
+fn an_object_that_two_monitors_see_outlives_the_first() {
+    let mut w = World::default();
+    let (o, c) = (thing("o").kind("Old"), thing("c").owner_as("Old", "o", "o", false));
+    let (old, new) = (w.source("Old"), w.source("New"));
+    let meta = w.written(&o);
+    w.see(&o, &meta);
+    w.put(&c);
+    // The same object, in the same version, under another group.
+    w.graph.put(new, &meta, &mut w.work);
+    let mut seen = w.graph.begin(new);
+    w.graph.include(&mut seen, &meta, &mut w.work);
+    assert_eq!(w.take(), [""; 0]);
+    w.graph.unwatched(old, &mut w.work);
+    assert_eq!(w.take(), ["judge c", "forget o"], "who named it by the group that is gone is looked at");
+    assert!(!w.is_virtual("o"));
+    assert_eq!(w.place("o"), "New ns/o");
+    assert_eq!((w.graph.objects_of(new), w.graph.objects_of(old)), (1, 0));
+    w.graph.complete(&seen, &mut w.work);
+    assert!(w.graph.node(&Uid::new("o")).is_some(), "the set that was being read named it");
+    let empty = w.graph.begin(new);
+    w.graph.complete(&empty, &mut w.work);
+    assert_eq!(w.take(), ["judge c"], "it is gone where it was seen last");
+    assert!(w.graph.node(&Uid::new("o")).is_none() && w.graph.others.is_empty());
+}
+
+#[test]
+fn what_there_is_to_do_can_be_told_from_the_graph() {
+    let mut w = World::default();
+    for thing in [
+        thing("o"),
+        thing("fine").owner("o"),
+        thing("free"),
+        thing("lost").owner("gone"),
+        thing("wrong").owner_as("Secret", "o", "o", false),
+        thing("late").owner("going"),
+        thing("going").waiting_for("foregroundDeletion"),
+        thing("released").waiting_for("orphan"),
+        thing("elsewhere").namespace("b").owner("o"),
+        thing("hearsay").owner("nobody"),
+    ] {
+        w.put(&thing);
+    }
+    w.put(&thing("gone"));
+    w.gone(&thing("gone"));
+    let todo = |w: &mut World| {
+        let (mut part, mut out) = (0, Vec::new());
+        while w.graph.todo(part, &mut out) {
+            part += 1;
+        }
+        w.work = out;
+        let mut all = w.take();
+        all.sort();
+        all
+    };
+    let event = "event ownerRef [v1/ConfigMap, namespace: b, name: o, uid: o] does not exist in namespace \"b\"";
+    let judged = ["elsewhere", "going", "late", "lost", "nobody", "wrong"].map(|uid| format!("judge {uid}"));
+    let expected: Vec<String> =
+        [event.to_owned()].into_iter().chain(judged).chain(["orphan released".to_owned()]).collect();
+    assert_eq!(todo(&mut w), expected);
+    w.gone(&thing("o"));
+    assert!(todo(&mut w).contains(&"judge fine".to_owned()));
+}

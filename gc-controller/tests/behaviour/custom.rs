@@ -97,3 +97,47 @@ async fn a_cluster_scoped_owner_counts_in_every_namespace() {
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_falls_silent_is_still_watched() {
+    let w = World::new().await;
+    w.create(definition("Namespaced")).await;
+    let (a, b) = (w.create(widget("a", &[])).await, w.create(widget("b", &[])).await);
+    w.wait(20).await;
+    w.create(map("c", &[reference(&a, false)])).await;
+    w.sandbox.faults().silence_group("example.com");
+    w.wait(60).await;
+    w.create(map("d", &[reference(&b, false)])).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["c", "d"]);
+    // Its objects are known as before.
+    w.sandbox.delete("widgets.example.com", Some(NS), "a").await.unwrap();
+    w.settle().await;
+    assert_eq!(w.maps().await, ["d"]);
+    w.sandbox.faults().clear();
+    w.wait(60).await;
+    w.sandbox.delete("widgets.example.com", Some(NS), "b").await.unwrap();
+    w.settle().await;
+    assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_is_silent_from_the_start_is_waited_for() {
+    let mut w = World::idle().await;
+    w.create(definition("Namespaced")).await;
+    let (a, b) = (w.create(widget("a", &[])).await, w.create(widget("b", &[])).await);
+    w.create(map("c", &[reference(&a, false)])).await;
+    w.create(map("d", &[reference(&b, false)])).await;
+    w.sandbox.delete("widgets.example.com", Some(NS), "b").await.unwrap();
+    let e = w.map("e", &[]).await;
+    w.map("f", &[&e]).await;
+    w.remove("e", "Background").await;
+    w.sandbox.faults().silence_group("example.com");
+    w.start();
+    w.wait(600).await;
+    assert_eq!(w.maps().await, ["c", "d"], "others are collected meanwhile");
+    w.sandbox.faults().clear();
+    w.wait(60).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["c"]);
+}

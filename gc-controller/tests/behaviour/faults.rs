@@ -31,12 +31,13 @@ async fn a_resource_that_cannot_be_watched_stops_nobody_else_and_is_named() {
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"secrets\"} 1"), "{text}");
     assert!(text.contains("nonet_gc_resource_failing{group=\"\",resource=\"configmaps\"} 0"), "{text}");
     w.wait(120).await;
-    let lost = w.loops.as_ref().unwrap().ready().unwrap_err();
-    assert!(lost.contains("nothing heard of secrets"), "a resource that stays broken is named: {lost}");
+    w.running().ready().unwrap();
+    let troubles = w.running().troubles().join("\n");
+    assert!(troubles.contains("nothing heard of secrets"), "a resource that stays broken is named: {troubles}");
     w.sandbox.faults().clear();
     w.wait(120).await;
     w.settle().await;
-    w.loops.as_ref().unwrap().ready().unwrap();
+    assert_eq!(w.running().troubles(), [""; 0]);
     assert_eq!(w.maps().await, [""; 0]);
 }
 
@@ -87,4 +88,48 @@ async fn a_server_that_does_not_discover_is_asked_again() {
     w.wait(120).await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn touch_is_lost_when_nothing_can_be_watched_or_discovered() {
+    let w = World::new().await;
+    w.running().ready().unwrap();
+    w.sandbox.faults().go_down();
+    w.wait(60).await;
+    w.running().ready().unwrap();
+    w.wait(240).await;
+    let lost = w.running().ready().unwrap_err();
+    assert!(lost.contains("discovery"), "{lost}");
+    w.sandbox.faults().come_up();
+    w.wait(120).await;
+    w.running().ready().unwrap();
+    for verb in ["list", "watch"] {
+        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb(verb));
+    }
+    w.sandbox.faults().add(Rule::new(Action::CutWatch).identity(ME));
+    w.wait(300).await;
+    let lost = w.running().ready().unwrap_err();
+    assert!(lost.contains("nothing heard of") && lost.contains("more)"), "{lost}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_of_resources_that_does_not_come_is_counted_once() {
+    const ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
+    let mut w = World::idle().await;
+    for verb in ["list", "watch"] {
+        w.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb(verb).resource("secrets"));
+    }
+    w.start();
+    w.wait(20).await;
+    assert_eq!(w.metric(ERRORS), 0);
+    w.wait(600).await;
+    assert_eq!(w.metric(ERRORS), 1);
+    w.create(crate::custom::definition("Namespaced")).await;
+    w.wait(600).await;
+    assert_eq!(w.metric(ERRORS), 2, "another set");
+    w.sandbox.faults().clear();
+    w.wait(120).await;
+    w.sandbox.delete("customresourcedefinitions.apiextensions.k8s.io", None, "widgets.example.com").await.unwrap();
+    w.wait(120).await;
+    assert_eq!(w.metric(ERRORS), 2, "one that is complete");
 }

@@ -8,6 +8,8 @@ mod deployments;
 mod faults;
 mod foreground;
 mod orphan;
+mod parked;
 mod references;
+mod standby;
 mod trace;
 mod world;

@@ -55,6 +55,24 @@ impl World {
         self.loops = Some(Loops::start(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
     }
 
+    /// Starts it as one that waits until it leads.
+    pub(crate) fn stand_by(&mut self) {
+        let settings = Settings::new().with_tune("gc-discovery-period", TuneValue::Duration(Duration::from_secs(5)));
+        self.loops = Some(Loops::stand_by(&self.sandbox.client(ME), &self.clock, settings, gc_controller::LOOPS));
+    }
+
+    /// What runs.
+    pub(crate) fn running(&self) -> &Loops {
+        self.loops.as_ref().unwrap()
+    }
+
+    /// A line of its metrics, as a number.
+    pub(crate) fn metric(&self, line: &str) -> u64 {
+        let text = self.running().metrics().prometheus();
+        let value = text.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {line} in {text}")).parse().unwrap()
+    }
+
     /// Ends it as a crash would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;

@@ -1,0 +1,55 @@
+//! Objects that wait for a kind.
+
+use serde_json::{Value, json};
+
+use crate::{
+    custom::{definition, widget},
+    world::{NS, World, map, reference},
+};
+
+const ADDS: &str = "workqueue_adds_total{name=\"garbage_collector_attempt_to_delete\"}";
+const PARKED: &str = "nonet_gc_objects_parked";
+
+fn ghost(n: usize) -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "name": format!("g{n}"), "uid": format!("g{n}")})
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_wait_they_cost_nothing_and_are_shown() {
+    const MANY: usize = 500;
+    let w = World::new().await;
+    for n in 0..MANY {
+        w.create(map(&format!("c{n}"), &[ghost(n)])).await;
+    }
+    w.wait(60).await;
+    // What each names waits to be looked for.
+    assert_eq!(w.metric(PARKED), MANY as u64);
+    let adds = w.metric(ADDS);
+    w.wait(3600).await;
+    assert_eq!(w.metric(ADDS), adds);
+    let shown = w.running().explain(None)[0]["parked"].clone();
+    assert_eq!(shown.as_array().unwrap().len(), 1, "{shown:#}");
+    assert_eq!(shown[0]["waiting"], "kind Widget of example.com/v1 is not served");
+    assert_eq!((&shown[0]["objects"], shown[0]["some"].as_array().unwrap().len()), (&json!(MANY), 10));
+    for n in 0..MANY {
+        w.sandbox.delete("configmaps", Some(NS), &format!("c{n}")).await.unwrap();
+    }
+    w.wait(60).await;
+    assert_eq!(w.metric(PARKED), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn they_go_on_once_their_kind_is_served() {
+    let w = World::new().await;
+    for n in 0..50 {
+        w.create(map(&format!("c{n}"), &[ghost(n)])).await;
+    }
+    w.wait(600).await;
+    assert_eq!(w.maps().await.len(), 50);
+    w.create(definition("Namespaced")).await;
+    let alive = w.create(widget("alive", &[])).await;
+    w.create(map("kept", &[reference(&alive, false)])).await;
+    w.wait(15).await;
+    assert_eq!(w.maps().await, ["kept"]);
+    assert_eq!(w.metric(PARKED), 0);
+}

@@ -1,0 +1,47 @@
+//! A collector that waits for its turn.
+
+use serde_json::json;
+
+use crate::world::{World, owners};
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_and_goes_meanwhile_leaves_nothing_behind() {
+    let mut w = World::idle().await;
+    w.stand_by();
+    w.wait(60).await;
+    for _ in 0..50 {
+        let a = w.map("a", &[]).await;
+        w.map("b", &[&a]).await;
+        w.wait(1).await;
+        for name in ["a", "b"] {
+            w.remove(name, "Background").await;
+        }
+        w.wait(1).await;
+    }
+    let queues = w.running().queues();
+    for queue in [&queues[0]["queue"], &queues[0]["orphans"]] {
+        assert_eq!((&queue["waiting"], &queue["delayed"]), (&json!([]), &json!([])), "{queues:#}");
+    }
+    assert_eq!(w.sandbox.writes().all().iter().filter(|write| write.identity == crate::world::ME).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_over_does_what_was_asked_for_before() {
+    let mut w = World::idle().await;
+    w.stand_by();
+    w.wait(60).await;
+    let (a, b, c) = (w.map("a", &[]).await, w.map("b", &[]).await, w.map("c", &[]).await);
+    w.map("below-a", &[&a]).await;
+    w.blocking_map("below-b", &[&b]).await;
+    w.map("below-c", &[&c]).await;
+    w.wait(10).await;
+    w.remove("a", "Background").await;
+    w.remove("b", "Foreground").await;
+    w.remove("c", "Orphan").await;
+    w.wait(10).await;
+    assert_eq!(w.maps().await, ["b", "below-a", "below-b", "below-c", "c"]);
+    w.running().lead();
+    w.settle().await;
+    assert_eq!(w.maps().await, ["below-c"]);
+    assert!(owners(&w.get("below-c").await).is_empty());
+}
