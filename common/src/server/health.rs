@@ -78,7 +78,7 @@ impl Health {
     fn noted(&self, name: &str) -> String {
         let notes = self.notes.lock();
         let notes = notes.iter().filter(|(of, _)| of == name).filter_map(|(_, note)| note());
-        notes.map(|note| format!(": {note}")).collect()
+        notes.fold(String::new(), |told, note| told + ": " + &note)
     }
 
     /// Runs all checks: the names of those that fail, and why.
