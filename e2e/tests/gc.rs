@@ -7,8 +7,8 @@ use common::object::Resource;
 use e2e::{
     cluster::Kind,
     suite::{
-        Context, Outcome, Suite, Test, deployment,
-        resources::{DEPLOYMENTS, PODS, REPLICA_SETS},
+        Context, Failure, Outcome, Suite, Test, deployment, job, pod,
+        resources::{CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS},
         run,
     },
 };
@@ -28,12 +28,19 @@ const DEFINITIONS: Resource = Resource {
 const WIDGETS: Resource =
     Resource { group: "gc.example.com", version: "v1", plural: "widgets", kind: "Widget", namespaced: true };
 
+const STATEFUL_SETS: Resource =
+    Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true };
+/// As `kubectl delete --cascade` asks for them.
+const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
+
 fn main() -> ExitCode {
     run(&Suite {
         name: "gc",
         controllers: &[
             ("replicaset-controller", &[]),
             ("deployment-controller", &[]),
+            ("job-controller", &[]),
+            ("cronjob-controller", &[]),
             ("gc-controller", &["--tune=gc-discovery-period=2s"]),
         ],
         starts_its_own: false,
@@ -43,6 +50,11 @@ fn main() -> ExitCode {
             Test::new("dependents_follow_their_owner", |c| Box::pin(background(c))).only(OURS),
             Test::new("dependents_go_first_in_the_foreground", |c| Box::pin(foreground(c))).only(OURS),
             Test::new("dependents_are_released", |c| Box::pin(orphan(c))).only(OURS),
+            Test::new("deployments_are_deleted_in_each_way", |c| Box::pin(deployments(c))).only(OURS),
+            Test::new("jobs_are_deleted_in_each_way", |c| Box::pin(jobs(c))).only(OURS),
+            Test::new("cron_jobs_are_deleted_in_each_way", |c| Box::pin(cron_jobs(c))).only(OURS),
+            Test::new("stateful_sets_are_deleted_in_each_way", |c| Box::pin(stateful_sets(c))).only(OURS),
+            Test::new("custom_resources_are_deleted_in_each_way", |c| Box::pin(custom_in_each_way(c))).only(OURS),
             Test::new("a_living_owner_keeps_its_dependent", |c| Box::pin(two_owners(c))).only(OURS),
             Test::new("custom_resources_come_and_go", |c| Box::pin(custom(c))).only(OURS),
         ],
@@ -65,7 +77,137 @@ async fn gone(c: &Context, resource: Resource, name: &str) -> Outcome {
     .await
 }
 
-async fn rolled_out(c: &Context) -> Result<Value, e2e::suite::Failure> {
+/// Whether an object names another as an owner.
+fn is_of(object: &Value, owner: &Value) -> bool {
+    let references = object["metadata"]["ownerReferences"].as_array();
+    references.is_some_and(|all| all.iter().any(|reference| reference["uid"] == owner["metadata"]["uid"]))
+}
+
+/// Gives an object an owner that it blocks, as a controller does.
+fn owned(mut object: Value, owner: &Value) -> Value {
+    object["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true,
+    }]);
+    object
+}
+
+/// Deletes an object, and sees what becomes of its dependents of a kind.
+async fn delete_with(c: &Context, resource: Resource, owner: &Value, dependents: Resource, policy: &str) -> Outcome {
+    let name = owner["metadata"]["name"].as_str().unwrap();
+    let of = |objects: Vec<Value>| objects.into_iter().filter(|o| is_of(o, owner)).collect::<Vec<_>>();
+    let before = c
+        .until(&format!("{dependents} of {name}"), async || {
+            Some(of(c.list(dependents).await.ok()?)).filter(|all| !all.is_empty())
+        })
+        .await?;
+    c.delete(resource, name, policy).await?;
+    gone(c, resource, name).await?;
+    let left = c.list(dependents).await?;
+    if policy == "Foreground" {
+        c.check(of(left).is_empty(), "the owner goes last").await?;
+    } else if policy == "Orphan" {
+        c.check(of(left).is_empty(), "dependents are released first").await?;
+    }
+    let is_left = |object: &Value, all: &[Value]| all.iter().any(|o| o["metadata"]["uid"] == object["metadata"]["uid"]);
+    if policy == "Orphan" {
+        return c
+            .stays("what was released", Duration::from_secs(1), async || {
+                c.list(dependents).await.is_ok_and(|all| before.iter().all(|object| is_left(object, &all)))
+            })
+            .await;
+    }
+    c.until(&format!("{dependents} of {name} to be gone"), async || {
+        let all = c.list(dependents).await.ok()?;
+        (!before.iter().any(|object| is_left(object, &all))).then_some(())
+    })
+    .await
+}
+
+/// A name for each policy.
+fn named(policy: &str) -> String {
+    format!("for-{}", policy.to_lowercase())
+}
+
+async fn deployments(c: Context) -> Outcome {
+    for policy in POLICIES {
+        let owner = c.create(DEPLOYMENTS, deployment(&named(policy))).await?;
+        c.rolled_out(&named(policy)).await?;
+        delete_with(&c, DEPLOYMENTS, &owner, REPLICA_SETS, policy).await?;
+    }
+    Ok(())
+}
+
+async fn jobs(c: Context) -> Outcome {
+    for policy in POLICIES {
+        let owner = c.create(JOBS, job(&named(policy))).await?;
+        delete_with(&c, JOBS, &owner, PODS, policy).await?;
+    }
+    Ok(())
+}
+
+async fn cron_jobs(c: Context) -> Outcome {
+    for policy in POLICIES {
+        let template = job(&named(policy)).build()["spec"].clone();
+        let owner = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": named(policy)},
+            "spec": {"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": {"spec": template}}});
+        let owner = c.create(CRON_JOBS, owner).await?;
+        // As `kubectl create job --from` does it.
+        let started = c.create(JOBS, owned(job(&named(policy)).build(), &owner)).await?;
+        c.until("a Pod of the Job", async || {
+            c.list(PODS).await.ok()?.iter().any(|pod| is_of(pod, &started)).then_some(())
+        })
+        .await?;
+        delete_with(&c, CRON_JOBS, &owner, JOBS, policy).await?;
+        let pods = c.list(PODS).await?.into_iter().filter(|pod| is_of(pod, &started)).count();
+        if policy == "Foreground" {
+            c.check(pods == 0, "what its dependents own goes before them").await?;
+        } else if policy == "Orphan" {
+            c.check(pods == 1, "what its dependents own stays theirs").await?;
+        }
+    }
+    Ok(())
+}
+
+/// A StatefulSet with a Pod of its own that nobody but the collector cares for.
+async fn stateful_sets(c: Context) -> Outcome {
+    for policy in POLICIES {
+        let (name, labels) = (named(policy), json!({"app": named(policy)}));
+        let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
+            "spec": {"replicas": 1, "serviceName": name, "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}});
+        let owner = c.create(STATEFUL_SETS, owner).await?;
+        c.create(PODS, owned(pod(&format!("{name}-0"), &name).build(), &owner)).await?;
+        delete_with(&c, STATEFUL_SETS, &owner, PODS, policy).await?;
+    }
+    Ok(())
+}
+
+async fn custom_in_each_way(c: Context) -> Outcome {
+    c.create(DEFINITIONS, definition()).await?;
+    for policy in POLICIES {
+        let widget = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget", "metadata": {"name": named(policy)}});
+        let owner = c.until("the kind to be served", async || c.create(WIDGETS, widget.clone()).await.ok()).await?;
+        let below = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget",
+            "metadata": {"name": format!("below-{}", named(policy))}});
+        c.create(WIDGETS, owned(below, &owner)).await?;
+        c.create(MAPS, owned(map(&named(policy), &[]), &owner)).await?;
+        // A kind that has just come is known after the next look at what there is.
+        c.sleep(Duration::from_secs(3)).await;
+        delete_with(&c, WIDGETS, &owner, WIDGETS, policy).await?;
+        let map = async || c.get(MAPS, &named(policy)).await;
+        if policy == "Orphan" {
+            c.check(map().await.is_ok_and(|map| !is_of(&map, &owner)), "dependents of other kinds are released")
+                .await?;
+        } else {
+            gone(&c, MAPS, &named(policy)).await?;
+        }
+    }
+    c.delete(DEFINITIONS, "widgets.gc.example.com", "Background").await?;
+    gone(&c, DEFINITIONS, "widgets.gc.example.com").await
+}
+
+async fn rolled_out(c: &Context) -> Result<Value, Failure> {
     c.create(DEPLOYMENTS, deployment("web").replicas(2)).await?;
     c.rolled_out("web").await
 }
@@ -120,16 +262,19 @@ async fn two_owners(c: Context) -> Outcome {
     gone(&c, MAPS, "c").await
 }
 
-async fn custom(c: Context) -> Outcome {
-    let definition = json!({
+fn definition() -> Value {
+    json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": "widgets.gc.example.com"},
         "spec": {"group": "gc.example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}
-    });
+    })
+}
+
+async fn custom(c: Context) -> Outcome {
     for round in ["first", "second"] {
-        c.create(DEFINITIONS, definition.clone()).await?;
+        c.create(DEFINITIONS, definition()).await?;
         let widget = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget", "metadata": {"name": round}});
         let widget = c.until("the kind to be served", async || c.create(WIDGETS, widget.clone()).await.ok()).await?;
         c.create(MAPS, map(round, &[&widget])).await?;

@@ -188,8 +188,15 @@ impl Act<'_> {
 
     async fn standing(&self, place: &Place, owner: &OwnerRef) -> Result<Standing, Error> {
         let namespace = &place.identity.namespace;
-        if self.collection.graph.lock().is_absent(owner, namespace) {
-            return Ok(Standing::Dangling);
+        {
+            let mut graph = self.collection.graph.lock();
+            if graph.is_absent(owner, namespace) {
+                return Ok(Standing::Dangling);
+            }
+            // Should it be gone already, its monitor tells, and the object is judged again.
+            if graph.is_seen(owner, namespace) {
+                return Ok(Standing::Solid);
+            }
         }
         let kind = Kind { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
         let Known::At { resource, .. } = self.monitors.known(&kind) else {

@@ -23,6 +23,8 @@
 //! - An object is deleted without being read when all its owners are known to be gone; uid and version guard the DELETE. One
 //!   that changes meanwhile is judged anew each time, never deleted by its uid alone. So is one whose references are
 //!   written: upstream guards these by uid, and takes away what a user has just corrected.
+//! - An owner that its monitor sees where the reference says, and that is not going, is not looked up: it keeps what it owns.
+//!   Should it be gone already, its monitor tells, and what it owned is judged again. Upstream reads each owner each time.
 //! - An answer of 404 that does not name the object proves nothing: the path may not be served at the moment.
 //! - An object is judged only when all objects of the kinds its owners name are known, and one that is deleted in the
 //!   foreground or without its dependents is finished only when all objects of all kinds are, those aside whose watch has

@@ -21,6 +21,9 @@ impl Running for Fake {
     fn ready(&self) -> Result<(), String> {
         if self.ready.load(Ordering::Relaxed) { Ok(()) } else { Err("waiting for pods".to_owned()) }
     }
+    fn troubles(&self) -> Option<String> {
+        Some("nothing heard of secrets".to_owned())
+    }
     fn debug_queue(&self) -> Value {
         json!({"depth": 3})
     }
@@ -98,7 +101,16 @@ async fn readiness_says_what_is_waited_for() {
         (500, "[-]replicaset-controller failed: waiting for pods\nreadyz check failed\n")
     );
     fake.ready.store(true, Ordering::Relaxed);
-    assert_eq!(get(&router, "/readyz", &[]).await.0, 200);
+    let ok = |text: &str| (200, text.to_owned());
+    let told = async |path: &str| {
+        let (code, _, text) = get(&router, path, &[]).await;
+        (code, text)
+    };
+    assert_eq!(told("/readyz").await, ok("ok"));
+    // What does not matter to it is told to who asks.
+    let troubles = "[+]replicaset-controller ok: nothing heard of secrets\nreadyz check passed\n";
+    assert_eq!(told("/readyz?verbose").await, ok(troubles));
+    assert_eq!(told("/livez?verbose").await, ok("[+]replicaset-controller ok\nhealthz check passed\n"));
 }
 
 #[tokio::test]

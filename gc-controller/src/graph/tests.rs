@@ -401,3 +401,31 @@ fn what_there_is_to_do_can_be_told_from_the_graph() {
     w.gone(&thing("o"));
     assert!(todo(&mut w).contains(&"judge fine".to_owned()));
 }
+
+#[test]
+fn ten_thousand_owners_are_no_more_work_than_they_are() {
+    const MANY: usize = 10_000;
+    let mut w = World::default();
+    let of = |owners: std::ops::Range<usize>, blocks: bool| {
+        owners.fold(thing("c"), |c, n| {
+            let name = format!("o{n}");
+            c.owner_as("ConfigMap", &name, &name, blocks)
+        })
+    };
+    for n in 0..MANY {
+        w.put(&thing(&format!("o{n}")));
+    }
+    let before = w.graph.nodes.looks();
+    assert_eq!(w.put(&of(0..MANY, true)), [""; 0]);
+    let blocking =
+        |w: &World| (0..MANY).map(|n| w.graph.node(&Uid::new(&format!("o{n}"))).unwrap().blocking).sum::<u32>();
+    assert_eq!(blocking(&w), MANY as u32);
+    w.put(&of(MANY / 2..MANY, true));
+    assert_eq!(blocking(&w), MANY as u32 / 2);
+    w.put(&of(0..MANY, false));
+    assert_eq!(blocking(&w), 0);
+    assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owners.len(), MANY);
+    w.gone(&thing("c"));
+    let looks = w.graph.nodes.looks() - before;
+    assert!(looks < 50 * MANY as u64, "{looks} looks at nodes");
+}

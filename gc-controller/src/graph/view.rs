@@ -69,6 +69,15 @@ impl Graph {
         })
     }
 
+    /// Whether a monitor has seen what `reference` of an object in `namespace` names just there, and not that it is going.
+    pub fn is_seen(&self, reference: &OwnerRef, namespace: &str) -> bool {
+        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
+        self.node(&reference.uid).is_some_and(|node| {
+            let here = node.namespace.is_empty() || *node.namespace == *namespace;
+            here && node.kind == kind && *node.name == *reference.name && !node.is_virtual() && !node.is_being_deleted()
+        })
+    }
+
     /// Whether a dependent of the object of that uid waits for its own dependents to go: there may be a cycle. Costs a look
     /// at every dependent.
     pub fn may_be_in_cycle(&self, uid: &Uid) -> bool {

@@ -76,19 +76,28 @@ async fn a_cluster_scoped_object_is_never_collected_for_a_namespaced_owner() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_with_very_many_owners_goes_when_the_last_has_gone() {
+    const MANY: usize = 1000;
     let w = World::new().await;
     let mut owners = Vec::new();
-    for n in 0..200 {
+    for n in 0..MANY {
         owners.push(w.map(&format!("o{n}"), &[]).await);
     }
-    w.map("c", &owners.iter().collect::<Vec<_>>()).await;
+    let all: Vec<_> = owners.iter().map(|owner| reference(owner, true)).collect();
+    w.create(map("c", &all)).await;
     w.settle().await;
-    for n in 0..199 {
+    w.forget();
+    // They go faster than anybody can follow.
+    let slow = Action::Latency(std::time::Duration::from_secs(1));
+    w.sandbox.faults().add(Rule::new(slow).identity(ME).verb("patch"));
+    for n in 0..MANY - 1 {
         w.remove(&format!("o{n}"), "Background").await;
     }
     w.settle().await;
-    assert_eq!(w.maps().await, ["c", "o199"]);
-    w.remove("o199", "Background").await;
+    assert_eq!(w.maps().await, ["c", "o999"]);
+    assert_eq!(crate::world::owners(&w.get("c").await), ["o999"]);
+    let asked = w.asked("get", "configmaps") + w.asked("patch", "configmaps");
+    assert!(asked < 10, "{asked} requests");
+    w.remove("o999", "Background").await;
     w.settle().await;
     assert_eq!(w.maps().await, [""; 0]);
 }
