@@ -28,6 +28,8 @@ const DEFINITIONS: Resource = Resource {
 const WIDGETS: Resource =
     Resource { group: "gc.example.com", version: "v1", plural: "widgets", kind: "Widget", namespaced: true };
 
+const GADGETS: Resource =
+    Resource { group: "gc.example.com", version: "v1", plural: "gadgets", kind: "Gadget", namespaced: true };
 const STATEFUL_SETS: Resource =
     Resource { group: "apps", version: "v1", plural: "statefulsets", kind: "StatefulSet", namespaced: true };
 /// As `kubectl delete --cascade` asks for them.
@@ -184,17 +186,17 @@ async fn stateful_sets(c: Context) -> Outcome {
 }
 
 async fn custom_in_each_way(c: Context) -> Outcome {
-    c.create(DEFINITIONS, definition()).await?;
+    c.create(DEFINITIONS, definition(GADGETS)).await?;
     for policy in POLICIES {
-        let widget = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget", "metadata": {"name": named(policy)}});
-        let owner = c.until("the kind to be served", async || c.create(WIDGETS, widget.clone()).await.ok()).await?;
-        let below = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget",
+        let gadget = json!({"apiVersion": "gc.example.com/v1", "kind": "Gadget", "metadata": {"name": named(policy)}});
+        let owner = c.until("the kind to be served", async || c.create(GADGETS, gadget.clone()).await.ok()).await?;
+        let below = json!({"apiVersion": "gc.example.com/v1", "kind": "Gadget",
             "metadata": {"name": format!("below-{}", named(policy))}});
-        c.create(WIDGETS, owned(below, &owner)).await?;
+        c.create(GADGETS, owned(below, &owner)).await?;
         c.create(MAPS, owned(map(&named(policy), &[]), &owner)).await?;
         // A kind that has just come is known after the next look at what there is.
         c.sleep(Duration::from_secs(3)).await;
-        delete_with(&c, WIDGETS, &owner, WIDGETS, policy).await?;
+        delete_with(&c, GADGETS, &owner, GADGETS, policy).await?;
         let map = async || c.get(MAPS, &named(policy)).await;
         if policy == "Orphan" {
             c.check(map().await.is_ok_and(|map| !is_of(&map, &owner)), "dependents of other kinds are released")
@@ -203,8 +205,8 @@ async fn custom_in_each_way(c: Context) -> Outcome {
             gone(&c, MAPS, &named(policy)).await?;
         }
     }
-    c.delete(DEFINITIONS, "widgets.gc.example.com", "Background").await?;
-    gone(&c, DEFINITIONS, "widgets.gc.example.com").await
+    c.delete(DEFINITIONS, "gadgets.gc.example.com", "Background").await?;
+    gone(&c, DEFINITIONS, "gadgets.gc.example.com").await
 }
 
 async fn rolled_out(c: &Context) -> Result<Value, Failure> {
@@ -262,11 +264,11 @@ async fn two_owners(c: Context) -> Outcome {
     gone(&c, MAPS, "c").await
 }
 
-fn definition() -> Value {
+fn definition(resource: Resource) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "widgets.gc.example.com"},
-        "spec": {"group": "gc.example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
+        "metadata": {"name": resource.to_string()},
+        "spec": {"group": "gc.example.com", "scope": "Namespaced", "names": {"plural": resource.plural, "kind": resource.kind},
             "versions": [{"name": "v1", "served": true, "storage": true,
                 "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}
     })
@@ -274,7 +276,7 @@ fn definition() -> Value {
 
 async fn custom(c: Context) -> Outcome {
     for round in ["first", "second"] {
-        c.create(DEFINITIONS, definition()).await?;
+        c.create(DEFINITIONS, definition(WIDGETS)).await?;
         let widget = json!({"apiVersion": "gc.example.com/v1", "kind": "Widget", "metadata": {"name": round}});
         let widget = c.until("the kind to be served", async || c.create(WIDGETS, widget.clone()).await.ok()).await?;
         c.create(MAPS, map(round, &[&widget])).await?;
