@@ -26,6 +26,8 @@ use crate::{
 pub(super) const NODES: &str = "nodes";
 /// The namespace in which everything happens.
 pub(super) const NAMESPACE: &str = "default";
+/// In which time a process that is to crash has.
+const PROMPT: Duration = Duration::from_secs(1);
 /// After how long a crashed program is started again.
 const RESTART: Duration = Duration::from_secs(5);
 /// After how long the Lease of a leader that hangs is taken by another: its duration and a try.
@@ -51,6 +53,15 @@ struct Seat {
     incarnations: u32,
     acting: Option<Replica>,
     retired: Vec<Replica>,
+    /// Who holds the Lease.
+    leader: Option<Arc<Process>>,
+}
+
+impl Seat {
+    /// The replica that a process is.
+    fn replica(&self, process: &Process) -> Option<&Replica> {
+        self.acting.iter().chain(&self.retired).find(|replica| replica.process.identity == process.identity)
+    }
 }
 
 /// Everything that runs.
@@ -71,8 +82,13 @@ impl Stage {
         without: Option<Safeguard>,
         seed: u64,
     ) -> Arc<Self> {
-        let seat =
-            |definition: &&'static Definition| Seat { definition, incarnations: 0, acting: None, retired: Vec::new() };
+        let seat = |definition: &&'static Definition| Seat {
+            definition,
+            incarnations: 0,
+            acting: None,
+            retired: Vec::new(),
+            leader: None,
+        };
         let seats = Mutex::new(suite.programs.iter().map(seat).collect());
         Arc::new(Self { hub, world, suite, without, seed, seats })
     }
@@ -106,16 +122,22 @@ impl Stage {
         let seam = Seam::of(self.missing(program)).map(Arc::new);
         let client = kube::Client::new(Wire::new(&self.hub, &process, seam), NAMESPACE);
         let loops = Loops::stand_by(&client, &clock, self.settings(program), seat.definition.loops);
-        let replica = Replica { process, loops };
+        self.hub.acts(&process);
+        seat.retired.extend(seat.acting.replace(Replica { process, loops }));
         if leads {
-            self.elect(&replica);
+            self.elect(seat);
         }
-        self.hub.acts(&replica.process);
-        seat.retired.extend(seat.acting.replace(replica));
     }
 
-    /// Gives a replica the permission to write: for good, or, where leaders hang, for as long as it renews it.
-    fn elect(&self, replica: &Replica) {
+    /// Gives who acts for a program the permission to write: for good, or, where leaders hang, for as long as it renews it.
+    /// There is one Lease: whoever else holds it has lost it.
+    fn elect(&self, seat: &mut Seat) {
+        let Some(replica) = &seat.acting else { return };
+        let elected = Arc::clone(&replica.process);
+        if let Some(last) = seat.leader.replace(elected).filter(|last| last.identity != replica.process.identity) {
+            self.unseat(seat, &last);
+        }
+        let Some(replica) = &seat.acting else { return };
         if !self.hub.has_paused_leaders() || self.missing(replica.process.program) == Some(Safeguard::Leadership) {
             return replica.loops.lead();
         }
@@ -150,43 +172,57 @@ impl Stage {
         settings
     }
 
-    /// Takes the permission to write from a process that gives its Lease up.
-    fn depose(&self, process: &Process) {
-        if self.missing(process.program) != Some(Safeguard::Leadership) {
-            self.with_replica(process, |replica| replica.loops.depose());
+    /// Takes the permission to write from a process.
+    fn unseat(&self, seat: &Seat, process: &Process) {
+        if self.missing(process.program) != Some(Safeguard::Leadership)
+            && let Some(replica) = seat.replica(process)
+        {
+            replica.loops.depose();
         }
         process.depose();
     }
 
-    /// Lets the replica that acts for a program lead, after another one of which it knows what it left, if it left anything.
-    fn follow(&self, process: &Process, in_order: bool) {
-        let left = self.with_replica(process, |replica| replica.loops.left()).flatten().filter(|_| in_order);
-        let left = match self.missing(process.program) {
+    /// Lets the leader of a program give its Lease up, and says who that was.
+    fn depose(&self, program: &str) -> Option<Arc<Process>> {
+        let mut seats = self.seats.lock();
+        let seat = seats.iter_mut().find(|seat| seat.definition.name == program)?;
+        let leader = seat.leader.take()?;
+        self.unseat(seat, &leader);
+        Some(leader)
+    }
+
+    /// Lets who acts for a program lead, and know what the last leader left, if that one left anything.
+    fn follow(&self, program: &str, last: Option<&Process>) {
+        let mut seats = self.seats.lock();
+        let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        let left = last.and_then(|last| seat.replica(last)).and_then(|replica| replica.loops.left());
+        let left = match self.missing(program) {
             Some(Safeguard::Succession) => Some(Left::default()),
             _ => left,
         };
-        let seats = self.seats.lock();
-        let seat = seats.iter().find(|seat| seat.definition.name == process.program);
-        if let Some(acting) = seat.and_then(|seat| seat.acting.as_ref()) {
+        if let Some(acting) = &seat.acting {
             acting.loops.inherit(left);
-            self.elect(acting);
+            self.elect(seat);
         }
     }
 
-    /// Does something with the replica that a process is.
-    fn with_replica<T>(&self, process: &Process, act: impl FnOnce(&Replica) -> T) -> Option<T> {
-        let seats = self.seats.lock();
-        let mut all = seats.iter().flat_map(|seat| seat.acting.iter().chain(&seat.retired));
-        all.find(|replica| replica.process.identity == process.identity).map(act)
-    }
-
-    fn crash(&self, program: &str) {
-        let mut seats = self.seats.lock();
-        if let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program)
-            && let Some(replica) = seat.acting.take()
-        {
-            replica.process.set(Life::Dead);
+    /// Clears away who has crashed, if it acts for its program still, and starts another after a while if nobody acts then.
+    async fn restart(&self, process: &Process) -> bool {
+        // A request that is given up on the way, because its process leads no more, does not end it.
+        if tokio::time::timeout(PROMPT, process.dies()).await.is_err() {
+            process.set(Life::Dead);
         }
+        let of_program = |seat: &&mut Seat| seat.definition.name == process.program;
+        let crashed = |acting: &mut Replica| acting.process.identity == process.identity;
+        if let Some(seat) = self.seats.lock().iter_mut().find(of_program) {
+            seat.acting.take_if(crashed);
+        }
+        self.hub.clock.sleep(RESTART).await;
+        let vacant = self.seats.lock().iter_mut().find(of_program).is_some_and(|seat| seat.acting.is_none());
+        if vacant {
+            self.start(process.program, true);
+        }
+        vacant
     }
 
     /// What every program says of itself.
@@ -215,16 +251,12 @@ impl Stage {
         let program = process.program;
         match kind {
             Kind::Crash(_) => {
-                process.dies().await;
-                self.crash(program);
-                clock.sleep(RESTART).await;
-                self.start(program, true);
+                self.restart(&process).await;
             }
             Kind::Lag(by) => {
-                process.dies().await;
-                self.crash(program);
-                clock.sleep(RESTART).await;
-                self.start(program, true);
+                if !self.restart(&process).await {
+                    return;
+                }
                 let Some(identity) = self.identity(program) else { return };
                 for resource in self.hub.watched_by(program) {
                     faults.delay_watch(&identity, &resource, by);
@@ -256,10 +288,11 @@ impl Stage {
             Kind::Reject(_, time) | Kind::Unread(time) => clock.sleep(time).await,
             Kind::FailOver => {
                 clock.sleep(Duration::from_millis(50)).await;
-                self.depose(&process);
+                // Who has crashed meanwhile hands nothing over.
+                let Some(last) = self.depose(program) else { return };
                 self.start(program, false);
                 clock.sleep(HAND_OVER).await;
-                self.follow(&process, true);
+                self.follow(program, Some(&last));
             }
             Kind::StaleStandby(time) => {
                 self.start(program, false);
@@ -270,10 +303,10 @@ impl Stage {
                     faults.hold_watch(&standby, resource);
                 }
                 self.writes_again(program).await;
-                self.depose(&process);
+                let last = self.depose(program);
                 // What is on its way arrives before the Lease is given up.
                 clock.sleep(FILLED).await;
-                self.follow(&process, true);
+                self.follow(program, last.as_deref());
                 clock.sleep(time).await;
                 for resource in &withheld {
                     faults.release_watch(&standby, resource);
@@ -284,7 +317,7 @@ impl Stage {
                 clock.sleep(LEASE).await;
                 // Its gate has shut by itself.
                 process.depose();
-                self.follow(&process, false);
+                self.follow(program, None);
                 clock.sleep(time.saturating_sub(LEASE)).await;
                 process.set(Life::Running);
             }

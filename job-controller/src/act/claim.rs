@@ -86,7 +86,7 @@ impl JobController {
         let patch = snapshot.owner.release_patch(&meta.uid, &[JOB_TRACKING]);
         let target = Target::object(PODS, &meta.namespace, &meta.name);
         match self.context.api.patch(target, Patch::Strategic, &patch).await {
-            Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
+            Err(error) if !error.is_not_found() && !super::delete::is_another(&error) => Err(error),
             Ok(_) | Err(_) => {
                 // Its deletion, if one is awaited, will not be told to this Job any more.
                 self.ledger.undelete(&snapshot.owner.uid, &meta.uid);

@@ -110,7 +110,7 @@ impl JobController {
 }
 
 /// Whether the server says that the Pod of that name is another one. Any other refusal leaves the finalizer where it is.
-fn is_another(error: &api::Error) -> bool {
+pub(super) fn is_another(error: &api::Error) -> bool {
     error.is_invalid() && super::count::names(error, "metadata.uid")
 }
 

@@ -14,8 +14,8 @@ use common::clock::Instant;
 use serde_json::Value;
 
 use super::job_reads::{
-    CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, all_pods, index, indexes, is_finished, is_ignored, is_indexed,
-    is_tracked, is_true, named, only_replaces_failed, status_write,
+    CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_tracked,
+    is_true, named, only_replaces_failed, status_write,
 };
 use crate::simulation::{
     json::{controller_uid, is_deleting, name, number, selects, text, uid},
@@ -188,9 +188,15 @@ pub(super) fn counts_are_the_truth(world: &World) -> Result<(), String> {
         }
         if is_indexed(job) {
             let done: BTreeSet<i64> = indexes(job, "completedIndexes");
+            // Who was released afterwards has succeeded all the same.
+            let controlled = |state: &Value| controller_uid(state) == uid(job);
+            let states = world.log().iter().filter(|logged| logged.resource() == PODS).filter_map(Logged::after);
+            let ever: BTreeSet<String> = states.filter(|s| controlled(s)).map(|s| uid(&s).to_owned()).collect();
             let succeeded = |i: &&i64| {
-                all_pods(world, job)
-                    .any(|pod| index(job, pod) == Some(**i) && text(pod, "/status/phase") == "Succeeded")
+                world
+                    .ever()
+                    .filter(|((resource, _, _), pod, _)| resource == PODS && ever.contains(uid(pod)))
+                    .any(|(_, pod, _)| index(job, pod) == Some(**i) && text(pod, "/status/phase") == "Succeeded")
             };
             counters.insert("succeeded", done.iter().filter(succeeded).count() as i64);
         }
