@@ -38,6 +38,7 @@ impl<K: Kind> ReplicaController<K> {
         let replan = adopted.len() != adopt.len();
         let claimed: Vec<&PodRef> = keep.iter().chain(&adopted).collect();
         let manage = if replan { decide::manage::manage(&snapshot, &claimed) } else { plan.manage };
+        let later = if let Manage::Later(failing) = &manage { Some(failing.left) } else { None };
         let (managed, error) = self.manage(&snapshot, manage).await;
         let error = match error {
             Some(error) if error.is_not_leader() => return Err(error),
@@ -52,13 +53,13 @@ impl<K: Kind> ReplicaController<K> {
         let now = self.context.clock.now();
         let check = decide::timer::next_check(&snapshot, &claimed, &status, at, now);
         let unblocked = snapshot.blocked.map(|blocked| blocked.at_most);
-        Ok(check.into_iter().chain(unblocked).min().map_or(Requeue::No, Requeue::After))
+        Ok(check.into_iter().chain(unblocked).chain(later).min().map_or(Requeue::No, Requeue::After))
     }
 
     async fn manage(&self, snapshot: &Snapshot, manage: Manage) -> (Managed, Option<Error>) {
         let (reason, result) = match manage {
             Manage::Nothing => return (Managed::Done, None),
-            Manage::NotAllowed(_) => return (Managed::NotAllowed, None),
+            Manage::NotAllowed(_) | Manage::Later(_) => return (Managed::NotAllowed, None),
             Manage::Impossible(problem) => (FailureReason::Create, Err(Error::Template(problem))),
             Manage::Create { count, .. } => (FailureReason::Create, self.create_pods(snapshot, count).await),
             Manage::Delete { victims, age_ratios, .. } => {

@@ -3,6 +3,7 @@
 pub mod explain;
 pub mod failure;
 pub mod manage;
+mod rank;
 pub mod status;
 pub mod timer;
 
@@ -32,10 +33,12 @@ pub struct Snapshot {
     pub claims: Claims<PodRef>,
     /// How many Pods it controls and selects that are going away.
     pub terminating: usize,
-    /// Active Pods of the sets of its owner, by node; read only where Pods may have to be ranked.
+    /// Active Pods of the sets of its owner, or its own, by node; read only where Pods may have to be ranked.
     pub colocated: BTreeMap<Text, usize>,
     /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
     pub blocked: Option<Blocked>,
+    /// Why no Pod may be created for a while: those made before fail.
+    pub failing: Option<Failing>,
     /// How far a sync may go.
     pub limits: Limits,
     /// The time of the sync.
@@ -51,6 +54,15 @@ pub struct Blocked {
     pub at_most: Duration,
 }
 
+/// Pods fail without ever being ready (`--tune failed-pod-backoff=true`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failing {
+    /// How many of them failed.
+    pub pods: usize,
+    /// For how long no other is created.
+    pub left: Duration,
+}
+
 /// What the operator has set, as far as decisions depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -62,6 +74,8 @@ pub struct Limits {
     pub counts_terminating: bool,
     /// Whether the server was found not to keep that count: it goes along with every status, and alone is no reason for one.
     pub terminating_dropped: bool,
+    /// Whether a Pod chosen to go lowers the count of its node for those that are chosen after it.
+    pub reranks: bool,
 }
 
 impl Limits {

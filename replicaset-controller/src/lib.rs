@@ -17,6 +17,7 @@
 //! ```
 //!
 //! [`kind`] holds what tells the two kinds apart; everything else is one implementation. [`pod_cache`] is shared by both.
+//! `pod_backoff.rs` remembers which sets make Pods that fail, if it is to.
 //!
 //! # Where it differs from upstream
 //!
@@ -28,6 +29,21 @@
 //!   that one status tells of many.
 //! - Objects that validation would have refused (no selector, negative counts) are left alone with an error.
 //! - Pods that are over, or that other kinds of controllers own, are not cached; the latter count for co-location upstream.
+//!
+//! # What can be turned on
+//!
+//! Off, or at upstream's value, unless `--tune` says otherwise, for both kinds:
+//!
+//! - `failed-pod-backoff`: a set whose Pods fail soon after they were made, without ever being ready, waits before it makes
+//!   others: not after the first failure, then 1 s, doubling up to a minute, until a Pod of it becomes ready. Upstream makes
+//!   them as fast as nodes turn them away. All that the set is short of waits, whatever became of the rest of it. Nothing is
+//!   kept: a successor begins anew.
+//! - `max-backoff`: the longest wait of a set whose sync fails. Upstream's 1000 s are how late it may notice that a quota
+//!   has room again.
+//! - `rerank-as-pods-are-chosen`: a Pod chosen for deletion no longer counts on its node, so that a scale-down levels nodes.
+//!   Upstream's empties the fullest.
+//! - `rank-by-own-pods`: sets without a controller, and all ReplicationControllers, delete Pods first where they have most of
+//!   their own. Upstream does not look at nodes for them.
 
 pub mod decide;
 pub mod error;
@@ -38,6 +54,7 @@ pub mod pod_cache;
 
 mod act;
 mod observe;
+mod pod_backoff;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -65,6 +82,7 @@ use crate::{
     kind::{Kind, ReplicaSets, ReplicationControllers},
     metrics::ControllerMetrics,
     objects::{ReplicaSet, Set},
+    pod_backoff::PodBackoff,
     pod_cache::PodCache,
     watch::Watch,
 };
@@ -130,8 +148,40 @@ pub const SYNC_BATCH_PERIOD: Tune = Tune {
     default: TuneValue::Duration(Duration::from_millis(20)),
     help: "For how long changes of the status of Pods are gathered before their ReplicaSet is synced",
 };
+/// Whether sets wait whose Pods fail without ever being ready. Upstream's never do.
+pub const FAILED_POD_BACKOFF: Tune = Tune {
+    name: "failed-pod-backoff",
+    default: TuneValue::Switch(false),
+    help: "Pods that keep failing soon, never ready, are replaced at once the first time, then after 1s, doubling up to 1m0s, until one is ready",
+};
+/// The longest wait of a key whose sync fails. Upstream: `DefaultTypedControllerRateLimiter`.
+pub const MAX_BACKOFF: Tune = Tune {
+    name: "max-backoff",
+    default: TuneValue::Duration(Duration::from_secs(1000)),
+    help: "The longest wait before a sync that keeps failing (for want of quota, for one) is tried again",
+};
+/// Whether the Pods that were chosen for deletion still count on their nodes. Upstream they do.
+pub const RERANK: Tune = Tune {
+    name: "rerank-as-pods-are-chosen",
+    default: TuneValue::Switch(false),
+    help: "Pods chosen for deletion no longer count on their node, so that a scale-down levels nodes and does not empty the fullest",
+};
+/// Whether sets that have no siblings count their own Pods on a node. Upstream none count.
+pub const RANK_BY_OWN_PODS: Tune = Tune {
+    name: "rank-by-own-pods",
+    default: TuneValue::Switch(false),
+    help: "ReplicaSets without a controller and ReplicationControllers delete Pods on the nodes that have the most of their own first",
+};
 /// All values of this crate that can be tuned.
-pub const TUNES: &[Tune] = &[BURST_REPLICAS, EXPECTATIONS_TIMEOUT, SYNC_BATCH_PERIOD];
+pub const TUNES: &[Tune] = &[
+    BURST_REPLICAS,
+    EXPECTATIONS_TIMEOUT,
+    SYNC_BATCH_PERIOD,
+    FAILED_POD_BACKOFF,
+    MAX_BACKOFF,
+    RERANK,
+    RANK_BY_OWN_PODS,
+];
 
 /// The flags that say how many objects are synced at once.
 pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControllers::WORKERS];
@@ -179,13 +229,17 @@ pub struct ReplicaController<K: Kind> {
     metrics: ControllerMetrics,
     limits: Limits,
     reads_own_writes: bool,
+    /// Whether Pods of a set without siblings are ranked by its own on their nodes.
+    ranks_by_own_pods: bool,
+    /// Which sets wait because their Pods fail; none if they are not to.
+    backoff: Option<PodBackoff>,
     /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has
     /// its gate off. Writing it again with every sync would change nothing, for ever.
     terminating_dropped: Mutex<Option<Instant>>,
 }
 
 fn start<K: Kind>(name: &'static str, context: Context) -> Arc<dyn Running> {
-    let queue = context.queue(K::QUEUE, Backoff::default());
+    let queue = context.queue(K::QUEUE, backoff(&context.settings));
     let workers = context.settings.workers(&K::WORKERS);
     let controller = ReplicaController::<K>::new(context.clone(), queue.clone());
     Loop::start(name, context, Arc::new(controller), queue, workers)
@@ -197,9 +251,14 @@ impl<K: Kind> ReplicaController<K> {
         let settings = Arc::clone(&context.settings);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let store = Arc::new(Store::new(&[by_controller(), by_namespace()]));
-        let batch = settings.duration(&SYNC_BATCH_PERIOD);
-        let watch =
-            Arc::new(Watch::<K> { queue: queue.clone(), sets: Arc::clone(&store), ledger: ledger.clone(), batch });
+        let backoff = settings.switch(&FAILED_POD_BACKOFF).then(|| PodBackoff::new(context.clock.clone()));
+        let watch = Arc::new(Watch::<K> {
+            queue: queue.clone(),
+            sets: Arc::clone(&store),
+            ledger: ledger.clone(),
+            batch: settings.duration(&SYNC_BATCH_PERIOD),
+            backoff: backoff.clone(),
+        });
         let on_set = Arc::clone(&watch);
         let config = context.caches();
         let sets = Informer::start_with(
@@ -214,6 +273,8 @@ impl<K: Kind> ReplicaController<K> {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits::<K>(&settings),
             reads_own_writes: K::READS_OWN_WRITES && settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
+            ranks_by_own_pods: settings.switch(&RANK_BY_OWN_PODS),
+            backoff,
             terminating_dropped: Mutex::new(None),
             context,
             queue,
@@ -241,7 +302,14 @@ fn limits<K: Kind>(settings: &Settings) -> Limits {
         deletion_cost: settings.gate(&POD_DELETION_COST),
         counts_terminating: K::COUNTS_TERMINATING && settings.gate(&TERMINATING_REPLICAS),
         terminating_dropped: false,
+        reranks: settings.switch(&RERANK),
     }
+}
+
+/// How keys whose sync fails are delayed; none comes back sooner than after its first failure.
+fn backoff(settings: &Settings) -> Backoff {
+    let usual = Backoff::default();
+    Backoff { max: settings.duration(&MAX_BACKOFF).max(usual.base), ..usual }
 }
 
 impl<K: Kind> Controller for ReplicaController<K> {

@@ -58,9 +58,10 @@ impl<K: Kind> ReplicaController<K> {
         // A selector that breaks the rules claims nothing; the plan says so.
         let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
-        let colocated = if ranked { self.colocated(&set) } else { BTreeMap::new() };
+        let colocated = if ranked { self.colocated(&set, &claims) } else { BTreeMap::new() };
+        let failing = self.backoff.as_ref().and_then(|backoff| backoff.failing(uid));
         let limits = Limits { terminating_dropped: self.terminating_dropped(&set), ..self.limits };
-        Ok(Observed::Ready(Snapshot { set, owner, claims, terminating, colocated, blocked, limits, now }))
+        Ok(Observed::Ready(Snapshot { set, owner, claims, terminating, colocated, blocked, failing, limits, now }))
     }
 
     /// What of this process's own writes the caches do not show yet.
@@ -91,11 +92,21 @@ impl<K: Kind> ReplicaController<K> {
 
     /// The active Pods of the sets with the same owner (this one included), and orphans they select, by node.
     ///
-    /// Without an owner there are none. Upstream looks through all Pods of the namespace and so counts Pods of others
+    /// Without an owner there are none, and the kind that has no siblings never has any: nothing is counted then, or, where the
+    /// operator wants that, the Pods it claims. Upstream looks through all Pods of the namespace and so counts Pods of others
     /// that such a set selects; this reads only what indexes name. Upstream: `getPodsRankedByRelatedPodsOnSameNode`.
-    fn colocated(&self, set: &ReplicaSet) -> BTreeMap<Text, usize> {
+    fn colocated(&self, set: &ReplicaSet, claims: &Claims<PodRef>) -> BTreeMap<Text, usize> {
         let mut count = BTreeMap::new();
-        let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else { return count };
+        let Some(owner) = set.metadata.controller().filter(|_| K::RANKS_BY_COLOCATION) else {
+            if self.ranks_by_own_pods {
+                claims
+                    .keep
+                    .iter()
+                    .chain(&claims.adopt)
+                    .for_each(|pod| *count.entry(pod.node.clone()).or_insert(0) += 1);
+            }
+            return count;
+        };
         let siblings = self.sets.store().readable_by_index(SETS_BY_OWNER, &IndexValue::Uid(owner.uid.clone()));
         let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.set()).collect();
         let owned = siblings.iter().flat_map(|sibling| self.children(&sibling.metadata.uid));

@@ -11,7 +11,7 @@ use common::{
     store::{Event, IndexValue, Origin, Store},
 };
 
-use crate::{kind::Kind, objects::Set, pod_cache::CachedPod};
+use crate::{kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod};
 
 /// Position of the index of sets by the uid of their controller.
 pub(crate) const SETS_BY_OWNER: usize = 0;
@@ -25,6 +25,8 @@ pub(crate) struct Watch<K: Kind> {
     pub(crate) ledger: Ledger,
     /// For how long changes are gathered that change no count of Pods.
     pub(crate) batch: Duration,
+    /// Where failures of Pods are noted, if they are.
+    pub(crate) backoff: Option<PodBackoff>,
 }
 
 impl<K: Kind> Watch<K> {
@@ -32,6 +34,9 @@ impl<K: Kind> Watch<K> {
     pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
         if let Event::Deleted(set) = event {
             self.ledger.forget(&set.set().metadata.uid);
+            if let Some(backoff) = &self.backoff {
+                backoff.forget(&set.set().metadata.uid);
+            }
         }
         self.queue.add(event.meta().key(), priority(origin));
     }
@@ -44,12 +49,38 @@ impl<K: Kind> Watch<K> {
         if origin == Origin::Initial {
             return;
         }
+        // Before the key: its sync knows of the failure.
+        if let Some(backoff) = &self.backoff {
+            self.note(backoff, event, origin);
+        }
         match event {
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
             Event::Added(pod) => self.add_adopters(pod),
             Event::Updated { old, new } => self.on_pod_update(old, new),
             Event::Deleted(pod) => self.add_owner(pod.meta()),
             Event::Unreadable(pod) => self.add_owner(&pod.meta),
+        }
+    }
+
+    /// Tells the back-off what becomes of the Pods of a set.
+    ///
+    /// What is missing from a later full set may have failed or been deleted: nobody knows, and it has not failed.
+    fn note(&self, backoff: &PodBackoff, event: &Event<CachedPod>, origin: Origin) {
+        let Some(set) = self.owner(event.meta()) else { return };
+        let (set, pod) = (&set.set().metadata.uid, &event.meta().uid);
+        match event {
+            Event::Added(new) if new.is_ready() => backoff.forget(set),
+            Event::Added(_) => backoff.appeared(set, pod),
+            Event::Updated { old, new } if new.is_ready() && !old.is_ready() => backoff.forget(set),
+            Event::Updated { .. } | Event::Unreadable(_) => {}
+            Event::Deleted(last) => {
+                let placed = last.is_active() && !last.node.is_empty();
+                if origin == Origin::Watch && placed && !last.is_ready() {
+                    backoff.failed(set, pod);
+                } else {
+                    backoff.gone(set, pod);
+                }
+            }
         }
     }
 

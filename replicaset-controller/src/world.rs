@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    decide::{Blocked, Limits, PodRef, Snapshot},
+    decide::{Blocked, Failing, Limits, PodRef, Snapshot},
     kind::{Kind, ReplicaSets},
     objects::{ReplicaSet, Set},
     pod_cache::CachedPod,
@@ -113,6 +113,7 @@ pub(crate) struct World {
     pub(crate) set: Value,
     pub(crate) pods: Vec<PodBuilder>,
     pub(crate) blocked: bool,
+    pub(crate) failing: Option<Failing>,
     pub(crate) limits: Limits,
     pub(crate) colocated: BTreeMap<Text, usize>,
 }
@@ -122,7 +123,14 @@ pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>)
         set: web(replicas),
         pods: pods.into_iter().collect(),
         blocked: false,
-        limits: Limits { burst: 500, deletion_cost: true, counts_terminating: true, terminating_dropped: false },
+        failing: None,
+        limits: Limits {
+            burst: 500,
+            deletion_cost: true,
+            counts_terminating: true,
+            terminating_dropped: false,
+            reranks: false,
+        },
         colocated: BTreeMap::new(),
     }
 }
@@ -165,6 +173,7 @@ impl World {
             blocked: self
                 .blocked
                 .then(|| Blocked { why: "2 deleted pods".to_owned(), at_most: Duration::from_secs(9) }),
+            failing: self.failing,
             limits: self.limits,
             now: now(),
             owner,

@@ -49,6 +49,9 @@ impl<K: Kind> ReplicaController<K> {
         let Some(template) = &snapshot.set.template else { return Err(Error::Template("no template")) };
         let body = body(&snapshot.owner.name, template, snapshot.owner.controller_ref())
             .map_err(|error| Error::Create(api::Error::Unsent(format!("cannot encode the Pod: {error}"))))?;
+        if let Some(backoff) = &self.backoff {
+            backoff.replacing(&snapshot.owner.uid);
+        }
         // What the cache shows before the first request: a Pod that appears later may be one whose answer is lost.
         let before = self.children(&snapshot.owner.uid);
         for batch in slow_start(count) {

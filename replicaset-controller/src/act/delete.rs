@@ -20,6 +20,9 @@ impl<K: Kind> ReplicaController<K> {
         for Victim { pod, .. } in victims {
             let meta = pod.meta();
             self.ledger.deleted(&snapshot.owner.uid, PODS, &meta.namespace, &meta.name, &meta.uid);
+            if let Some(backoff) = &self.backoff {
+                backoff.gone(&snapshot.owner.uid, &meta.uid);
+            }
         }
         let calls = victims.iter().map(|victim| self.delete_pod(snapshot, victim));
         super::all(calls).await.into_iter().collect::<Result<(), _>>().map_err(Error::Delete)

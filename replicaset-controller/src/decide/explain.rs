@@ -7,7 +7,7 @@ use common::{
     controller::{Explain, Explanation},
 };
 
-use super::{Manage, Plan, PodRef, Victim, failure::REPLICA_FAILURE};
+use super::{Failing, Manage, Plan, PodRef, Victim, failure::REPLICA_FAILURE};
 
 /// How many Pods are named one by one.
 const NAMED: usize = 10;
@@ -41,6 +41,9 @@ impl Plan {
         match &self.manage {
             Manage::NotAllowed(why) => out.push(format!("Pods are neither created nor deleted: {why}")),
             Manage::Impossible(problem) => out.push(format!("no Pod can be created: {problem}")),
+            Manage::Later(Failing { pods, left }) => {
+                out.push(format!("{pods} Pods failed without ever being ready: next creation in {}", seconds(*left)));
+            }
             Manage::Nothing | Manage::Create { .. } | Manage::Delete { .. } => {}
         }
         let s = &self.status;
@@ -73,7 +76,7 @@ impl Plan {
             Manage::Delete { victims, .. } => {
                 listed(&mut out, victims, |Victim { pod, why }| format!("delete Pod {}: {why}", name(pod)));
             }
-            Manage::Nothing | Manage::NotAllowed(_) | Manage::Impossible(_) => {}
+            Manage::Nothing | Manage::NotAllowed(_) | Manage::Impossible(_) | Manage::Later(_) => {}
         }
         if self.writes_status() {
             out.push("write the status".to_owned());

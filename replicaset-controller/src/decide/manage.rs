@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use common::pods::{Candidate, Phase, rank_for_deletion};
 use jiff::Timestamp;
 
-use super::{PodRef, Snapshot};
+use super::{Failing, PodRef, Snapshot, rank};
 use crate::pod_cache::CachedPod;
 
 /// What is done about the number of Pods.
@@ -17,6 +17,8 @@ pub enum Manage {
     NotAllowed(String),
     /// Pods are missing, and the template makes none that the set could call its own.
     Impossible(&'static str),
+    /// Pods are missing, and none is created for a while.
+    Later(Failing),
     /// Pods are missing.
     Create {
         /// How many to create now.
@@ -39,7 +41,7 @@ pub enum Manage {
 impl Manage {
     /// Whether managing was allowed at all.
     pub fn is_allowed(&self) -> bool {
-        !matches!(self, Self::NotAllowed(_))
+        !matches!(self, Self::NotAllowed(_) | Self::Later(_))
     }
 
     /// Whether it changes anything.
@@ -92,8 +94,8 @@ impl fmt::Display for Why {
 
 /// Decides what to do about the number of claimed Pods.
 ///
-/// Never creates and deletes at once, and never more than the burst. Upstream: `pkg/controller/replicaset`,
-/// `manageReplicas`.
+/// Never creates and deletes at once, and never more than the burst; a set whose Pods fail creates none until its wait is
+/// over. Upstream: `pkg/controller/replicaset`, `manageReplicas`.
 pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     let set = &snapshot.set;
     if set.selector.problem().is_some() {
@@ -107,9 +109,10 @@ pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     }
     if claimed.len() < set.replicas {
         let missing = set.replicas - claimed.len();
-        return match template_problem(snapshot) {
-            Some(problem) => Manage::Impossible(problem),
-            None => Manage::Create { count: missing.min(snapshot.limits.burst), missing },
+        return match (template_problem(snapshot), snapshot.failing) {
+            (Some(problem), _) => Manage::Impossible(problem),
+            (None, Some(failing)) => Manage::Later(failing),
+            (None, None) => Manage::Create { count: missing.min(snapshot.limits.burst), missing },
         };
     }
     let surplus = claimed.len() - set.replicas;
@@ -133,9 +136,13 @@ fn choose(snapshot: &Snapshot, claimed: &[&PodRef], surplus: usize) -> Manage {
     }
     let cost = |pod: &CachedPod| if snapshot.limits.deletion_cost { pod.deletion_cost() } else { 0 };
     let colocated = |pod: &CachedPod| snapshot.colocated.get(&pod.node).copied().unwrap_or(0);
-    let candidates: Vec<Candidate<'_>> =
+    let mut candidates: Vec<Candidate<'_>> =
         claimed.iter().map(|pod| Candidate { pod, cost: cost(pod), colocated: colocated(pod) }).collect();
-    let order = rank_for_deletion(&candidates, snapshot.now);
+    let order = if snapshot.limits.reranks {
+        rank::rerank(&mut candidates, snapshot.now)
+    } else {
+        rank_for_deletion(&candidates, snapshot.now)
+    };
     let (chosen, kept) = order.split_at(count.min(order.len()));
     let kept = kept.first().map(|at| &candidates[*at]);
     let victim = |at: &usize| Victim { pod: Arc::clone(claimed[*at]), why: why(&candidates[*at], kept) };

@@ -1,3 +1,5 @@
+mod options;
+
 use common::controller::Explain as _;
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,6 +17,7 @@ fn deed(world: &World) -> String {
         Manage::Nothing => "nothing".to_owned(),
         Manage::NotAllowed(_) => "not allowed".to_owned(),
         Manage::Impossible(problem) => problem.to_owned(),
+        Manage::Later(failing) => format!("later: {}", failing.left.as_secs()),
         Manage::Create { count, missing } => format!("create {count} of {missing}"),
         Manage::Delete { victims, surplus, .. } => format!("delete {} of {surplus}", victims.len()),
     }
@@ -306,22 +309,41 @@ fn any_pod() -> impl Strategy<Value = PodBuilder> {
                 _ => pod,
             };
             let pod = if going == 0 { pod.deleting() } else { pod };
-            if assigned { pod } else { pod.node("") }
+            if !assigned {
+                pod.node("")
+            } else if age == 40 {
+                pod.node("node-2")
+            } else {
+                pod
+            }
         },
     )
 }
 
+/// The rules of deletion that come before cost and nodes.
+fn class(pod: &PodRef) -> (bool, u8, bool) {
+    let phase = match pod.phase {
+        common::pods::Phase::Running => 2,
+        common::pods::Phase::Unknown => 1,
+        _ => 0,
+    };
+    (!pod.node.is_empty(), phase, pod.is_ready())
+}
+
 fn any_world() -> impl Strategy<Value = World> {
     let flags = (0..12u8, 0..6u8, 0..6u8, 0..60i32);
-    (0..12usize, prop::collection::vec(any_pod(), 0..14), 1..6usize, flags).prop_map(
-        |(wanted, mut found, burst, (deleting, blocked, cost, min_ready))| {
+    // Nothing, or what is set otherwise than by default.
+    let options = (any::<bool>(), prop::option::of(1..60u64), (0..9usize, 0..9usize));
+    (0..12usize, prop::collection::vec(any_pod(), 0..14), 1..6usize, flags, options).prop_map(
+        |(wanted, mut found, burst, (deleting, blocked, cost, min_ready), (reranks, failing, counts))| {
             for (at, pod) in found.iter_mut().enumerate() {
                 pod.0["metadata"]["name"] = json!(format!("p{at:02}"));
                 pod.0["metadata"]["uid"] = json!(format!("{:02}", (at * 5) % 14));
             }
             let mut world = world(wanted, found).min_ready(min_ready);
-            world.limits =
-                Limits { burst, deletion_cost: cost > 0, counts_terminating: true, terminating_dropped: false };
+            world.limits = Limits { burst, deletion_cost: cost > 0, reranks, ..world.limits };
+            world.failing = failing.map(|left| Failing { pods: 2, left: Duration::from_secs(left) });
+            world.colocated = BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
             let world = if deleting == 0 { world.deleting() } else { world };
             if blocked == 0 { world.blocked() } else { world }
         },
@@ -338,7 +360,9 @@ proptest! {
         let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
         let (active, wanted, burst) = (claimed.len(), snapshot.set.replicas, snapshot.limits.burst);
         match &plan.manage {
+            Manage::Later(_) => prop_assert!(snapshot.failing.is_some() && active < wanted),
             Manage::Create { count, missing } => {
+                prop_assert!(snapshot.failing.is_none());
                 prop_assert_eq!(*missing, wanted - active);
                 prop_assert_eq!(*count, burst.min(*missing));
             }
@@ -348,12 +372,6 @@ proptest! {
                 let own = |pod: &PodRef| claimed.iter().any(|c| Arc::ptr_eq(c, pod));
                 prop_assert!(victims.iter().all(|v| own(&v.pod) && v.pod.is_active()));
                 // Nothing better goes while something worse stays.
-                let phase = |pod: &PodRef| match pod.phase {
-                    common::pods::Phase::Running => 2,
-                    common::pods::Phase::Unknown => 1,
-                    _ => 0,
-                };
-                let class = |pod: &PodRef| (!pod.node.is_empty(), phase(pod), pod.is_ready());
                 let gone = |pod: &PodRef| victims.iter().any(|v| Arc::ptr_eq(&v.pod, pod));
                 let worst_kept = claimed.iter().filter(|c| !gone(c)).map(|c| class(c)).min();
                 if let Some(kept) = worst_kept {

@@ -9,7 +9,7 @@ use common::{
     pods::PODS,
     queue::{Backoff, Queue},
     runtime::Context,
-    settings::Settings,
+    settings::{Settings, TuneValue},
 };
 use serde_json::{Value, json};
 
@@ -194,6 +194,32 @@ async fn pods_of_siblings_on_a_node_count() {
     assert!(controller.ready().colocated.is_empty());
     controller.know(&[owned(web(2))], &found, 9);
     assert!(controller.ready().colocated.is_empty());
+}
+
+/// What counts on each node for a set of that kind that has too many Pods.
+fn counts<K: Kind>(on: bool, set: &Value, found: &[PodBuilder]) -> BTreeMap<Text, usize> {
+    let controller = controller::<K>(Settings::new().with_tune("rank-by-own-pods", TuneValue::Switch(on)));
+    controller.know(std::slice::from_ref(set), found, 9);
+    controller.ready().colocated
+}
+
+#[tokio::test(start_paused = true)]
+async fn own_pods_count_where_there_are_no_siblings_if_they_are_to() {
+    let found = [pod("a").node("A"), pod("b").node("A").orphan(), pod("c").node("B"), pod("d").node("B").deleting()];
+    let own = BTreeMap::from([(Text::new("A"), 2), (Text::new("B"), 1)]);
+    assert_eq!(counts::<ReplicaSets>(true, &web(1), &found), own);
+    assert_eq!(counts::<ReplicaSets>(false, &web(1), &found), BTreeMap::new());
+    assert_eq!(counts::<ReplicaSets>(true, &web(3), &found), BTreeMap::new(), "with nothing to choose nobody asks");
+    // With siblings it makes no difference.
+    assert_eq!(counts::<ReplicaSets>(true, &owned(web(1)), &found), own);
+    assert_eq!(counts::<ReplicaSets>(false, &owned(web(1)), &found), own);
+    let of_rc: Vec<PodBuilder> =
+        found.into_iter().map(|pod| pod.owner("ReplicationController", "web", "u-web")).collect();
+    for mut rc in [web(1), owned(web(1))] {
+        rc["spec"]["selector"] = json!({"app": "web"});
+        assert_eq!(counts::<ReplicationControllers>(true, &rc, &of_rc), own);
+        assert_eq!(counts::<ReplicationControllers>(false, &rc, &of_rc), BTreeMap::new());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,9 @@
-use common::{clock::Clock, meta::Version, object::Malformed, queue::Backoff};
+use common::{
+    clock::Clock,
+    meta::{Uid, Version},
+    object::Malformed,
+    queue::Backoff,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -36,10 +41,11 @@ fn fixture() -> Fixture {
     let ledger = Ledger::new(clock.clone(), Duration::from_mins(5));
     Fixture {
         watch: Watch {
-            queue: Queue::new(clock, Backoff::default(), None),
+            queue: Queue::new(clock.clone(), Backoff::default(), None),
             sets,
             ledger,
             batch: Duration::from_secs(3),
+            backoff: Some(PodBackoff::new(clock)),
         },
     }
 }
@@ -167,4 +173,66 @@ async fn every_event_of_a_set_brings_it_and_its_deletion_clears_what_was_noted()
     fixture.watch.on_set(&Event::Deleted(set), Origin::Watch);
     assert_eq!(fixture.queued(), ["web"]);
     assert!(fixture.watch.ledger.is_empty());
+}
+
+/// Pod `a` fails, a replacement appears, and something happens to it: whether the set waits then.
+fn waits(happens: impl FnOnce(&Fixture, &PodBuilder)) -> bool {
+    let fixture = fixture();
+    let backoff = fixture.watch.backoff.clone().unwrap();
+    let tell = |event| fixture.watch.on_pod(&event, Origin::Watch);
+    tell(Event::Deleted(Arc::new(pod("a").unready().build())));
+    backoff.replacing(&Uid::new("u-web"));
+    let replacement = pod("b").unready();
+    tell(Event::Added(Arc::new(replacement.build())));
+    happens(&fixture, &replacement);
+    backoff.failing(&Uid::new("u-web")).is_some()
+}
+
+fn gone(pod: PodBuilder) -> impl FnOnce(&Fixture, &PodBuilder) {
+    move |fixture, _| fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Watch)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_has_failed_that_is_gone_from_its_node_neither_ready_nor_going() {
+    for (pod, failed) in [
+        (pod("b").unready(), true),
+        (pod("b").phase("Pending").unready(), true),
+        (pod("b"), false),
+        (pod("b").unready().deleting(), false),
+        (pod("b").unready().node(""), false),
+        (pod("b").unready().orphan(), false),
+        (pod("b").unready().owner("ReplicaSet", "db", "u-db"), false),
+        (pod("c").unready(), false),
+    ] {
+        assert_eq!(waits(gone(pod.clone())), failed, "{pod:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_knows_how_a_pod_ended_that_a_later_list_does_not_have() {
+    assert!(!waits(|fixture, pod| {
+        fixture.watch.on_pod(&Event::Deleted(Arc::new(pod.build())), Origin::Relist);
+    }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_becomes_ready_and_the_end_of_the_set_end_the_series() {
+    let fail = |fixture: &Fixture, pod: &PodBuilder| gone(pod.clone())(fixture, pod);
+    let ready = || Arc::new(pod("c").version(2).build());
+    let update = |old: PodBuilder| Event::Updated { old: Arc::new(old.build()), new: ready() };
+    assert!(waits(|fixture, pod| {
+        fail(fixture, pod);
+        fixture.watch.on_pod(&update(crate::world::pod("c")), Origin::Watch);
+    }));
+    for event in [update(pod("c").unready()), Event::Added(ready())] {
+        assert!(!waits(|fixture, pod| {
+            fail(fixture, pod);
+            fixture.watch.on_pod(&event, Origin::Watch);
+        }));
+    }
+    assert!(!waits(|fixture, pod| {
+        fail(fixture, pod);
+        let web = set("web", "u-web", &json!({"matchLabels": {"app": "web"}}), 0);
+        fixture.watch.on_set(&Event::Deleted(Arc::new(web)), Origin::Watch);
+    }));
 }

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use crate::world::{Filter, ME, NS, SETS, Setup, World, refusal, set};
 
 /// Refuses creates of Pods while `on`, and counts them.
-struct Refuser {
-    on: Arc<AtomicBool>,
+pub(crate) struct Refuser {
+    pub(crate) on: Arc<AtomicBool>,
     tries: Arc<AtomicU64>,
 }
 
 impl Refuser {
-    fn new(message: impl Fn(u64) -> String + Send + Sync + 'static, causes: Value) -> (Self, Filter) {
+    pub(crate) fn new(message: impl Fn(u64) -> String + Send + Sync + 'static, causes: Value) -> (Self, Filter) {
         let (on, tries) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
         let this = Self { on: Arc::clone(&on), tries: Arc::clone(&tries) };
         let filter: Filter = Arc::new(move |request| {
@@ -37,7 +37,7 @@ impl Refuser {
     }
 }
 
-fn quota(try_: u64) -> String {
+pub(crate) fn quota(try_: u64) -> String {
     format!(
         "pods \"web-{try_:05}\" is forbidden: exceeded quota: q, requested: pods=1, used: pods={try_}, limited: pods=3"
     )

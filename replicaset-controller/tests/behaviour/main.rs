@@ -6,6 +6,7 @@ mod bad_input;
 mod claim;
 mod failure;
 mod hand_over;
+mod options;
 mod scale;
 mod stale;
 mod status;

@@ -1,0 +1,56 @@
+//! The order of deletion in which a node counts for less with each Pod chosen on it: `--tune
+//! rerank-as-pods-are-chosen=true`.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+};
+
+use common::pods::{Candidate, Phase, rank_for_deletion};
+use jiff::Timestamp;
+
+/// What rules 1 to 4 look at: assigned, phase, ready, cost. Who is less here goes first, whatever its node.
+type Class = (bool, u8, bool, i32);
+
+fn class(candidate: &Candidate<'_>) -> Class {
+    let pod = candidate.pod;
+    let phase = match pod.phase {
+        Phase::Running => 2,
+        Phase::Unknown => 1,
+        Phase::Pending | Phase::Succeeded | Phase::Failed | Phase::Other => 0,
+    };
+    (!pod.node.is_empty(), phase, pod.is_ready(), candidate.cost)
+}
+
+/// The order of deletion as positions in `candidates`, each of which is left with the count of its node when its turn came.
+///
+/// Of the Pods that rules 1 to 4 hold for equal, the next one is the first, by age, restarts and uid, on the node that is the
+/// fullest by then. So a scale-down levels nodes; by the counts from before it, it would empty the fullest one
+/// (kubernetes/kubernetes#102948).
+pub(super) fn rerank(candidates: &mut [Candidate<'_>], now: Timestamp) -> Vec<usize> {
+    let level: Vec<Candidate<'_>> = candidates.iter().map(|c| Candidate { colocated: 0, ..*c }).collect();
+    let by_age = rank_for_deletion(&level, now);
+    let mut counts: BTreeMap<&str, usize> = candidates.iter().map(|c| (c.pod.node.as_str(), c.colocated)).collect();
+    let mut order = Vec::with_capacity(by_age.len());
+    for equals in by_age.chunk_by(|a, b| class(&level[*a]) == class(&level[*b])) {
+        let mut nodes: BTreeMap<&str, VecDeque<(usize, usize)>> = BTreeMap::new();
+        for (place, at) in equals.iter().enumerate() {
+            nodes.entry(level[*at].pod.node.as_str()).or_default().push_back((place, *at));
+        }
+        let turn = |counts: &BTreeMap<&str, usize>, node, pods: &VecDeque<(usize, usize)>| {
+            let (place, _) = pods.front()?;
+            Some((counts.get(node).copied().unwrap_or(0), Reverse(*place), node))
+        };
+        let mut turns: BinaryHeap<(usize, Reverse<usize>, &str)> =
+            nodes.iter().filter_map(|(node, pods)| turn(&counts, *node, pods)).collect();
+        while let Some((count, _, node)) = turns.pop() {
+            let Some(pods) = nodes.get_mut(node) else { continue };
+            let Some((_, at)) = pods.pop_front() else { continue };
+            order.push(at);
+            candidates[at].colocated = count;
+            counts.insert(node, count.saturating_sub(1));
+            turns.extend(turn(&counts, node, pods));
+        }
+    }
+    order
+}

@@ -1,0 +1,123 @@
+//! What an operator can turn on, in both positions.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn failing(pods: usize, seconds: u64) -> Failing {
+    Failing { pods, left: Duration::from_secs(seconds) }
+}
+
+#[test]
+fn a_set_whose_pods_fail_creates_none_for_a_while() {
+    for (active, wanted, at_once, then) in [
+        (0, 3, "create 3 of 3", "later: 8"),
+        (2, 3, "create 1 of 1", "later: 8"),
+        // It is what Pods are made that waits: nothing else does.
+        (3, 3, "nothing", "nothing"),
+        (3, 1, "delete 2 of 2", "delete 2 of 2"),
+    ] {
+        let mut world = world(wanted, pods(active));
+        assert_eq!(deed(&world), at_once, "{active} of {wanted}");
+        world.failing = Some(failing(4, 8));
+        assert_eq!(deed(&world), then, "{active} of {wanted}");
+        assert_eq!(deed(&world.clone().blocked()), "not allowed");
+        assert_eq!(deed(&world.deleting()), "not allowed");
+    }
+}
+
+#[test]
+fn a_wait_for_pods_that_fail_is_told_and_forgets_no_failure() {
+    let stored = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
+        "terminatingReplicas": 0, "observedGeneration": 1,
+        "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no"}]});
+    let mut world = world(3, pods(2)).stored(stored);
+    world.failing = Some(Failing { pods: 4, left: Duration::from_millis(7001) });
+    let plan = plan(&world);
+    assert!(!plan.acts());
+    assert_eq!(
+        plan.explain().waiting,
+        ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]
+    );
+}
+
+/// Pods by the letters of their nodes, with that many of the same owner counted on each: who goes, and why.
+fn chosen(reranks: bool, nodes: &str, counts: &[(&str, usize)], left: usize) -> Vec<String> {
+    let found = nodes.chars().enumerate().map(|(at, node)| {
+        let pod = pod(&format!("{node}{at}")).node(&node.to_string());
+        pod.created(30).ready(30)
+    });
+    let mut world = world(left, found);
+    world.limits.reranks = reranks;
+    world.colocated = counts.iter().map(|(node, count)| (Text::new(node), *count)).collect();
+    whys(&world)
+        .iter()
+        .map(|why| why.replace(" Pods of the same owner", "").replace("it is ranked first by ", ""))
+        .collect()
+}
+
+#[test]
+fn the_fullest_node_is_emptied_or_nodes_are_levelled() {
+    let (nodes, counts) = ("AAABB", [("A", 3), ("B", 2)]);
+    assert_eq!(chosen(false, nodes, &counts, 2), ["A0: its node has 3", "A1: its node has 3", "A2: its node has 3"]);
+    assert_eq!(chosen(true, nodes, &counts, 2), ["A0: its node has 3", "A1: its node has 2", "B3: its node has 2"]);
+    assert_eq!(chosen(true, nodes, &counts, 4), ["A0: its node has 3"]);
+    assert_eq!(chosen(true, nodes, &counts, 3), ["A0: its node has 3", "A1: age, restarts and uid"]);
+    // Pods of others on a node count, and stay.
+    let counts = [("A", 3), ("B", 6)];
+    assert_eq!(chosen(true, nodes, &counts, 3), ["B3: its node has 6", "B4: its node has 5"]);
+    // Where nobody counts, age decides alone.
+    for reranks in [false, true] {
+        assert_eq!(chosen(reranks, nodes, &[], 3), ["A0: age, restarts and uid", "A1: age, restarts and uid"]);
+    }
+}
+
+#[test]
+fn rules_before_the_nodes_go_first_in_both_orders() {
+    let found = || {
+        [
+            pod("a").node("A").ready(30).created(30),
+            pod("b").node("A").ready(30).created(30),
+            pod("c").node("B").unready(),
+            pod("d").node("B").cost("-1"),
+            pod("e").node("B").ready(30).created(30),
+        ]
+    };
+    for (reranks, then) in [(false, "e"), (true, "a")] {
+        let mut world = world(2, found());
+        world.limits.reranks = reranks;
+        world.colocated = BTreeMap::from([("A".into(), 2), ("B".into(), 3)]);
+        assert_eq!(victims(&world), ["c", "d", then]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// One after the other: of the Pods rules 1 to 4 hold for equal, each chosen one is on a node none is fuller than by then.
+    #[test]
+    fn no_node_is_fuller_than_that_of_the_next_chosen_pod(mut world in any_world()) {
+        world.limits.reranks = true;
+        let snapshot = world.snapshot();
+        let Manage::Delete { victims, .. } = decide(&snapshot).manage else { return Ok(()) };
+        let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(&snapshot.claims.adopt).collect();
+        if victims.len() == claimed.len() {
+            return Ok(());
+        }
+        let cost = |pod: &PodRef| if snapshot.limits.deletion_cost { pod.deletion_cost() } else { 0 };
+        let class = |pod: &PodRef| (class(pod), cost(pod));
+        let (mut counts, mut gone) = (snapshot.colocated.clone(), BTreeSet::new());
+        for victim in &victims {
+            let count = |pod: &PodRef| counts.get(&pod.node).copied().unwrap_or(0);
+            gone.insert(victim.pod.meta().name.clone());
+            for rival in claimed.iter().filter(|pod| !gone.contains(&pod.meta().name)) {
+                prop_assert!(class(&victim.pod) <= class(rival));
+                if class(&victim.pod) == class(rival) {
+                    prop_assert!(count(&victim.pod) >= count(rival), "{} before {}", victim.pod.meta().name, rival.meta().name);
+                }
+            }
+            let lower = count(&victim.pod).saturating_sub(1);
+            counts.insert(victim.pod.node.clone(), lower);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What an operator can turn on, in both positions.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use common::settings::{Settings, TuneValue};
+use serde_json::{Value, json};
+
+use crate::{
+    failure::{Refuser, quota},
+    world::{NS, RCS, SETS, Setup, World, name, rc, set},
+};
+
+const ON: TuneValue = TuneValue::Switch(true);
+
+async fn tuned(tunes: &[(&str, TuneValue)]) -> World {
+    let settings = tunes.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value));
+    World::with(Setup { settings, ..Setup::default() }).await
+}
+
+/// A set whose Pods every node turns away.
+fn turned_away(mut set: Value) -> Value {
+    set["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
+    set
+}
+
+/// The Pods of each round, as seconds since the first with their number.
+async fn rounds(world: &World) -> Vec<(i64, usize)> {
+    let mut rounds: BTreeMap<i64, usize> = BTreeMap::new();
+    for pod in world.pods().await {
+        let created: jiff::Timestamp = pod["metadata"]["creationTimestamp"].as_str().unwrap().parse().unwrap();
+        *rounds.entry(created.as_second()).or_default() += 1;
+    }
+    let first = *rounds.keys().next().unwrap();
+    rounds.into_iter().map(|(second, pods)| (second - first, pods)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_nodes_turn_away_are_made_ever_more_slowly() {
+    for kind in [SETS, RCS] {
+        let world = tuned(&[("failed-pod-backoff", ON)]).await;
+        world.apply(turned_away(if kind == SETS { set("web", 3) } else { rc("web", 3) })).await;
+        world.wait(240).await;
+        let rounds = rounds(&world).await;
+        let (at, pods): (Vec<i64>, Vec<usize>) = rounds.into_iter().unzip();
+        // The first replacements are of the same second as the first Pods.
+        assert_eq!((at.len(), pods[0]), (9, 6), "{at:?} {pods:?}");
+        assert!(pods[1..].iter().all(|n| *n == 3), "{pods:?}");
+        let waits: Vec<i64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        for (wait, want) in waits.iter().zip([1, 2, 4, 8, 16, 32, 60, 60]) {
+            assert!((want..=want + 1).contains(wait), "{waits:?}");
+        }
+        let index = usize::from(kind == RCS);
+        let told = world.loops.as_ref().unwrap().explain(Some("shop/web"));
+        let waiting = told[index]["waiting"][0].as_str().unwrap();
+        assert!(waiting.starts_with("30 Pods failed without ever being ready: next creation in "), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_they_are_made_as_fast_as_nodes_turn_them_away() {
+    // A node needs a moment for each here: without one, no time would pass.
+    let slowly = || {
+        let mut web = turned_away(set("web", 1));
+        let script = &mut web["spec"]["template"]["metadata"]["annotations"];
+        script["sim/never-ready"] = json!("true");
+        script["sim/after"] = json!("0.1");
+        web
+    };
+    for (tunes, most) in [(vec![], 100..=120), (vec![("failed-pod-backoff", ON)], 5..=5)] {
+        let world = tuned(&tunes).await;
+        world.apply(slowly()).await;
+        world.wait(12).await;
+        let made = world.pods().await.len();
+        assert!(most.contains(&made), "{made} {tunes:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_becomes_ready_ends_the_wait() {
+    let world = tuned(&[("failed-pod-backoff", ON)]).await;
+    world.apply(turned_away(set("web", 2))).await;
+    world.wait(40).await;
+    // The next would come after half a minute. A Pod that is adopted does not wait for that, and is ready.
+    let made = world.pods().await.len();
+    world.merge(SETS, "web", json!({"spec": {"template": {"metadata": {"annotations": null}}}})).await;
+    world.wait(5).await;
+    assert_eq!(world.pods().await.len(), made);
+    world.apply(crate::world::stray("good", "web")).await;
+    world.wait(1).await;
+    assert_eq!((world.active().await.len(), world.pods().await.len()), (2, made + 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_users_delete_are_replaced_at_once() {
+    let world = tuned(&[("failed-pod-backoff", ON)]).await;
+    let mut web = set("web", 2);
+    web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/never-ready": "true"});
+    world.apply(web).await;
+    world.settle().await;
+    for round in 1..=8 {
+        for pod in world.active().await {
+            world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+        }
+        world.wait(1).await;
+        assert_eq!((world.active().await.len(), world.asked("create", "pods")), (2, 2 + 2 * round));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_fails_after_it_was_ready_is_replaced_at_once() {
+    let world = tuned(&[("failed-pod-backoff", ON)]).await;
+    let mut web = set("web", 2);
+    web["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "Evicted", "sim/after": "5"});
+    world.apply(web).await;
+    world.wait(60).await;
+    let made = world.pods().await.len();
+    assert!((22..=24).contains(&made), "{made}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_begins_anew() {
+    let mut world = tuned(&[("failed-pod-backoff", ON)]).await;
+    world.apply(turned_away(set("web", 1))).await;
+    world.wait(40).await;
+    let made = world.pods().await.len();
+    world.crash();
+    world.start();
+    world.clock.sleep(Duration::from_millis(900)).await;
+    assert_eq!(world.pods().await.len(), made + 2, "its first one and the replacement");
+}
+
+#[tokio::test(start_paused = true)]
+async fn freed_quota_is_noticed_after_the_longest_back_off() {
+    for (tunes, by, then) in [
+        (vec![("max-backoff", TuneValue::Duration(Duration::from_secs(10)))], 11, 2),
+        // At the default the next try comes after eleven minutes.
+        (vec![], 300, 0),
+    ] {
+        let (refuser, filter) = Refuser::new(quota, json!([]));
+        let settings = tunes.iter().fold(Settings::new(), |settings, (name, value)| settings.with_tune(name, *value));
+        let world = World::with(Setup { settings, filter: Some(filter), ..Setup::default() }).await;
+        world.apply(set("web", 2)).await;
+        world.wait(700).await;
+        refuser.on.store(false, Ordering::Relaxed);
+        world.wait(by).await;
+        assert_eq!(world.active().await.len(), then, "{tunes:?}");
+    }
+}
+
+/// Puts ready Pods on nodes by name and lets a set of them shrink to one of them: how many are left on each node.
+async fn left(
+    tunes: &[(&str, TuneValue)],
+    kind: &str,
+    owned: bool,
+    nodes: &[&str],
+    left: usize,
+) -> BTreeMap<String, usize> {
+    let world = Arc::new(tuned(tunes).await);
+    for (at, node) in nodes.iter().enumerate() {
+        let mut pod = crate::world::stray(&format!("p{at}"), "web");
+        pod["spec"]["nodeName"] = json!(node);
+        world.apply(pod).await;
+    }
+    world.wait(1).await;
+    let mut web = if kind == SETS { set("web", nodes.len()) } else { rc("web", nodes.len()) };
+    if owned {
+        web["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "u-d", "controller": true}]);
+    }
+    world.apply(web).await;
+    world.settle().await;
+    world.merge(kind, "web", json!({"spec": {"replicas": left}})).await;
+    world.settle().await;
+    let active = world.active().await;
+    let mut on = BTreeMap::new();
+    for pod in world.pods().await.iter().filter(|pod| active.contains(name(pod))) {
+        *on.entry(pod["spec"]["nodeName"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+    }
+    on
+}
+
+fn on(nodes: &[(&str, usize)]) -> BTreeMap<String, usize> {
+    nodes.iter().map(|(node, pods)| ((*node).to_owned(), *pods)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_down_empties_the_fullest_node_or_levels_nodes() {
+    let nodes = ["node-0", "node-0", "node-0", "node-0", "node-1", "node-1", "node-1", "node-2"];
+    let rerank = ("rerank-as-pods-are-chosen", ON);
+    assert_eq!(left(&[], SETS, true, &nodes, 4).await, on(&[("node-1", 3), ("node-2", 1)]));
+    let levelled = left(&[rerank], SETS, true, &nodes, 4).await;
+    assert!(levelled.len() == 3 && levelled.values().all(|n| *n <= 2), "{levelled:?}");
+    assert_eq!(left(&[rerank], SETS, true, &nodes, 3).await, on(&[("node-0", 1), ("node-1", 1), ("node-2", 1)]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sets_without_siblings_rank_by_their_own_pods_if_they_are_to() {
+    let nodes = ["node-1", "node-2", "node-0", "node-0", "node-0"];
+    let (own, rerank) = (("rank-by-own-pods", ON), ("rerank-as-pods-are-chosen", ON));
+    for kind in [SETS, RCS] {
+        assert_eq!(left(&[own], kind, false, &nodes, 2).await, on(&[("node-1", 1), ("node-2", 1)]), "{kind}");
+        let levelled = on(&[("node-0", 1), ("node-1", 1), ("node-2", 1)]);
+        assert_eq!(left(&[own, rerank], kind, false, &nodes, 3).await, levelled, "{kind}");
+    }
+}
