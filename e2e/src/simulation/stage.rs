@@ -303,10 +303,13 @@ impl Stage {
                     faults.hold_watch(&standby, resource);
                 }
                 self.writes_again(program).await;
-                let last = self.depose(program);
-                // What is on its way arrives before the Lease is given up.
-                clock.sleep(FILLED).await;
-                self.follow(program, last.as_deref());
+                // Who leads by now, or is no more, is no standby.
+                if self.stands_by(program, &standby) {
+                    let last = self.depose(program);
+                    // What is on its way arrives before the Lease is given up.
+                    clock.sleep(FILLED).await;
+                    self.follow(program, last.as_deref());
+                }
                 clock.sleep(time).await;
                 for resource in &withheld {
                     faults.release_watch(&standby, resource);
@@ -334,6 +337,16 @@ impl Stage {
         while count() == before && clock.instant() < patience {
             clock.sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Whether that process is the one to lead next.
+    fn stands_by(&self, program: &str, identity: &str) -> bool {
+        let seats = self.seats.lock();
+        let seat = seats.iter().find(|seat| seat.definition.name == program);
+        seat.is_some_and(|seat| {
+            let acts = seat.acting.as_ref().is_some_and(|replica| replica.process.identity == identity);
+            acts && seat.leader.as_ref().is_none_or(|leader| leader.identity != identity)
+        })
     }
 
     fn identity(&self, program: &str) -> Option<String> {

@@ -344,9 +344,10 @@ fn surplus(world: &World, job: &Value, pod: &Value) -> Option<&'static str> {
     }
     let least = |pointer: &str| recent_jobs(world, job).map(|job| number(job, pointer)).min().unwrap_or(0);
     let (active, _) = active(world, job);
-    // Every one that was active lately may be taken to be so.
+    // Every one that was active lately may be taken to be so, also if it is gone.
     let was_active = |pod: &&Arc<Value>| recent_pods(world, pod).any(|pod| is_active(pod));
-    let most = pods(world, job).filter(was_active).count().max(active.len()) as i64;
+    let known = || world.list_recent(PODS).filter(|pod| controller_uid(pod) == uid(job)).filter(was_active);
+    let most = known().count().max(active.len()) as i64;
     let done = world.ever().filter(|((resource, _, _), pod, _)| resource == PODS && controller_uid(pod) == uid(job));
     let done = done.filter(|(_, pod, _)| text(pod, "/status/phase") == "Succeeded").count() as i64;
     let wanted = match at(job, "/spec/completions") {
@@ -359,7 +360,7 @@ fn surplus(world: &World, job: &Value, pod: &Value) -> Option<&'static str> {
     if is_indexed(job) {
         let index = annotation(pod, INDEX);
         let valid = index.parse().is_ok_and(|i: i64| i < least("/spec/completions"));
-        let same = pods(world, job).filter(was_active).filter(|other| annotation(other, INDEX) == index).count();
+        let same = known().filter(|other| annotation(other, INDEX) == index).count();
         if !valid || same > 1 {
             return Some("wrong index");
         }
