@@ -32,6 +32,7 @@ use crate::{
     watched as watch,
 };
 
+pub use reflect::METADATA;
 pub use sink::{Cached, Sink};
 
 /// A reaction to a change. Must be quick: it computes keys and adds them to a queue.

@@ -9,6 +9,7 @@ use references::Put;
 use common::{
     api::{Api, Delete, Target},
     controller::Requeue,
+    informer::METADATA,
     meta::{Meta, OwnerRef, Uid, Version},
     object::{Resource, can_be_name},
 };
@@ -19,7 +20,7 @@ use crate::{
     error::{Error, says_absent},
     graph::{FOREGROUND, Identity, Kind, ORPHAN, View},
     monitors::{Known, Monitors},
-    objects::{METADATA, Partial},
+    objects::Partial,
 };
 
 /// How often an object is judged anew at once that was changed before it could be written.

@@ -260,9 +260,8 @@ impl Monitors {
 
     /// Somebody waits for that. If it is there already, not for long.
     pub(crate) fn park(&self, line: Line, key: ObjectKey, awaited: Awaited) {
-        let is_there = self.is_there(&awaited);
         self.collection.parked.park(line, key, awaited.clone());
-        if is_there {
+        if self.is_there(&awaited) {
             self.collection.wake(&awaited);
         }
     }

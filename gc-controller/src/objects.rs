@@ -10,9 +10,6 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-/// What asks for the metadata of one object; or else for all of it, where a server knows nothing else.
-pub(crate) const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-
 /// An object of any kind.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Partial {

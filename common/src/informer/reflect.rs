@@ -30,9 +30,9 @@ const CATCH_UP: Duration = Duration::from_millis(250);
 /// How many lines are handled before other tasks get a turn.
 const TURN: u32 = 64;
 const JSON: &str = "application/json";
-/// What asks for metadata only, of the events of a watch and of a list; or else for whole objects, where a server knows
+/// What asks for the metadata of an object only, or of a list; or else for whole objects, where a server knows
 /// nothing else. Upstream: client-go `metadata`, `defaultClientConfig`.
-const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// How a round ended.

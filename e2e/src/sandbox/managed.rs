@@ -398,3 +398,37 @@ pub(super) fn track(resource: &Resource, old: &Value, new: &mut Value, manager: 
     }
     set_managers(new, managers);
 }
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::json;
+
+    use super::super::Sandbox;
+
+    #[tokio::test(start_paused = true)]
+    async fn ordinary_writes_are_remembered_and_stand_in_the_way_of_an_apply() {
+        let sandbox = Sandbox::builder().managed_fields(true).build();
+        let all = "/api/v1/namespaces/default/configmaps";
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"},
+            "data": {"a": "1", "b": "1"}});
+        let path = format!("{all}?fieldManager=maker");
+        sandbox.send(Method::POST, &path, "application/json", Some(&object)).await.unwrap();
+        let path = format!("{all}/m?fieldManager=editor");
+        let edit = json!({"data": {"b": "2"}});
+        sandbox.send(Method::PATCH, &path, "application/merge-patch+json", Some(&edit)).await.unwrap();
+        let stored = sandbox.get("configmaps", Some("default"), "m").await.unwrap();
+        let entries = stored["metadata"]["managedFields"].as_array().unwrap();
+        let of = |manager: &str| entries.iter().find(|e| e["manager"] == manager).unwrap();
+        assert!(of("maker")["fieldsV1"]["f:data"].get("f:a").is_some(), "{entries:?}");
+        assert!(of("maker")["fieldsV1"]["f:data"].get("f:b").is_none(), "{entries:?}");
+        assert_eq!(of("editor")["operation"], "Update");
+        assert!(of("editor")["fieldsV1"]["f:data"].get("f:b").is_some(), "{entries:?}");
+        let applied = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"b": "3"}});
+        let path = format!("{all}/m?fieldManager=applier");
+        let refused =
+            sandbox.send(Method::PATCH, &path, "application/apply-patch+yaml", Some(&applied)).await.unwrap_err();
+        assert_eq!(refused.code, 409);
+        assert!(refused.to_string().contains("editor"), "{refused}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::world::{NS, World, owners, reference};
+use crate::world::{NS, World, owners};
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_goes_from_its_leaves() {
@@ -63,11 +63,7 @@ async fn a_dependent_that_somebody_else_owns_as_well_stays_and_unblocks() {
 #[tokio::test(start_paused = true)]
 async fn a_cycle_of_blocking_owners_is_broken() {
     let w = World::new().await;
-    let a = w.map("a", &[]).await;
-    let b = w.blocking_map("b", &[&a]).await;
-    let back = json!({"metadata": {"ownerReferences": [reference(&b, true)]}});
-    w.sandbox.merge("configmaps", Some(NS), "a", None, back).await.unwrap();
-    w.settle().await;
+    w.cycle().await;
     w.remove("a", "Foreground").await;
     w.settle().await;
     w.wait(600).await;

@@ -157,11 +157,7 @@ async fn a_reference_that_is_corrected_while_it_is_judged_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back() {
     let w = World::new().await;
-    let a = w.map("a", &[]).await;
-    let b = w.blocking_map("b", &[&a]).await;
-    let back = json!({"metadata": {"ownerReferences": [reference(&b, true)]}});
-    w.sandbox.merge("configmaps", Some(NS), "a", None, back).await.unwrap();
-    w.settle().await;
+    w.cycle().await;
     slow_reads(&w, "configmaps");
     w.remove("a", "Foreground").await;
     w.wait(1).await;

@@ -78,6 +78,15 @@ impl World {
         self.loops = None;
     }
 
+    /// `a` and `b` own and block each other.
+    pub(crate) async fn cycle(&self) {
+        let a = self.map("a", &[]).await;
+        let b = self.blocking_map("b", &[&a]).await;
+        let back = json!({"metadata": {"ownerReferences": [reference(&b, true)]}});
+        self.sandbox.merge("configmaps", Some(NS), "a", None, back).await.unwrap();
+        self.settle().await;
+    }
+
     pub(crate) async fn wait(&self, seconds: u64) {
         self.clock.sleep(Duration::from_secs(seconds)).await;
     }
