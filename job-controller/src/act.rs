@@ -4,15 +4,18 @@ mod claim;
 mod count;
 mod create;
 mod delete;
+mod ensure;
 
 use std::borrow::Cow;
 
-use common::{clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, queue::Priority};
+use common::{
+    clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, intern::Text, queue::Priority,
+};
 use futures::{StreamExt as _, stream};
 
 use crate::{
     JobController,
-    decide::{self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, end, manage, situation, track},
+    decide::{self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, end, gang, manage, situation, track},
     error::Error,
     metrics::CreationReason,
     objects::JOBS,
@@ -72,16 +75,19 @@ impl JobController {
     async fn sync(&self, snapshot: &Snapshot, plan: Plan, action: &mut &'static str) -> Result<Requeue, Error> {
         let adopted = self.claim(snapshot, &plan.adopt, &plan.release).await?;
         // The plan counts on every adoption; a Pod that was gone before it was adopted makes it another plan.
-        let (situation, manage) = if adopted.len() == plan.adopt.len() {
-            (plan.situation, plan.manage)
+        let (situation, gang, manage) = if adopted.len() == plan.adopt.len() {
+            (plan.situation, plan.gang, plan.manage)
         } else {
             let situation = Situation::new(snapshot, situation::claimed(snapshot, &adopted));
+            let gang = gang::gang(snapshot, &situation, snapshot.scheduling.as_ref());
             let manage = manage::manage(snapshot, &situation);
-            (situation, manage)
+            (situation, gang, manage)
         };
+        // Before any Pod: it names its group from the start.
+        let group = self.ensure_gang(snapshot, &situation, gang).await?;
         *action = manage.label();
         self.wake_up(snapshot, &situation, &manage);
-        let (outcome, failed) = self.manage(snapshot, &situation, &manage).await;
+        let (outcome, failed) = self.manage(snapshot, &situation, &manage, group.as_ref()).await;
         let failed = match failed {
             Some(error) if error.is_not_leader() => return Err(error),
             other => other,
@@ -116,7 +122,13 @@ impl JobController {
         }
     }
 
-    async fn manage(&self, snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> (Outcome, Option<Error>) {
+    async fn manage(
+        &self,
+        snapshot: &Snapshot,
+        situation: &Situation,
+        manage: &Manage,
+        group: Option<&Text>,
+    ) -> (Outcome, Option<Error>) {
         let pods = |victims: &[manage::Victim]| -> Vec<&decide::Claimed> {
             victims.iter().map(|victim| &situation.pods[victim.at]).collect()
         };
@@ -131,7 +143,7 @@ impl JobController {
                 self.delete_pods(snapshot, &pods(victims), delete::Finalizer::GoesFirst).await
             }
             Manage::Create { pods, .. } => {
-                let (created, refused, error) = self.create_pods(snapshot, pods).await;
+                let (created, refused, error) = self.create_pods(snapshot, pods, group).await;
                 let reason = CreationReason::of(&snapshot.job, situation.failed, situation.terminating);
                 self.metrics.created(reason, created, refused);
                 (Outcome { created, ..Outcome::default() }, error)

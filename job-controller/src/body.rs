@@ -59,8 +59,8 @@ struct TemplateMeta {
 }
 
 impl Bodies {
-    /// Reads the template; what is wrong with it otherwise.
-    pub(crate) fn new(job: &Job, reference: OwnerRef) -> Result<Self, String> {
+    /// Reads the template; what is wrong with it otherwise. Pods are scheduled with `group`, if there is one.
+    pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
         let template: Template<'_> = serde_json::from_str(raw.text()).map_err(wrong)?;
@@ -74,7 +74,14 @@ impl Bodies {
             finalizers.push(JOB_TRACKING.to_owned());
         }
         let spec = match template.spec {
-            Some(spec) if indexed => Some(Spec::Fields(with_index_variable(spec).map_err(wrong)?)),
+            Some(spec) if indexed => {
+                let mut fields = with_index_variable(spec).map_err(wrong)?;
+                if let Some(group) = group {
+                    let group = serde_json::value::to_raw_value(&json!({ "podGroupName": group }));
+                    fields.insert("schedulingGroup".to_owned(), group.map_err(wrong)?);
+                }
+                Some(Spec::Fields(fields))
+            }
             Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
             None => None,
         };
@@ -227,10 +234,15 @@ mod tests {
     use crate::decide::{manage::Failures, world::job};
 
     fn bodies(change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
+        grouped(None, change)
+    }
+
+    fn grouped(group: Option<&str>, change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
         let mut value = job("sum").0;
         change(&mut value);
         let job: Job = serde_json::from_str(&value.to_string()).unwrap();
-        Bodies::new(&job, OwnerRef { kind: "Job".into(), controller: Some(true), ..OwnerRef::default() })
+        let owner = OwnerRef { kind: "Job".into(), controller: Some(true), ..OwnerRef::default() };
+        Bodies::new(&job, owner, group.map(Text::new).as_ref())
     }
 
     fn body(bodies: &Bodies, pod: NewPod) -> Value {
@@ -283,6 +295,18 @@ mod tests {
         assert_eq!(spec["containers"][0]["env"], json!([{"name": "X", "value": "1"}, variable]));
         assert_eq!(spec["containers"][1]["env"], json!([{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]));
         assert_eq!(spec["initContainers"][0]["env"], json!([variable]));
+    }
+
+    #[test]
+    fn a_pod_of_a_gang_names_its_group() {
+        let indexed = |job: &mut Value| {
+            job["spec"]["completionMode"] = json!("Indexed");
+            job["spec"]["completions"] = json!(2);
+        };
+        let spec = |bodies: Bodies| body(&bodies, NewPod::default())["spec"].clone();
+        let spec_of_gang = spec(grouped(Some("sum-b2-g"), indexed).unwrap());
+        assert_eq!(spec_of_gang["schedulingGroup"], json!({"podGroupName": "sum-b2-g"}));
+        assert_eq!(spec(bodies(indexed).unwrap()).get("schedulingGroup"), None);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 pub mod backoff;
 pub mod end;
 pub mod explain;
+pub mod gang;
 pub mod manage;
 pub mod settle;
 pub mod situation;
@@ -35,6 +36,7 @@ use jiff::Timestamp;
 
 pub use backoff::Record;
 pub use end::{End, Verdict};
+pub use gang::Gang;
 pub use manage::{Manage, Managed, NewPod, Outcome};
 pub use situation::{Claimed, Situation};
 
@@ -58,6 +60,8 @@ pub struct Snapshot {
     pub ends: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success.
     pub backoff: Record,
+    /// Workloads and groups of the Job's Pods; none if nobody asks (gate `WorkloadWithJob`).
+    pub scheduling: Option<gang::Known>,
     /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
     pub blocked: Option<Blocked>,
     /// How far a sync may go.
@@ -107,6 +111,8 @@ pub struct Plan {
     pub release: Vec<PodRef>,
     /// What the Pods mean, if every adoption succeeds.
     pub situation: Situation,
+    /// How Pods are scheduled, if every adoption succeeds.
+    pub gang: Gang,
     /// What is done about the number of Pods, if every adoption succeeds.
     pub manage: Manage,
     /// What the status becomes first, if everything goes well.
@@ -133,6 +139,10 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let claims = &snapshot.claims;
     let pods = if left_alone.is_some() { Vec::new() } else { situation::claimed(snapshot, &claims.adopt) };
     let situation = Situation::new(snapshot, pods);
+    let gang = match &left_alone {
+        None => gang::gang(snapshot, &situation, snapshot.scheduling.as_ref()),
+        Some(_) => Gang::Ordinary(None),
+    };
     let manage = if left_alone.is_some() { Manage::Nothing } else { manage::manage(snapshot, &situation) };
     let managed = manage::managed(snapshot, &situation, &manage, &manage.as_planned(&situation));
     let tracked = track::track(snapshot, &situation, &managed, snapshot.now);
@@ -142,6 +152,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         adopt: claims.adopt.clone(),
         release: claims.release.clone(),
         situation,
+        gang,
         manage,
         tracked,
     }

@@ -23,6 +23,9 @@ pub enum Error {
     /// Pods could not be adopted or released.
     #[error("{0}")]
     Claim(ClaimErrors),
+    /// The Workload or the `PodGroup` of the Job's Pods could not be created.
+    #[error("ensuring Workload and PodGroup for Job {0}: {1}")]
+    Gang(String, #[source] api::Error),
     /// A Pod could not be created.
     #[error("{0}")]
     Create(#[source] api::Error),
@@ -73,6 +76,7 @@ impl Error {
     fn api(&self) -> Option<&api::Error> {
         match self {
             Self::Recheck(e)
+            | Self::Gang(_, e)
             | Self::Create(e)
             | Self::Delete(e)
             | Self::Name(e)

@@ -55,6 +55,7 @@ pub mod ttl;
 
 mod act;
 mod body;
+mod gangs;
 mod observe;
 mod running;
 mod watch;
@@ -79,6 +80,7 @@ use crate::{
     cache::JobCache,
     decide::{Limits, Plan},
     error::Error,
+    gangs::Gangs,
     memory::Memory,
     metrics::ControllerMetrics,
     objects::CachedPod,
@@ -120,11 +122,27 @@ pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
     locked: false,
     help: "Caches know the version they have reached; off switches StaleControllerConsistencyJob off, too",
 };
+/// The gate of gangs: Workloads and `PodGroups` of Indexed Jobs whose Pods all run at once.
+pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate {
+    name: "WorkloadWithJob",
+    default: false,
+    locked: false,
+    help: "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
+};
+/// The gate of the API of Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] depends on.
+pub const GENERIC_WORKLOAD: FeatureGate = FeatureGate {
+    name: "GenericWorkload",
+    default: false,
+    locked: false,
+    help: "The API server serves Workloads and PodGroups",
+};
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[
     MUTABLE_SCHEDULING_DIRECTIVES,
     STALE_CONSISTENCY,
     ATOMIC_FIFO,
+    GENERIC_WORKLOAD,
+    WORKLOAD_WITH_JOB,
     FeatureGate {
         name: "MutablePodResourcesForSuspendedJobs",
         default: true,
@@ -233,6 +251,7 @@ pub struct JobController {
     jobs: Arc<JobCache>,
     pods: Informer<CachedPod>,
     ledger: Ledger,
+    gangs: Option<Gangs>,
     memory: Memory,
     metrics: ControllerMetrics,
     limits: Limits,
@@ -281,6 +300,7 @@ impl JobController {
         });
         let on_job = Arc::clone(&watch);
         jobs.listen(Box::new(move |event, origin| on_job.on_job(event, origin)));
+        let gangs = settings.gate(&WORKLOAD_WITH_JOB).then(|| Gangs::start(&context, &watch));
         let pods = Informer::start_with(
             context.api.clone(),
             context.caches(),
@@ -288,7 +308,7 @@ impl JobController {
             vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
         );
         let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
-        Self { context, queue, orphans, jobs, pods, ledger, memory, metrics, limits, reads_own_writes }
+        Self { context, queue, orphans, jobs, pods, ledger, gangs, memory, metrics, limits, reads_own_writes }
     }
 }
 
@@ -323,7 +343,9 @@ impl Controller for JobController {
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![self.jobs.informer(), &self.pods]
+        let mut all: Vec<&dyn AnyInformer> = vec![self.jobs.informer(), &self.pods];
+        all.extend(self.gangs.iter().flat_map(Gangs::informers));
+        all
     }
 
     fn waiting(&self, key: &Key) {

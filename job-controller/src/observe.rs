@@ -19,6 +19,7 @@ use crate::{
     act::Sync,
     decide::{Blocked, PodRef, Record, Snapshot},
     error::Error,
+    gangs::Gangs,
     objects::{JOBS, Job},
 };
 
@@ -59,8 +60,9 @@ impl JobController {
         let began = self.context.clock.instant();
         if job.is_finished() || job.managed_by.is_some() {
             let (claims, processed, backoff) = (Claims::default(), Arc::default(), Record::default());
-            let ends = Arc::default();
-            let snapshot = Snapshot { owner, claims, processed, ends, backoff, blocked: None, limits, now, job };
+            let (ends, scheduling) = (Arc::default(), None);
+            let snapshot =
+                Snapshot { owner, claims, processed, ends, backoff, scheduling, blocked: None, limits, now, job };
             return Ok(Observed::Ready(Sync { snapshot, began }));
         }
         if self.memory.is_finished(uid) {
@@ -77,13 +79,15 @@ impl JobController {
         let orphans = self.orphans_of(&job);
         // A selector that breaks the rules claims nothing; the plan says so.
         let claims = refs::claim(&owner, &job.selector, owned.into_iter().chain(orphans), |_| true).unwrap_or_default();
-        let snapshot = Snapshot { job, owner, claims, processed, ends, backoff, blocked, limits, now };
+        let scheduling = self.gangs.as_ref().map(|gangs| gangs.known(&job)).transpose()?;
+        let snapshot = Snapshot { job, owner, claims, processed, ends, backoff, scheduling, blocked, limits, now };
         Ok(Observed::Ready(Sync { snapshot, began }))
     }
 
     /// What of this process's own writes the caches do not show yet.
     pub(crate) fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
-        let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.jobs.store()];
+        let mut caches: Vec<&dyn Cache> = vec![&**self.pods.store(), &**self.jobs.store()];
+        caches.extend(self.gangs.iter().flat_map(Gangs::caches));
         self.ledger.behind(uid, &caches, || self.children(uid))
     }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     controller::priority,
     meta::{Key, Meta, Uid},
-    object::Object as _,
+    object::{Object as _, Resource},
     queue::{Priority, Queue},
     refs,
     store::{Event, IndexValue, Origin, Store},
@@ -132,6 +132,15 @@ impl Watch {
             self.queue.add(job.key(), Priority::Normal);
         } else {
             self.queue.add_after(job.key(), self.batch);
+        }
+    }
+
+    /// Brings a Job to the queue if this, which it wrote, is what it waits to see.
+    pub(crate) fn on_shown(&self, written: &Meta, resource: Resource) {
+        if let Some(job) = self.owner(written)
+            && self.memory.has_waited_for(&job.metadata.uid, resource, written.resource_version)
+        {
+            self.queue.add(job.metadata.key(), Priority::Normal);
         }
     }
 

@@ -71,10 +71,14 @@ const ALPHA: &[&str] = &[
     "ClientsAllowCBOR",
     "ClientsPreferCBOR",
     "ControllerManagerReleaseLeaderElectionLockOnExit",
+    "GenericWorkload",
     "LoggingAlphaOptions",
     "NativeHistograms",
     "WorkloadWithJob",
 ];
+
+/// Gates that cannot be on while another one, named second, is off.
+pub(super) const NEEDS: &[(&str, &str)] = &[("WorkloadWithJob", "GenericWorkload")];
 
 /// Gates of upstream's machinery that have one position here, and which.
 ///

@@ -98,6 +98,12 @@ pub(super) fn gates(
             Some(_) => settings = settings.with_gate(name, on),
         }
     }
+    let is_on = |name: &str| known.iter().find(|gate| gate.name == name).is_some_and(|gate| settings.gate(gate));
+    for (gate, needed) in names::NEEDS {
+        if is_on(gate) && !is_on(needed) {
+            return Err(format!("{gate} is enabled, but depends on features that are disabled: [{needed}]"));
+        }
+    }
     Ok(settings)
 }
 

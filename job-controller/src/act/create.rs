@@ -4,6 +4,7 @@ use common::{
     api::{self, Target},
     batch::slow_start,
     events::EventType,
+    intern::Text,
     meta::{Uid, Version},
     pods::PODS,
 };
@@ -41,8 +42,13 @@ struct AnswerMeta {
 impl JobController {
     /// Creates Pods in batches of 1, 2, 4, ...; the first batch with a failure is the last. How many were created, how
     /// many were refused, and the first error.
-    pub(super) async fn create_pods(&self, snapshot: &Snapshot, pods: &[NewPod]) -> (usize, usize, Option<Error>) {
-        let bodies = match Bodies::new(&snapshot.job, snapshot.owner.controller_ref()) {
+    pub(super) async fn create_pods(
+        &self,
+        snapshot: &Snapshot,
+        pods: &[NewPod],
+        group: Option<&Text>,
+    ) -> (usize, usize, Option<Error>) {
+        let bodies = match Bodies::new(&snapshot.job, snapshot.owner.controller_ref(), group) {
             Ok(bodies) => bodies,
             Err(problem) => return (0, 0, Some(Error::Template(problem))),
         };

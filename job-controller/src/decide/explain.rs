@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use common::controller::{Explain, Explanation};
 
-use super::{LeftAlone, Manage, Plan, manage::NewPod, manage::Victim, manage::Why};
+use super::{Gang, LeftAlone, Manage, Plan, gang, manage::NewPod, manage::Victim, manage::Why};
 
 /// How many Pods are named one by one.
 const NAMED: usize = 10;
@@ -18,6 +18,7 @@ impl Explain for Plan {
         self.left_alone.is_none()
             && (!self.adopt.is_empty()
                 || !self.release.is_empty()
+                || matches!(self.gang, Gang::Make(_) | Gang::MakeBoth)
                 || self.manage.acts()
                 || self.tracked.writes
                 || !self.tracked.release.is_empty())
@@ -81,6 +82,9 @@ impl Plan {
         if self.job.only_replaces_failed() && s.terminating > 0 && self.tracked.end.is_none() {
             out.push(format!("{} terminating Pods are replaced once they are over", s.terminating));
         }
+        if let Gang::Ordinary(Some(why)) = &self.gang {
+            out.push(format!("Pods are scheduled one by one, not as a gang: {why}"));
+        }
         out.extend(self.lying());
         out
     }
@@ -107,6 +111,13 @@ impl Plan {
             format!("adopt Pod {}: nobody controls it and it is selected", pod.meta().name)
         });
         listed(&mut out, &self.release, |pod| format!("release Pod {}: it is no longer selected", pod.meta().name));
+        match &self.gang {
+            Gang::Ordinary(_) | Gang::Group(_) => {}
+            Gang::Make(workload) => out.push(format!("create a PodGroup of Workload {}", workload.metadata.name)),
+            Gang::MakeBoth => {
+                out.push(format!("create Workload {} and its PodGroup", gang::workload_name(&self.job)));
+            }
+        }
         match &self.manage {
             Manage::Create { pods, missing, .. } => {
                 let of = if pods.len() == *missing { String::new() } else { format!(" of {missing} missing") };

@@ -2,5 +2,6 @@
 
 mod counting;
 mod ending;
+mod gangs;
 mod per_index;
 mod scaling;

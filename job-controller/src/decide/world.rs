@@ -230,6 +230,7 @@ impl World {
             processed: Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
             ends: Arc::default(),
             backoff: self.backoff,
+            scheduling: None,
             blocked: self.blocked.then_some(blocked),
             limits: self.limits,
             now: at(0),

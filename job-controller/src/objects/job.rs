@@ -7,7 +7,10 @@ use common::{
     object::{Object, Resource},
     selector::Selector,
 };
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
 use serde_json::Value;
 
 use super::{FailurePolicy, JOB_CONTROLLER, Status, SuccessPolicy};
@@ -76,6 +79,8 @@ pub struct Job {
     pub template: Option<Raw>,
     /// Whether its Pods restart their containers themselves.
     pub restarts_on_failure: bool,
+    /// Whether its template says itself which group its Pods are scheduled with.
+    pub has_scheduling_group: bool,
     /// As stored.
     pub status: Status,
 }
@@ -171,7 +176,7 @@ impl Wire {
             return Err("spec.selector is missing".to_owned());
         }
         let template = spec.template.ok_or("spec.template is missing")?;
-        let restart_policy = restart_policy(&template)?;
+        let pods = pod_spec(&template)?;
         for (field, seconds) in [
             ("spec.activeDeadlineSeconds", spec.active_deadline_seconds),
             ("spec.ttlSecondsAfterFinished", spec.ttl_seconds_after_finished),
@@ -199,25 +204,29 @@ impl Wire {
             success_policy: spec.success_policy.filter(|_| indexed),
             selector,
             template: (!status.is_finished()).then_some(template),
-            restarts_on_failure: restart_policy == "OnFailure",
+            restarts_on_failure: pods.restart_policy == "OnFailure",
+            has_scheduling_group: pods.scheduling_group.is_some(),
             status,
         })
     }
 }
 
-fn restart_policy(template: &Raw) -> Result<Text, String> {
+/// What is read of a template's specification.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PodSpec {
+    #[serde(default)]
+    restart_policy: Text,
+    scheduling_group: Option<IgnoredAny>,
+}
+
+fn pod_spec(template: &Raw) -> Result<PodSpec, String> {
     #[derive(Deserialize)]
     struct Parts {
-        spec: Option<Spec>,
-    }
-    #[derive(Default, Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        #[serde(default)]
-        restart_policy: Text,
+        spec: Option<PodSpec>,
     }
     let parts: Parts = serde_json::from_str(template.text()).map_err(|error| format!("spec.template: {error}"))?;
-    Ok(parts.spec.unwrap_or_default().restart_policy)
+    Ok(parts.spec.unwrap_or_default())
 }
 
 fn count(field: &str, value: i64) -> Result<u32, String> {

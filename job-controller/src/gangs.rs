@@ -1,0 +1,62 @@
+//! The caches of Workloads and `PodGroups` (gate `WorkloadWithJob`).
+
+use std::sync::Arc;
+
+use common::{
+    consistency::Cache,
+    informer::{AnyInformer, Handler, Informer},
+    object::{Object, Unreadable},
+    runtime::Context,
+};
+
+use crate::{
+    decide::gang::Known,
+    objects::{Job, PodGroup, Workload, groups_by_workload, named, workloads_by_job},
+    watch::Watch,
+};
+
+/// Position of the only index of each cache: by what an object refers to.
+const BY_REFERENCE: usize = 0;
+
+/// Both caches. What happens in them brings no Job to the queue, except one that waits for just that.
+pub(crate) struct Gangs {
+    workloads: Informer<Workload>,
+    groups: Informer<PodGroup>,
+}
+
+impl Gangs {
+    /// Starts watching.
+    pub(crate) fn start(context: &Context, watch: &Arc<Watch>) -> Self {
+        let (api, caches) = (|| context.api.clone(), || context.caches());
+        Self {
+            workloads: Informer::start(api(), caches(), &[workloads_by_job()], vec![on_shown(watch)]),
+            groups: Informer::start(api(), caches(), &[groups_by_workload()], vec![on_shown(watch)]),
+        }
+    }
+
+    /// What refers to the Job.
+    pub(crate) fn known(&self, job: &Job) -> Result<Known, Unreadable> {
+        let namespace = &job.metadata.namespace;
+        let workloads = self.workloads.store().by_index(BY_REFERENCE, &named(namespace, &job.metadata.name))?;
+        let groups = match workloads.as_slice() {
+            [only] => self.groups.store().by_index(BY_REFERENCE, &named(namespace, &only.metadata.name))?,
+            _ => Vec::new(),
+        };
+        Ok(Known { workloads, groups })
+    }
+
+    /// As what own writes are looked for in.
+    pub(crate) fn caches(&self) -> [&dyn Cache; 2] {
+        [&**self.workloads.store(), &**self.groups.store()]
+    }
+
+    /// As what has to be filled.
+    pub(crate) fn informers(&self) -> [&dyn AnyInformer; 2] {
+        [&self.workloads, &self.groups]
+    }
+}
+
+fn on_shown<K: Object>(watch: &Arc<Watch>) -> Handler<K> {
+    let watch = Arc::clone(watch);
+    Box::new(move |event, _| watch.on_shown(event.meta(), K::RESOURCE))
+}
