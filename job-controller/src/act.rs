@@ -15,7 +15,9 @@ use futures::{StreamExt as _, stream};
 
 use crate::{
     JobController,
-    decide::{self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, end, gang, manage, situation, track},
+    decide::{
+        self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, end, gang, manage, situation, track,
+    },
     error::Error,
     metrics::CreationReason,
     objects::JOBS,

@@ -35,6 +35,12 @@ pub(super) struct Setup {
     pub(super) advertised: Option<String>,
 }
 
+impl Setup {
+    fn gate(&self, name: &str) -> bool {
+        self.gates.get(name).copied().unwrap_or_else(|| gates::default_of(name))
+    }
+}
+
 /// Everything a sandbox consists of.
 pub(super) struct Core {
     pub(super) clock: Clock,
@@ -50,12 +56,13 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(clock: Clock, setup: Setup, history: usize, writes: usize) -> Self {
+        let registry = Registry::gated(|name| setup.gate(name));
         let mut core = Self {
             faults: Faults::new(clock.clone()),
             clock,
             setup,
             store: Mutex::new(Store::new(history)),
-            registry: RwLock::new(Registry::builtin()),
+            registry: RwLock::new(registry),
             writes: Writes::new(0),
             requests: Requests::default(),
             access: Access::default(),
@@ -111,7 +118,7 @@ impl Core {
 
     /// Whether a feature gate of the API server is on.
     pub(super) fn gate(&self, name: &str) -> bool {
-        self.setup.gates.get(name).copied().unwrap_or_else(|| gates::default_of(name))
+        self.setup.gate(name)
     }
 
     /// Stores an object (in its stored form) and lets the sandbox react.

@@ -379,11 +379,20 @@ pub(super) struct Registry {
 }
 
 impl Registry {
+    /// What a sandbox serves whose gates are those.
+    pub(super) fn gated(gate: impl Fn(&str) -> bool) -> Arc<Self> {
+        let mut registry = Self::builtin();
+        for kind in kinds::builtin().iter().filter(|kind| kind.gate.is_some_and(&gate)) {
+            Arc::make_mut(&mut registry).add(Arc::new(Resource::builtin(kind)));
+        }
+        registry
+    }
+
     /// What every sandbox serves: the same for all of a process.
-    pub(super) fn builtin() -> Arc<Self> {
+    fn builtin() -> Arc<Self> {
         static BUILTIN: LazyLock<Arc<Registry>> = LazyLock::new(|| {
             let mut registry = Registry::default();
-            for kind in kinds::builtin() {
+            for kind in kinds::builtin().iter().filter(|kind| kind.gate.is_none()) {
                 registry.add(Arc::new(Resource::builtin(kind)));
             }
             Arc::new(registry)

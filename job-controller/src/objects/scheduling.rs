@@ -14,11 +14,21 @@ use serde::Deserialize;
 use super::JOBS;
 
 /// Workloads on the API server.
-pub const WORKLOADS: Resource =
-    Resource { group: "scheduling.k8s.io", version: "v1alpha2", plural: "workloads", kind: "Workload", namespaced: true };
+pub const WORKLOADS: Resource = Resource {
+    group: "scheduling.k8s.io",
+    version: "v1alpha2",
+    plural: "workloads",
+    kind: "Workload",
+    namespaced: true,
+};
 /// `PodGroups` on the API server.
-pub const POD_GROUPS: Resource =
-    Resource { group: "scheduling.k8s.io", version: "v1alpha2", plural: "podgroups", kind: "PodGroup", namespaced: true };
+pub const POD_GROUPS: Resource = Resource {
+    group: "scheduling.k8s.io",
+    version: "v1alpha2",
+    plural: "podgroups",
+    kind: "PodGroup",
+    namespaced: true,
+};
 
 /// Says of whom groups of Pods are made, and how each group is scheduled.
 #[derive(Clone, Debug, Deserialize)]

@@ -5,6 +5,7 @@
 mod bad_input;
 mod crash;
 mod finish;
+mod gangs;
 mod hand_over;
 mod indexed;
 mod oracle;

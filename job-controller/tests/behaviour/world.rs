@@ -73,6 +73,11 @@ impl World {
         self.loops = Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), job_controller::LOOPS));
     }
 
+    /// Switches a gate of loops that are yet to be started.
+    pub(crate) fn switch(&mut self, gate: &str, on: bool) {
+        self.settings = self.settings.clone().with_gate(gate, on);
+    }
+
     /// Ends the loops as a crash would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;

@@ -209,6 +209,23 @@ fn gates_of_the_machinery_are_switched_or_have_one_position() {
 }
 
 #[test]
+fn a_gate_is_not_on_without_the_one_it_depends_on() {
+    let gate = |name| FeatureGate { name, default: false, locked: false, help: "" };
+    let known = [gate("WorkloadWithJob"), gate("GenericWorkload")];
+    let read = |list: &str| {
+        super::super::values::gates(&known, &[list.to_owned()], Settings::new(), &mut Vec::new())
+            .map(|s| s.gate(&known[0]))
+    };
+    assert_eq!(read("WorkloadWithJob=true,GenericWorkload=true"), Ok(true));
+    assert_eq!(read("GenericWorkload=true"), Ok(false));
+    assert_eq!(read("AllAlpha=true"), Ok(true));
+    let error = "WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]";
+    for without in ["WorkloadWithJob=true", "AllAlpha=true,GenericWorkload=false"] {
+        assert_eq!(read(without), Err(error.to_owned()));
+    }
+}
+
+#[test]
 fn how_tls_is_served_is_the_operators_choice() {
     let o = run(&[
         "--tls-cert-file=/c",

@@ -11,7 +11,7 @@ use super::{
     Column, Kind, Subresource, admission,
     behaviour::Behaviour,
     claims, configs, cron_jobs, daemon_sets, deployments, endpoints, events, jobs, networking, nodes, others, pods,
-    policies, rbac, replica_sets, services, stateful_sets, storage,
+    policies, rbac, replica_sets, scheduling, services, stateful_sets, storage,
     value::{list, text, yes},
 };
 
@@ -83,6 +83,8 @@ fn behaviour(group: &str, version: &str, kind: &str) -> Option<Behaviour> {
         ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") => admission::VALIDATING_BINDING,
         ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") => admission::VALIDATING_WEBHOOKS,
         ("apiextensions.k8s.io", "CustomResourceDefinition") => admission::DEFINITION,
+        ("scheduling.k8s.io", "PodGroup") => scheduling::POD_GROUP,
+        ("scheduling.k8s.io", "Workload") => scheduling::WORKLOAD,
         ("scheduling.k8s.io", "PriorityClass") => policies::PRIORITY_CLASS,
         ("coordination.k8s.io", "Lease") => policies::LEASE,
         ("node.k8s.io", "RuntimeClass") => others::RUNTIME_CLASS,
@@ -143,6 +145,7 @@ fn load_kind(strings: &mut Strings, resource: &Value, shared: &Value) -> Option<
     Some(Kind {
         group,
         version,
+        gate: resource.get("gate").map(|gate| strings.keep(gate)),
         kind,
         plural: strings.keep(&resource["plural"]),
         singular: strings.keep(&resource["singular"]),

@@ -43,6 +43,7 @@ mod rbac;
 mod replay;
 mod replica_sets;
 mod resources;
+mod scheduling;
 mod schema;
 mod selectors;
 mod service_validation;
@@ -73,6 +74,8 @@ pub struct Kind {
     pub group: &'static str,
     /// Served version.
     pub version: &'static str,
+    /// The feature gate that has to be on for it to be served, if there is one.
+    pub gate: Option<&'static str>,
     /// Kind, as in `kind:`.
     pub kind: &'static str,
     /// Resource name in paths.

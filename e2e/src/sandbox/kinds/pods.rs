@@ -73,6 +73,7 @@ fn prepare_create(pod: &mut Value, env: &Env<'_>) {
     admit_tolerations(pod);
     admit_priority(pod);
     apply_label_keys(pod);
+    drop_scheduling_group(pod, &Value::Null, env);
     strategy::set_generation(pod, 1);
     let spec = &pod["spec"];
     let mut status = json!({"phase": "Pending", "qosClass": resources::qos_class(spec)});
@@ -152,7 +153,16 @@ fn apply_label_keys(pod: &mut Value) {
     each(spec, "topologySpreadConstraints", apply);
 }
 
-fn prepare_update(new: &mut Value, old: &Value, _: &Env<'_>) {
+/// The group of a Pod is not kept while the gate of groups is off.
+fn drop_scheduling_group(new: &mut Value, old: &Value, env: &Env<'_>) {
+    let field = "schedulingGroup";
+    if !(env.gate)("GenericWorkload") && old["spec"].get(field).is_none() {
+        child(new, "spec").remove(field);
+    }
+}
+
+fn prepare_update(new: &mut Value, old: &Value, env: &Env<'_>) {
+    drop_scheduling_group(new, old, env);
     admit_tolerations(new);
     // What admission decided once is kept where an old client leaves it out.
     let spec = child(new, "spec");

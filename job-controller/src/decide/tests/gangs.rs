@@ -36,9 +36,9 @@ fn candidate() -> JobBuilder {
 }
 
 /// What becomes of the Pods, in words.
-fn of(world: &World, known: Option<Known>) -> String {
+fn of(world: &World, known: impl Into<Option<Known>>) -> String {
     let mut snapshot = world.snapshot();
-    snapshot.scheduling = known;
+    snapshot.scheduling = known.into();
     match decide(&snapshot).gang {
         Gang::Ordinary(None) => "ordinary".to_owned(),
         Gang::Ordinary(Some(why)) => why.to_string(),
@@ -48,8 +48,8 @@ fn of(world: &World, known: Option<Known>) -> String {
     }
 }
 
-fn known(workloads: &[Arc<Workload>], groups: &[Arc<PodGroup>]) -> Option<Known> {
-    Some(Known { workloads: workloads.to_vec(), groups: groups.to_vec() })
+fn known(workloads: &[Arc<Workload>], groups: &[Arc<PodGroup>]) -> Known {
+    Known { workloads: workloads.to_vec(), groups: groups.to_vec() }
 }
 
 #[test]
