@@ -84,6 +84,7 @@ pub(super) fn validate(errors: &mut Errors, spec: &Value, at: &Path<'_>, within:
     pod_os::validate_host_processes(errors, spec, at);
     validate_host_users(errors, spec, at);
     validate_hostname_override(errors, spec, at);
+    validate_scheduling_group(errors, spec, at);
     validate_names(errors, spec, at);
     if let Some(deadline) = spec["activeDeadlineSeconds"].as_i64()
         && !(1..=i64::from(i32::MAX)).contains(&deadline)
@@ -249,6 +250,18 @@ fn validate_hostname_override(errors: &mut Errors, spec: &Value, at: &Path<'_>) 
         errors.too_long(&at, 64);
     }
     errors.syntax(&at, name, syntax::subdomain(name));
+}
+
+fn validate_scheduling_group(errors: &mut Errors, spec: &Value, at: &Path<'_>) {
+    if !spec["schedulingGroup"].is_object() {
+        return;
+    }
+    let at = at.child("schedulingGroup");
+    let at = at.child("podGroupName");
+    match spec["schedulingGroup"]["podGroupName"].as_str() {
+        Some(name) => errors.syntax(&at, name, syntax::subdomain(name)),
+        None => errors.invalid(&at, Bad::raw("null"), "must specify one of: `podGroupName`"),
+    }
 }
 
 fn validate_names(errors: &mut Errors, spec: &Value, at: &Path<'_>) {

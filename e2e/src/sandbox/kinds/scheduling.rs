@@ -10,7 +10,7 @@ use super::{
     errors::{Bad, Errors, Path},
     strategy, syntax,
     table::{age, name},
-    value::{child, each, list, text, within},
+    value::{child, default_to, each, int, list, object, text, within},
 };
 
 /// What admission puts on each group, for the loop that takes it off when no Pod is left in the group.
@@ -29,16 +29,17 @@ const GATED: [(&str, &str); 5] = [
 /// `workloads`.
 pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
     prepare_create: |workload, env| {
-        each(child(workload, "spec"), "podGroupTemplates", |template| drop_gated(template, env));
+        each(child(workload, "spec"), "podGroupTemplates", |template| {
+            drop_gated(template, env);
+            // Encoders write this one whether it is set or not.
+            default_to(template, "schedulingConstraints", Value::Null);
+        });
         strategy::create("scheduling.Workload", workload, false);
     },
     validate_create: validate_workload,
     validate_update: |new, old| {
         let mut errors = Errors::new();
-        let spec = Path::new("spec");
-        for field in ["controllerRef", "podGroupTemplates"] {
-            errors.immutable(&spec.child(field), &new["spec"][field], &old["spec"][field]);
-        }
+        fixed(&mut errors, new, old, &["controllerRef", "podGroupTemplates"]);
         errors.into_list()
     },
 );
@@ -47,7 +48,10 @@ pub(super) const WORKLOAD: Behaviour = behaviour!("scheduling.Workload", plain,
 pub(super) const POD_GROUP: Behaviour = behaviour!("scheduling.PodGroup", plain,
     prepare_create: |group, env| {
         strategy::add_finalizer(group, PROTECTION);
-        within(super::value::object(group), "spec", |spec| drop_gated(spec, env));
+        within(object(group), "spec", |spec| {
+            drop_gated(spec, env);
+            default_to(spec, "disruptionMode", "Pod");
+        });
         strategy::create("scheduling.PodGroup", group, false);
     },
     validate_create: |group| {
@@ -55,19 +59,14 @@ pub(super) const POD_GROUP: Behaviour = behaviour!("scheduling.PodGroup", plain,
         let at = Path::new("spec");
         let reference = &group["spec"]["podGroupTemplateRef"];
         if reference.is_object() {
-            let at = at.child("podGroupTemplateRef");
-            let at = at.child("workload");
-            required(&mut errors, &reference["workload"], &at, &["workloadName", "podGroupTemplateName"]);
+            validate_reference(&mut errors, reference, &at.child("podGroupTemplateRef"));
         }
         validate_policy(&mut errors, &group["spec"]["schedulingPolicy"], &at.child("schedulingPolicy"));
         errors.into_list()
     },
     validate_update: |new, old| {
         let mut errors = Errors::new();
-        let spec = Path::new("spec");
-        for field in ["podGroupTemplateRef", "schedulingPolicy"] {
-            errors.immutable(&spec.child(field), &new["spec"][field], &old["spec"][field]);
-        }
+        fixed(&mut errors, new, old, &["podGroupTemplateRef", "schedulingPolicy"]);
         errors.into_list()
     },
     validate_status: |new, _| {
@@ -81,9 +80,41 @@ pub(super) const POD_GROUP: Behaviour = behaviour!("scheduling.PodGroup", plain,
 
 fn drop_gated(fields: &mut serde_json::Map<String, Value>, env: &Env<'_>) {
     for (field, gate) in GATED {
-        if !(env.gate)(gate) && fields.get(field).is_some_and(|value| !value.is_null()) {
+        if !(env.gate)(gate) {
             fields.remove(field);
         }
+    }
+}
+
+/// What may not be changed; the value is not shown.
+fn fixed(errors: &mut Errors, new: &Value, old: &Value, fields: &[&str]) {
+    let spec = Path::new("spec");
+    for field in fields.iter().filter(|field| new["spec"][**field] != old["spec"][**field]) {
+        errors.invalid(&spec.child(field), Bad::raw("null"), "field is immutable");
+    }
+}
+
+fn validate_reference(errors: &mut Errors, reference: &Value, at: &Path<'_>) {
+    let workload = &reference["workload"];
+    if !workload.is_object() {
+        errors.invalid(at, "", "must specify one of: `workload`");
+        return;
+    }
+    let at = at.child("workload");
+    required(errors, workload, &at, &["workloadName", "podGroupTemplateName"]);
+    let name = text(&workload["workloadName"]);
+    if !name.is_empty() {
+        errors.syntax(&at.child("workloadName"), name, syntax::subdomain(name));
+    }
+    validate_label(errors, &workload["podGroupTemplateName"], &at.child("podGroupTemplateName"));
+}
+
+/// A DNS label, if there is one; here its length is one of bytes.
+fn validate_label(errors: &mut Errors, label: &Value, at: &Path<'_>) {
+    let label = text(label);
+    if !label.is_empty() {
+        let wrong = syntax::label(label).into_iter();
+        errors.syntax(at, label, wrong.map(|wrong| wrong.replace("63 characters", "63 bytes")));
     }
 }
 
@@ -105,20 +136,20 @@ fn validate_workload(workload: &Value) -> Vec<FieldError> {
     let at = at.child("podGroupTemplates");
     let templates = list(&workload["spec"]["podGroupTemplates"]);
     match templates.len() {
-        0 => errors.required(&at, "must have at least one item"),
+        0 => errors.required(&at, ""),
         found if found > MOST_TEMPLATES => errors.too_many(&at, found, MOST_TEMPLATES),
         _ => {}
     }
     for (i, template) in templates.iter().enumerate() {
         let at = at.index(i);
-        let label = text(&template["name"]);
-        if label.is_empty() {
-            errors.required(&at.child("name"), "");
-        } else {
-            errors.syntax(&at.child("name"), label, syntax::label(label));
-        }
-        if templates[..i].iter().any(|before| text(&before["name"]) == label) {
-            errors.duplicate(&at, Bad::json(template));
+        required(&mut errors, template, &at, &["name"]);
+        validate_label(&mut errors, &template["name"], &at.child("name"));
+        if templates[..i].iter().any(|before| before["name"] == template["name"]) {
+            let [name, policy, constraints] =
+                ["name", "schedulingPolicy", "schedulingConstraints"].map(|field| template[field].to_string());
+            let shown =
+                format!(r#"{{"name":{name},"schedulingPolicy":{policy},"schedulingConstraints":{constraints}}}"#);
+            errors.duplicate(&at, Bad::raw(shown));
         }
         validate_policy(&mut errors, &template["schedulingPolicy"], &at.child("schedulingPolicy"));
     }
@@ -131,14 +162,10 @@ fn validate_policy(errors: &mut Errors, policy: &Value, at: &Path<'_>) {
     match given.len() {
         1 => {}
         0 => errors.invalid(at, "", "must specify one of: `basic`, `gang`"),
-        _ => errors.invalid(
-            at,
-            Bad::raw(format!("{{{}}}", given.join(", "))),
-            "must specify exactly one of: `basic`, `gang`",
-        ),
+        _ => errors.invalid(at, &*format!("{{{}}}", given.join(", ")), "must specify exactly one of: `basic`, `gang`"),
     }
     if policy["gang"].is_object() {
-        let count = super::value::int(&policy["gang"]["minCount"]);
+        let count = int(&policy["gang"]["minCount"]);
         let at = at.child("gang");
         match count {
             0 => errors.required(&at.child("minCount"), ""),
