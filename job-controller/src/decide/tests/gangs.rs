@@ -101,6 +101,16 @@ fn what_is_there_is_used_if_it_is_as_expected() {
     }
 }
 
+/// The end of the name is what kube-controller-manager computes for the same uid.
+#[test]
+fn names_are_those_of_upstream() {
+    let mut train = job("train").indexed(3, 3);
+    train.0["metadata"]["uid"] = json!("40c3eb5f-df47-46a1-92e9-c2e3f0e28c4f");
+    let (workload, template) = (workload_name(&train.read()), template_name(&train.read()));
+    assert_eq!((&*workload, &*template), ("train-95d665cb4", "train-pgt-0"));
+    assert_eq!(group_name(&workload, &template), "train-95d665cb4-train-pgt-0-6d68cdc8f7");
+}
+
 #[test]
 fn names_are_as_long_as_they_may_be() {
     let named = |length: usize| {
