@@ -73,7 +73,9 @@ async fn play(run: Run<'_>) -> Outcome {
     // Saturday morning, and a fraction of a second.
     let start = Timestamp::from_millisecond(1_795_254_447_200).unwrap_or(Timestamp::UNIX_EPOCH);
     let clock = Clock::simulated(start, run.seed);
-    let sandbox = Sandbox::builder().clock(clock.clone()).writes(0).history(10_000).build();
+    let builder = Sandbox::builder().clock(clock.clone()).writes(0).history(10_000);
+    // The API server has them as the controllers do.
+    let sandbox = run.suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
     let began = clock.instant();
     let (hub, news) = Hub::new(sandbox.clone(), run.perturbation);
     let world = Arc::new(Mutex::new(World::new(began, LAG + run.perturbation.lag(), run.perturbation.skew())));

@@ -6,6 +6,7 @@ mod deployment_invariants;
 mod gc;
 mod gc_invariants;
 mod job;
+mod job_gang;
 mod job_history;
 mod job_invariants;
 mod job_reads;
@@ -22,6 +23,7 @@ pub const SUITES: &[&Suite] = &[
     &job::CAPPED,
     &job::STALE,
     &job::DELETION,
+    &job_gang::GANG,
     &cronjob::SUITE,
     &gc::SUITE,
 ];

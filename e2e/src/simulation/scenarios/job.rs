@@ -73,7 +73,7 @@ const INTERFERENCES: &[Interference] = &[
 
 const JOBS: &str = "jobs.batch";
 const PODS: &str = "pods";
-const SUM: &str = "sum";
+pub(super) const SUM: &str = "sum";
 const APP: &str = "app";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const UID: &str = "batch.kubernetes.io/controller-uid";
@@ -82,14 +82,14 @@ const UID: &str = "batch.kubernetes.io/controller-uid";
 const LONG: &str = "200";
 
 /// A Job whose Pods live as their annotations say.
-fn job(pods: Value, mut spec: Value) -> Value {
+pub(super) fn job(pods: Value, mut spec: Value) -> Value {
     spec["template"] = json!({"metadata": {"labels": {APP: SUM}, "annotations": pods},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}});
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": SUM}, "spec": spec})
 }
 
 /// Pods that succeed after so many seconds, and need two to end when they are deleted.
-fn working(seconds: &str) -> Value {
+pub(super) fn working(seconds: &str) -> Value {
     json!({"sim/exit": "0", "sim/after": seconds, "sim/terminate-after": "2"})
 }
 
@@ -98,11 +98,11 @@ fn running() -> Value {
     json!({"sim/terminate-after": "2"})
 }
 
-fn create(object: Value) -> Step {
+pub(super) fn create(object: Value) -> Step {
     after(0.1, What::Create(object))
 }
 
-fn spec(patch: Value) -> What {
+pub(super) fn spec(patch: Value) -> What {
     What::merge(JOBS, SUM, json!({ "spec": patch }))
 }
 
