@@ -10,7 +10,7 @@ use common::{
 };
 
 use crate::{
-    decide::gang::Known,
+    decide::gang::{Known, is_left_over},
     objects::{Job, PodGroup, Workload, groups_by_workload, named, workloads_by_job},
     watch::Watch,
 };
@@ -37,7 +37,8 @@ impl Gangs {
     /// What refers to the Job.
     pub(crate) fn known(&self, job: &Job) -> Result<Known, Unreadable> {
         let namespace = &job.metadata.namespace;
-        let workloads = self.workloads.store().by_index(BY_REFERENCE, &named(namespace, &job.metadata.name))?;
+        let mut workloads = self.workloads.store().by_index(BY_REFERENCE, &named(namespace, &job.metadata.name))?;
+        workloads.retain(|workload| !is_left_over(&workload.metadata, job));
         let groups = match workloads.as_slice() {
             [only] => self.groups.store().by_index(BY_REFERENCE, &named(namespace, &only.metadata.name))?,
             _ => Vec::new(),

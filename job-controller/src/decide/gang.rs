@@ -12,11 +12,11 @@ use std::{
 use common::{
     hash::{Fnv1a, safe_encode},
     intern::Text,
-    meta::Meta,
+    meta::{Meta, OwnerRef},
 };
 
 use super::{Situation, Snapshot};
-use crate::objects::{Job, PodGroup, Workload, kinds};
+use crate::objects::{JOBS, Job, PodGroup, Workload, kinds};
 
 /// The longest name of an object.
 const MAX_NAME: usize = 253;
@@ -26,7 +26,7 @@ const MAX_LABEL: usize = 63;
 /// What the caches know that refers to a Job, or to its Workload.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// Workloads that refer to the Job.
+    /// Workloads that refer to the Job, those that a predecessor left aside.
     pub workloads: Vec<Arc<Workload>>,
     /// `PodGroups` that refer to the Workload, if there is just one.
     pub groups: Vec<Arc<PodGroup>>,
@@ -97,6 +97,12 @@ fn is_new(job: &Job, situation: &Situation) -> bool {
     let counted = status.succeeded != 0 || status.failed != 0;
     let suspended = status.conditions.iter().any(|condition| condition.kind == kinds::SUSPENDED);
     situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
+}
+
+/// Whether it was of a Job of that name that is gone: the garbage collector has not come by yet.
+pub fn is_left_over(object: &Meta, job: &Job) -> bool {
+    let named_alike = |owner: &OwnerRef| owner.kind == JOBS.kind && *owner.name == *job.metadata.name;
+    object.controller().is_some_and(|owner| named_alike(owner) && owner.uid != job.metadata.uid)
 }
 
 fn is_of(object: &Meta, job: &Job) -> bool {

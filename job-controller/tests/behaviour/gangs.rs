@@ -48,7 +48,8 @@ async fn a_gang_gets_a_workload_a_group_and_pods_that_name_it() {
     assert_eq!(group["metadata"]["ownerReferences"], json!([owner, origin]));
     assert!(name(group).starts_with(&format!("{}-sum-pgt-0-", name(workload))));
     let reference = json!({"workload": {"workloadName": name(workload), "podGroupTemplateName": "sum-pgt-0"}});
-    assert_eq!(group["spec"], json!({"podGroupTemplateRef": reference, "schedulingPolicy": policy}));
+    let spec = &group["spec"];
+    assert_eq!((&spec["podGroupTemplateRef"], &spec["schedulingPolicy"]), (&reference, &policy));
     assert_eq!(groups_of_pods(&world).await, vec![json!(name(group)); 3]);
     let told = format!("Normal WorkloadCreated Created Workload {} for Job sum", name(workload));
     assert!(world.events().await.contains(&told));
@@ -147,6 +148,23 @@ async fn a_workload_of_somebody_else_is_respected() {
     world.settle().await;
     assert_eq!((all(&world, WORKLOADS).await.len(), all(&world, GROUPS).await.len()), (1, 0));
     assert_eq!(groups_of_pods(&world).await, vec![Value::Null; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_predecessor_of_that_name_left_is_nobodys() {
+    let world = world().await;
+    world.apply(gang("sum")).await;
+    world.settle().await;
+    // Nobody collects here: the Workload and the group stay.
+    world.remove("sum", "Background").await;
+    world.apply(gang("sum")).await;
+    world.settle().await;
+    let (workloads, groups) = (all(&world, WORKLOADS).await, all(&world, GROUPS).await);
+    assert_eq!((workloads.len(), groups.len()), (2, 2));
+    let job = world.get(JOBS, "sum").await;
+    let ours = groups.iter().find(|group| group["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]);
+    let named = groups_of_pods(&world).await;
+    assert_eq!(named.iter().filter(|group| **group == name(ours.unwrap())).count(), 3);
 }
 
 /// Whatever becomes of the requests that make them, there is one of each in the end, and every Pod names the group.

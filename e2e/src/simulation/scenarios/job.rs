@@ -62,14 +62,17 @@ pub(super) const DELETION: Suite = Suite {
     interferences: INTERFERENCES,
 };
 
-const INTERFERENCES: &[Interference] = &[
-    Interference { name: "delete-pod", act: pod_interferences::delete },
-    Interference { name: "release-pod", act: release },
-    Interference { name: "strip-pod", act: strip },
-    Interference { name: "suspend", act: suspend },
-    Interference { name: "scale", act: scale },
-    Interference { name: "replace", act: replace },
-];
+const DELETE_POD: Interference = Interference { name: "delete-pod", act: pod_interferences::delete };
+const RELEASE_POD: Interference = Interference { name: "release-pod", act: release };
+const STRIP_POD: Interference = Interference { name: "strip-pod", act: strip };
+const SUSPEND: Interference = Interference { name: "suspend", act: suspend };
+const SCALE: Interference = Interference { name: "scale", act: scale };
+const REPLACE: Interference = Interference { name: "replace", act: replace };
+
+const INTERFERENCES: &[Interference] = &[DELETE_POD, RELEASE_POD, STRIP_POD, SUSPEND, SCALE, REPLACE];
+
+/// What users may do with a gang: servers do not let it be scaled.
+pub(super) const INTERFERENCES_WITH_GANGS: &[Interference] = &[DELETE_POD, RELEASE_POD, STRIP_POD, SUSPEND, REPLACE];
 
 const JOBS: &str = "jobs.batch";
 const PODS: &str = "pods";
@@ -79,7 +82,7 @@ const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// Longer than anything keeps a Pod from being created: all Pods of a Job run before the first of them ends.
-const LONG: &str = "200";
+pub(super) const LONG: &str = "200";
 
 /// A Job whose Pods live as their annotations say.
 pub(super) fn job(pods: Value, mut spec: Value) -> Value {

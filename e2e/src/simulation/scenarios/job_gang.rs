@@ -9,7 +9,7 @@ use super::{
 };
 use crate::simulation::{
     json::{controller_uid, name, text, uid},
-    scenario::{Invariant, Scenario, Step, Suite, When, after},
+    scenario::{Invariant, Scenario, Step, Suite, When, settled},
     world::{Logged, World},
 };
 
@@ -22,6 +22,7 @@ pub(super) const GANG: Suite = Suite {
     gates: &[("GenericWorkload", true), ("WorkloadWithJob", true)],
     scenarios,
     invariants: &[INVARIANTS, GANGS],
+    interferences: job::INTERFERENCES_WITH_GANGS,
     ..SUITE
 };
 
@@ -50,13 +51,13 @@ fn scenarios() -> Vec<Scenario> {
             name: "gang-suspended",
             about: "a gang that is suspended when it is made, runs, is suspended, and runs again",
             steps: vec![
-                job::create(gang(job::working("30"), json!({"suspend": true}))),
-                after(5.0, job::spec(json!({"suspend": false}))),
+                job::create(gang(job::working(job::LONG), json!({"suspend": true}))),
+                settled(job::spec(json!({"suspend": false}))),
                 Step {
-                    when: When::Shows(JOBS, job::SUM, "/status/active", 3),
+                    when: When::Shows(JOBS, job::SUM, "/status/ready", 3),
                     what: job::spec(json!({"suspend": true})),
                 },
-                after(10.0, job::spec(json!({"suspend": false}))),
+                settled(job::spec(json!({"suspend": false}))),
             ],
         },
     ]
