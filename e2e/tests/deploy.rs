@@ -84,6 +84,25 @@ fn clusters_for_nonet_switch_off_what_nonet_does() {
     }
 }
 
+#[test]
+fn the_component_of_gangs_opens_the_gates_and_the_api_that_they_need() {
+    use job_controller::objects::{POD_GROUPS, WORKLOADS};
+    let component = &yaml("components/gang-scheduling/kustomization.yaml")[0];
+    let patch = |kind: &str| -> Value {
+        let all = component["patches"].as_array().unwrap();
+        let patch = all.iter().find(|patch| patch["target"]["kind"] == kind).unwrap();
+        let operations: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
+        operations[0]["value"].clone()
+    };
+    let gates = [&job_controller::GENERIC_WORKLOAD, &job_controller::WORKLOAD_WITH_JOB]
+        .map(|gate| format!("{}=true", gate.name));
+    assert_eq!(patch("Deployment"), format!("--feature-gates={}", gates.join(",")));
+    let rule = patch("ClusterRole");
+    assert_eq!(strings(&rule["apiGroups"]), [WORKLOADS.group]);
+    assert_eq!(strings(&rule["resources"]), [WORKLOADS.plural, POD_GROUPS.plural]);
+    assert_eq!(strings(&rule["verbs"]), ["get", "list", "watch", "create"]);
+}
+
 /// What the code registers, and the suffixes under which it is served.
 fn registered() -> BTreeMap<String, &'static [&'static str]> {
     let mut out = BTreeMap::new();

@@ -19,6 +19,17 @@ use crate::{
     orphans::Orphan,
 };
 
+/// How long a Job that is created suspended is left to whoever created it.
+///
+/// Such a Job is often changed at once by those who decide where it runs, onto the version they have just written. To say
+/// in its status that it is suspended can wait for that; upstream is slow enough by itself.
+const PREPARATION: Duration = Duration::from_millis(100);
+
+/// Whether a Job is suspended and nothing has been said about it yet.
+fn is_being_prepared(job: &Job) -> bool {
+    job.suspend && job.status.start_time.is_none() && job.status.conditions.is_empty()
+}
+
 /// Turns events into keys. Upstream: `pkg/controller/job`, `addPod`, `updatePod`, `deletePod`, `updateJob`, ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
@@ -42,7 +53,11 @@ impl Watch {
                 if job.is_finished() {
                     self.sweep(&job.metadata, priority(origin));
                 }
-                self.queue.add(key, priority(origin));
+                if origin == Origin::Watch && is_being_prepared(job) {
+                    self.queue.add_after(key, PREPARATION);
+                } else {
+                    self.queue.add(key, priority(origin));
+                }
             }
             Event::Updated { new, .. } if new.is_finished() => self.sweep(&new.metadata, priority(origin)),
             Event::Updated { old, new } if old.metadata.generation != new.metadata.generation => {

@@ -48,7 +48,7 @@ pub enum Gang {
 /// Why the Pods of a Job that could be a gang are scheduled one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordinary {
-    /// It was started before there was a Workload.
+    /// It has been started, and there is no Workload, or none any more.
     Started,
     /// So many Workloads refer to it.
     Workloads(usize),
@@ -101,7 +101,10 @@ fn is_new(job: &Job, situation: &Situation) -> bool {
 
 /// Whether it was of a Job of that name that is gone: the garbage collector has not come by yet.
 pub fn is_left_over(object: &Meta, job: &Job) -> bool {
-    let named_alike = |owner: &OwnerRef| owner.kind == JOBS.kind && *owner.name == *job.metadata.name;
+    let api_version = JOBS.api_version();
+    let named_alike = |owner: &OwnerRef| {
+        owner.kind == JOBS.kind && *owner.api_version == *api_version && *owner.name == *job.metadata.name
+    };
     object.controller().is_some_and(|owner| named_alike(owner) && owner.uid != job.metadata.uid)
 }
 
@@ -159,7 +162,7 @@ fn cut(name: &str, at: usize) -> &str {
 impl fmt::Display for Ordinary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Started => f.write_str("the Job was started without a Workload"),
+            Self::Started => f.write_str("no Workload refers to the Job, and it has been started"),
             Self::Workloads(count) => write!(f, "{count} Workloads refer to the Job"),
             Self::Foreign(kind, name) => write!(f, "{kind} {name} is not controlled by the Job"),
             Self::Templates(name, count) => write!(f, "Workload {name} has {count} podGroupTemplates, not one"),

@@ -1,5 +1,7 @@
 //! Gangs: Indexed Jobs all of whose Pods run at once, with gate `WorkloadWithJob`.
 
+use std::time::Duration;
+
 use common::settings::Settings;
 use e2e::sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
@@ -132,7 +134,7 @@ async fn a_job_that_was_started_before_stays_as_it_is() {
     assert_eq!(groups_of_pods(&world).await, vec![Value::Null; 3], "one was replaced");
     assert!(all(&world, WORKLOADS).await.is_empty());
     let explained = format!("{:?}", world.loops.as_ref().unwrap().explain(Some("shop/sum")));
-    assert!(explained.contains("one by one, not as a gang: the Job was started without a Workload"), "{explained}");
+    assert!(explained.contains("one by one, not as a gang: no Workload refers to the Job"), "{explained}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +181,7 @@ async fn faults_leave_one_workload_and_one_group() {
                 world.apply(gang("sum")).await;
                 if crash {
                     while world.asked("create", resource) == 0 {
-                        world.clock.sleep(std::time::Duration::from_millis(1)).await;
+                        world.clock.sleep(Duration::from_millis(1)).await;
                     }
                     world.crash();
                     world.wait(1).await;
@@ -221,8 +223,22 @@ async fn a_name_that_is_taken_holds_the_job_up_and_says_so() {
     let explained = format!("{:?}", world.loops.as_ref().unwrap().explain(Some("shop/sum")));
     assert!(explained.contains("ensuring Workload and PodGroup for Job shop/sum: "), "{explained}");
     assert!(explained.contains("already exists"), "{explained}");
-    let before = world.asked("create", WORKLOADS);
-    assert!(before % 5 <= 4 && before >= 10, "each attempt asks five times: {before}");
+    let asked = || world.asked("create", WORKLOADS);
+    let before = asked();
+    while asked() == before {
+        world.clock.sleep(Duration::from_millis(1)).await;
+    }
+    let began = world.clock.instant();
+    while asked() < before + 5 {
+        world.clock.sleep(Duration::from_millis(1)).await;
+    }
+    let took = world.clock.instant().saturating_duration_since(began);
+    assert!(
+        (Duration::from_millis(40)..Duration::from_millis(60)).contains(&took),
+        "five times, 10 ms apart: {took:?}"
+    );
+    world.wait(1).await;
+    assert_eq!(asked(), before + 5, "and no more in one sync");
     // Nobody is in the way any more.
     world.sandbox.delete(WORKLOADS, Some(NS), &taken).await.unwrap();
     world.wait(90).await;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    world::{Filter, Setup, World, job, job_with, refusal},
+    world::{Filter, NS, Setup, World, job, job_with, refusal},
 };
 
 #[tokio::test(start_paused = true)]
@@ -149,4 +149,18 @@ async fn jobs_of_others_are_left_alone() {
     world.apply(job_with("ours", &[], json!({"managedBy": "example.com/queue"}))).await;
     world.settle().await;
     assert_eq!(world.status("ours").await, json!({}));
+}
+
+/// Whoever creates a suspended Job and decides where it runs at once finds the version that was just written.
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_created_suspended_is_left_alone_for_a_moment() {
+    let world = World::new().await;
+    let mut job = world.apply(job_with("sum", &[], json!({"suspend": true}))).await;
+    world.clock.sleep(std::time::Duration::from_millis(50)).await;
+    job["spec"]["template"]["spec"]["nodeSelector"] = json!({"foo": "bar"});
+    let path = format!("/apis/batch/v1/namespaces/{NS}/jobs/sum");
+    let updated = world.sandbox.send(http::Method::PUT, &path, "application/json", Some(&job)).await;
+    updated.expect("nobody has written since");
+    world.settle().await;
+    assert_eq!(world.conditions("sum").await, ["Suspended JobSuspended"]);
 }

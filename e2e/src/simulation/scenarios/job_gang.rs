@@ -10,6 +10,7 @@ use super::{
 use crate::simulation::{
     json::{controller_uid, name, text, uid},
     scenario::{Invariant, Scenario, Step, Suite, When, settled},
+    stage::NAMESPACE,
     world::{Logged, World},
 };
 
@@ -70,7 +71,8 @@ fn made_once(world: &World, logged: &Logged) -> Result<(), String> {
     };
     let Some(made) = logged.after() else { return Ok(()) };
     let of = |object: &Value| controller_uid(object).to_owned();
-    if world.by_uid(JOBS, controller_uid(&made)).is_none() {
+    let recent = world.recently(JOBS, NAMESPACE, job::SUM).any(|job| uid(job) == controller_uid(&made));
+    if !recent {
         return Err(format!("{} is made for a Job that is gone", name(&made)));
     }
     let others: Vec<&str> =

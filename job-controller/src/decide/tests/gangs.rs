@@ -7,14 +7,16 @@ use serde_json::{Value, json};
 use crate::{
     decide::{
         Gang, decide,
-        gang::{Known, group_name, template_name, workload_name},
+        gang::{Known, group_name, is_left_over, template_name, workload_name},
         world::{JobBuilder, World, job, pod},
     },
     objects::{PodGroup, Workload},
 };
 
+/// The Job with that uid; somebody else's controller if there is none.
 fn owner(uid: &str) -> Value {
-    json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": uid, "controller": true}])
+    let kind = if uid == "u-other" { "JobSet" } else { "Job" };
+    json!([{"apiVersion": "batch/v1", "kind": kind, "name": "j", "uid": uid, "controller": true}])
 }
 
 fn workload(name: &str, owner_uid: &str, templates: usize) -> Arc<Workload> {
@@ -73,7 +75,7 @@ fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
 
 #[test]
 fn a_job_that_was_started_without_a_workload_gets_none() {
-    let started = "the Job was started without a Workload";
+    let started = "no Workload refers to the Job, and it has been started";
     let nothing = || known(&[], &[]);
     assert_eq!(of(&job("j").indexed(3, 3).with([]), nothing()), started, "it has a start");
     assert_eq!(of(&candidate().with([pod("a").index(0)]), nothing()), started, "it has a Pod");
@@ -99,6 +101,21 @@ fn what_is_there_is_used_if_it_is_as_expected() {
     ] {
         assert_eq!(of(&world, known(&workloads, &groups)), why);
     }
+}
+
+#[test]
+fn what_another_job_of_that_name_left_is_told_from_what_others_made() {
+    let job = job("j").read();
+    let owned = |api_version: &str, kind: &str, name: &str, uid: &str| {
+        let owner = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        let meta = json!({"name": "w", "ownerReferences": owner});
+        is_left_over(&serde_json::from_str(&meta.to_string()).unwrap(), &job)
+    };
+    assert!(owned("batch/v1", "Job", "j", "u-before"));
+    assert!(!owned("batch/v1", "Job", "j", "u-job"), "it is its own");
+    assert!(!owned("batch/v1", "Job", "k", "u-before") && !owned("batch/v1", "JobSet", "j", "u-before"));
+    assert!(!owned("batch.volcano.sh/v1alpha1", "Job", "j", "u-before"));
+    assert!(!is_left_over(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
 }
 
 /// The end of the name is what kube-controller-manager computes for the same uid.
