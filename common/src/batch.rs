@@ -1,6 +1,18 @@
-//! Sizes of slow-start batches: a failing request costs one request, a working one soon runs wide.
+//! Requests of one sync: many at once, and slowly at first where they may fail.
 
 use std::iter::FusedIterator;
+
+use futures::{StreamExt as _, stream};
+
+/// How many requests of one sync are under way at once.
+pub const IN_FLIGHT: usize = 100;
+
+/// Makes the calls, so many at once, and gives back what became of each, in their order.
+pub async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
+    let calls: Vec<F> = calls.into_iter().collect();
+    stream::iter(calls).buffered(IN_FLIGHT).collect().await
+}
 
 /// The size of the first batch, as upstream's `SlowStartInitialBatchSize`.
 pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;

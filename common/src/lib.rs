@@ -19,7 +19,7 @@
 //! | | |
 //! | --- | --- |
 //! | the process | [`app`] from flags to drain, [`settings`] of flags, gates and `--tune`, [`logging`], [`server`], [`metrics`], [`panics`] |
-//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start |
+//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start, [`claim`] of children |
 //! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`] |
 //! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`] |
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`json`] |
@@ -30,6 +30,7 @@
 pub mod api;
 pub mod app;
 pub mod batch;
+pub mod claim;
 pub mod client;
 pub mod clock;
 pub mod conditions;

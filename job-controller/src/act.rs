@@ -11,7 +11,6 @@ use std::borrow::Cow;
 use common::{
     clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, intern::Text, queue::Priority,
 };
-use futures::{StreamExt as _, stream};
 
 use crate::{
     JobController,
@@ -24,9 +23,6 @@ use crate::{
     orphans::Orphan,
 };
 
-/// How many requests of one sync are under way at once.
-pub(crate) const IN_FLIGHT: usize = 100;
-
 /// One sync: what it looks at, and since when.
 #[derive(Clone, Debug)]
 pub struct Sync {
@@ -34,13 +30,6 @@ pub struct Sync {
     pub snapshot: Snapshot,
     /// When it began, to be measured.
     pub began: Instant,
-}
-
-/// Makes the calls, so many at once, and gives back what became of each, in their order.
-async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
-    let calls: Vec<F> = calls.into_iter().collect();
-    stream::iter(calls).buffered(IN_FLIGHT).collect().await
 }
 
 impl JobController {

@@ -6,6 +6,7 @@ use std::{fmt, sync::Arc};
 
 use common::{
     api::{Patch, Target},
+    batch::all,
     controller::{Controller, Explain, Explanation, Observed, QueueKey, Requeue},
     informer::AnyInformer,
     intern::Text,
@@ -13,13 +14,11 @@ use common::{
     pods::PODS,
     store::IndexValue,
 };
-use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
     JobController, PODS_BY_OWNER,
-    act::IN_FLIGHT,
     decide::PodRef,
     error::Error,
     objects::{CachedPod, JOB_TRACKING, JOBS},
@@ -174,8 +173,7 @@ impl Controller for OrphanController {
     }
 
     async fn act(&self, _snapshot: Strip, plan: Strip) -> Result<Requeue, Error> {
-        let calls: Vec<_> = plan.pods.iter().map(|pod| self.strip(pod)).collect();
-        let results: Vec<_> = stream::iter(calls).buffered(IN_FLIGHT).collect().await;
+        let results = all(plan.pods.iter().map(|pod| self.strip(pod))).await;
         results.into_iter().collect::<Result<(), Error>>().map(|()| Requeue::No)
     }
 

@@ -5,8 +5,6 @@ mod create;
 mod delete;
 mod status;
 
-use futures::{StreamExt as _, stream};
-
 use common::{controller::Requeue, events::ObjectRef, refs::Claims};
 
 use crate::{
@@ -15,16 +13,6 @@ use crate::{
     error::Error,
     kind::Kind,
 };
-
-/// How many requests of one sync are under way at once.
-const IN_FLIGHT: usize = 100;
-
-/// Makes the calls, so many at once, and gives back what became of each, in their order.
-async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
-    let calls: Vec<F> = calls.into_iter().collect();
-    stream::iter(calls).buffered(IN_FLIGHT).collect().await
-}
 
 impl<K: Kind> ReplicaController<K> {
     pub(crate) async fn carry_out(&self, mut snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {

@@ -1,9 +1,7 @@
 //! Why a sync fails.
 
-use std::fmt;
-
 use common::{
-    api,
+    api, claim,
     controller::{Failure, Retry},
     object::Unreadable,
 };
@@ -14,15 +12,9 @@ pub enum Error {
     /// The set, or one of its Pods, cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
-    /// The set could not be read live before Pods were adopted, so none was.
-    #[error("cannot adopt Pods: {0}")]
-    Recheck(#[source] api::Error),
-    /// Read live before Pods were adopted, the set turned out to be another one or to be going away.
-    #[error("cannot adopt Pods: {0}")]
-    NotOurs(String),
     /// Pods could not be adopted or released.
-    #[error("{0}")]
-    Claim(ClaimErrors),
+    #[error("cannot claim Pods: {0}")]
+    Claim(#[from] claim::Error),
     /// A Pod could not be created. The text is the server's, as it appears in the condition.
     #[error("{0}")]
     Create(#[source] api::Error),
@@ -37,26 +29,12 @@ pub enum Error {
     Status(#[source] api::Error),
 }
 
-/// What went wrong with each Pod that was to be adopted or released.
-#[derive(Debug)]
-pub struct ClaimErrors(pub Vec<(String, api::Error)>);
-
-impl fmt::Display for ClaimErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, (what, error)) in self.0.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            write!(f, "{comma}cannot {what}: {error}")?;
-        }
-        Ok(())
-    }
-}
-
 impl Error {
     fn api(&self) -> Option<&api::Error> {
         match self {
-            Self::Recheck(e) | Self::Create(e) | Self::Delete(e) | Self::Status(e) => Some(e),
-            Self::Claim(ClaimErrors(list)) => list.first().map(|(_, e)| e),
-            Self::Unreadable(_) | Self::NotOurs(_) | Self::Template(_) => None,
+            Self::Create(e) | Self::Delete(e) | Self::Status(e) => Some(e),
+            Self::Claim(error) => error.api(),
+            Self::Unreadable(_) | Self::Template(_) => None,
         }
     }
 
@@ -74,9 +52,9 @@ impl Failure for Error {
     fn label(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
-            Self::NotOurs(_) => "not_ours",
+            Self::Claim(error) => error.label(),
             Self::Template(_) => "template",
-            _ => self.api().map_or("claim", api::Error::label),
+            _ => self.api().map_or("other", api::Error::label),
         }
     }
 }

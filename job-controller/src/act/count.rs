@@ -2,6 +2,7 @@
 
 use common::{
     api::{self, Patch, Target},
+    batch::all,
     events::EventType,
     meta::{Meta, Uid, Version},
 };
@@ -71,7 +72,7 @@ impl JobController {
         if !pods.is_empty() {
             self.memory.process(uid, pods.iter().map(|pod| pod.meta().uid.clone()));
         }
-        let results = super::all(pods.iter().map(|pod| self.remove_finalizer(snapshot, pod))).await;
+        let results = all(pods.iter().map(|pod| self.remove_finalizer(snapshot, pod))).await;
         let mut failed = None;
         for (pod, result) in pods.iter().zip(results) {
             let pod_uid = &pod.meta().uid;

@@ -2,7 +2,7 @@
 
 use common::{
     api::{self, Target},
-    batch::slow_start,
+    batch::{all, slow_start},
     events::EventType,
     intern::Text,
     meta::{Uid, Version},
@@ -60,7 +60,7 @@ impl JobController {
             next = later;
             let calls = now.iter().map(|pod| self.create_pod(snapshot, &bodies, *pod, &before));
             let mut go_on = true;
-            for result in super::all(calls).await {
+            for result in all(calls).await {
                 match result {
                     Ok(Created::Yes) => created += 1,
                     Ok(Created::NoMore) => go_on = false,

@@ -2,6 +2,7 @@
 
 use common::{
     api::{self, Delete, Patch, Target, Written},
+    batch::all,
     events::EventType,
     pods::PODS,
 };
@@ -36,7 +37,7 @@ impl JobController {
             let meta = pod.meta();
             self.ledger.deleted(&snapshot.owner.uid, PODS, &meta.namespace, &meta.name, &meta.uid);
         }
-        let results = super::all(pods.iter().map(|claimed| self.delete_pod(snapshot, claimed, finalizer))).await;
+        let results = all(pods.iter().map(|claimed| self.delete_pod(snapshot, claimed, finalizer))).await;
         let (mut outcome, mut failed) = (Outcome::default(), None);
         for (Claimed { pod, .. }, result) in pods.iter().zip(results) {
             match result {

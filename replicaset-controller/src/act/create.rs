@@ -2,7 +2,7 @@
 
 use common::{
     api::{self, Target},
-    batch::slow_start,
+    batch::{all, slow_start},
     events::EventType,
     intern::Labels,
     meta::{Annotations, OwnerRef, Uid, Version},
@@ -56,7 +56,7 @@ impl<K: Kind> ReplicaController<K> {
         let before = self.children(&snapshot.owner.uid);
         for batch in slow_start(count) {
             let calls = (0..batch).map(|_| self.create_pod(snapshot, &body, &before));
-            let results = super::all(calls).await;
+            let results = all(calls).await;
             let mut go_on = true;
             for result in results {
                 go_on &= matches!(result.map_err(Error::Create)?, Created::Yes);

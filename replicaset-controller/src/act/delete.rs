@@ -2,6 +2,7 @@
 
 use common::{
     api::{self, Delete, Target},
+    batch::all,
     events::EventType,
     pods::PODS,
 };
@@ -25,7 +26,7 @@ impl<K: Kind> ReplicaController<K> {
             }
         }
         let calls = victims.iter().map(|victim| self.delete_pod(snapshot, victim));
-        super::all(calls).await.into_iter().collect::<Result<(), _>>().map_err(Error::Delete)
+        all(calls).await.into_iter().collect::<Result<(), _>>().map_err(Error::Delete)
     }
 
     async fn delete_pod(&self, snapshot: &Snapshot, Victim { pod, .. }: &Victim) -> Result<(), api::Error> {

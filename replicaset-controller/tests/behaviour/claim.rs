@@ -64,10 +64,9 @@ async fn nobody_adopts_for_a_set_that_is_gone() {
     assert!(world.asked("get", SETS) > 0 && world.asked("patch", "pods") == 0);
     let told = world.loops.as_ref().unwrap().explain(Some("shop/web"));
     assert!(
-        told[0]["lastError"]["error"]
-            .as_str()
-            .unwrap()
-            .starts_with("cannot adopt Pods: ReplicaSet web is gone: got uid"),
+        told[0]["lastError"]["error"].as_str().unwrap().starts_with(
+            "cannot claim Pods: can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid"
+        ),
         "{told}"
     );
     world.sandbox.faults().release_watch(ME, "replicasets");

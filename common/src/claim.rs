@@ -1,0 +1,155 @@
+//! Carrying out claims: releasing and adopting the children of an owner.
+//!
+//! What is claimed was decided before ([`crate::refs::claim`]); here are the requests, and the live look at the owner before
+//! the first adoption of a sync.
+
+use std::fmt;
+
+use crate::{
+    api::{self, Api, Patch, Target, Written},
+    batch::all,
+    consistency::Ledger,
+    meta::Meta,
+    object::Resource,
+    refs::{HasMeta, Owner},
+};
+
+/// Who claims, and what.
+pub struct Claiming<'a> {
+    /// The API server.
+    pub api: &'a Api,
+    /// Where its writes are noted.
+    pub ledger: &'a Ledger,
+    /// The owner to be.
+    pub owner: &'a Owner,
+    /// What its children are.
+    pub children: Resource,
+    /// What a child gets with its owner, and loses with it.
+    pub finalizers: &'a [&'a str],
+    /// Which refusals of a release, besides 404, say that the child is gone.
+    pub is_gone: fn(&api::Error) -> bool,
+}
+
+/// Why children could not be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The owner could not be read live, so nothing was adopted.
+    #[error("can't recheck DeletionTimestamp: {0}")]
+    Recheck(#[source] api::Error),
+    /// Read live, the owner turned out to be another one or to be going away, so nothing was adopted.
+    #[error("can't recheck DeletionTimestamp: {0}")]
+    NotOurs(String),
+    /// Some children could not be adopted or released.
+    #[error("{0}")]
+    Children(Failed),
+}
+
+/// What went wrong with each child that was to be adopted or released.
+#[derive(Debug)]
+pub struct Failed(pub Vec<(String, api::Error)>);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (what, error)) in self.0.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}cannot {what}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Error {
+    /// The answer of the server that stands behind it, or the first of them.
+    pub fn api(&self) -> Option<&api::Error> {
+        match self {
+            Self::Recheck(error) => Some(error),
+            Self::NotOurs(_) => None,
+            Self::Children(Failed(list)) => list.first().map(|(_, error)| error),
+        }
+    }
+
+    /// A name for metrics, one of few.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::NotOurs(_) => "not_ours",
+            _ => self.api().map_or("claim", api::Error::label),
+        }
+    }
+}
+
+impl Claiming<'_> {
+    /// Releases and adopts; gives back those that were there to be adopted. Every one is tried before errors are told.
+    ///
+    /// Upstream: `pkg/controller`, `PodControllerRefManager`.
+    pub async fn carry_out<C: HasMeta + Clone + Sync>(&self, adopt: &[C], release: &[C]) -> Result<Vec<C>, Error> {
+        let mut failed = Vec::new();
+        let what = |verb: &str, child: &C| format!("{verb} {} {}", self.children.kind, child.meta().key());
+        let released = all(release.iter().map(|child| self.release(child.meta()))).await;
+        for (child, result) in release.iter().zip(released) {
+            if let Err(error) = result {
+                failed.push((what("release", child), error));
+            }
+        }
+        let mut adopted = Vec::with_capacity(adopt.len());
+        if !adopt.is_empty() {
+            self.recheck().await?;
+            let results = all(adopt.iter().map(|child| self.adopt(child.meta()))).await;
+            for (child, result) in adopt.iter().zip(results) {
+                match result {
+                    Ok(true) => adopted.push(child.clone()),
+                    Ok(false) => {}
+                    Err(error) => failed.push((what("adopt", child), error)),
+                }
+            }
+        }
+        if failed.is_empty() { Ok(adopted) } else { Err(Error::Children(Failed(failed))) }
+    }
+
+    /// Makes sure, from the server, that the owner still is who it was and is not going away: the garbage collector may be
+    /// orphaning its children just now (kubernetes/kubernetes#42639).
+    async fn recheck(&self) -> Result<(), Error> {
+        let owner = self.owner;
+        let live = self.api.get(Target::object(owner.resource, &owner.namespace, &owner.name)).await;
+        let live = live.map_err(Error::Recheck)?;
+        let live: Written = serde_json::from_slice(&live).map_err(|error| Error::Recheck(error.into()))?;
+        if live.metadata.uid != owner.uid {
+            return Err(Error::NotOurs(format!(
+                "original {} {}/{} is gone: got uid {}, wanted {}",
+                owner.resource.kind, owner.namespace, owner.name, live.metadata.uid, owner.uid
+            )));
+        }
+        live.metadata.deleted.map_or(Ok(()), |at| {
+            Err(Error::NotOurs(format!("{}/{} has just been deleted at {at}", owner.namespace, owner.name)))
+        })
+    }
+
+    /// Whether the child was there to be adopted.
+    async fn adopt(&self, child: &Meta) -> Result<bool, api::Error> {
+        let patch = self.owner.adopt_patch(&child.uid, self.finalizers);
+        match self.api.patch(self.target(child), Patch::Strategic, &patch).await {
+            Ok(answer) => {
+                let written: Written = serde_json::from_slice(&answer)?;
+                self.ledger.wrote(&self.owner.uid, self.children, written.metadata.resource_version);
+                Ok(true)
+            }
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn release(&self, child: &Meta) -> Result<(), api::Error> {
+        let patch = self.owner.release_patch(&child.uid, self.finalizers);
+        match self.api.patch(self.target(child), Patch::Strategic, &patch).await {
+            Err(error) if !error.is_not_found() && !(self.is_gone)(&error) => Err(error),
+            Ok(_) | Err(_) => {
+                // Its deletion, if one is awaited, will not be told to this owner any more.
+                self.ledger.undelete(&self.owner.uid, &child.uid);
+                Ok(())
+            }
+        }
+    }
+
+    fn target<'a>(&self, child: &'a Meta) -> Target<'a> {
+        Target::object(self.children, &child.namespace, &child.name)
+    }
+}
