@@ -25,14 +25,22 @@ pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 pub struct SlowStart {
     remaining: usize,
     next: usize,
+    most: usize,
 }
 
 /// The batches over `count` calls.
 pub fn slow_start(count: usize) -> SlowStart {
-    SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE }
+    SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE, most: usize::MAX }
 }
 
 impl SlowStart {
+    /// The same, with no batch larger than that.
+    #[must_use]
+    pub fn at_most(mut self, most: usize) -> Self {
+        self.most = most.max(1);
+        self
+    }
+
     /// The number of calls in batches not yet handed out.
     pub fn remaining(&self) -> usize {
         self.remaining
@@ -43,7 +51,7 @@ impl Iterator for SlowStart {
     type Item = usize;
 
     fn next(&mut self) -> Option<usize> {
-        let size = self.next.min(self.remaining);
+        let size = self.next.min(self.most).min(self.remaining);
         self.remaining -= size;
         self.next = size.saturating_mul(2);
         (size > 0).then_some(size)
@@ -71,6 +79,12 @@ mod tests {
         ] {
             assert_eq!(slow_start(count).collect::<Vec<_>>(), batches, "{count}");
         }
+    }
+
+    #[test]
+    fn batches_grow_up_to_a_limit() {
+        let sizes = |count| slow_start(count).at_most(500).skip(8).collect::<Vec<_>>();
+        assert_eq!((sizes(600), sizes(1500)), (vec![256, 89], vec![256, 500, 489]));
     }
 
     /// Calls made, successes and calls to be lowered, of a run that stops after the first failing batch.

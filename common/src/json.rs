@@ -1,9 +1,9 @@
-//! Raw JSON that is passed on unread, and its digest.
+//! Raw JSON that is passed on unread, and short ways to edit JSON values.
 
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 /// A piece of JSON kept exactly as the server sent it.
 ///
@@ -60,4 +60,29 @@ where
     T: Deserialize<'de> + Default,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Sets a field that is not there, or null.
+pub fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
+    if map.get(key).is_none_or(Value::is_null) {
+        map.insert(key.to_owned(), value.into());
+    }
+}
+
+/// Calls `change` on each object of the list below `key`.
+pub fn each(map: &mut Map<String, Value>, key: &str, mut change: impl FnMut(&mut Map<String, Value>)) {
+    if let Some(Value::Array(elements)) = map.get_mut(key) {
+        for element in elements {
+            if let Value::Object(element) = element {
+                change(element);
+            }
+        }
+    }
+}
+
+/// Calls `change` on the object below `key`, if it is there.
+pub fn within(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
+    if let Some(Value::Object(inner)) = map.get_mut(key) {
+        change(inner);
+    }
 }

@@ -42,6 +42,7 @@ pub enum Numbers {
 #[derive(Clone, Debug)]
 pub struct Data {
     bytes: Box<[u8]>,
+    numbers: Numbers,
     digest: u128,
 }
 
@@ -53,7 +54,14 @@ impl Data {
         let mut template = template.value();
         template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
         let value = json!({ "spec": { "template": template } });
-        Some(Self { bytes: go_json(&value, numbers).into(), digest: digest(&value, numbers) })
+        Some(Self { bytes: go_json(&value, numbers).into(), numbers, digest: digest(&value, numbers) })
+    }
+
+    /// Whether it is what a revision of that template holds.
+    pub fn is_of(&self, template: &Value) -> bool {
+        let Some(mut template) = template.as_object().cloned() else { return false };
+        template.insert("$patch".to_owned(), Value::from("replace"));
+        digest(&json!({ "spec": { "template": template } }), self.numbers) == self.digest
     }
 
     /// The bytes to hash and to send.
@@ -87,16 +95,7 @@ impl ControllerRevision {
 
     /// The template it holds; one with a [`Template::problem`] if it holds none.
     pub fn template(&self) -> Template {
-        let mut value = self.data.value().unwrap_or_default();
-        match value.pointer_mut("/spec/template") {
-            Some(template) => {
-                if let Some(members) = template.as_object_mut() {
-                    members.remove("$patch");
-                }
-                Template::from_value(template)
-            }
-            None => Template::default(),
-        }
+        template_in(self.data.text().as_bytes()).map_or_else(Template::default, |value| Template::from_value(&value))
     }
 }
 
@@ -123,9 +122,25 @@ impl<'de> Deserialize<'de> for ControllerRevision {
     }
 }
 
+impl AsRef<Self> for ControllerRevision {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
+/// The template that data of a revision holds, to look into or to edit; nothing if they hold none.
+pub fn template_in(data: &[u8]) -> Option<Value> {
+    let mut value: Value = serde_json::from_slice(data).ok()?;
+    let mut template = value.pointer_mut("/spec/template")?.take();
+    if let Some(members) = template.as_object_mut() {
+        members.remove("$patch");
+    }
+    Some(template)
+}
+
 /// Sorts revisions: by number, then the older first, then by name.
-pub fn sort(revisions: &mut [Arc<ControllerRevision>]) {
-    revisions.sort_by(|a, b| compare(a, b));
+pub fn sort<R: AsRef<ControllerRevision>>(revisions: &mut [Arc<R>]) {
+    revisions.sort_by(|a, b| compare((**a).as_ref(), (**b).as_ref()));
 }
 
 fn compare(a: &ControllerRevision, b: &ControllerRevision) -> Ordering {

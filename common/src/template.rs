@@ -1,5 +1,6 @@
 //! Pod templates: passed on unread, compared by meaning.
 
+pub mod defaults;
 mod digest;
 
 use std::sync::Arc;

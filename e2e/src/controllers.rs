@@ -6,6 +6,7 @@ use common::app::Definition;
 pub const ALL: &[&Definition] = &[
     &deployment_controller::DEFINITION,
     &replicaset_controller::DEFINITION,
+    &statefulset_controller::DEFINITION,
     &job_controller::DEFINITION,
     &cronjob_controller::DEFINITION,
     &gc_controller::DEFINITION,

@@ -14,6 +14,12 @@ pub mod resources {
     pub const DEPLOYMENTS: Resource = namespaced("apps", "deployments", "Deployment");
     /// ReplicaSets.
     pub const REPLICA_SETS: Resource = namespaced("apps", "replicasets", "ReplicaSet");
+    /// StatefulSets.
+    pub const STATEFUL_SETS: Resource = namespaced("apps", "statefulsets", "StatefulSet");
+    /// ControllerRevisions.
+    pub const CONTROLLER_REVISIONS: Resource = namespaced("apps", "controllerrevisions", "ControllerRevision");
+    /// `PersistentVolumeClaims`.
+    pub const CLAIMS: Resource = namespaced("", "persistentvolumeclaims", "PersistentVolumeClaim");
     /// ReplicationControllers.
     pub const REPLICATION_CONTROLLERS: Resource = namespaced("", "replicationcontrollers", "ReplicationController");
     /// Jobs.
@@ -37,8 +43,18 @@ pub mod resources {
     pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
     /// What a test may leave in its namespace, owners first.
-    pub const CLEANED: [Resource; 7] =
-        [DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, JOBS, PODS, RESOURCE_QUOTAS, EVENTS];
+    pub const CLEANED: [Resource; 10] = [
+        DEPLOYMENTS,
+        REPLICA_SETS,
+        REPLICATION_CONTROLLERS,
+        STATEFUL_SETS,
+        JOBS,
+        PODS,
+        CONTROLLER_REVISIONS,
+        CLAIMS,
+        RESOURCE_QUOTAS,
+        EVENTS,
+    ];
 }
 
 /// An object being made.
@@ -58,6 +74,12 @@ pub fn replica_set(name: &str) -> Builder {
 /// A ReplicationController of one replica whose Pods are labelled `app=<name>`.
 pub fn replication_controller(name: &str) -> Builder {
     workload("v1", "ReplicationController", name, json!({"app": name}))
+}
+
+/// A StatefulSet of one replica whose Pods are labelled `app=<name>`.
+pub fn stateful_set(name: &str) -> Builder {
+    let set = workload("apps/v1", "StatefulSet", name, json!({"matchLabels": {"app": name}}));
+    set.set("spec/serviceName", name)
 }
 
 /// A Job that wants one completion, of Pods that run until they are told to exit.

@@ -1,11 +1,14 @@
-//! Defaults of Pod specs and Pod templates.
+//! Defaults of Pod specs and Pod templates: those every server writes, and quantities as they are kept.
 
+use common::template::defaults;
 use serde_json::{Map, Value, json};
 
 use super::{
     quantity::Quantity,
     value::{default_to, each, int, text, within},
 };
+
+pub(super) use common::template::defaults::persistent_sources;
 
 type Object = Map<String, Value>;
 
@@ -16,77 +19,17 @@ pub(super) fn template(template: &mut Object) {
 
 /// Defaults the parts of a Pod spec that templates have too.
 pub(super) fn spec(spec: &mut Object) {
-    for (field, value) in
-        [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")]
-    {
-        default_to(spec, field, value);
-    }
-    default_to(spec, "securityContext", Value::Object(Map::new()));
-    default_to(spec, "terminationGracePeriodSeconds", 30);
-    service_account(spec);
-    each(spec, "volumes", volume);
+    defaults::spec(spec);
     for containers in ["initContainers", "containers", "ephemeralContainers"] {
-        each(spec, containers, container);
+        each(spec, containers, |container| within(container, "resources", resources));
     }
-    within(spec, "overhead", round_up);
-    within(spec, "resources", resources);
-}
-
-/// `serviceAccount` is the old name of `serviceAccountName`: both are written.
-fn service_account(spec: &mut Object) {
-    match (spec.get("serviceAccountName").cloned(), spec.get("serviceAccount").cloned()) {
-        (Some(name), old) if old.as_ref() != Some(&name) => {
-            spec.insert("serviceAccount".to_owned(), name);
-        }
-        (None, Some(name)) => {
-            spec.insert("serviceAccountName".to_owned(), name);
-        }
-        _ => {}
-    }
-}
-
-fn container(container: &mut Object) {
-    if !container.contains_key("imagePullPolicy") {
-        let image = container.get("image").map(text).unwrap_or_default();
-        let policy = pull_policy(image);
-        container.insert("imagePullPolicy".to_owned(), policy.into());
-    }
-    default_to(container, "terminationMessagePath", "/dev/termination-log");
-    default_to(container, "terminationMessagePolicy", "File");
-    each(container, "ports", |port| default_to(port, "protocol", "TCP"));
-    each(container, "env", |variable| {
-        within(variable, "valueFrom", |source| {
-            within(source, "fieldRef", field_ref);
-            within(source, "fileKeyRef", |file| default_to(file, "optional", false));
+    each(spec, "volumes", |volume| {
+        within(volume, "ephemeral", |ephemeral| {
+            within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
         });
     });
-    within(container, "resources", resources);
-    for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        within(container, kind, probe);
-    }
-    within(container, "lifecycle", |lifecycle| {
-        for hook in ["postStart", "preStop"] {
-            within(lifecycle, hook, |handler| within(handler, "httpGet", http_get));
-        }
-    });
-}
-
-/// `Always` for images that say or imply `latest`, `IfNotPresent` for all others and for what is not an image's name.
-fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
-    let last = name.rfind('/').map_or(0, |at| at + 1);
-    let (path, tag) = match name[last..].split_once(':') {
-        Some((end, tag)) => (&name[..last + end.len()], Some(tag)),
-        None => (name, None),
-    };
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
-    let valid = !path.is_empty() && path[last.min(path.len())..].chars().all(plain) && last < path.len();
-    let latest = tag.map_or(digest.is_none(), |tag| tag == "latest");
-    if valid && latest { "Always" } else { "IfNotPresent" }
-}
-
-fn field_ref(reference: &mut Object) {
-    default_to(reference, "apiVersion", "v1");
+    within(spec, "overhead", round_up);
+    within(spec, "resources", resources);
 }
 
 fn resources(resources: &mut Object) {
@@ -104,78 +47,9 @@ fn round_up(list: &mut Object) {
     }
 }
 
-fn probe(probe: &mut Object) {
-    for (field, value) in
-        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
-        default_to(probe, field, value);
-    }
-    within(probe, "httpGet", http_get);
-    within(probe, "grpc", |grpc| default_to(grpc, "service", ""));
-}
-
-fn http_get(action: &mut Object) {
-    default_to(action, "path", "/");
-    default_to(action, "scheme", "HTTP");
-}
-
-/// Mode of files in volumes that are made from API objects.
-const FILE_MODE: i64 = 0o644;
-
-fn volume(volume: &mut Object) {
-    if !volume.keys().any(|field| field != "name") {
-        volume.insert("emptyDir".to_owned(), json!({}));
-    }
-    within(volume, "hostPath", |host_path| default_to(host_path, "type", ""));
-    for source in ["secret", "configMap"] {
-        within(volume, source, |files| default_to(files, "defaultMode", FILE_MODE));
-    }
-    within(volume, "downwardAPI", |files| {
-        default_to(files, "defaultMode", FILE_MODE);
-        each(files, "items", |file| within(file, "fieldRef", field_ref));
-    });
-    within(volume, "projected", |projected| {
-        default_to(projected, "defaultMode", FILE_MODE);
-        each(projected, "sources", |source| {
-            within(source, "downwardAPI", |files| each(files, "items", |file| within(file, "fieldRef", field_ref)));
-            within(source, "serviceAccountToken", |token| default_to(token, "expirationSeconds", 3600));
-        });
-    });
-    within(volume, "ephemeral", |ephemeral| {
-        within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
-    });
-    within(volume, "image", |image| {
-        if !image.contains_key("pullPolicy") {
-            let policy = pull_policy(image.get("reference").map(text).unwrap_or_default());
-            image.insert("pullPolicy".to_owned(), policy.into());
-        }
-    });
-    persistent_sources(volume);
-}
-
-/// Defaults of volume sources that `PersistentVolumes` have too.
-pub(super) fn persistent_sources(volume: &mut Object) {
-    within(volume, "iscsi", |iscsi| default_to(iscsi, "iscsiInterface", "default"));
-    within(volume, "rbd", |rbd| {
-        for (field, value) in [("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")] {
-            default_to(rbd, field, value);
-        }
-    });
-    within(volume, "azureDisk", |disk| {
-        for (field, value) in [("cachingMode", "ReadWrite"), ("kind", "Shared"), ("fsType", "ext4")] {
-            default_to(disk, field, value);
-        }
-        default_to(disk, "readOnly", false);
-    });
-    within(volume, "scaleIO", |scale_io| {
-        default_to(scale_io, "storageMode", "ThinProvisioned");
-        default_to(scale_io, "fsType", "xfs");
-    });
-}
-
 /// Defaults of a claim's spec.
 pub(super) fn claim_spec(spec: &mut Object) {
-    default_to(spec, "volumeMode", "Filesystem");
+    defaults::claim_spec(spec);
     within(spec, "resources", resources);
 }
 
@@ -289,35 +163,6 @@ mod tests {
     fn defaulted(mut value: Value, default: fn(&mut Object)) -> Value {
         default(value.as_object_mut().unwrap());
         value
-    }
-
-    #[test]
-    fn pulls_latest_images_always() {
-        let table = [
-            ("i", "Always"),
-            ("img:1", "IfNotPresent"),
-            ("img:latest", "Always"),
-            ("host:5000/a/b", "Always"),
-            ("host:5000/a/b:1", "IfNotPresent"),
-            ("a@sha256:00", "IfNotPresent"),
-            ("a:latest@sha256:00", "Always"),
-            ("", "IfNotPresent"),
-            ("UPPER", "IfNotPresent"),
-            ("Host.io/a", "Always"),
-        ];
-        for (image, policy) in table {
-            assert_eq!(pull_policy(image), policy, "{image}");
-        }
-    }
-
-    #[test]
-    fn defaults_volumes() {
-        assert_eq!(defaulted(json!({"name": "v"}), volume), json!({"name": "v", "emptyDir": {}}));
-        let projected = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
-        let wanted = json!({"name": "v", "projected": {
-            "defaultMode": 420, "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]}});
-        assert_eq!(defaulted(projected, volume), wanted);
-        assert_eq!(defaulted(json!({"name": "v", "hostPath": {"path": "/"}}), volume)["hostPath"]["type"], "");
     }
 
     #[test]

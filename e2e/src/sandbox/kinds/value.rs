@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value};
 
+pub(super) use common::json::{default_to, each, within};
+
 /// The string; empty for nothing.
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
@@ -47,31 +49,6 @@ pub(super) fn object(value: &mut Value) -> &mut Map<String, Value> {
 /// The object below `key` to change; made when not there.
 pub(super) fn child<'a>(value: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
     object(object(value).entry(key).or_insert_with(|| Value::Object(Map::new())))
-}
-
-/// Sets a field that is not there, or null.
-pub(super) fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Value>) {
-    if map.get(key).is_none_or(Value::is_null) {
-        map.insert(key.to_owned(), value.into());
-    }
-}
-
-/// Calls `change` on each object of the list below `key`.
-pub(super) fn each(map: &mut Map<String, Value>, key: &str, mut change: impl FnMut(&mut Map<String, Value>)) {
-    if let Some(Value::Array(elements)) = map.get_mut(key) {
-        for element in elements {
-            if let Value::Object(element) = element {
-                change(element);
-            }
-        }
-    }
-}
-
-/// Calls `change` on the object below `key`, if it is there.
-pub(super) fn within(map: &mut Map<String, Value>, key: &str, change: impl FnOnce(&mut Map<String, Value>)) {
-    if let Some(Value::Object(inner)) = map.get_mut(key) {
-        change(inner);
-    }
 }
 
 /// Takes the value of `key` from `old`: sets it where it is there, removes it where it is not.

@@ -1,0 +1,203 @@
+//! Defaults of Pod templates: what a server of 1.36 writes into them.
+//!
+//! Quantities are the server's own business: it rounds and rewrites them before anything is stored.
+
+use serde_json::{Map, Value, json};
+
+use crate::json::{default_to, each, within};
+
+type Object = Map<String, Value>;
+
+/// Defaults a Pod template: what is shared by Pods and everything that makes Pods. What is no template is left alone.
+///
+/// Upstream: `pkg/apis/core/v1`, `SetDefaults_PodSpec` and those of everything below it.
+pub fn apply_defaults(template: &mut Value) {
+    if let Value::Object(template) = template {
+        within(template, "spec", spec);
+    }
+}
+
+/// Defaults the parts of a Pod spec that templates have too.
+pub fn spec(spec: &mut Object) {
+    for (field, value) in
+        [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")]
+    {
+        default_to(spec, field, value);
+    }
+    default_to(spec, "securityContext", Value::Object(Map::new()));
+    default_to(spec, "terminationGracePeriodSeconds", 30);
+    service_account(spec);
+    each(spec, "volumes", volume);
+    for containers in ["initContainers", "containers", "ephemeralContainers"] {
+        each(spec, containers, container);
+    }
+}
+
+/// `serviceAccount` is the old name of `serviceAccountName`: both are written.
+fn service_account(spec: &mut Object) {
+    match (spec.get("serviceAccountName").cloned(), spec.get("serviceAccount").cloned()) {
+        (Some(name), old) if old.as_ref() != Some(&name) => {
+            spec.insert("serviceAccount".to_owned(), name);
+        }
+        (None, Some(name)) => {
+            spec.insert("serviceAccountName".to_owned(), name);
+        }
+        _ => {}
+    }
+}
+
+fn container(container: &mut Object) {
+    if !container.contains_key("imagePullPolicy") {
+        let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
+        let policy = pull_policy(image);
+        container.insert("imagePullPolicy".to_owned(), policy.into());
+    }
+    default_to(container, "terminationMessagePath", "/dev/termination-log");
+    default_to(container, "terminationMessagePolicy", "File");
+    each(container, "ports", |port| default_to(port, "protocol", "TCP"));
+    each(container, "env", |variable| {
+        within(variable, "valueFrom", |source| {
+            within(source, "fieldRef", field_ref);
+            within(source, "fileKeyRef", |file| default_to(file, "optional", false));
+        });
+    });
+    for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        within(container, kind, probe);
+    }
+    within(container, "lifecycle", |lifecycle| {
+        for hook in ["postStart", "preStop"] {
+            within(lifecycle, hook, |handler| within(handler, "httpGet", http_get));
+        }
+    });
+}
+
+/// `Always` for images that say or imply `latest`, `IfNotPresent` for all others and for what is not an image's name.
+fn pull_policy(image: &str) -> &'static str {
+    let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
+    let last = name.rfind('/').map_or(0, |at| at + 1);
+    let (path, tag) = match name[last..].split_once(':') {
+        Some((end, tag)) => (&name[..last + end.len()], Some(tag)),
+        None => (name, None),
+    };
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c);
+    let valid = !path.is_empty() && path[last.min(path.len())..].chars().all(plain) && last < path.len();
+    let latest = tag.map_or(digest.is_none(), |tag| tag == "latest");
+    if valid && latest { "Always" } else { "IfNotPresent" }
+}
+
+fn field_ref(reference: &mut Object) {
+    default_to(reference, "apiVersion", "v1");
+}
+
+fn probe(probe: &mut Object) {
+    for (field, value) in
+        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
+    {
+        default_to(probe, field, value);
+    }
+    within(probe, "httpGet", http_get);
+    within(probe, "grpc", |grpc| default_to(grpc, "service", ""));
+}
+
+fn http_get(action: &mut Object) {
+    default_to(action, "path", "/");
+    default_to(action, "scheme", "HTTP");
+}
+
+/// Mode of files in volumes that are made from API objects.
+const FILE_MODE: i64 = 0o644;
+
+fn volume(volume: &mut Object) {
+    if !volume.keys().any(|field| field != "name") {
+        volume.insert("emptyDir".to_owned(), json!({}));
+    }
+    within(volume, "hostPath", |host_path| default_to(host_path, "type", ""));
+    for source in ["secret", "configMap"] {
+        within(volume, source, |files| default_to(files, "defaultMode", FILE_MODE));
+    }
+    within(volume, "downwardAPI", |files| {
+        default_to(files, "defaultMode", FILE_MODE);
+        each(files, "items", |file| within(file, "fieldRef", field_ref));
+    });
+    within(volume, "projected", |projected| {
+        default_to(projected, "defaultMode", FILE_MODE);
+        each(projected, "sources", |source| {
+            within(source, "downwardAPI", |files| each(files, "items", |file| within(file, "fieldRef", field_ref)));
+            within(source, "serviceAccountToken", |token| default_to(token, "expirationSeconds", 3600));
+        });
+    });
+    within(volume, "ephemeral", |ephemeral| {
+        within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
+    });
+    within(volume, "image", |image| {
+        if !image.contains_key("pullPolicy") {
+            let policy = pull_policy(image.get("reference").and_then(Value::as_str).unwrap_or_default());
+            image.insert("pullPolicy".to_owned(), policy.into());
+        }
+    });
+    persistent_sources(volume);
+}
+
+/// Defaults of volume sources that `PersistentVolumes` have too.
+pub fn persistent_sources(volume: &mut Object) {
+    within(volume, "iscsi", |iscsi| default_to(iscsi, "iscsiInterface", "default"));
+    within(volume, "rbd", |rbd| {
+        for (field, value) in [("pool", "rbd"), ("user", "admin"), ("keyring", "/etc/ceph/keyring")] {
+            default_to(rbd, field, value);
+        }
+    });
+    within(volume, "azureDisk", |disk| {
+        for (field, value) in [("cachingMode", "ReadWrite"), ("kind", "Shared"), ("fsType", "ext4")] {
+            default_to(disk, field, value);
+        }
+        default_to(disk, "readOnly", false);
+    });
+    within(volume, "scaleIO", |scale_io| {
+        default_to(scale_io, "storageMode", "ThinProvisioned");
+        default_to(scale_io, "fsType", "xfs");
+    });
+}
+
+/// Defaults of a claim's spec.
+pub fn claim_spec(spec: &mut Object) {
+    default_to(spec, "volumeMode", "Filesystem");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn defaulted(mut value: Value, default: fn(&mut Object)) -> Value {
+        default(value.as_object_mut().unwrap());
+        value
+    }
+
+    #[test]
+    fn pulls_latest_images_always() {
+        let table = [
+            ("i", "Always"),
+            ("img:1", "IfNotPresent"),
+            ("img:latest", "Always"),
+            ("host:5000/a/b", "Always"),
+            ("host:5000/a/b:1", "IfNotPresent"),
+            ("a@sha256:00", "IfNotPresent"),
+            ("a:latest@sha256:00", "Always"),
+            ("", "IfNotPresent"),
+            ("UPPER", "IfNotPresent"),
+            ("Host.io/a", "Always"),
+        ];
+        for (image, policy) in table {
+            assert_eq!(pull_policy(image), policy, "{image}");
+        }
+    }
+
+    #[test]
+    fn defaults_volumes() {
+        assert_eq!(defaulted(json!({"name": "v"}), volume), json!({"name": "v", "emptyDir": {}}));
+        let projected = json!({"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}});
+        let wanted = json!({"name": "v", "projected": {
+            "defaultMode": 420, "sources": [{"serviceAccountToken": {"path": "t", "expirationSeconds": 3600}}]}});
+        assert_eq!(defaulted(projected, volume), wanted);
+        assert_eq!(defaulted(json!({"name": "v", "hostPath": {"path": "/"}}), volume)["hostPath"]["type"], "");
+    }
+}

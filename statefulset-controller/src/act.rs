@@ -1,0 +1,140 @@
+//! Carrying a plan out: claim, store the revision, work on Pods phase by phase, write the status, forget history.
+
+mod claims;
+mod pods;
+mod revisions;
+mod status;
+
+use std::borrow::Cow;
+
+use common::{
+    api, batch,
+    claim::Claiming,
+    controller::Requeue,
+    events::{EventType, ObjectRef},
+    object::Resource,
+    pods::PODS,
+    revision::CONTROLLER_REVISIONS,
+};
+
+use crate::{
+    StatefulSetController,
+    decide::{self, history, revisions::Revisions, status::next_check},
+    error::Error,
+    objects::STATEFUL_SETS,
+    plan::{Pace, Phase, Plan, Reconcile},
+    snapshot::{PodRef, Snapshot},
+};
+
+/// How far the work on Pods got.
+#[derive(Default)]
+struct Outcome {
+    /// By how much deletions lowered the count of Pods of the current revision.
+    lowered: i32,
+    /// What ended it.
+    error: Option<Error>,
+}
+
+impl StatefulSetController {
+    pub(crate) async fn carry_out(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        if let Some(problem) = &plan.problem {
+            let key = snapshot.set.metadata.key();
+            tracing::error!(logger = "statefulset", key = %key, err = %problem, "Error converting StatefulSet selector");
+            return Ok(Requeue::No);
+        }
+        let set = &snapshot.set;
+        self.adopt_revisions(&snapshot, &plan).await?;
+        let adopted = self.claiming(&snapshot, PODS).carry_out(&plan.adopt, &plan.release).await;
+        let adopted: Vec<PodRef> = adopted.map_err(Error::Pods)?;
+        let mut replan = adopted.len() != plan.adopt.len();
+        let claimed: Vec<PodRef> = snapshot.pods.keep.iter().chain(&adopted).cloned().collect();
+        let expected = plan.revisions.update.name.clone();
+        let revisions = self.store(&snapshot, plan.revisions).await?;
+        replan |= revisions.update.name != expected;
+        // The plan counts on every adoption, and on the name of the new revision.
+        let reconcile = if replan { decide::reconcile(&snapshot, &claimed, &revisions) } else { plan.reconcile };
+        let outcome = self.work(&snapshot, &revisions, &reconcile).await;
+        if let Some(error) = outcome.error.as_ref().filter(|error| error.is_not_leader()) {
+            tracing::debug!(logger = "statefulset", key = %set.metadata.key(), err = %error, "Stopped");
+            return outcome.error.map_or(Ok(Requeue::No), Err);
+        }
+        self.metrics.rollout(set, reconcile.unavailable);
+        self.await_claims(&snapshot, &reconcile);
+        let at = self.context.clock.now();
+        let status = decide::status::lowered(&reconcile.counted, outcome.lowered);
+        let status = decide::status::complete(set, &status);
+        let written = self.write_status(&snapshot, &status).await;
+        let forgotten = self.forget(&snapshot, &history::forget(set, &revisions, &claimed)).await;
+        outcome.error.map_or(Ok(()), Err).and(written).and(forgotten)?;
+        let now = self.context.clock.now();
+        Ok(next_check(set, &claimed, &status, at, now).map_or(Requeue::No, Requeue::After))
+    }
+
+    fn claiming<'a>(&'a self, snapshot: &'a Snapshot, children: Resource) -> Claiming<'a> {
+        Claiming {
+            api: &self.context.api,
+            ledger: &self.ledger,
+            owner: &snapshot.owner,
+            children,
+            finalizers: &[],
+            is_gone: api::Error::is_invalid,
+        }
+    }
+
+    async fn adopt_revisions(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+        let adopt = &plan.adopt_revisions;
+        let adopted = self.claiming(snapshot, CONTROLLER_REVISIONS).carry_out(adopt, &[]).await;
+        let adopted = adopted.map_err(Error::Revisions)?;
+        // What was decided on is not there: the cache will tell what is.
+        let gone = adopt.iter().find(|one| adopted.iter().all(|other| other.meta.uid != one.meta.uid));
+        gone.map_or(Ok(()), |gone| Err(Error::Gone(gone.meta.name.to_string())))
+    }
+
+    /// Works on Pods until the plan, or its luck, ends.
+    async fn work(&self, snapshot: &Snapshot, revisions: &Revisions, plan: &Reconcile) -> Outcome {
+        let mut outcome = Outcome::default();
+        for phase in &plan.phases {
+            self.phase(snapshot, revisions, phase, &mut outcome).await;
+            if outcome.error.is_some() || self.ends() {
+                break;
+            }
+        }
+        outcome
+    }
+
+    async fn phase(&self, snapshot: &Snapshot, revisions: &Revisions, phase: &Phase, outcome: &mut Outcome) {
+        let mut rest = &phase.work[..];
+        let in_order = || vec![1; phase.work.len()];
+        let sizes = match phase.pace {
+            Pace::InOrder => in_order(),
+            Pace::Batches => batch::slow_start(phase.work.len()).at_most(MOST_AT_ONCE).collect(),
+        };
+        for size in sizes {
+            let (now, later) = rest.split_at(size.min(rest.len()));
+            rest = later;
+            let results = batch::all(now.iter().map(|work| self.work_on(snapshot, revisions, work))).await;
+            for result in results {
+                match result {
+                    Ok(lowered) => outcome.lowered += i32::from(lowered),
+                    Err(error) => outcome.error = outcome.error.take().or(Some(error)),
+                }
+            }
+            if outcome.error.is_some() || self.ends() {
+                return;
+            }
+        }
+    }
+
+    /// Whether this process ends: whoever comes next goes on.
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    /// Records an Event about the set.
+    fn event(&self, snapshot: &Snapshot, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
+        self.context.recorder.event(&ObjectRef::new(STATEFUL_SETS, &snapshot.set.metadata), kind, reason, message);
+    }
+}
+
+/// The most Pods that are worked on at once where they do not wait for each other. Upstream: `MaxBatchSize`.
+const MOST_AT_ONCE: usize = 500;

@@ -1,0 +1,84 @@
+//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+//!
+//! Where a later part depends on how an earlier one went (a Pod could not be adopted, the name of a revision was taken), that
+//! part is decided again: [`reconcile`], [`status::status`] and [`history::forget`] are functions of what has become so.
+
+pub mod body;
+pub mod history;
+pub mod retention;
+pub mod revisions;
+pub mod rolling;
+pub mod scaling;
+pub mod situation;
+pub mod status;
+
+use std::sync::Arc;
+
+use crate::{
+    plan::{Plan, Reconcile},
+    snapshot::{PodRef, Snapshot},
+};
+use revisions::Revisions;
+use situation::Situation;
+
+/// Decides what one sync does. Upstream: `pkg/controller/statefulset`, `UpdateStatefulSet`.
+pub fn decide(snapshot: &Snapshot) -> Plan {
+    let set = &snapshot.set;
+    let revisions = revisions::choose(snapshot, revisions::sorted(snapshot));
+    let claimed: Vec<PodRef> = snapshot.pods.keep.iter().chain(&snapshot.pods.adopt).cloned().collect();
+    let mut plan = Plan {
+        set: Arc::clone(set),
+        problem: set.selector.problem().cloned(),
+        adopt_revisions: snapshot.revisions.adopt.clone(),
+        adopt: snapshot.pods.adopt.clone(),
+        release: snapshot.pods.release.clone(),
+        reconcile: Reconcile::default(),
+        status: set.status.clone(),
+        forget: Vec::new(),
+        available_in: None,
+        revisions,
+    };
+    if plan.problem.is_none() {
+        plan.reconcile = reconcile(snapshot, &claimed, &plan.revisions);
+        let lowered = plan.reconcile.lowers_current();
+        plan.status = status::complete(set, &status::lowered(&plan.reconcile.counted, lowered));
+        plan.forget = history::forget(set, &plan.revisions, &claimed);
+        plan.available_in = status::next_check(set, &claimed, &plan.status, snapshot.now, snapshot.now);
+    }
+    plan
+}
+
+/// Decides what is done about Pods.
+///
+/// A set that is being deleted only counts. Pods that are wanted come first, then those that are not, then those that are of
+/// another revision; where Pods wait for each other, so do these. Upstream: `updateStatefulSet`.
+pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> Reconcile {
+    let situation = Situation::new(snapshot, claimed, revisions);
+    let mut plan = Reconcile { counted: status::count(&situation), ..Reconcile::default() };
+    if snapshot.limits.max_unavailable {
+        plan.unavailable = Some(crate::plan::Unavailable { most: rolling::most_unavailable(&snapshot.set), now: None });
+    }
+    if snapshot.owner.deleting {
+        plan.waiting.push("the set is being deleted: its Pods are left to the garbage collector".to_owned());
+        return plan;
+    }
+    if scaling::wanted(&situation, &mut plan).is_break() {
+        return plan;
+    }
+    if scaling::condemned(&situation, &mut plan).is_break() {
+        return plan;
+    }
+    rolling::update(&situation, &mut plan);
+    plan
+}
+
+impl Reconcile {
+    /// By how much deletions lower the count of Pods of the current revision, if all of them succeed.
+    fn lowers_current(&self) -> i32 {
+        let work = self.phases.iter().flat_map(|phase| &phase.work);
+        work.filter(|work| matches!(work, crate::plan::Work::Delete { why, .. } if why.lowers_current())).count() as i32
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The objects a set makes: Pods, claims, revisions.
+
+use common::{meta::OwnerRef, pods::PODS, refs::Owner, revision::CONTROLLER_REVISIONS};
+use serde::Serialize;
+use serde_json::{Map, Value, json, value::RawValue};
+
+use super::revisions;
+use crate::objects::{CLAIMS, ClaimTemplate, HASH_LABEL, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_LABEL, StatefulSet};
+
+fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
+    if value.is_null() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut()
+}
+
+/// Its Pod of that number, from the template of a revision; nothing if that is no template. Upstream:
+/// `newStatefulSetPod`, `updateStorage`.
+pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, revision: &str) -> Option<Value> {
+    let name = set.pod_name(ordinal);
+    let mut metadata = template.get_mut("metadata").map(Value::take).unwrap_or_default();
+    let mut metadata = std::mem::take(object(&mut metadata)?);
+    metadata.retain(|field, _| matches!(field.as_str(), "labels" | "annotations" | "finalizers"));
+    let labels = object(metadata.entry("labels").or_insert(Value::Null))?;
+    for (key, value) in
+        [(POD_NAME_LABEL, name.as_str()), (POD_INDEX_LABEL, &ordinal.to_string()), (REVISION_LABEL, revision)]
+    {
+        labels.insert(key.to_owned(), value.into());
+    }
+    metadata.insert("generateName".to_owned(), format!("{}-", set.metadata.name).into());
+    metadata.insert("name".to_owned(), name.as_str().into());
+    metadata.insert("namespace".to_owned(), set.metadata.namespace.as_str().into());
+    metadata.insert("ownerReferences".to_owned(), json!([owner.controller_ref()]));
+    let mut spec = template.get_mut("spec").map(Value::take).unwrap_or_default();
+    let spec_fields = object(&mut spec)?;
+    spec_fields.insert("hostname".to_owned(), name.into());
+    spec_fields.insert("subdomain".to_owned(), set.service.as_str().into());
+    if set.service.is_empty() {
+        spec_fields.remove("subdomain");
+    }
+    if !set.claims.is_empty() {
+        let own = set.claims.iter().map(
+            |claim| json!({"name": claim.name, "persistentVolumeClaim": {"claimName": set.claim_name(claim, ordinal)}}),
+        );
+        let is_own = |volume: &Value| set.claims.iter().any(|claim| volume["name"] == claim.name.as_str());
+        let others = spec_fields.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+        let volumes = own.chain(others.into_iter().filter(|volume| !is_own(volume))).collect();
+        spec_fields.insert("volumes".to_owned(), volumes);
+    }
+    Some(json!({"apiVersion": PODS.version, "kind": PODS.kind, "metadata": metadata, "spec": spec}))
+}
+
+/// A claim of its Pod of that number; nothing if the template is none. Upstream: `getPersistentVolumeClaims`.
+pub fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
+    let mut claim = template.raw.value().ok()?;
+    let fields = claim.as_object_mut()?;
+    fields.insert("apiVersion".to_owned(), CLAIMS.version.into());
+    fields.insert("kind".to_owned(), CLAIMS.kind.into());
+    fields.remove("status");
+    let metadata = object(fields.entry("metadata").or_insert(Value::Null))?;
+    metadata.insert("name".to_owned(), name.into());
+    metadata.insert("namespace".to_owned(), set.metadata.namespace.as_str().into());
+    let labels = object(metadata.entry("labels").or_insert(Value::Null))?;
+    for (key, value) in set.selector.match_labels().iter() {
+        labels.insert(key.to_owned(), value.into());
+    }
+    if labels.is_empty() {
+        metadata.remove("labels");
+    }
+    Some(claim)
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Revision<'a> {
+    api_version: String,
+    kind: &'a str,
+    metadata: RevisionMeta<'a>,
+    data: &'a RawValue,
+    #[serde(rename = "revision")]
+    number: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RevisionMeta<'a> {
+    name: &'a str,
+    labels: Map<String, Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    annotations: Map<String, Value>,
+    owner_references: [OwnerRef; 1],
+}
+
+/// A revision of its template under that name. The server stores the bytes of `data` as they are sent.
+///
+/// The hash in its label is that before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
+pub fn revision(
+    set: &StatefulSet,
+    owner: &Owner,
+    number: i64,
+    collisions: i32,
+    name: &str,
+) -> serde_json::Result<Box<RawValue>> {
+    let texts = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
+    let mut labels: Map<String, Value> = set.template_labels.iter().map(texts).collect();
+    labels.insert(HASH_LABEL.to_owned(), revisions::hash(set, collisions).into());
+    let data: &RawValue = serde_json::from_slice(set.data.bytes())?;
+    serde_json::value::to_raw_value(&Revision {
+        api_version: CONTROLLER_REVISIONS.api_version(),
+        kind: CONTROLLER_REVISIONS.kind,
+        metadata: RevisionMeta {
+            name,
+            labels,
+            annotations: set.metadata.annotations.iter().map(texts).collect(),
+            owner_references: [owner.controller_ref()],
+        },
+        data,
+        number,
+    })
+}
+
+#[cfg(test)]
+mod tests;

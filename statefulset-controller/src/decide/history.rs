@@ -1,0 +1,22 @@
+//! Which revisions are forgotten.
+
+use std::collections::BTreeSet;
+
+use super::revisions::Revisions;
+use crate::{
+    objects::StatefulSet,
+    snapshot::{PodRef, RevisionRef},
+};
+
+/// The oldest of those that nobody uses, as many as are more than are kept. Upstream: `truncateHistory`.
+///
+/// In use are the revisions Pods come from and go to, what the status names, and every one that a Pod names.
+pub fn forget(set: &StatefulSet, revisions: &Revisions, claimed: &[PodRef]) -> Vec<RevisionRef> {
+    let Ok(limit) = usize::try_from(set.history) else { return Vec::new() };
+    let mut live: BTreeSet<&str> = claimed.iter().map(|pod| pod.revision()).collect();
+    live.extend([&*revisions.current.name, &*revisions.update.name]);
+    live.extend([&*set.status.current_revision, &*set.status.update_revision]);
+    let unused: Vec<&RevisionRef> = revisions.stored.iter().filter(|r| !live.contains(&*r.meta.name)).collect();
+    let surplus = unused.len().saturating_sub(limit);
+    unused.into_iter().take(surplus).cloned().collect()
+}

@@ -1,0 +1,246 @@
+//! Who a claim's owners are to be, so that the garbage collector deletes it with them.
+//!
+//! Upstream: `pkg/controller/statefulset`, `isClaimOwnerUpToDate`, `updateClaimOwnerRefForSetAndPod`.
+
+use common::{
+    intern::Text,
+    meta::{OwnerRef, Uid},
+    pods::PODS,
+};
+
+use crate::objects::{CLAIMS, Keep, Retention, STATEFUL_SETS, StatefulSet};
+
+/// A set and one of its Pods, as owners of a claim.
+#[derive(Clone, Debug)]
+pub struct Owners {
+    retention: Retention,
+    condemned: bool,
+    set: OwnerRef,
+    pod: OwnerRef,
+}
+
+fn reference(api_version: &str, kind: &str, name: &str, uid: &Uid) -> OwnerRef {
+    OwnerRef {
+        api_version: Text::new(api_version),
+        kind: Text::new(kind),
+        name: Text::new(name),
+        uid: uid.clone(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+fn is_named(one: &OwnerRef, other: &OwnerRef) -> bool {
+    one.api_version == other.api_version && one.kind == other.kind && one.name == other.name
+}
+
+/// What a claim needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Whether somebody else manages it, so that its owners are left alone.
+    pub conflicting: bool,
+    /// The owners it is to have, if they are others than it has.
+    pub change: Option<Vec<OwnerRef>>,
+}
+
+impl Owners {
+    /// Of a Pod that is there.
+    pub fn new(set: &StatefulSet, pod: &str, uid: &Uid, condemned: bool) -> Self {
+        let meta = &set.metadata;
+        Self {
+            retention: set.retention,
+            condemned,
+            set: reference(&STATEFUL_SETS.api_version(), STATEFUL_SETS.kind, &meta.name, &meta.uid),
+            pod: reference(CLAIMS.version, PODS.kind, pod, uid),
+        }
+    }
+
+    /// Whether the set, and whether the Pod, is to own the claim.
+    fn wanted(&self) -> (bool, bool) {
+        let goes_with_pod = self.retention.when_scaled == Keep::Delete && self.condemned;
+        (self.retention.when_deleted == Keep::Delete && !goes_with_pod, goes_with_pod)
+    }
+
+    /// What a claim with these owners needs.
+    pub fn judge(&self, owners: &[OwnerRef]) -> Verdict {
+        let conflicting = self.is_conflicting(owners);
+        let change = (!self.are_up_to_date(owners, conflicting)).then(|| self.changed(owners, conflicting));
+        Verdict { conflicting, change: change.filter(|change| change != owners) }
+    }
+
+    /// Whether an owner is there that nobody expects: an earlier one of the same name, or somebody else's controller.
+    fn is_conflicting(&self, owners: &[OwnerRef]) -> bool {
+        self.retention != Retention::default()
+            && owners.iter().any(|owner| {
+                if is_named(owner, &self.set) {
+                    owner.uid != self.set.uid
+                } else if is_named(owner, &self.pod) {
+                    owner.uid != self.pod.uid
+                } else {
+                    owner.is_controller()
+                }
+            })
+    }
+
+    fn are_up_to_date(&self, owners: &[OwnerRef], conflicting: bool) -> bool {
+        for expected in [&self.set, &self.pod] {
+            // Left by an earlier one: the garbage collector has not come yet.
+            if owners.iter().find(|owner| is_named(owner, expected)).is_some_and(|owner| owner.uid != expected.uid) {
+                return true;
+            }
+        }
+        let of = |expected: &OwnerRef| owners.iter().any(|owner| owner.uid == expected.uid);
+        let has = (of(&self.set), of(&self.pod));
+        if conflicting {
+            return has == (false, false);
+        }
+        let mut ours = owners.iter().filter(|owner| owner.uid == self.set.uid || owner.uid == self.pod.uid);
+        ours.all(OwnerRef::is_controller) && has == self.wanted()
+    }
+
+    fn changed(&self, owners: &[OwnerRef], conflicting: bool) -> Vec<OwnerRef> {
+        let ours = |owner: &&OwnerRef| is_named(owner, &self.set) || is_named(owner, &self.pod);
+        let mut changed: Vec<OwnerRef> = owners.iter().filter(|owner| !ours(owner)).cloned().collect();
+        if !conflicting {
+            let (set, pod) = self.wanted();
+            for (expected, wanted) in [(&self.set, set), (&self.pod, pod)] {
+                if wanted && changed.iter().all(|owner| owner.uid != expected.uid) {
+                    changed.push(expected.clone());
+                }
+            }
+        }
+        changed
+    }
+}
+
+/// Whether a claim goes with an earlier Pod of that name, and is not to be used by the next: nothing if it stays anyway.
+pub fn is_stale(retention: Retention, owners: &[OwnerRef], pod: &str) -> bool {
+    let earlier = |owner: &OwnerRef| {
+        owner.api_version == CLAIMS.version && owner.kind == PODS.kind && owner.name == *pod && !owner.uid.is_empty()
+    };
+    retention.when_scaled != Keep::Retain && owners.iter().any(earlier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RETAIN: Retention = Retention { when_deleted: Keep::Retain, when_scaled: Keep::Retain };
+
+    fn owners(retention: Retention, condemned: bool) -> Owners {
+        let uid = |text| Uid::new(text);
+        Owners {
+            retention,
+            condemned,
+            set: reference("apps/v1", "StatefulSet", "web", &uid("SET")),
+            pod: reference("v1", "Pod", "web-0", &uid("POD")),
+        }
+    }
+
+    fn set(uid: &str) -> OwnerRef {
+        reference("apps/v1", "StatefulSet", "web", &Uid::new(uid))
+    }
+
+    fn pod(uid: &str) -> OwnerRef {
+        reference("v1", "Pod", "web-0", &Uid::new(uid))
+    }
+
+    fn other(controller: Option<bool>) -> OwnerRef {
+        OwnerRef { controller, ..reference("example.com/v1", "Backup", "b", &Uid::new("B")) }
+    }
+
+    fn all() -> impl Iterator<Item = (Retention, bool)> {
+        let keeps = [Keep::Retain, Keep::Delete];
+        let retentions = keeps.into_iter().flat_map(move |when_deleted| {
+            keeps.into_iter().map(move |when_scaled| Retention { when_deleted, when_scaled })
+        });
+        retentions.flat_map(|retention| [(retention, false), (retention, true)])
+    }
+
+    #[test]
+    fn the_table_of_owners() {
+        let wanted = |deleted, scaled, condemned| {
+            owners(Retention { when_deleted: deleted, when_scaled: scaled }, condemned).wanted()
+        };
+        use Keep::{Delete, Retain};
+        for condemned in [false, true] {
+            assert_eq!(wanted(Retain, Retain, condemned), (false, false));
+            assert_eq!(wanted(Delete, Retain, condemned), (true, false));
+        }
+        assert_eq!(wanted(Retain, Delete, false), (false, false));
+        assert_eq!(wanted(Retain, Delete, true), (false, true));
+        assert_eq!(wanted(Delete, Delete, false), (true, false));
+        assert_eq!(wanted(Delete, Delete, true), (false, true));
+    }
+
+    #[test]
+    fn a_change_is_the_last() {
+        let lists = [
+            vec![],
+            vec![set("SET")],
+            vec![pod("POD")],
+            vec![set("SET"), pod("POD")],
+            vec![other(None), set("SET")],
+            vec![other(Some(true)), set("SET")],
+            vec![OwnerRef { controller: None, ..set("SET") }],
+            vec![set("OLD")],
+            vec![pod("OLD"), set("SET")],
+        ];
+        for (retention, condemned) in all() {
+            for list in &lists {
+                let owners = owners(retention, condemned);
+                if let Some(changed) = owners.judge(list).change {
+                    assert_eq!(owners.judge(&changed).change, None, "{retention:?} {condemned} {list:?}");
+                    let foreign = |list: &[OwnerRef]| list.iter().filter(|o| o.kind == "Backup").count();
+                    assert_eq!(foreign(&changed), foreign(list), "foreign owners stay");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn owners_of_an_earlier_life_are_left_to_the_garbage_collector() {
+        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Delete };
+        for list in [vec![set("OLD")], vec![pod("OLD")], vec![set("SET"), pod("OLD")]] {
+            let verdict = owners(policy, false).judge(&list);
+            assert_eq!(verdict, Verdict { conflicting: true, change: None }, "{list:?}");
+        }
+        assert_eq!(owners(RETAIN, false).judge(&[set("OLD")]), Verdict { conflicting: false, change: None });
+    }
+
+    #[test]
+    fn a_claim_that_somebody_else_manages_is_given_up() {
+        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
+        let verdict = owners(policy, false).judge(&[other(Some(true)), set("SET")]);
+        assert_eq!(verdict, Verdict { conflicting: true, change: Some(vec![other(Some(true))]) });
+        let verdict = owners(policy, false).judge(&[other(Some(true))]);
+        assert_eq!(verdict, Verdict { conflicting: true, change: None });
+        // Whoever retains everything minds nobody.
+        let verdict = owners(RETAIN, false).judge(&[other(Some(true)), set("SET")]);
+        assert_eq!(verdict, Verdict { conflicting: false, change: Some(vec![other(Some(true))]) });
+    }
+
+    #[test]
+    fn a_reference_that_is_no_controller_is_made_one() {
+        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
+        let weak = OwnerRef { controller: None, ..set("SET") };
+        assert_eq!(owners(policy, false).judge(&[weak]).change, Some(vec![set("SET")]));
+    }
+
+    #[test]
+    fn a_uid_under_another_name_is_not_written_twice() {
+        let policy = Retention { when_deleted: Keep::Delete, when_scaled: Keep::Retain };
+        let odd = OwnerRef { name: "other".into(), controller: None, ..set("SET") };
+        // Nothing would change for ever: nothing is written.
+        assert_eq!(owners(policy, false).judge(&[odd]).change, None);
+    }
+
+    #[test]
+    fn a_claim_that_goes_with_an_earlier_pod_is_stale() {
+        let policy = Retention { when_deleted: Keep::Retain, when_scaled: Keep::Delete };
+        assert!(is_stale(policy, &[pod("OLD")], "web-0"));
+        assert!(!is_stale(policy, &[pod("OLD")], "web-1"));
+        assert!(!is_stale(policy, &[set("SET")], "web-0"));
+        assert!(!is_stale(RETAIN, &[pod("OLD")], "web-0"));
+    }
+}

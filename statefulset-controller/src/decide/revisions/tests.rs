@@ -1,0 +1,101 @@
+use serde_json::json;
+
+use crate::{
+    decide::{history, revisions::Step},
+    world::{World, empty, pod, template, world},
+};
+
+fn chosen(world: &World) -> (String, String, String) {
+    let revisions = world.plan().revisions;
+    let step = match revisions.step {
+        Step::Nothing => "nothing".to_owned(),
+        Step::Renumber { revision, number } => format!("{} is {number}", revision.meta.name),
+        Step::Create { number } => format!("new {number}"),
+    };
+    (step, revisions.current.name.to_string(), revisions.update.name.to_string())
+}
+
+fn words(step: &str, current: &str, update: &str) -> (String, String, String) {
+    (step.to_owned(), current.to_owned(), update.to_owned())
+}
+
+#[test]
+fn a_new_template_gets_the_next_number() {
+    let first = empty(1);
+    let name = format!("web-{}", first.hash(0));
+    assert_eq!(chosen(&first), words("new 1", &name, &name));
+    let second = world(1).template("b");
+    assert_eq!(chosen(&second), words("new 2", "web-a", &format!("web-{}", second.hash(0))));
+    assert_ne!(second.hash(0), second.hash(1), "a collision gives another name");
+}
+
+#[test]
+fn the_template_of_before_is_renumbered() {
+    let world = world(1).revision("b", 2);
+    assert_eq!(chosen(&world), words("web-a is 3", "web-a", "web-a"));
+    assert_eq!(chosen(&world.clone().rollout_to("c")), words("nothing", "web-a", "web-c"));
+    assert_eq!(chosen(&world.template("b")), words("nothing", "web-a", "web-b"));
+}
+
+#[test]
+fn what_the_status_names_and_is_not_there_is_the_update_revision() {
+    let world = world(1).rollout_to("b").status(json!({"currentRevision": "web-gone"}));
+    assert_eq!(chosen(&world), words("nothing", "web-b", "web-b"));
+}
+
+#[test]
+fn defaults_that_a_server_has_learnt_since_are_no_new_template() {
+    let mut defaulted = template("a");
+    defaulted["spec"]["dnsPolicy"] = json!("ClusterFirst");
+    defaulted["spec"]["containers"][0]["terminationMessagePolicy"] = json!("File");
+    for (field, value) in [("restartPolicy", json!("Always")), ("schedulerName", json!("default-scheduler"))] {
+        defaulted["spec"][field] = value;
+    }
+    defaulted["spec"]["securityContext"] = json!({});
+    defaulted["spec"]["terminationGracePeriodSeconds"] = json!(30);
+    defaulted["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/termination-log");
+    defaulted["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
+    let old = template("a");
+    let world = empty(1).revision_of("old", 1, &old).spec("template", defaulted.clone());
+    assert_eq!(chosen(&world), words("nothing", "web-old", "web-old"));
+    let mut exact = world.clone();
+    exact.limits.semantic_comparison = false;
+    assert_eq!(chosen(&exact).0, "new 2");
+    // Only the newest is compared so.
+    assert_eq!(chosen(&world.revision("b", 2)).0, "new 3");
+    // The other way round something was taken away.
+    let world = empty(1).revision_of("new", 1, &defaulted).spec("template", old);
+    assert_eq!(chosen(&world).0, "new 2");
+}
+
+#[test]
+fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
+    let mut old = template("a");
+    old["metadata"]["creationTimestamp"] = json!(null);
+    assert_eq!(chosen(&empty(1).revision_of("old", 1, &old)).0, "nothing");
+}
+
+#[test]
+fn as_many_as_nobody_uses_are_kept_as_the_limit_says() {
+    let history = |limit: i32, versions: &[&str], world: World| {
+        let world = versions.iter().enumerate().fold(world, |world, (at, v)| world.revision(v, 2 + at as i64));
+        let plan = world.spec("revisionHistoryLimit", json!(limit)).plan();
+        plan.forget.iter().map(|r| r.meta.name.to_string()).collect::<Vec<_>>()
+    };
+    let (old, at_rest) = (["b", "c", "d", "e"], || world(1));
+    assert_eq!(history(2, &old, at_rest()), ["web-b", "web-c"]);
+    assert_eq!(history(0, &old, at_rest()).len(), 4);
+    assert_eq!(history(4, &old, at_rest()).len(), 0);
+    assert_eq!(history(-1, &old, at_rest()).len(), 0);
+    assert_eq!(history(0, &old, world(2).pod(pod(1).of("c"))), ["web-b", "web-d", "web-e"], "a Pod uses it");
+    let mut stated = at_rest();
+    stated.set["status"]["updateRevision"] = json!("web-e");
+    assert_eq!(history(0, &old, stated), ["web-b", "web-c", "web-d"], "the status names it");
+}
+
+#[test]
+fn what_was_chosen_is_never_forgotten() {
+    let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
+    let (plan, snapshot) = (world.plan(), world.snapshot());
+    assert!(history::forget(&snapshot.set, &plan.revisions, &[]).is_empty());
+}

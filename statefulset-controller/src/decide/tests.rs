@@ -1,0 +1,342 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::world::{PodBuilder, World, empty, now, pod, world};
+
+fn none() -> Vec<String> {
+    Vec::new()
+}
+
+fn waiting(world: &World) -> String {
+    world.plan().reconcile.waiting.join("; ")
+}
+
+#[test]
+fn a_set_at_rest_does_nothing() {
+    for world in [world(3), world(3).burst(), world(0), world(2).with_claims("Retain", "Retain")] {
+        assert_eq!(world.work(), none());
+        assert!(!common::controller::Explain::acts(&world.plan()), "{:#?}", world.plan());
+    }
+}
+
+#[test]
+fn pods_come_one_after_the_other() {
+    assert_eq!(empty(3).revision("a", 1).work(), ["+0"]);
+    let two = |pod: PodBuilder| world(3).without_pod(2).pod(pod);
+    assert_eq!(two(pod(1)).work(), ["+2"]);
+    for (blocking, word) in [
+        (pod(1).phase("Pending"), "web-1 is not ready"),
+        (pod(1).unready(), "web-1 is not ready"),
+        (pod(1).going(), "web-1 is going"),
+    ] {
+        assert_eq!(two(blocking.clone()).work(), none());
+        assert!(waiting(&two(blocking)).contains(word));
+    }
+    let early = two(pod(1).ready(5)).spec("minReadySeconds", json!(10));
+    assert_eq!(early.work(), none());
+    assert!(waiting(&early).contains("web-1 is not available yet"));
+    assert_eq!(early.plan().available_in, Some(std::time::Duration::from_secs(5)));
+}
+
+#[test]
+fn pods_come_all_at_once_if_they_may() {
+    assert_eq!(empty(3).burst().revision("a", 1).work(), ["+0", "+1", "+2"]);
+    assert_eq!(world(3).burst().without_pod(1).pod(pod(0).unready()).work(), ["+1"]);
+}
+
+#[test]
+fn numbers_begin_where_the_set_says() {
+    assert_eq!(empty(2).burst().revision("a", 1).spec("ordinals", json!({"start": 5})).work(), ["+5", "+6"]);
+    // 0, 1, 2 become 2, 3, 4: the missing first, each after the one before, then the highest of the others.
+    let moved = world(3).spec("ordinals", json!({"start": 2}));
+    assert_eq!(moved.work(), ["+3"]);
+    assert_eq!(moved.clone().pod(pod(3)).work(), ["+4"]);
+    assert_eq!(moved.clone().pod(pod(3)).pod(pod(4)).work(), ["-1"]);
+    assert_eq!(moved.pod(pod(3)).pod(pod(4)).without_pod(1).work(), ["-0"]);
+}
+
+#[test]
+fn a_pod_that_is_over_makes_place() {
+    for phase in ["Failed", "Succeeded"] {
+        assert_eq!(world(3).pod(pod(1).phase(phase)).work(), ["-1"]);
+        assert_eq!(world(3).pod(pod(1).phase(phase).going()).work(), none());
+    }
+    // Never deleted twice in one sync, though it is outdated as well.
+    assert_eq!(world(3).burst().rollout_to("b").pod(pod(2).phase("Failed")).work(), ["-2"]);
+}
+
+#[test]
+fn surplus_pods_go_from_the_highest() {
+    let set = |pods: Vec<PodBuilder>| pods.into_iter().fold(world(6).spec("replicas", json!(3)), World::pod);
+    assert_eq!(set(vec![]).work(), ["-5"]);
+    assert_eq!(set(vec![pod(5).unready()]).work(), ["-5"], "it is the one that all wait for");
+    assert_eq!(set(vec![pod(3).unready()]).work(), ["-5"]);
+    assert_eq!(set(vec![pod(5).unready(), pod(3).unready()]).work(), none(), "3 is waited for");
+    assert_eq!(set(vec![pod(5).going()]).work(), none());
+    assert_eq!(set(vec![pod(0).unready()]).work(), none(), "those that are wanted come first");
+    assert_eq!(set(vec![pod(5).unready(), pod(4).going()]).burst().work(), ["-5", "-3"]);
+}
+
+#[test]
+fn an_update_goes_from_the_highest_one_at_a_time() {
+    let rollout = || world(3).rollout_to("b");
+    assert_eq!(rollout().work(), ["-2"]);
+    assert_eq!(rollout().pod(pod(2).going()).work(), none());
+    assert_eq!(rollout().without_pod(2).work(), ["+2"]);
+    assert_eq!(rollout().pod(pod(2).of("b").unready()).work(), none());
+    assert_eq!(rollout().pod(pod(2).of("b")).work(), ["-1"]);
+    assert_eq!(rollout().burst().pod(pod(2).of("b").unready()).work(), none(), "also where Pods do not wait otherwise");
+    assert_eq!(rollout().burst().pod(pod(2).unready()).work(), ["-2"], "a broken outdated one is replaced");
+    assert_eq!(rollout().pod(pod(2).unready()).work(), none(), "but not where all wait for it");
+}
+
+#[test]
+fn an_update_stays_above_the_partition_and_away_from_those_that_users_delete() {
+    let rollout = |partition| world(3).rollout_to("b").partition(partition);
+    assert_eq!(rollout(2).work(), ["-2"]);
+    assert_eq!(rollout(2).pod(pod(2).of("b")).work(), none());
+    assert_eq!(rollout(3).work(), none());
+    assert_eq!(rollout(i32::MAX).work(), none());
+    let on_delete = world(3).rollout_to("b").spec("updateStrategy", json!({"type": "OnDelete"}));
+    assert_eq!(on_delete.work(), none());
+}
+
+#[test]
+fn new_pods_are_of_the_revision_their_number_asks_for() {
+    let from = |strategy: Value, start: i32, current: i32| -> Vec<String> {
+        let world = empty(4).burst().revision("a", 1).rollout_to("b").spec("ordinals", json!({ "start": start }));
+        let world = world
+            .spec("updateStrategy", strategy)
+            .status(json!({"currentRevision": "web-a", "currentReplicas": current}));
+        let plan = world.plan().reconcile;
+        let work = plan.phases.into_iter().flat_map(|phase| phase.work);
+        work.filter_map(|work| match work {
+            crate::plan::Work::Create { from, .. } => Some(format!("{from:?}")),
+            _ => None,
+        })
+        .collect()
+    };
+    let rolling = |partition: i32| json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}});
+    assert_eq!(from(rolling(0), 0, 2), ["Update"; 4]);
+    assert_eq!(from(rolling(3), 0, 0), ["Current", "Current", "Current", "Update"]);
+    assert_eq!(from(rolling(3), 10, 0), ["Current", "Current", "Current", "Update"]);
+    assert_eq!(from(json!({"type": "RollingUpdate"}), 0, 2), ["Current", "Current", "Update", "Update"]);
+    assert_eq!(from(json!({"type": "OnDelete"}), 0, 3), ["Update"; 4]);
+}
+
+#[test]
+fn several_pods_may_be_unavailable_where_the_gate_says_so() {
+    let deletions = |most: Value, replicas: i32, unavailable: i32| {
+        let broken = (0..unavailable).map(|n| pod(n).of("b").unready());
+        let world = broken.fold(world(replicas).burst().rollout_to("b"), World::pod).max_unavailable(most);
+        world.work().len() as i32
+    };
+    for (most, replicas, unavailable, wanted) in [
+        (Value::Null, 5, 0, 1),
+        (json!(2), 5, 1, 1),
+        (json!("30%"), 10, 0, 3),
+        (json!("33%"), 10, 3, 0),
+        (json!("10%"), 5, 0, 1),
+        (json!("100%"), 7, 2, 5),
+        (json!(10), 3, 0, 3),
+    ] {
+        assert_eq!(
+            deletions(most.clone(), replicas, unavailable),
+            wanted,
+            "{most} of {replicas}, {unavailable} unavailable"
+        );
+    }
+    let broken = world(4).burst().rollout_to("b").max_unavailable(json!(1)).pod(pod(3).unready()).pod(pod(1).unready());
+    assert_eq!(broken.work(), ["-3", "-1"], "what is broken and outdated costs nothing");
+    let mut off = broken;
+    off.limits.max_unavailable = false;
+    assert_eq!(off.work(), ["-3"], "the field means nothing without the gate");
+}
+
+#[test]
+fn a_stuck_pod_is_replaced_if_the_operator_wants_that() {
+    let mut stuck = world(3).rollout_to("b").pod(pod(2).of("x").unready());
+    assert_eq!(stuck.work(), none());
+    stuck.limits.replaces_stuck_pods = true;
+    assert_eq!(stuck.work(), ["-2"]);
+    assert_eq!(stuck.clone().pod(pod(2).of("b").unready()).work(), none(), "it may still get ready");
+    assert_eq!(stuck.partition(3).work(), none(), "it is not to be updated");
+}
+
+#[test]
+fn a_set_that_is_going_only_counts() {
+    let world = world(3).rollout_to("b").without_pod(1).pod(pod(7)).deleting();
+    assert_eq!(world.work(), none());
+    assert_eq!(world.plan().status.replicas, 3);
+}
+
+#[test]
+fn strangers_are_adopted_by_name_and_the_renamed_released() {
+    let plan = world(2)
+        .without_pod(0)
+        .pod(pod(1).orphan())
+        .pod(pod(0).name("other-0"))
+        .pod(pod(5).name("web-05").orphan())
+        .plan();
+    let names = |pods: &[PodRef]| pods.iter().map(|pod| pod.meta().name.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        (names(&plan.adopt), names(&plan.release)),
+        (vec!["web-1".into(), "web-05".into()], vec!["other-0".into()])
+    );
+    assert_eq!(crate::world::short(&plan.reconcile), ["+0"], "web-05 is number 5 of nobody");
+}
+
+#[test]
+fn a_pod_that_has_lost_its_name_label_gets_it_back() {
+    assert_eq!(world(2).pod(pod(1).unlabelled()).work(), ["~1"]);
+    assert_eq!(world(2).pod(pod(1).unlabelled().unready()).work(), none(), "once it is its turn");
+    assert_eq!(world(2).burst().pod(pod(1).unlabelled().phase("Pending")).work(), ["~1"]);
+    // Volumes do not come back: the server refuses it, and says so.
+    assert_eq!(world(2).with_claims("Retain", "Retain").pod(pod(1)).work(), ["~1"]);
+}
+
+#[test]
+fn claims_come_before_their_pods_and_again_while_those_are_pending() {
+    let set = || world(2).with_claims("Retain", "Retain");
+    assert_eq!(set().without_pod(1).without_claim(1).work(), ["pvc 1", "+1"]);
+    assert_eq!(set().without_pod(1).work(), ["+1"]);
+    assert_eq!(set().pod(pod(1).with_claim(1).phase("Pending")).without_claim(1).work(), ["pvc 1"]);
+    assert_eq!(set().without_claim(1).work(), none(), "a Pod that runs needs none");
+}
+
+#[test]
+fn claims_get_the_owners_they_go_with() {
+    let owner = |kind: &str, api: &str, name: &str, uid: &str| json!([{"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
+    let set_ref = || owner("StatefulSet", "apps/v1", "web", "SET");
+    let scaled = |claims: World| claims.spec("replicas", json!(1));
+    assert_eq!(world(1).with_claims("Delete", "Retain").work(), ["own 0"]);
+    assert_eq!(world(1).with_claims("Delete", "Retain").claim(0, set_ref()).work(), none());
+    assert_eq!(
+        world(1).with_claims("Retain", "Retain").claim(0, set_ref()).work(),
+        ["own 0"],
+        "the policy has changed"
+    );
+    // The claims of all that are condemned, before any of them goes.
+    assert_eq!(scaled(world(3).with_claims("Retain", "Delete")).work(), ["own 2", "own 1", "-2"]);
+    let pods = scaled(world(3).with_claims("Retain", "Delete"))
+        .claim(1, owner("Pod", "v1", "web-1", "POD-1"))
+        .claim(2, owner("Pod", "v1", "web-2", "POD-2"));
+    assert_eq!(pods.work(), ["-2"]);
+    // A claim that goes with the Pod before must be gone first.
+    let again = pods.spec("replicas", json!(3)).without_pod(2);
+    assert_eq!(again.clone().claim(1, json!([])).work(), none());
+    assert_eq!(again.plan().reconcile.claims_to_go, ["data-web-2"]);
+    assert!(waiting(&again).contains("claim data-web-2 goes with the one before"));
+}
+
+#[test]
+fn the_status_counts_what_is_there() {
+    let status = |world: &World| world.plan().status;
+    let mixed = world(4).rollout_to("b").pod(pod(3).of("b")).pod(pod(2).going()).pod(pod(1).unready()).without_pod(0);
+    let counted = status(&mixed);
+    assert_eq!(
+        (
+            counted.replicas,
+            counted.ready_replicas,
+            counted.available_replicas,
+            counted.current_replicas,
+            counted.updated_replicas
+        ),
+        (3, 2, 2, 1, 1)
+    );
+    assert_eq!((&*counted.current_revision, &*counted.update_revision), ("web-a", "web-b"));
+    assert_eq!((counted.observed_generation, counted.collision_count), (1, Some(0)));
+    // What is deleted to be updated is no longer current; what never was does not count.
+    assert_eq!(status(&world(3).rollout_to("b")).current_replicas, 2);
+    assert_eq!(status(&world(3).rollout_to("b").pod(pod(2).of("x"))).current_replicas, 2);
+}
+
+#[test]
+fn a_rollout_is_complete_when_all_are_updated_and_ready() {
+    let updated = || (0..3).fold(world(3).rollout_to("b"), |world, n| world.pod(pod(n).of("b")));
+    let current =
+        |world: World| (world.plan().status.current_revision.to_string(), world.plan().status.current_replicas);
+    assert_eq!(current(updated()), ("web-b".to_owned(), 3));
+    assert_eq!(current(updated().pod(pod(1).of("b").unready())), ("web-a".to_owned(), 0));
+    assert_eq!(current(updated().spec("updateStrategy", json!({"type": "OnDelete"}))), ("web-a".to_owned(), 0));
+    assert_eq!(current(world(0).rollout_to("b")), ("web-b".to_owned(), 0));
+}
+
+#[test]
+fn the_next_look_is_when_a_pod_becomes_available() {
+    let set = world(2).spec("minReadySeconds", json!(10)).pod(pod(1).ready(4));
+    let snapshot = set.snapshot();
+    let status = set.plan().status;
+    let later = now() + jiff::SignedDuration::from_secs(2);
+    let check = |at, now| status::next_check(&snapshot.set, &snapshot.pods.keep, &status, at, now);
+    assert_eq!(check(now(), now()), Some(std::time::Duration::from_secs(6)));
+    assert_eq!(check(now(), later), Some(std::time::Duration::from_secs(4)));
+}
+
+prop_compose! {
+    fn any_pod()(ordinal in 0..7i32, of in prop::sample::select(vec!["a", "b", "x"]), going in any::<bool>(),
+        phase in prop::sample::select(vec!["Pending", "Running", "Running", "Running", "Failed"]), ready in any::<bool>()) -> PodBuilder {
+        let mut pod = pod(ordinal).of(of).phase(phase);
+        if phase == "Running" && !ready { pod = pod.unready() }
+        if going { pod.going() } else { pod }
+    }
+}
+
+prop_compose! {
+    fn any_world()(pods in prop::collection::vec(any_pod(), 0..7), replicas in 0..6i32, start in 0..3i32, burst in any::<bool>(),
+        partition in 0..4i32, several in prop::option::of(1..4i32)) -> World {
+        let mut world = empty(replicas).revision("a", 1).rollout_to("b").partition(partition)
+            .spec("ordinals", json!({"start": start})).status(json!({"currentRevision": "web-a"}));
+        if let Some(most) = several { world = world.max_unavailable(json!(most)) }
+        if burst { world = world.burst() }
+        pods.into_iter().fold(world, World::pod)
+    }
+}
+
+proptest! {
+    #[test]
+    fn invariants_of_the_specification(world in any_world()) {
+        let snapshot = world.snapshot();
+        let set = &snapshot.set;
+        let plan = world.plan();
+        let work = world.work();
+        let number = |word: &String| word[1..].parse::<i32>().unwrap();
+        let created: Vec<i32> = work.iter().filter(|w| w.starts_with('+')).map(number).collect();
+        let deleted: Vec<i32> = work.iter().filter(|w| w.starts_with('-')).map(number).collect();
+        let there = |n: i32| snapshot.pods.keep.iter().find(|p| *p.meta().name == *set.pod_name(n));
+        let fit = |n: i32| there(n).is_some_and(|p| p.is_running_and_ready() && !p.is_unavailable(0, snapshot.now));
+        for n in &created {
+            prop_assert!(set.wants(*n) && there(*n).is_none() && !deleted.contains(n));
+        }
+        let mut once = deleted.clone();
+        once.sort_unstable();
+        once.dedup();
+        prop_assert_eq!(once.len(), deleted.len(), "no Pod is deleted twice");
+        let updates: Vec<i32> = deleted.iter().copied().filter(|n| set.wants(*n) && !there(*n).unwrap().phase.is_terminal()).collect();
+        for n in &updates {
+            prop_assert!(*n >= set.start + set.partition() && there(*n).unwrap().revision() != "web-b");
+        }
+        if set.is_monotonic() {
+            prop_assert!(created.len() + deleted.len() - updates.len() <= 1);
+            for n in &created {
+                prop_assert!((set.start..*n).all(fit));
+            }
+            let wanted = || set.start..set.start + set.replicas;
+            for n in deleted.iter().filter(|n| !set.wants(**n)) {
+                prop_assert!(wanted().all(fit) && (*n + 1..8).all(|higher| set.wants(higher) || there(higher).is_none()));
+            }
+            prop_assert!(updates.is_empty() || wanted().all(fit));
+        }
+        if !snapshot.limits.max_unavailable {
+            prop_assert!(updates.len() <= 1);
+            for n in &updates {
+                prop_assert!((n + 1..set.start + set.replicas).all(|higher| there(higher).is_some_and(|p| !p.is_unavailable(0, snapshot.now))));
+            }
+        }
+        let status = plan.status;
+        prop_assert!(status.available_replicas <= status.ready_replicas && status.ready_replicas <= status.replicas);
+        prop_assert!(status.current_replicas >= 0 && status.current_replicas <= status.replicas);
+        prop_assert!(status.updated_replicas <= status.replicas);
+    }
+}

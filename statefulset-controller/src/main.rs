@@ -1,0 +1,7 @@
+//! StatefulSets as a process.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    common::app::main(&statefulset_controller::DEFINITION)
+}

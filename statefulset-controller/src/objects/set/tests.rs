@@ -1,0 +1,86 @@
+use serde_json::json;
+
+use super::*;
+
+fn web() -> Value {
+    json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u", "annotations": {"a": "b"}},
+        "spec": {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "serviceName": "web",
+            "podManagementPolicy": "Parallel", "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {"fromTheFuture": true}}],
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Delete"}},
+        "status": {"replicas": 2, "currentRevision": "web-1"},
+    })
+}
+
+fn read(value: &Value) -> Result<StatefulSet, String> {
+    serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_set_is_read_as_far_as_it_matters() {
+    let set = read(&web()).unwrap();
+    assert_eq!((set.replicas, set.start, set.history, set.partition()), (3, 0, 10, 1));
+    assert_eq!((set.management, set.retention.when_scaled), (Management::Parallel, Keep::Delete));
+    assert_eq!(set.claim_name(&set.claims[0], 7), "data-web-7");
+    assert!(set.claims[0].raw.text().contains("fromTheFuture"));
+    assert_eq!((set.status.replicas, set.status.collision_count), (2, None));
+    assert_eq!(set.metadata.annotations.get("a"), Some("b"));
+}
+
+#[test]
+fn a_range_ends_where_numbers_do() {
+    let mut object = web();
+    object["spec"]["ordinals"] = json!({"start": 2_147_483_646});
+    let set = read(&object).unwrap();
+    assert!(set.wants(i32::MAX) && !set.wants(2_147_483_645));
+    object["spec"]["replicas"] = json!(0);
+    assert!(!read(&object).unwrap().wants(2_147_483_646));
+}
+
+#[test]
+fn words_nobody_knows_are_the_careful_ones() {
+    let mut object = web();
+    object["spec"]["podManagementPolicy"] = json!("Whenever");
+    object["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": "Delete", "whenScaled": "Shred"});
+    let set = read(&object).unwrap();
+    assert!(set.is_monotonic());
+    assert_eq!(set.retention, Retention::default());
+}
+
+#[test]
+fn absurd_objects_are_not_read() {
+    for (path, value, error) in [
+        ("/spec/replicas", json!(-1), "spec.replicas is -1"),
+        ("/spec/replicas", json!(null), "spec.replicas is missing"),
+        ("/spec/selector", json!(null), "spec.selector is missing"),
+        ("/spec/selector", json!({}), "spec.selector selects every Pod"),
+        ("/spec/template", json!("x"), "spec.template: Pod template is not an object"),
+        ("/spec/volumeClaimTemplates", json!([{}]), "spec.volumeClaimTemplates: missing field"),
+        ("/spec/updateStrategy/rollingUpdate/partition", json!(-2), "partition is -2"),
+    ] {
+        let mut object = web();
+        *object.pointer_mut(path).unwrap() = value.clone();
+        let got = read(&object).unwrap_err();
+        assert!(got.contains(error), "{path} = {value}: {got}");
+    }
+}
+
+#[test]
+fn a_status_is_written_as_the_server_shows_it() {
+    let status = Status { replicas: 1, updated_replicas: 1, ..Status::default() };
+    let json = serde_json::to_value(&status).unwrap();
+    assert_eq!((&json["readyReplicas"], &json["updatedReplicas"]), (&Value::Null, &json!(1)));
+    assert_eq!((&json["availableReplicas"], &json["collisionCount"]), (&json!(0), &json!(0)));
+    assert!(json.get("conditions").is_none(), "they are somebody else's");
+}
+
+#[test]
+fn a_collision_alone_is_not_worth_a_write() {
+    let stored = Status { replicas: 1, observed_generation: 2, ..Status::default() };
+    assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs(&stored));
+    assert!(!Status { observed_generation: 1, ..stored.clone() }.differs(&stored));
+    assert!(Status { observed_generation: 3, ..stored.clone() }.differs(&stored));
+    assert!(Status { current_replicas: 1, ..stored.clone() }.differs(&stored));
+}

@@ -1,0 +1,119 @@
+//! Which event brings which set to the queue.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    consistency::Ledger,
+    controller::priority,
+    map::HashMap,
+    meta::{Key, Meta},
+    queue::{Priority, Queue},
+    refs,
+    store::{Event, IndexValue, Origin, Store},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    metrics::ControllerMetrics,
+    objects::{CachedPod, Claim, STATEFUL_SETS, StatefulSet},
+};
+
+/// Position of the index of sets by namespace.
+pub(crate) const SETS_BY_NAMESPACE: usize = 0;
+
+/// Claims whose end is waited for, and by which set.
+pub(crate) type Awaited = Arc<Mutex<HashMap<Key, Key>>>;
+
+/// Turns events into keys. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`, `enqueueStatefulSet`.
+pub(crate) struct Watch {
+    pub(crate) queue: Queue<Key>,
+    pub(crate) sets: Arc<Store<StatefulSet>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) metrics: ControllerMetrics,
+    pub(crate) awaited: Awaited,
+}
+
+impl Watch {
+    /// Every event of a set brings it to the queue.
+    pub(crate) fn on_set(&self, event: &Event<StatefulSet>, origin: Origin) {
+        if let Event::Deleted(set) = event {
+            self.ledger.forget(&set.metadata.uid);
+            self.metrics.forget(set);
+        }
+        self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// A claim that is gone brings the set that waits for that. Upstream such a set waits for anything else to happen.
+    pub(crate) fn on_claim(&self, event: &Event<Claim>) {
+        if let Event::Deleted(claim) = event
+            && let Some(set) = self.awaited.lock().remove(&claim.metadata.key())
+        {
+            self.queue.add(set, Priority::Normal);
+        }
+    }
+
+    /// An event of a Pod brings the set it belongs, or belonged, to; that of an orphan every set that may adopt it.
+    ///
+    /// The first full set of Pods brings nothing: every set comes by itself at that time, and none before the Pods are
+    /// there.
+    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
+        if origin == Origin::Initial {
+            return;
+        }
+        match event {
+            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
+            Event::Added(pod) => self.add_adopters(pod.meta()),
+            Event::Updated { old, new } => self.on_pod_update(old, new),
+            Event::Deleted(pod) => self.add_owner(pod.meta()),
+            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+        }
+    }
+
+    fn on_pod_update(&self, old: &CachedPod, new: &CachedPod) {
+        let (before, after) = (old.meta(), new.meta());
+        if before.resource_version == after.resource_version {
+            return;
+        }
+        let moved = before.controller() != after.controller();
+        if moved {
+            self.add_owner(before);
+        }
+        if after.controller().is_some() {
+            if let Some(set) = self.owner(after) {
+                self.queue.add(set.metadata.key(), Priority::Normal);
+                if set.min_ready_seconds > 0 && !old.is_ready() && new.is_ready() {
+                    let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
+                    self.queue.add_after(set.metadata.key(), delay);
+                }
+            }
+        } else if moved || before.labels != after.labels {
+            self.add_adopters(after);
+        }
+    }
+
+    fn owner(&self, pod: &Meta) -> Option<Arc<StatefulSet>> {
+        let lookup = |name: &str| self.sets.get_readable(&pod.namespace, name);
+        refs::resolve(pod.controller()?, STATEFUL_SETS.kind, lookup)
+    }
+
+    fn add_owner(&self, pod: &Meta) {
+        if let Some(set) = self.owner(pod) {
+            self.queue.add(set.metadata.key(), Priority::Normal);
+        }
+    }
+
+    fn add_adopters(&self, pod: &Meta) {
+        if pod.is_deleting() || pod.labels.is_empty() {
+            return;
+        }
+        let namespace = IndexValue::Text(pod.namespace.clone());
+        for set in self.sets.readable_by_index(SETS_BY_NAMESPACE, &namespace) {
+            if set.selector.matches_orphan(&pod.labels) {
+                self.queue.add(set.metadata.key(), Priority::Normal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use std::time::Duration;
+
+use common::{clock::Clock, meta::Version, metrics::Metrics, object::Object, queue::Backoff, store::by_namespace};
+use serde_json::json;
+
+use super::*;
+use crate::world::{PodBuilder, pod, world};
+
+struct Ground {
+    watch: Watch,
+    clock: Clock,
+}
+
+fn read<T: Object>(value: &serde_json::Value) -> T {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+fn ground(min_ready_seconds: i32) -> Ground {
+    let clock = Clock::simulated(crate::world::now(), 1);
+    let sets = Arc::new(Store::new(&[by_namespace()]));
+    sets.fill(vec![read(&world(3).spec("minReadySeconds", json!(min_ready_seconds)).set)], Version::parse("9"));
+    let watch = Watch {
+        queue: Queue::new(clock.clone(), Backoff::default(), None),
+        sets,
+        ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
+        metrics: ControllerMetrics::new(&Metrics::new()),
+        awaited: Awaited::default(),
+    };
+    Ground { watch, clock }
+}
+
+fn cached(pod: &PodBuilder, version: u64) -> Arc<CachedPod> {
+    let mut json = pod.0.clone();
+    json["metadata"]["resourceVersion"] = json!(version.to_string());
+    Arc::new(read(&json))
+}
+
+impl Ground {
+    fn brings(&self, event: &Event<CachedPod>) -> usize {
+        self.watch.on_pod(event, Origin::Watch);
+        self.watch.queue.len()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_brings_its_set() {
+    for (event, keys) in [
+        (Event::Added(cached(&pod(0), 1)), 1),
+        (Event::Deleted(cached(&pod(0), 1)), 1),
+        (Event::Added(cached(&pod(0).orphan(), 1)), 1),
+        (Event::Deleted(cached(&pod(0).orphan(), 1)), 0),
+        (Event::Updated { old: cached(&pod(0), 1), new: cached(&pod(0), 1) }, 0),
+        (Event::Updated { old: cached(&pod(0), 1), new: cached(&pod(0), 2) }, 1),
+        (Event::Updated { old: cached(&pod(0), 1), new: cached(&pod(0).orphan(), 2) }, 1),
+        (Event::Updated { old: cached(&pod(0).orphan(), 1), new: cached(&pod(0).orphan(), 2) }, 0),
+    ] {
+        assert_eq!(ground(0).brings(&event), keys);
+    }
+    let ground = ground(0);
+    ground.watch.on_pod(&Event::Added(cached(&pod(0), 1)), Origin::Initial);
+    assert!(ground.watch.queue.is_empty(), "every set comes by itself at the start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_got_ready_brings_its_set_again_once_it_is_available() {
+    let ground = ground(10);
+    let change = Event::Updated { old: cached(&pod(0).unready(), 1), new: cached(&pod(0).ready(0), 2) };
+    assert_eq!(ground.brings(&change), 1);
+    let key = ground.watch.queue.next().await.unwrap();
+    ground.watch.queue.done(&key);
+    ground.clock.sleep(Duration::from_millis(9900)).await;
+    assert!(ground.watch.queue.is_empty());
+    ground.clock.sleep(Duration::from_millis(200)).await;
+    assert_eq!(ground.watch.queue.next().await, Some(key));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_gone_brings_who_waits_for_that() {
+    let ground = ground(0);
+    let claim: Arc<Claim> = Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
+    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)));
+    assert!(ground.watch.queue.is_empty());
+    ground.watch.awaited.lock().insert(claim.metadata.key(), Key::new("shop", "web"));
+    ground.watch.on_claim(&Event::Added(Arc::clone(&claim)));
+    assert!(ground.watch.queue.is_empty());
+    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)));
+    ground.watch.on_claim(&Event::Deleted(claim));
+    assert_eq!(ground.watch.queue.len(), 1);
+}

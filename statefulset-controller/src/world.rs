@@ -1,0 +1,276 @@
+//! Builders for tests: a set, its Pods, claims and revisions, and what a sync sees of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    object::Object,
+    refs::{self, Owner},
+    revision::{Data, Numbers},
+    template::Template,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    decide::revisions,
+    objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
+    plan::{Plan, Reconcile, Work},
+    snapshot::{Limits, PodRef, RevisionRef, Snapshot},
+};
+
+/// The time of every sync in tests.
+pub(crate) fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+/// A time before [`now`].
+pub(crate) fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+fn read<T: Object>(value: &Value) -> Arc<T> {
+    let mut object: T = serde_json::from_str(&value.to_string()).unwrap();
+    object.trim();
+    Arc::new(object)
+}
+
+/// The template of that version.
+pub(crate) fn template(version: &str) -> Value {
+    json!({"metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": format!("img:{version}")}]}})
+}
+
+/// What a revision of that template holds.
+fn data(template: &Value) -> Value {
+    let data = Data::new(&Template::from_value(template), Numbers::Doubles).unwrap();
+    serde_json::from_slice(data.bytes()).unwrap()
+}
+
+/// What a sync sees, under construction. Revisions are called `a`, `b`, ... after their templates.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) set: Value,
+    pub(crate) revisions: Vec<Value>,
+    pub(crate) pods: Vec<Value>,
+    pub(crate) claims: Vec<Value>,
+    pub(crate) limits: Limits,
+}
+
+/// A set named `web` of that many Pods, at rest: template `a` is stored, and its Pods are there.
+pub(crate) fn world(replicas: i32) -> World {
+    let world = empty(replicas).revision("a", 1);
+    let world = (0..replicas).fold(world, |world, ordinal| world.pod(pod(ordinal)));
+    world.status(json!({"replicas": replicas, "readyReplicas": replicas, "availableReplicas": replicas,
+        "currentReplicas": replicas, "updatedReplicas": replicas, "currentRevision": "web-a", "updateRevision": "web-a",
+        "observedGeneration": 1, "collisionCount": 0}))
+}
+
+/// The same before anything was made for it.
+pub(crate) fn empty(replicas: i32) -> World {
+    let set = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "SET", "generation": 1, "resourceVersion": "5"},
+        "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+            "podManagementPolicy": "OrderedReady", "template": template("a"),
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
+    });
+    let limits = Limits { semantic_comparison: true, ..Limits::default() };
+    World { set, revisions: Vec::new(), pods: Vec::new(), claims: Vec::new(), limits }
+}
+
+/// A Pod under construction.
+#[derive(Clone, Debug)]
+pub(crate) struct PodBuilder(pub(crate) Value);
+
+/// A Pod of template `a`, ready for an hour.
+pub(crate) fn pod(ordinal: i32) -> PodBuilder {
+    let name = format!("web-{ordinal}");
+    let owner =
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "SET", "controller": true});
+    let labels = json!({"app": "web", "controller-revision-hash": "web-a", "statefulset.kubernetes.io/pod-name": name});
+    PodBuilder(json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("POD-{ordinal}"), "resourceVersion": "1",
+            "labels": labels, "ownerReferences": [owner]},
+        "status": {"phase": "Running"},
+    }))
+    .ready(3600)
+}
+
+impl PodBuilder {
+    pub(crate) fn ready(mut self, seconds: i64) -> Self {
+        let since = ago(seconds).to_string();
+        self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
+        self
+    }
+    pub(crate) fn unready(mut self) -> Self {
+        self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+        self
+    }
+    pub(crate) fn phase(mut self, phase: &str) -> Self {
+        self.0["status"]["phase"] = json!(phase);
+        if phase == "Running" { self } else { self.unready() }
+    }
+    pub(crate) fn going(mut self) -> Self {
+        self.0["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
+        self
+    }
+    pub(crate) fn of(mut self, template: &str) -> Self {
+        self.0["metadata"]["labels"]["controller-revision-hash"] = json!(format!("web-{template}"));
+        self
+    }
+    pub(crate) fn orphan(mut self) -> Self {
+        self.0["metadata"]["ownerReferences"] = json!([]);
+        self
+    }
+    pub(crate) fn name(mut self, name: &str) -> Self {
+        self.0["metadata"]["name"] = json!(name);
+        self
+    }
+    pub(crate) fn unlabelled(mut self) -> Self {
+        self.0["metadata"]["labels"].as_object_mut().unwrap().remove("statefulset.kubernetes.io/pod-name");
+        self
+    }
+    pub(crate) fn with_claim(mut self, ordinal: i32) -> Self {
+        self.0["spec"]["volumes"] =
+            json!([{"name": "data", "persistentVolumeClaim": {"claimName": format!("data-web-{ordinal}")}}]);
+        self
+    }
+}
+
+impl World {
+    pub(crate) fn spec(mut self, field: &str, value: Value) -> Self {
+        self.set["spec"][field] = value;
+        self
+    }
+    pub(crate) fn status(mut self, status: Value) -> Self {
+        self.set["status"] = status;
+        self
+    }
+    pub(crate) fn burst(self) -> Self {
+        self.spec("podManagementPolicy", json!("Parallel"))
+    }
+    pub(crate) fn partition(self, partition: i32) -> Self {
+        self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}}))
+    }
+    /// The user has written another template, whose revision is stored already.
+    pub(crate) fn rollout_to(self, version: &str) -> Self {
+        let number = self.revisions.len() as i64 + 1;
+        self.template(version).revision(version, number)
+    }
+    pub(crate) fn template(self, version: &str) -> Self {
+        self.spec("template", template(version))
+    }
+    pub(crate) fn revision(self, version: &str, number: i64) -> Self {
+        self.revision_of(version, number, &template(version))
+    }
+    pub(crate) fn revision_of(mut self, name: &str, number: i64, template: &Value) -> Self {
+        let owner =
+            json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "SET", "controller": true});
+        let meta = json!({"name": format!("web-{name}"), "namespace": "shop", "uid": format!("REV-{name}"),
+            "labels": {"app": "web"}, "ownerReferences": [owner]});
+        self.revisions.push(json!({"metadata": meta, "revision": number, "data": data(template)}));
+        self
+    }
+    pub(crate) fn pod(mut self, pod: PodBuilder) -> Self {
+        self.pods.retain(|known| known["metadata"]["name"] != pod.0["metadata"]["name"]);
+        self.pods.push(pod.0);
+        self
+    }
+    pub(crate) fn without_pod(mut self, ordinal: i32) -> Self {
+        self.pods.retain(|pod| pod["metadata"]["name"] != format!("web-{ordinal}"));
+        self
+    }
+    /// Its Pods have a claim each, called `data`; all of them are there.
+    pub(crate) fn with_claims(mut self, when_deleted: &str, when_scaled: &str) -> Self {
+        self = self.spec("volumeClaimTemplates", json!([{"metadata": {"name": "data"}, "spec": {}}])).spec(
+            "persistentVolumeClaimRetentionPolicy",
+            json!({"whenDeleted": when_deleted, "whenScaled": when_scaled}),
+        );
+        let pods = std::mem::take(&mut self.pods);
+        for pod in pods {
+            let name = pod["metadata"]["name"].as_str().unwrap();
+            let ordinal = ordinal_of("web", name).unwrap().unwrap();
+            self = self.claim(ordinal, json!([])).pod(PodBuilder(pod).with_claim(ordinal));
+        }
+        self
+    }
+    pub(crate) fn claim(mut self, ordinal: i32, owners: Value) -> Self {
+        let name = format!("data-web-{ordinal}");
+        self.claims.retain(|claim| claim["metadata"]["name"] != *name);
+        self.claims.push(json!({"metadata": {"name": name, "namespace": "shop", "uid": format!("PVC-{ordinal}"),
+            "resourceVersion": "3", "ownerReferences": owners}}));
+        self
+    }
+    pub(crate) fn without_claim(mut self, ordinal: i32) -> Self {
+        self.claims.retain(|claim| claim["metadata"]["name"] != format!("data-web-{ordinal}"));
+        self
+    }
+    pub(crate) fn deleting(mut self) -> Self {
+        self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
+        self
+    }
+    pub(crate) fn max_unavailable(mut self, most: Value) -> Self {
+        self.limits.max_unavailable = true;
+        self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}))
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let set: Arc<StatefulSet> = read(&self.set);
+        let owner = Owner::new(STATEFUL_SETS, &set.metadata);
+        let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
+        let revisions: Vec<RevisionRef> = self.revisions.iter().map(read).collect();
+        let is_member = |pod: &PodRef| ordinal_of("web", &pod.meta().name).is_some();
+        let claims: BTreeMap<_, _> = self
+            .claims
+            .iter()
+            .map(|claim| (claim["metadata"]["name"].as_str().unwrap().to_owned(), read::<Claim>(claim)))
+            .collect();
+        Snapshot {
+            revisions: refs::claim(&owner, &set.selector, revisions, |_| true).unwrap(),
+            pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
+            claims,
+            limits: self.limits,
+            now: now(),
+            owner,
+            set,
+        }
+    }
+
+    pub(crate) fn plan(&self) -> Plan {
+        crate::decide::decide(&self.snapshot())
+    }
+
+    /// What is done about Pods, in short: `+1` creates, `-1` deletes, `~1` mends the Pod itself, `pvc 1` makes claims,
+    /// `own 1` writes the owners of claims.
+    pub(crate) fn work(&self) -> Vec<String> {
+        short(&self.plan().reconcile)
+    }
+
+    /// The hash that the revision of that template would be called by.
+    pub(crate) fn hash(&self, collisions: i32) -> String {
+        revisions::hash(&self.snapshot().set, collisions)
+    }
+}
+
+fn number(pod: &PodRef) -> String {
+    pod.meta().name.trim_start_matches("web-").to_owned()
+}
+
+pub(crate) fn short(plan: &Reconcile) -> Vec<String> {
+    let mut out = Vec::new();
+    for work in plan.phases.iter().flat_map(|phase| &phase.work) {
+        match work {
+            Work::Create { ordinal, claims, .. } => {
+                out.extend((!claims.missing.is_empty()).then(|| format!("pvc {ordinal}")));
+                out.push(format!("+{ordinal}"));
+            }
+            Work::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
+            Work::Repair { pod, claims, owners, wrong, .. } => {
+                let n = number(pod);
+                out.extend((!claims.missing.is_empty()).then(|| format!("pvc {n}")));
+                out.extend((!owners.is_empty()).then(|| format!("own {n}")));
+                out.extend(wrong.is_some().then(|| format!("~{n}")));
+            }
+        }
+    }
+    out
+}

@@ -1,0 +1,77 @@
+//! From one process to the next, and from upstream's.
+
+use e2e::sandbox::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, REVISIONS, SETS, World, claims, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_set_is_taken_over_without_a_write() {
+    let mut world = World::new().await;
+    world.apply(set(3, claims("Delete", "Delete"))).await;
+    world.settle().await;
+    world.crash();
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert!(world.written().is_empty(), "{:?}", world.written());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_servers_revision_restarts_nothing() {
+    let mut world = World::new().await;
+    world.apply(set(2, json!({}))).await;
+    world.settle().await;
+    world.crash();
+    // As a controller of a server up to 1.33 stored it: with a null, and so under another name.
+    let name = world.names(REVISIONS).await.remove(0);
+    let mut old = world.get(REVISIONS, &name).await;
+    old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+    old["metadata"] = json!({"name": "web-old", "namespace": NS, "labels": {"app": "web"},
+        "ownerReferences": old["metadata"]["ownerReferences"]});
+    world.sandbox.delete(REVISIONS, Some(NS), &name).await.unwrap();
+    world.apply(old).await;
+    for pod in ["web-0", "web-1"] {
+        world.merge("pods", pod, json!({"metadata": {"labels": {"controller-revision-hash": "web-old"}}})).await;
+    }
+    let status = json!({"status": {"currentRevision": "web-old", "updateRevision": "web-old"}});
+    world.sandbox.merge(SETS, Some(NS), "web", Some("status"), status).await.unwrap();
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert!(world.written().is_empty(), "{:?}", world.written());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_write_changes_nothing_in_the_end() {
+    for at in 0..24 {
+        for lost in [Action::CutBefore, Action::CutAfter] {
+            let mut world = World::new().await;
+            world.apply(set(2, claims("Delete", "Delete"))).await;
+            world.settle().await;
+            world.forget();
+            for verb in ["create", "patch", "delete", "update"] {
+                // Everything after that many writes is lost.
+                world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).skip(at / 4));
+            }
+            world.roll_out("img:2", json!({})).await;
+            world.wait(at + 1).await;
+            world.crash();
+            world.sandbox.faults().clear();
+            world.start();
+            world.settle().await;
+            world.change(json!({"replicas": 1})).await;
+            world.settle().await;
+            assert_eq!(world.images().await, ["web-0 img:2"], "{at} {lost:?}");
+            let status = world.status().await;
+            assert_eq!(
+                (&status["replicas"], &status["readyReplicas"], &status["updatedReplicas"]),
+                (&json!(1), &json!(1), &json!(1))
+            );
+            assert_eq!(
+                (&status["currentRevision"], world.names(REVISIONS).await.len()),
+                (&status["updateRevision"], 2)
+            );
+        }
+    }
+}

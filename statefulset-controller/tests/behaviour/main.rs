@@ -1,0 +1,11 @@
+//! The controller in virtual time, against the in-process sandbox.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod claims;
+mod hand_over;
+mod revisions;
+mod rollout;
+mod scale;
+mod trouble;
+mod world;

@@ -1,0 +1,131 @@
+//! The history of the template.
+
+use serde_json::{Value, json};
+
+use crate::world::{NS, REVISIONS, SETS, World, name, owners, set};
+
+async fn numbers(world: &World) -> Vec<(i64, String)> {
+    let list = world.sandbox.list(REVISIONS, Some(NS)).await.unwrap();
+    let image =
+        |r: &Value| r["data"]["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+    let mut numbers: Vec<_> = list.iter().map(|r| (r["revision"].as_i64().unwrap(), image(r))).collect();
+    numbers.sort();
+    numbers
+}
+
+fn numbered(list: &[(i64, &str)]) -> Vec<(i64, String)> {
+    list.iter().map(|(number, image)| (*number, (*image).to_owned())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_is_stored_and_named_after_its_template() {
+    let world = World::new().await;
+    let mut object = set(1, json!({}));
+    object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
+    world.apply(object).await;
+    world.settle().await;
+    let revision = &world.sandbox.list(REVISIONS, Some(NS)).await.unwrap()[0];
+    let hash = revision["metadata"]["labels"]["controller.kubernetes.io/hash"].as_str().unwrap();
+    assert_eq!(name(revision), format!("web-{hash}"));
+    assert_eq!(revision["metadata"]["labels"]["app"], "web");
+    assert_eq!(revision["metadata"]["annotations"], json!({"kubernetes.io/change-cause": "first"}));
+    assert_eq!((owners(revision), &revision["revision"]), (vec!["StatefulSet web".to_owned()], &json!(1)));
+    assert_eq!(revision["data"]["spec"]["template"]["$patch"], "replace");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_template_of_before_is_numbered_anew_and_its_pods_stay() {
+    let world = World::new().await;
+    world.apply(set(2, json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}}))).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(numbers(&world).await, numbered(&[(1, "img:1"), (2, "img:2")]));
+    world.forget();
+    world.roll_out("img:1", json!({})).await;
+    world.settle().await;
+    assert_eq!(numbers(&world).await, numbered(&[(2, "img:2"), (3, "img:1")]));
+    assert_eq!(world.done(), Vec::<String>::new());
+    let status = world.status().await;
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_as_the_limit_says_are_kept() {
+    let world = World::new().await;
+    world.apply(set(0, json!({"revisionHistoryLimit": 2}))).await;
+    for version in 2..7 {
+        world.settle().await;
+        world.roll_out(&format!("img:{version}"), json!({})).await;
+    }
+    world.settle().await;
+    assert_eq!(numbers(&world).await, numbered(&[(4, "img:4"), (5, "img:5"), (6, "img:6")]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_another_template_has_is_counted_as_a_collision() {
+    let world = World::new().await;
+    world.apply(set(1, json!({}))).await;
+    world.settle().await;
+    let taken = world.names(REVISIONS).await.remove(0);
+    world.sandbox.delete(SETS, Some(NS), "web").await.unwrap();
+    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
+    world.settle().await;
+    // Somebody else's, of that very name.
+    world
+        .apply(
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NS},
+            "revision": 1, "data": {"spec": {"template": {"$patch": "replace"}}}}),
+        )
+        .await;
+    world.apply(set(1, json!({}))).await;
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!((&status["collisionCount"], &status["readyReplicas"]), (&json!(1), &json!(1)));
+    let name = status["updateRevision"].as_str().unwrap();
+    assert_ne!(name, taken);
+    let labels = &world.get("pods", "web-0").await["metadata"]["labels"];
+    assert_eq!(labels["controller-revision-hash"], name);
+    let revision = world.get(REVISIONS, name).await;
+    assert_eq!(
+        format!("web-{}", revision["metadata"]["labels"]["controller.kubernetes.io/hash"].as_str().unwrap()),
+        taken
+    );
+    world.forget();
+    world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": "1"}}})).await;
+    world.settle().await;
+    assert!(world.written().is_empty(), "{:?}", world.written());
+}
+
+#[tokio::test(start_paused = true)]
+async fn revisions_of_nobody_that_it_selects_are_taken_over() {
+    let world = World::new().await;
+    world.apply(set(1, json!({}))).await;
+    world.settle().await;
+    let name = world.names(REVISIONS).await.remove(0);
+    world.merge(REVISIONS, &name, json!({"metadata": {"ownerReferences": null}})).await;
+    world.wait(1).await;
+    world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": "1"}}})).await;
+    world.settle().await;
+    assert_eq!(owners(&world.get(REVISIONS, &name).await), ["StatefulSet web"]);
+    assert_eq!(numbers(&world).await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_of_others_stay_in_the_status() {
+    let world = World::new().await;
+    world.apply(set(1, json!({}))).await;
+    world.settle().await;
+    let conditions =
+        json!([{"type": "Checked", "status": "True", "lastTransitionTime": null, "reason": "R", "message": ""}]);
+    world
+        .sandbox
+        .merge(SETS, Some(NS), "web", Some("status"), json!({"status": {"conditions": conditions}}))
+        .await
+        .unwrap();
+    world.change(json!({"replicas": 2})).await;
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!((&status["conditions"][0]["type"], &status["replicas"]), (&json!("Checked"), &json!(2)));
+}

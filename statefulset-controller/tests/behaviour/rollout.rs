@@ -1,0 +1,96 @@
+//! A new template reaches Pods.
+
+use common::settings::Settings;
+use serde_json::json;
+
+use crate::world::{World, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_goes_from_the_highest_one_at_a_time() {
+    let world = World::new().await;
+    world.apply(set(3, json!({}))).await;
+    world.settle().await;
+    let before = world.status().await["currentRevision"].clone();
+    world.forget();
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["-web-2", "+web-2", "-web-1", "+web-1", "-web-0", "+web-0"]);
+    assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);
+    let status = world.status().await;
+    assert_eq!((&status["currentRevision"], &status["observedGeneration"]), (&status["updateRevision"], &json!(2)));
+    assert_ne!(status["currentRevision"], before);
+    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(3), &json!(3)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_keeps_the_first_as_they_are_also_when_they_come_back() {
+    let world = World::new().await;
+    let partition = |n: i32| json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": n}}});
+    world.apply(set(3, partition(2))).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1", "web-2 img:2"]);
+    world.sandbox.delete("pods", Some("shop"), "web-1").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.images().await[1], "web-1 img:1");
+    let status = world.status().await;
+    assert_ne!(status["currentRevision"], status["updateRevision"]);
+    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(1)));
+    world.change(partition(0)).await;
+    world.settle().await;
+    assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_delete_waits_for_users() {
+    let world = World::new().await;
+    world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1"]);
+    world.sandbox.delete("pods", Some("shop"), "web-0").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:1"]);
+    let status = world.status().await;
+    assert_ne!(status["currentRevision"], status["updateRevision"], "it is never complete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_pods_are_updated_at_once_where_the_gate_is_on() {
+    let world = World::with(Settings::new().with_gate("MaxUnavailableStatefulSet", true)).await;
+    let strategy = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}});
+    world.apply(set(4, json!({"podManagementPolicy": "Parallel", "updateStrategy": strategy}))).await;
+    world.settle().await;
+    world.forget();
+    world.roll_out("img:2", json!({"sim/ready-after": "20"})).await;
+    world.wait(10).await;
+    let mut first = world.done();
+    first.sort();
+    assert_eq!(first, ["+web-2", "+web-3", "-web-2", "-web-3"]);
+    world.settle().await;
+    world.wait(60).await;
+    assert!(world.images().await.iter().all(|image| image.ends_with("img:2")));
+    let metrics = world.loops.as_ref().unwrap().metrics().prometheus();
+    let labels = "statefulset_namespace=\"shop\",statefulset_name=\"web\",pod_management_policy=\"Parallel\"";
+    assert!(
+        metrics.contains(&format!("statefulset_controller_statefulset_max_unavailable{{{labels}}} 2")),
+        "{metrics}"
+    );
+    world.sandbox.delete("statefulsets.apps", Some("shop"), "web").await.unwrap();
+    world.wait(1).await;
+    assert!(!world.loops.as_ref().unwrap().metrics().prometheus().contains(labels), "it goes with its set");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_numbers_move_when_the_first_does() {
+    let world = World::new().await;
+    world.apply(set(3, json!({}))).await;
+    world.settle().await;
+    world.forget();
+    world.change(json!({"ordinals": {"start": 2}})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+web-3", "+web-4", "-web-1", "-web-0"]);
+    assert_eq!(world.names("pods").await, ["web-2", "web-3", "web-4"]);
+}

@@ -1,0 +1,163 @@
+//! Pods come and go in order.
+
+use common::settings::{Settings, TuneValue};
+use serde_json::json;
+
+use crate::world::{SETS, World, name, owners, set};
+
+#[tokio::test(start_paused = true)]
+async fn pods_come_one_by_one_with_their_names_and_labels() {
+    let world = World::new().await;
+    world.apply(set(3, json!({}))).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+web-0", "+web-1", "+web-2"]);
+    let status = world.status().await;
+    let revision = status["updateRevision"].as_str().unwrap();
+    assert_eq!(
+        status,
+        json!({"observedGeneration": 1, "replicas": 3, "readyReplicas": 3, "availableReplicas": 3, "currentReplicas": 3,
+            "updatedReplicas": 3, "currentRevision": revision, "updateRevision": revision, "collisionCount": 0})
+    );
+    let mut pod = world.get("pods", "web-1").await;
+    // The node's place comes with the node.
+    pod["metadata"]["labels"].as_object_mut().unwrap().retain(|key, _| !key.starts_with("topology."));
+    assert_eq!(
+        pod["metadata"]["labels"],
+        json!({"app": "web", "apps.kubernetes.io/pod-index": "1", "controller-revision-hash": revision,
+            "statefulset.kubernetes.io/pod-name": "web-1"})
+    );
+    assert_eq!((&pod["spec"]["hostname"], &pod["spec"]["subdomain"]), (&json!("web-1"), &json!("web")));
+    assert_eq!((owners(&pod), &pod["metadata"]["generateName"]), (vec!["StatefulSet web".to_owned()], &json!("web-")));
+    assert_eq!(
+        world.events().await,
+        [0, 1, 2].map(|n| format!("Normal SuccessfulCreate Create Pod web-{n} in StatefulSet web successful"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_get_ready_holds_up_those_after_it() {
+    let world = World::new().await;
+    let mut slow = set(3, json!({}));
+    slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim/ready-after": "60"});
+    world.apply(slow).await;
+    world.wait(55).await;
+    assert_eq!(world.done(), ["+web-0"]);
+    assert!(world.explain()["waiting"].to_string().contains("Pod web-0 is not ready"), "{}", world.explain());
+    world.wait(60).await;
+    assert_eq!(world.done(), ["+web-0", "+web-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_come_at_once_and_go_at_once_where_they_do_not_wait() {
+    let world = World::new().await;
+    let mut slow = set(20, json!({"podManagementPolicy": "Parallel", "ordinals": {"start": 5}}));
+    slow["spec"]["template"]["metadata"]["annotations"] = json!({"sim/ready-after": "60"});
+    world.apply(slow).await;
+    world.wait(5).await;
+    assert_eq!(world.asked("create", "pods"), 20);
+    assert!(world.names("pods").await.contains(&"web-24".to_owned()));
+    world.change(json!({"replicas": 2})).await;
+    world.wait(40).await;
+    assert_eq!(world.names("pods").await, ["web-5", "web-6"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_available_after_a_while_and_the_next_waits_for_that() {
+    let world = World::new().await;
+    world.apply(set(2, json!({"minReadySeconds": 30}))).await;
+    world.wait(29).await;
+    assert_eq!(world.done(), ["+web-0"]);
+    assert_eq!(world.status().await["availableReplicas"], 0);
+    world.wait(20).await;
+    assert_eq!(world.status().await["readyReplicas"], 2);
+    assert_eq!(world.status().await["availableReplicas"], 1);
+    world.wait(15).await;
+    assert_eq!(world.status().await["availableReplicas"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_down_goes_from_the_highest_and_waits_for_each() {
+    let world = World::new().await;
+    world.apply(set(4, json!({}))).await;
+    world.settle().await;
+    world.forget();
+    world.change(json!({"replicas": 1})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["-web-3", "-web-2", "-web-1"]);
+    assert_eq!(world.names("pods").await, ["web-0"]);
+    assert_eq!(world.status().await["replicas"], 1);
+    assert!(world.told("Normal SuccessfulDelete Delete Pod web-3 in StatefulSet web successful").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_over_or_deleted_comes_back() {
+    let world = World::new().await;
+    world.apply(set(2, json!({}))).await;
+    world.settle().await;
+    for how in ["delete", "fail"] {
+        let before = world.get("pods", "web-0").await;
+        if how == "delete" {
+            world.sandbox.delete("pods", Some("shop"), "web-0").await.unwrap();
+        } else {
+            let failed = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
+            world.sandbox.merge("pods", Some("shop"), "web-0", Some("status"), failed).await.unwrap();
+        }
+        world.settle().await;
+        let after = world.get("pods", "web-0").await;
+        assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"], "{how}");
+        assert_eq!(world.status().await["readyReplicas"], 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stray_of_its_name_is_adopted_and_one_that_is_relabelled_released() {
+    let world = World::new().await;
+    let stray = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {"containers": [{"name": "c", "image": "img:0"}]}})
+    };
+    world.apply(stray("web-1")).await;
+    world.apply(stray("web-x")).await;
+    world.settle().await;
+    world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    assert_eq!(owners(&world.get("pods", "web-1").await), ["StatefulSet web"]);
+    assert!(owners(&world.get("pods", "web-x").await).is_empty(), "a name that is no number's");
+    let labels = &world.get("pods", "web-1").await["metadata"]["labels"];
+    assert_eq!(labels["statefulset.kubernetes.io/pod-name"], "web-1", "it gets what it lacks");
+    assert!(world.told("Normal SuccessfulUpdate Update Pod web-1 in StatefulSet web successful").await);
+    world.merge("pods", "web-1", json!({"metadata": {"labels": {"app": "other"}}})).await;
+    world.settle().await;
+    assert!(owners(&world.get("pods", "web-1").await).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_is_going_makes_and_deletes_nothing() {
+    let world = World::new().await;
+    world.apply(set(2, json!({}))).await;
+    world.settle().await;
+    world.merge(SETS, "web", json!({"metadata": {"finalizers": ["example.com/wait"]}})).await;
+    world.sandbox.delete(SETS, Some("shop"), "web").await.unwrap();
+    world.forget();
+    world.sandbox.delete("pods", Some("shop"), "web-0").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.done(), Vec::<String>::new());
+    assert_eq!(name(&world.sandbox.list("pods", Some("shop")).await.unwrap()[0]), "web-1");
+    assert_eq!(world.status().await["replicas"], 1, "it still counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_given_up_is_left_behind_if_the_operator_wants_that() {
+    for replace in [false, true] {
+        let settings = Settings::new().with_tune("replace-stuck-pods", TuneValue::Switch(replace));
+        let world = World::with(settings).await;
+        world.apply(set(2, json!({}))).await;
+        world.settle().await;
+        world.roll_out("img:broken", json!({"sim/ready-after": "100000"})).await;
+        world.wait(60).await;
+        world.roll_out("img:1", json!({"sim/ready-after": null})).await;
+        world.wait(120).await;
+        let rolled_back = world.images().await == ["web-0 img:1", "web-1 img:1"];
+        assert_eq!(rolled_back, replace, "{:?}", world.images().await);
+    }
+}

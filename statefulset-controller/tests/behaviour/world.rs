@@ -1,0 +1,202 @@
+//! A sandbox with nodes and the loop under test.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{clock::Clock, settings::Settings};
+use e2e::{
+    loops::Loops,
+    nodes::Nodes,
+    sandbox::{Sandbox, Write},
+};
+use serde_json::{Value, json};
+
+/// What the controller is known as to the sandbox.
+pub(crate) const ME: &str = "controllers";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+pub(crate) const SETS: &str = "statefulsets.apps";
+pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
+pub(crate) const CLAIMS: &str = "persistentvolumeclaims";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    pub(crate) loops: Option<Loops>,
+    _nodes: Nodes,
+    settings: Settings,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Settings::new()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let gate = settings.gate(&statefulset_controller::MAX_UNAVAILABLE);
+        let sandbox = Sandbox::builder().gate("MaxUnavailableStatefulSet", gate).clock(clock.clone()).build();
+        let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
+        nodes.ready().await;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut world = Self { sandbox, clock, loops: None, _nodes: nodes, settings };
+        world.start();
+        world.settle().await;
+        world.forget();
+        world
+    }
+
+    /// Starts the loop anew, as another process.
+    pub(crate) fn start(&mut self) {
+        let client = self.sandbox.client(ME);
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), statefulset_controller::LOOPS));
+    }
+
+    /// Ends the loop as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Waits until nothing has been written for two seconds.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..2000 {
+            let writes = self.sandbox.writes().count();
+            self.wait(2).await;
+            if self.sandbox.writes().count() == writes {
+                return;
+            }
+        }
+        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+    }
+
+    /// Counts requests and writes from here.
+    pub(crate) fn forget(&self) {
+        self.sandbox.requests().clear();
+        self.sandbox.writes().clear();
+    }
+
+    /// How many requests of ours there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// Writes of ours, Events aside.
+    pub(crate) fn written(&self) -> Vec<Arc<Write>> {
+        let all = self.sandbox.writes().all();
+        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+    }
+
+    /// The same of Pods and claims in words: `+web-0`, `-web-0`, `~web-0`.
+    pub(crate) fn done(&self) -> Vec<String> {
+        let written = self.written();
+        let of = written.iter().filter(|w| w.resource == "pods" || w.resource == CLAIMS);
+        of.map(|write| {
+            let sign = match write.verb {
+                "create" => '+',
+                "delete" => '-',
+                _ => '~',
+            };
+            format!("{sign}{}", write.name)
+        })
+        .collect()
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    pub(crate) async fn merge(&self, resource: &str, name: &str, patch: Value) -> Value {
+        self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
+    }
+
+    /// Changes the spec of `web`.
+    pub(crate) async fn change(&self, spec: Value) {
+        self.merge(SETS, "web", json!({ "spec": spec })).await;
+    }
+
+    /// Gives the Pods of `web` another image, and annotations.
+    pub(crate) async fn roll_out(&self, image: &str, annotations: Value) {
+        let containers = json!([{"name": "c", "image": image}]);
+        self.change(
+            json!({"template": {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}}),
+        )
+        .await;
+    }
+
+    pub(crate) async fn get(&self, resource: &str, name: &str) -> Value {
+        self.sandbox.get(resource, Some(NS), name).await.unwrap()
+    }
+
+    pub(crate) async fn status(&self) -> Value {
+        self.get(SETS, "web").await["status"].clone()
+    }
+
+    pub(crate) async fn names(&self, resource: &str) -> Vec<String> {
+        let list = self.sandbox.list(resource, Some(NS)).await.unwrap();
+        list.iter().map(|object| name(object).to_owned()).collect()
+    }
+
+    /// Name and image of each Pod.
+    pub(crate) async fn images(&self) -> Vec<String> {
+        let pods = self.sandbox.list("pods", Some(NS)).await.unwrap();
+        let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+        pods.iter().map(|pod| format!("{} {}", name(pod), image(pod))).collect()
+    }
+
+    /// Events by reason and note, sorted; what is combined is one.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
+        let line = |e: &Value| format!("{} {} {}", text(e, "type"), text(e, "reason"), text(e, "message"));
+        let mut out: Vec<String> = events.iter().map(line).collect();
+        out.sort();
+        out
+    }
+
+    pub(crate) async fn told(&self, start: &str) -> bool {
+        self.events().await.iter().any(|event| event.starts_with(start))
+    }
+
+    pub(crate) fn explain(&self) -> Value {
+        self.loops.as_ref().unwrap().explain(Some("shop/web"))[0].clone()
+    }
+
+    /// Takes the finalizer of a claim that is going, as the controller that protects claims does once no Pod uses it.
+    pub(crate) async fn unprotect(&self, claim: &str) {
+        self.merge(CLAIMS, claim, json!({"metadata": {"finalizers": null}})).await;
+    }
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// A StatefulSet `web` of Pods labelled `app=web`.
+pub(crate) fn set(replicas: i32, spec: Value) -> Value {
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "web", "namespace": NS},
+        "spec": {"replicas": replicas, "serviceName": "web", "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}},
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        set["spec"][field] = value.clone();
+    }
+    set
+}
+
+/// What makes each Pod have a claim called `data`.
+pub(crate) fn claims(when_deleted: &str, when_scaled: &str) -> Value {
+    let template = json!({"metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    json!({"volumeClaimTemplates": [template],
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": when_deleted, "whenScaled": when_scaled}})
+}
+
+/// Kind and name of the owners of an object.
+pub(crate) fn owners(object: &Value) -> Vec<String> {
+    let refs = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+    refs.iter().map(|r| format!("{} {}", r["kind"].as_str().unwrap(), r["name"].as_str().unwrap())).collect()
+}
