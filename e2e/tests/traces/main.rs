@@ -9,6 +9,7 @@
 mod cron_jobs;
 mod jobs;
 mod signature;
+mod stateful_sets;
 
 use std::{path::Path, time::Duration};
 
@@ -66,6 +67,7 @@ impl World {
             deployment_controller::LOOPS,
             job_controller::LOOPS,
             cronjob_controller::LOOPS,
+            statefulset_controller::LOOPS,
         ]
         .concat();
         let loops = Loops::start(&sandbox.client("controllers"), &clock, Settings::new(), &definitions);
