@@ -1,0 +1,387 @@
+//! Suite: what statefulset-controller promises for StatefulSets.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{process::ExitCode, time::Duration};
+
+use e2e::{
+    cluster::Kind,
+    suite::{
+        Builder, Context, Failure, Outcome, Suite, Test, pod,
+        resources::{CLAIMS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS},
+        run, stateful_set,
+    },
+};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// Clusters without a garbage collector or a provisioner, whose nodes follow scripts.
+const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+
+/// Servers that show what they store: the sandbox answers in JSON only.
+const REAL: &[Kind] = &[Kind::Envtest, Kind::Kubeconfig];
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "statefulset",
+        controllers: &[("statefulset-controller", &[])],
+        starts_its_own: false,
+        cluster: |cluster| cluster,
+        at_once: None,
+        tests: vec![
+            Test::new("pods_come_in_order_and_go_in_reverse", |c| Box::pin(scales(c))),
+            Test::new("pods_are_made_of_the_template_and_their_number", |c| Box::pin(template(c))),
+            Test::new("one_that_is_not_ready_holds_up_the_others", |c| Box::pin(holds_up(c))).only(OURS),
+            Test::new("pods_come_at_once_where_they_do_not_wait", |c| Box::pin(parallel(c))),
+            Test::new("a_rollout_replaces_from_the_highest", |c| Box::pin(rollout(c))),
+            Test::new("a_partition_keeps_the_first_as_they_are", |c| Box::pin(partition(c))),
+            Test::new("on_delete_leaves_it_to_users", |c| Box::pin(on_delete(c))),
+            Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))),
+            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))).only(REAL),
+            Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))),
+            Test::new("claims_know_with_whom_they_go", |c| Box::pin(claims(c))).only(OURS),
+            Test::new("numbers_begin_where_the_set_says", |c| Box::pin(ordinals(c))),
+            Test::new("a_pod_that_is_deleted_or_has_failed_comes_back", |c| Box::pin(replaces(c))).only(OURS),
+            Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
+            Test::new("a_stray_of_its_name_is_adopted", |c| Box::pin(adopts(c))).only(OURS),
+            Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
+            Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
+        ],
+    })
+}
+
+/// Waits until a set has so many Pods, all ready, and its status says so.
+async fn settled_at(c: &Context, name: &str, replicas: i64) -> Result<Value, Failure> {
+    c.until(&format!("StatefulSet {name} to have {replicas} available Pods"), async || {
+        let set = c.get(STATEFUL_SETS, name).await.ok()?;
+        let status = &set["status"];
+        let counted = ["replicas", "readyReplicas", "availableReplicas"];
+        let all = counted.iter().all(|field| status[field].as_i64().unwrap_or(0) == replicas);
+        (all && status["observedGeneration"] == set["metadata"]["generation"]).then_some(set)
+    })
+    .await
+}
+
+/// Waits until all Pods of a set are of its template as well.
+async fn rolled_out(c: &Context, name: &str, replicas: i64) -> Result<Value, Failure> {
+    c.until(&format!("StatefulSet {name} to be rolled out"), async || {
+        let set = c.get(STATEFUL_SETS, name).await.ok()?;
+        let status = &set["status"];
+        let updated = ["updatedReplicas", "readyReplicas"].iter().all(|f| status[f].as_i64() == Some(replicas));
+        let observed = status["observedGeneration"] == set["metadata"]["generation"];
+        (updated && observed && status["currentRevision"] == status["updateRevision"]).then_some(set)
+    })
+    .await
+}
+
+/// The Pods of the namespace by name, with their images.
+async fn images(c: &Context) -> Result<Vec<String>, Failure> {
+    let line = |pod: &Value| {
+        let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
+        format!("{} {image}", pod["metadata"]["name"].as_str().unwrap_or_default())
+    };
+    let mut images: Vec<String> = c.list(PODS).await?.iter().map(line).collect();
+    images.sort();
+    Ok(images)
+}
+
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
+}
+
+fn strategy(partition: i64) -> Value {
+    json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition}})
+}
+
+fn with_claims(name: &str, policy: &str) -> Builder {
+    let template = json!({"metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    stateful_set(name)
+        .set("spec/volumeClaimTemplates", json!([template]))
+        .set("spec/persistentVolumeClaimRetentionPolicy", json!({"whenDeleted": policy, "whenScaled": policy}))
+}
+
+async fn event(c: &Context, event: &str) -> Outcome {
+    c.until(&format!("event {event}"), async || {
+        let events = c.events_of("StatefulSet", "web").await.ok()?;
+        events.iter().any(|e| e.starts_with(event)).then_some(())
+    })
+    .await
+}
+
+async fn scales(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(3)).await?;
+    for replicas in [3, 5, 1, 0, 2] {
+        c.scale(STATEFUL_SETS, "web", replicas).await?;
+        settled_at(&c, "web", i64::from(replicas)).await?;
+        let names: Vec<String> = (0..replicas).map(|n| format!("web-{n} img:1")).collect();
+        c.until("the Pods of its numbers", async || images(&c).await.is_ok_and(|i| i == names).then_some(())).await?;
+    }
+    event(&c, "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful").await?;
+    event(&c, "Normal SuccessfulDelete Delete Pod web-4 in StatefulSet web successful").await
+}
+
+async fn template(c: Context) -> Outcome {
+    let set = stateful_set("web")
+        .replicas(2)
+        .set("spec/template/metadata/labels/tier", "back")
+        .set("spec/template/metadata/annotations/note", "kept");
+    let set = c.create(STATEFUL_SETS, set).await?;
+    let status = settled_at(&c, "web", 2).await?["status"].clone();
+    let mut pod = c.get(PODS, "web-1").await?;
+    // The node's place comes with the node.
+    pod["metadata"]["labels"].as_object_mut().unwrap().retain(|key, _| !key.starts_with("topology."));
+    let meta = &pod["metadata"];
+    assert_eq!(
+        meta["labels"],
+        json!({"app": "web", "tier": "back", "apps.kubernetes.io/pod-index": "1",
+            "statefulset.kubernetes.io/pod-name": "web-1", "controller-revision-hash": status["updateRevision"]})
+    );
+    assert_eq!((&meta["annotations"]["note"], &meta["generateName"]), (&json!("kept"), &json!("web-")));
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": set["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    assert_eq!(meta["ownerReferences"], owner);
+    assert_eq!((&pod["spec"]["hostname"], &pod["spec"]["subdomain"]), (&json!("web-1"), &json!("web")));
+    assert_eq!(status["collisionCount"], 0);
+    assert_eq!((&status["currentReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
+    Ok(())
+}
+
+async fn holds_up(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(2).script("sim/ready-after", "600")).await?;
+    c.until("the first Pod", async || c.get(PODS, "web-0").await.ok()).await?;
+    let alone = async || images(&c).await.is_ok_and(|images| images.len() == 1);
+    c.stays("alone", Duration::from_secs(2), alone).await
+}
+
+async fn parallel(c: Context) -> Outcome {
+    let set = stateful_set("web").replicas(8).set("spec/podManagementPolicy", "Parallel");
+    c.create(STATEFUL_SETS, set).await?;
+    settled_at(&c, "web", 8).await?;
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    rolled_out(&c, "web", 8).await?;
+    c.scale(STATEFUL_SETS, "web", 1).await?;
+    settled_at(&c, "web", 1).await?;
+    assert_eq!(images(&c).await?, ["web-0 img:2"]);
+    Ok(())
+}
+
+async fn rollout(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(3)).await?;
+    let before = rolled_out(&c, "web", 3).await?["status"]["updateRevision"].clone();
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    let after = rolled_out(&c, "web", 3).await?["status"].clone();
+    assert_ne!(after["updateRevision"], before);
+    assert_eq!(after["currentReplicas"], 3);
+    assert_eq!(images(&c).await?, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);
+    let mut born: Vec<(String, String)> = Vec::new();
+    for pod in c.list(PODS).await? {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
+        born.push((text("creationTimestamp"), text("name")));
+    }
+    born.sort();
+    let first: Vec<&str> = born.iter().map(|(time, _)| time.as_str()).collect();
+    // Seconds are all that is told.
+    assert!(born[0].1 == "web-2" || first[0] == first[1], "{born:?}");
+    Ok(())
+}
+
+async fn partition(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(3).set("spec/updateStrategy", strategy(2))).await?;
+    rolled_out(&c, "web", 3).await?;
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    let wanted = ["web-0 img:1", "web-1 img:1", "web-2 img:2"];
+    c.until("the last Pod to be updated", async || {
+        let set = c.get(STATEFUL_SETS, "web").await.ok()?;
+        (set["status"]["updatedReplicas"] == 1 && set["status"]["readyReplicas"] == 3).then_some(())
+    })
+    .await?;
+    assert_eq!(images(&c).await?, wanted);
+    c.delete(PODS, "web-0", "Background").await?;
+    c.until("a Pod of before to come back as it was", async || {
+        let ready = c.get(STATEFUL_SETS, "web").await.ok()?["status"]["readyReplicas"] == 3;
+        (ready && images(&c).await.is_ok_and(|images| images == wanted)).then_some(())
+    })
+    .await?;
+    c.merge(STATEFUL_SETS, "web", json!({"spec": {"updateStrategy": strategy(0)}})).await?;
+    rolled_out(&c, "web", 3).await?;
+    Ok(())
+}
+
+async fn on_delete(c: Context) -> Outcome {
+    let set = stateful_set("web").replicas(2).set("spec/updateStrategy", json!({"type": "OnDelete"}));
+    c.create(STATEFUL_SETS, set).await?;
+    settled_at(&c, "web", 2).await?;
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    settled_at(&c, "web", 2).await?;
+    assert_eq!(images(&c).await?, ["web-0 img:1", "web-1 img:1"]);
+    c.delete(PODS, "web-1", "Background").await?;
+    c.until("the new one to be of the new template", async || {
+        images(&c).await.is_ok_and(|images| images == ["web-0 img:1", "web-1 img:2"]).then_some(())
+    })
+    .await
+}
+
+async fn revisions(c: &Context) -> Result<Vec<(i64, String)>, Failure> {
+    let image = |r: &Value| {
+        let image = &r["data"]["spec"]["template"]["spec"]["containers"][0]["image"];
+        (r["revision"].as_i64().unwrap_or(0), image.as_str().unwrap_or_default().to_owned())
+    };
+    let mut list: Vec<_> = c.list(CONTROLLER_REVISIONS).await?.iter().map(image).collect();
+    list.sort();
+    Ok(list)
+}
+
+async fn rollback(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(1)).await?;
+    let first = rolled_out(&c, "web", 1).await?["status"]["updateRevision"].clone();
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    rolled_out(&c, "web", 1).await?;
+    c.merge(STATEFUL_SETS, "web", image("img:1")).await?;
+    let last = rolled_out(&c, "web", 1).await?["status"]["updateRevision"].clone();
+    assert_eq!(first, last);
+    assert_eq!(revisions(&c).await?, [(2, "img:2".to_owned()), (3, "img:1".to_owned())]);
+    Ok(())
+}
+
+async fn bytes(c: Context) -> Outcome {
+    let set = stateful_set("web").set("spec/template/spec/containers/0/args", json!(["a<b", "x&y", "\u{2028}"]));
+    c.create(STATEFUL_SETS, set).await?;
+    let set = settled_at(&c, "web", 1).await?;
+    let name = set["status"]["updateRevision"].as_str().unwrap_or_default();
+    // JSON shows any stored form as the canonical one; only this shows the bytes.
+    let path = CONTROLLER_REVISIONS.path(c.namespace(), name, "");
+    let request =
+        http::Request::get(path).header("accept", "application/vnd.kubernetes.protobuf").body(Body::empty())?;
+    let answer = c.client().kube().send(request).await?;
+    assert_eq!(answer.status(), 200);
+    let body = answer.into_body().collect().await?.to_bytes();
+    let text = String::from_utf8_lossy(&body);
+    let wanted = r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"args":["a\u003cb","x\u0026y","\u2028"],"image":"img:1","imagePullPolicy":"IfNotPresent","name":"c","resources":{},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}],"dnsPolicy":"ClusterFirst","restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"terminationGracePeriodSeconds":30}}}}"#;
+    assert!(text.contains(wanted), "{text}");
+    Ok(())
+}
+
+async fn history(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").set("spec/revisionHistoryLimit", 1)).await?;
+    rolled_out(&c, "web", 1).await?;
+    for version in 2..5 {
+        c.merge(STATEFUL_SETS, "web", image(&format!("img:{version}"))).await?;
+        rolled_out(&c, "web", 1).await?;
+    }
+    let wanted = [(3, "img:3".to_owned()), (4, "img:4".to_owned())];
+    c.until("the oldest revisions to go", async || revisions(&c).await.is_ok_and(|r| r == wanted).then_some(())).await
+}
+
+async fn claims(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, with_claims("web", "Delete").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let owners = async |claim: &str| -> Option<Vec<String>> {
+        let claim = c.get(CLAIMS, claim).await.ok()?;
+        let list = claim["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        Some(list.iter().map(|o| format!("{} {}", o["kind"], o["name"]).replace('"', "")).collect())
+    };
+    for claim in ["data-web-0", "data-web-1"] {
+        c.until("a claim to go with the set", async || (owners(claim).await? == ["StatefulSet web"]).then_some(()))
+            .await?;
+    }
+    c.scale(STATEFUL_SETS, "web", 1).await?;
+    settled_at(&c, "web", 1).await?;
+    assert_eq!(owners("data-web-1").await.unwrap_or_default(), ["Pod web-1"]);
+    let retain = json!({"whenDeleted": "Retain", "whenScaled": "Retain"});
+    c.merge(STATEFUL_SETS, "web", json!({"spec": {"persistentVolumeClaimRetentionPolicy": retain}})).await?;
+    c.until("a claim to be nobody's", async || owners("data-web-0").await?.is_empty().then_some(())).await?;
+    // What protects claims is not there: they would stay for ever.
+    for claim in ["data-web-0", "data-web-1"] {
+        c.merge(CLAIMS, claim, json!({"metadata": {"finalizers": null}})).await?;
+    }
+    Ok(())
+}
+
+async fn ordinals(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(2).set("spec/ordinals", json!({"start": 3}))).await?;
+    settled_at(&c, "web", 2).await?;
+    assert_eq!(images(&c).await?, ["web-3 img:1", "web-4 img:1"]);
+    c.merge(STATEFUL_SETS, "web", json!({"spec": {"ordinals": {"start": 4}}})).await?;
+    c.until("the numbers to move", async || {
+        images(&c).await.is_ok_and(|images| images == ["web-4 img:1", "web-5 img:1"]).then_some(())
+    })
+    .await
+}
+
+async fn replaces(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    for failed in [false, true] {
+        let before = c.get(PODS, "web-0").await?["metadata"]["uid"].clone();
+        if failed {
+            c.merge_status(PODS, "web-0", json!({"status": {"phase": "Failed"}})).await?;
+        } else {
+            c.delete(PODS, "web-0", "Background").await?;
+        }
+        c.until("another Pod of that name", async || {
+            (c.get(PODS, "web-0").await.ok()?["metadata"]["uid"] != before).then_some(())
+        })
+        .await?;
+        settled_at(&c, "web", 2).await?;
+    }
+    Ok(())
+}
+
+async fn min_ready_seconds(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").set("spec/minReadySeconds", 3)).await?;
+    c.until("a ready Pod that is not available", async || {
+        let status = c.get(STATEFUL_SETS, "web").await.ok()?["status"].clone();
+        (status["readyReplicas"] == 1 && status["availableReplicas"] == 0).then_some(())
+    })
+    .await?;
+    settled_at(&c, "web", 1).await?;
+    Ok(())
+}
+
+async fn adopts(c: Context) -> Outcome {
+    let stray = c.create(PODS, pod("web-0", "web")).await?;
+    c.create(STATEFUL_SETS, stateful_set("web").set("spec/updateStrategy", json!({"type": "OnDelete"}))).await?;
+    c.until("the stray to be adopted and labelled", async || {
+        let pod = c.get(PODS, "web-0").await.ok()?;
+        let labels = &pod["metadata"]["labels"];
+        let owned = pod["metadata"]["ownerReferences"][0]["kind"] == "StatefulSet";
+        (owned && labels["statefulset.kubernetes.io/pod-name"] == "web-0").then_some(())
+    })
+    .await?;
+    assert_eq!(c.get(PODS, "web-0").await?["metadata"]["uid"], stray["metadata"]["uid"]);
+    event(&c, "Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await
+}
+
+async fn deleting(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    c.merge(STATEFUL_SETS, "web", json!({"metadata": {"finalizers": ["example.com/wait"]}})).await?;
+    c.delete(STATEFUL_SETS, "web", "Background").await?;
+    c.delete(PODS, "web-1", "Background").await?;
+    c.until("the Pod to go", async || c.get(PODS, "web-1").await.is_err().then_some(())).await?;
+    let alone = async || images(&c).await.is_ok_and(|images| images.len() == 1);
+    let stays = c.stays("as it is", Duration::from_secs(2), alone).await;
+    c.merge(STATEFUL_SETS, "web", json!({"metadata": {"finalizers": null}})).await?;
+    stays
+}
+
+async fn settled(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, with_claims("web", "Retain").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let state = async || -> Option<Vec<Value>> {
+        let mut versions = vec![c.get(STATEFUL_SETS, "web").await.ok()?["metadata"]["resourceVersion"].clone()];
+        for resource in [PODS, CLAIMS, CONTROLLER_REVISIONS] {
+            versions.extend(c.list(resource).await.ok()?.iter().map(|o| o["metadata"]["resourceVersion"].clone()));
+        }
+        Some(versions)
+    };
+    // Nodes have the last word on Pods.
+    c.sleep(Duration::from_secs(1)).await;
+    let before = state().await;
+    let outcome = c.stays("as it is", Duration::from_secs(3), async || state().await == before).await;
+    for claim in ["data-web-0", "data-web-1"] {
+        c.merge(CLAIMS, claim, json!({"metadata": {"finalizers": null}})).await?;
+    }
+    outcome
+}
