@@ -12,6 +12,7 @@
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
 mod frames;
+mod listened;
 mod reflect;
 mod sink;
 
@@ -32,6 +33,7 @@ use crate::{
     watched as watch,
 };
 
+pub use listened::Listened;
 pub use reflect::METADATA;
 pub use sink::{Cached, Sink};
 

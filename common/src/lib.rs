@@ -22,7 +22,7 @@
 //! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start, [`claim`] of children |
 //! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`] |
 //! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`] |
-//! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`json`] |
+//! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`] |
 //! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it |
 //!
 //! There is no knowledge of any one controller here, and no global state but the table of interned texts.
@@ -64,6 +64,7 @@ pub mod settings;
 mod siphash;
 pub mod store;
 pub mod succession;
+pub mod taints;
 pub mod template;
 pub mod version;
 pub mod watched;

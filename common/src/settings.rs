@@ -29,12 +29,16 @@ pub struct Tune {
 }
 
 /// The value of a [`Tune`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TuneValue {
     /// A duration, written as Go writes them.
     Duration(Duration),
     /// A count.
     Count(u64),
+    /// A count that may be negative.
+    Integer(i64),
+    /// A number with a fraction.
+    Ratio(f32),
     /// On or off.
     Switch(bool),
 }
@@ -132,6 +136,24 @@ impl Settings {
             (Some(TuneValue::Count(n)), _) => *n,
             (_, TuneValue::Count(n)) => n,
             _ => 0,
+        }
+    }
+
+    /// The number behind a tune; its default where it is no such number.
+    pub fn integer(&self, tune: &Tune) -> i64 {
+        match (self.tunes.get(tune.name), tune.default) {
+            (Some(TuneValue::Integer(n)), _) => *n,
+            (_, TuneValue::Integer(n)) => n,
+            _ => 0,
+        }
+    }
+
+    /// The number behind a tune; its default where it is no such number.
+    pub fn ratio(&self, tune: &Tune) -> f32 {
+        match (self.tunes.get(tune.name), tune.default) {
+            (Some(TuneValue::Ratio(n)), _) => *n,
+            (_, TuneValue::Ratio(n)) => n,
+            _ => 0.0,
         }
     }
 

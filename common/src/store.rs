@@ -299,7 +299,15 @@ impl<K: Object> Store<K> {
 
     /// All readable objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
-        let mut all: Vec<Arc<K>> = self.inner.read().objects.iter().filter_map(|e| e.read().ok()).collect();
+        self.select(|_| true)
+    }
+
+    /// The readable objects that `wanted` accepts, sorted by namespace and name.
+    pub fn select(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        let inner = self.inner.read();
+        let good = inner.objects.iter().filter(|entry| entry.good().is_some_and(&wanted));
+        let mut all: Vec<Arc<K>> = good.filter_map(|entry| entry.read().ok()).collect();
+        drop(inner);
         all.sort_by(|a, b| {
             let (a, b) = (a.meta(), b.meta());
             (a.namespace.as_str(), &*a.name).cmp(&(b.namespace.as_str(), &*b.name))

@@ -10,6 +10,7 @@ pub const ALL: &[&Definition] = &[
     &job_controller::DEFINITION,
     &cronjob_controller::DEFINITION,
     &gc_controller::DEFINITION,
+    &node_lifecycle_controller::DEFINITION,
 ];
 
 /// The controllers that a list names: `all` (or `*`), `none`, or names separated by commas.

@@ -128,6 +128,17 @@ impl Error {
         self.is("Invalid", 422)
     }
 
+    /// Whether a write that named a uid was refused because the object of that name is another one.
+    pub fn is_another(&self) -> bool {
+        self.is_invalid() && self.names("metadata.uid")
+    }
+
+    /// Whether that field is among the causes of a refusal.
+    pub fn names(&self, field: &str) -> bool {
+        let Self::Status(status) = self else { return false };
+        status.details.causes.iter().any(|cause| cause.field == field)
+    }
+
     /// 410: the version asked for is no longer kept.
     pub fn is_gone(&self) -> bool {
         self.status().is_some_and(|s| matches!(s.reason.as_str(), "Expired" | "Gone") || s.code == 410)

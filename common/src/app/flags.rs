@@ -141,6 +141,7 @@ fn own(definition: &Definition) -> Command {
         command = command.arg(match tune.default {
             TuneValue::Duration(_) => arg.value_name("DURATION"),
             TuneValue::Count(_) => arg.value_name("N"),
+            TuneValue::Integer(_) | TuneValue::Ratio(_) => arg.value_name("N").allow_hyphen_values(true),
             TuneValue::Switch(_) => {
                 arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
             }

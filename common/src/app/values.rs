@@ -130,6 +130,10 @@ pub(super) fn tuned(tune: &Tune, text: &str) -> Result<TuneValue, String> {
         TuneValue::Count(_) => {
             text.parse().map(TuneValue::Count).map_err(|_| format!("{text:?} is not a whole number"))
         }
+        TuneValue::Integer(_) => {
+            text.parse().map(TuneValue::Integer).map_err(|_| format!("{text:?} is not a whole number"))
+        }
+        TuneValue::Ratio(_) => text.parse().map(TuneValue::Ratio).map_err(|_| format!("{text:?} is not a number")),
         TuneValue::Switch(_) => boolean(text).map(TuneValue::Switch),
     }
 }
@@ -139,6 +143,8 @@ pub(super) fn shown(value: TuneValue) -> String {
     match value {
         TuneValue::Duration(d) => duration::format(d),
         TuneValue::Count(n) => n.to_string(),
+        TuneValue::Integer(n) => n.to_string(),
+        TuneValue::Ratio(n) => n.to_string(),
         TuneValue::Switch(on) => on.to_string(),
     }
 }

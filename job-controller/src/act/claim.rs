@@ -23,7 +23,7 @@ impl JobController {
             owner: &snapshot.owner,
             children: PODS,
             finalizers: &[JOB_TRACKING],
-            is_gone: super::delete::is_another,
+            is_gone: common::api::Error::is_another,
         };
         Ok(claiming.carry_out(adopt, release).await?)
     }

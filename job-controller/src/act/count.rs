@@ -95,7 +95,7 @@ impl JobController {
         changed |= finished.is_some();
         if changed {
             let mut written = self.write_status(snapshot, &stored, &status).await;
-            let refused = |error: &api::Error| error.is_invalid() && names(error, "status.startTime");
+            let refused = |error: &api::Error| error.is_invalid() && error.names("status.startTime");
             if finished.is_some() && status.start_time.is_none() && written.as_ref().is_err_and(refused) {
                 settle::start_at_end(&mut status);
                 written = self.write_status(snapshot, &stored, &status).await;
@@ -146,10 +146,4 @@ impl JobController {
         self.metrics.counted(&snapshot.job, &onto.status, &written.status);
         Ok(written)
     }
-}
-
-/// Whether that field is among the causes of a refusal.
-pub(super) fn names(error: &api::Error, field: &str) -> bool {
-    let api::Error::Status(status) = error else { return false };
-    status.details.causes.iter().any(|cause| cause.field == field)
 }

@@ -104,33 +104,8 @@ impl JobController {
                 self.ledger.wrote(&snapshot.owner.uid, PODS, written.metadata.resource_version);
                 Ok(())
             }
-            Err(error) if error.is_not_found() || is_another(&error) => Ok(()),
+            Err(error) if error.is_not_found() || error.is_another() => Ok(()),
             Err(error) => Err(error),
         }
-    }
-}
-
-/// Whether the server says that the Pod of that name is another one. Any other refusal leaves the finalizer where it is.
-pub(super) fn is_another(error: &api::Error) -> bool {
-    error.is_invalid() && super::count::names(error, "metadata.uid")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(field: &str) -> api::Error {
-        let cause = api::Cause { field: field.to_owned(), ..api::Cause::default() };
-        let mut status = api::Status { code: 422, reason: "Invalid".to_owned(), ..api::Status::default() };
-        status.details.causes.push(cause);
-        api::Error::Status(Box::new(status))
-    }
-
-    #[test]
-    fn only_another_uid_means_that_the_pod_is_gone() {
-        assert!(is_another(&refused("metadata.uid")));
-        assert!(!is_another(&refused("spec")));
-        assert!(!is_another(&refused("metadata.finalizers")));
-        assert!(!is_another(&api::Error::Lost("cut".to_owned())));
     }
 }

@@ -1,0 +1,11 @@
+//! What is read of Nodes, Pods and Leases.
+
+mod node;
+mod pod;
+
+pub use node::{LEASES, Lease, NODES, Node};
+pub(crate) use pod::by_node;
+pub use pod::{CachedPod, ReadyCondition};
+
+/// Condition of a Pod: it goes because of something that happened to where it runs.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";

@@ -1,0 +1,21 @@
+//! The key of a loop that looks at everything, again and again.
+
+use std::fmt;
+
+use common::controller::QueueKey;
+
+/// One pass over everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pass;
+
+impl fmt::Display for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("pass")
+    }
+}
+
+impl QueueKey for Pass {
+    fn parse(text: &str) -> Option<Self> {
+        (text == "pass").then_some(Self)
+    }
+}

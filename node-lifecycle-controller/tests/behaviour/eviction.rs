@@ -1,0 +1,153 @@
+//! Who leaves a node, and when.
+
+use e2e::sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::world::{ME, NS, World, condition, every, leave};
+
+/// What admission gives every Pod: it stays for five minutes on a node that is not heard of.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_tolerates_nothing_leaves_at_once_and_says_why() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    world.wait(5).await;
+    assert!(!world.is_going("p").await);
+    assert_eq!(world.asked("get", "pods"), 0, "a node without taints costs nothing");
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(1).await;
+    let pod = world.get("p").await.unwrap();
+    assert!(!pod["metadata"]["deletionTimestamp"].is_null());
+    let target = condition(&pod, "DisruptionTarget");
+    assert_eq!(
+        (&target["status"], &target["reason"], &target["message"]),
+        (&json!("True"), &json!("DeletionByTaintManager"), &json!("Taint manager: deleting due to NoExecute taint"))
+    );
+    assert_eq!(target["observedGeneration"], 1);
+    assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/p")]);
+    assert_eq!((world.asked("patch", "pods/status"), world.asked("delete", "pods")), (1, 1));
+    // Another taint: it goes already, and says why.
+    world.taint("n", json!([leave("k"), leave("j")])).await;
+    world.wait(5).await;
+    assert_eq!(world.asked("delete", "pods"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_stays_for_as_long_as_it_tolerates() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("ever", "n", json!([every(None)])).await;
+    world.pod("while", "n", json!([])).await;
+    world.taint("n", json!([leave(UNREACHABLE)])).await;
+    world.wait(298).await;
+    assert!(!world.is_going("while").await);
+    assert!(world.explain("shop/while").contains("deleted when its time is over"));
+    world.wait(4).await;
+    assert!(world.is_going("while").await);
+    world.wait(3600).await;
+    assert!(!world.is_going("ever").await);
+    assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/while")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_goes_in_time_cancels() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    world.taint("n", json!([leave(UNREACHABLE)])).await;
+    world.wait(200).await;
+    world.taint("n", json!([])).await;
+    world.wait(600).await;
+    assert!(!world.is_going("p").await);
+    assert_eq!(world.notes().await, [format!("Cancelling deletion of Pod {NS}/p")]);
+    // The next one begins from the start.
+    world.taint("n", json!([leave(UNREACHABLE)])).await;
+    world.wait(200).await;
+    assert!(!world.is_going("p").await);
+    world.wait(101).await;
+    assert!(world.is_going("p").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_taint_in_the_place_of_the_other_changes_nothing() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    let not_ready = "node.kubernetes.io/not-ready";
+    world.taint("n", json!([leave(not_ready)])).await;
+    world.wait(100).await;
+    world.taint("n", json!([leave(not_ready), leave(UNREACHABLE)])).await;
+    world.taint("n", json!([leave(UNREACHABLE)])).await;
+    world.wait(199).await;
+    assert!(!world.is_going("p").await);
+    world.wait(3).await;
+    assert!(world.is_going("p").await);
+    assert_eq!(world.notes().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_goes_stops_no_timer() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([every(Some(30))])).await;
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(10).await;
+    world.delete("nodes", None, "n").await;
+    world.wait(15).await;
+    assert!(!world.is_going("p").await);
+    world.wait(7).await;
+    assert!(world.is_going("p").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_is_of_one_pod_and_not_of_its_name() {
+    let world = World::new().await;
+    world.node("n", json!([leave("k")])).await;
+    world.node("other", json!([])).await;
+    world.pod("p", "n", json!([every(Some(30))])).await;
+    world.wait(10).await;
+    let path = format!("/api/v1/namespaces/{NS}/pods/p");
+    let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+    world.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&now)).await.unwrap();
+    world.pod("p", "other", json!([])).await;
+    world.wait(600).await;
+    assert!(!world.is_going("p").await, "it was another one that had to leave");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_begins_to_count_anew() {
+    let mut world = World::new().await;
+    world.node("n", json!([leave("k")])).await;
+    world.pod("p", "n", json!([every(Some(30))])).await;
+    world.wait(20).await;
+    world.crash();
+    world.start();
+    world.wait(25).await;
+    assert!(!world.is_going("p").await);
+    world.wait(7).await;
+    assert!(world.is_going("p").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_is_tried_until_it_succeeds() {
+    for (fault, verb) in [
+        (Action::InternalError, "delete"),
+        (Action::CutBefore, "delete"),
+        (Action::CutAfter, "delete"),
+        (Action::InternalError, "patch"),
+        (Action::CutAfter, "patch"),
+        (Action::InternalError, "get"),
+    ] {
+        let world = World::new().await;
+        world.node("n", json!([])).await;
+        world.pod("p", "n", json!([])).await;
+        world.sandbox.faults().add(Rule::new(fault.clone()).identity(ME).verb(verb).times(12));
+        world.taint("n", json!([leave("k")])).await;
+        world.wait(120).await;
+        assert!(world.is_going("p").await, "{fault:?} {verb}");
+        let pod = world.get("p").await.unwrap();
+        assert_eq!(condition(&pod, "DisruptionTarget")["reason"], "DeletionByTaintManager");
+    }
+}
