@@ -99,6 +99,28 @@ impl Quantity {
         }
     }
 
+    /// In thousandths, rounded away from zero, and cut to what an `i64` holds. Upstream: `MilliValue`.
+    pub fn milli(&self) -> i64 {
+        let (negative, digits, exponent) = self.normal();
+        let places = exponent + 3;
+        let cut = digits.len() as i64 + places.min(0);
+        // A fraction of a thousandth counts as one.
+        let (kept, more) = match usize::try_from(cut) {
+            Ok(cut) if places < 0 => (&digits[..cut], 1),
+            Ok(_) => (&digits[..], 0),
+            Err(_) => ("", i64::from(!digits.is_empty())),
+        };
+        let whole = if kept.is_empty() { Ok(0) } else { kept.parse::<i64>() };
+        let factor = u32::try_from(places.max(0)).ok().and_then(|places| 10_i64.checked_pow(places));
+        let value = match (whole, factor) {
+            (Ok(0), _) => Some(more),
+            (Ok(whole), Some(factor)) => whole.checked_mul(factor).and_then(|value| value.checked_add(more)),
+            _ => None,
+        };
+        let value = value.unwrap_or(i64::MAX);
+        if negative { -value } else { value }
+    }
+
     /// What fits an `i64` and a power of ten; none where the number is too long for that.
     fn fast(
         text: &str,
@@ -443,6 +465,24 @@ mod tests {
         let mut out = String::from("(resource.Quantity)");
         quantity.dump(&mut out).unwrap();
         out
+    }
+
+    #[test]
+    fn thousandths_are_rounded_up() {
+        for (text, milli) in [
+            ("2", 2000),
+            ("250m", 250),
+            ("1.5", 1500),
+            ("0.0001", 1),
+            ("1500u", 2),
+            ("-1.2345", -1235),
+            ("4k", 4_000_000),
+            ("1Ki", 1_024_000),
+            ("0", 0),
+            ("100E", i64::MAX),
+        ] {
+            assert_eq!(quantity(text).milli(), milli, "{text}");
+        }
     }
 
     #[derive(Deserialize)]

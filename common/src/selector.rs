@@ -285,7 +285,8 @@ pub fn is_label_value(value: &str) -> bool {
         && [bytes.first(), bytes.last()].iter().all(|b| b.is_none_or(u8::is_ascii_alphanumeric))
 }
 
-fn is_dns_subdomain(text: &str) -> bool {
+/// Whether `text` is a DNS subdomain: what most names must be.
+pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|label| {
             let bytes = label.as_bytes();

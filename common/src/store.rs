@@ -290,6 +290,21 @@ impl<K: Object> Store<K> {
         bucket.map_or_else(|| Ok(Vec::new()), |bucket| bucket.iter().map(Entry::read).collect())
     }
 
+    /// Those of the objects filed under `value` whose metadata `wanted` accepts, sorted by namespace and name.
+    ///
+    /// # Errors
+    /// If one of those cannot be read.
+    pub fn select_by_index(
+        &self,
+        index: usize,
+        value: &IndexValue,
+        wanted: impl Fn(&Meta) -> bool,
+    ) -> Result<Vec<Arc<K>>, Unreadable> {
+        let inner = self.inner.read();
+        let bucket = inner.indexes.get(index).and_then(|i| i.buckets.get(value));
+        bucket.into_iter().flatten().filter(|entry| wanted(entry.meta())).map(Entry::read).collect()
+    }
+
     /// The readable objects filed under `value`, sorted by namespace and name.
     pub fn readable_by_index(&self, index: usize, value: &IndexValue) -> Vec<Arc<K>> {
         let inner = self.inner.read();

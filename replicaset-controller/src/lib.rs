@@ -267,7 +267,7 @@ impl<K: Kind> ReplicaController<K> {
             store,
             vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
         );
-        let pods = context.shared.get_or_make(|| PodCache::start(context.api.clone(), config));
+        let pods = context.shared.get_or_make(|| pod_cache::start(context.api.clone(), config));
         pods.listen(Box::new(move |event, origin| watch.on_pod(event, origin)));
         Self {
             metrics: ControllerMetrics::new(&context.metrics),

@@ -1,16 +1,15 @@
 //! The Pods both loops of a process read: one watch, one cache.
 
-use std::{ops::Deref, sync::Arc};
+use std::ops::Deref;
 
 use common::{
     api::Api,
-    informer::{Config, Handler, Informer},
+    informer::{Config, Listened},
     meta::Meta,
     object::{Object, Resource},
     pods::{PODS, Pod},
-    store::{Store, by_controller, orphans_by_namespace},
+    store::{by_controller, orphans_by_namespace},
 };
-use parking_lot::Mutex;
 use serde::Deserialize;
 
 use crate::kind::{Kind, ReplicaSets, ReplicationControllers};
@@ -65,40 +64,12 @@ impl Object for CachedPod {
     }
 }
 
-/// The cache of Pods, and who hears of its changes.
-pub struct PodCache {
-    informer: Informer<CachedPod>,
-    listeners: Arc<Mutex<Vec<Handler<CachedPod>>>>,
-}
+/// The cache of Pods.
+pub type PodCache = Listened<CachedPod>;
 
-impl PodCache {
-    /// Starts watching.
-    pub fn start(api: Api, config: Config) -> Self {
-        let listeners: Arc<Mutex<Vec<Handler<CachedPod>>>> = Arc::default();
-        let told = Arc::clone(&listeners);
-        let tell: Handler<CachedPod> = Box::new(move |event, origin| {
-            for listener in told.lock().iter() {
-                listener(event, origin);
-            }
-        });
-        let informer = Informer::start(api, config, &[by_controller(), orphans_by_namespace()], vec![tell]);
-        Self { informer, listeners }
-    }
-
-    /// Tells `listener` of every change from now on. What came before it reads in the store.
-    pub fn listen(&self, listener: Handler<CachedPod>) {
-        self.listeners.lock().push(listener);
-    }
-
-    /// The watch.
-    pub fn informer(&self) -> &Informer<CachedPod> {
-        &self.informer
-    }
-
-    /// The Pods.
-    pub fn store(&self) -> &Arc<Store<CachedPod>> {
-        self.informer.store()
-    }
+/// Starts watching Pods.
+pub(crate) fn start(api: Api, config: Config) -> PodCache {
+    Listened::start(api, config, &[by_controller(), orphans_by_namespace()])
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod accepted;
 mod counting;
+mod ranges;
 mod serving;
 
 use std::{fmt::Write as _, path::PathBuf, time::Duration};
@@ -140,8 +141,9 @@ fn own(definition: &Definition) -> Command {
         let arg = flag(LOOPS, tune.name, tune.help).default_value(values::shown(tune.default));
         command = command.arg(match tune.default {
             TuneValue::Duration(_) => arg.value_name("DURATION"),
-            TuneValue::Count(_) => arg.value_name("N"),
-            TuneValue::Integer(_) | TuneValue::Ratio(_) => arg.value_name("N").allow_hyphen_values(true),
+            TuneValue::Count(_) | TuneValue::Integer(_) | TuneValue::Ratio(_) => {
+                arg.value_name("N").allow_hyphen_values(true)
+            }
             TuneValue::Switch(_) => {
                 arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
             }
@@ -316,6 +318,7 @@ fn options(
     let mut settings = Settings::new().with_shadow(shadow);
     for workers in definition.workers {
         let given = given.number(workers.name);
+        ranges::check(workers.name, given)?;
         // Where none are enough, fewer are none, as upstream has it.
         let wanted = usize::try_from(given).unwrap_or(0);
         if wanted < workers.min {
@@ -325,6 +328,9 @@ fn options(
     }
     for tune in definition.flags.iter().chain([&MIN_RESYNC_PERIOD]) {
         let text = given.text(tune.name);
+        if let Ok(number) = text.parse() {
+            ranges::check(tune.name, number)?;
+        }
         let value = values::tuned(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
         settings = settings.with_tune(tune.name, value);
     }

@@ -1,0 +1,36 @@
+//! Flags whose values upstream bounds on both sides.
+
+/// Name, smallest and largest value. Upstream: `cmd/kube-controller-manager/app/options`, `Validate`.
+const RANGES: &[(&str, i64, i64)] = &[
+    ("concurrent-service-endpoint-syncs", 1, 50),
+    ("max-endpoints-per-slice", 1, 1000),
+    ("mirroring-concurrent-service-endpoint-syncs", 1, 50),
+    ("mirroring-max-endpoints-per-subset", 1, 1000),
+];
+
+/// Whether a value is one that its flag can have; otherwise why not, in upstream's words.
+pub(super) fn check(flag: &str, value: i64) -> Result<(), String> {
+    match RANGES.iter().find(|(name, ..)| *name == flag) {
+        Some((_, least, _)) if value < *least => Err(format!("{flag} must not be less than {least}, but got {value}")),
+        Some((_, _, most)) if value > *most => Err(format!("{flag} must not be more than {most}, but got {value}")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_outside_are_refused_in_upstreams_words() {
+        for (flag, value, error) in [
+            ("concurrent-service-endpoint-syncs", 0, "must not be less than 1, but got 0"),
+            ("concurrent-service-endpoint-syncs", 51, "must not be more than 50, but got 51"),
+            ("max-endpoints-per-slice", 1001, "must not be more than 1000, but got 1001"),
+            ("mirroring-max-endpoints-per-subset", -1, "must not be less than 1, but got -1"),
+        ] {
+            assert_eq!(check(flag, value), Err(format!("{flag} {error}")));
+        }
+        assert_eq!((check("max-endpoints-per-slice", 1000), check("concurrent-job-syncs", 999)), (Ok(()), Ok(())));
+    }
+}
