@@ -9,6 +9,7 @@ pub const ALL: &[&Definition] = &[
     &statefulset_controller::DEFINITION,
     &job_controller::DEFINITION,
     &cronjob_controller::DEFINITION,
+    &endpointslice_controller::DEFINITION,
     &gc_controller::DEFINITION,
     &node_lifecycle_controller::DEFINITION,
 ];

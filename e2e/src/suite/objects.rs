@@ -26,6 +26,12 @@ pub mod resources {
     pub const JOBS: Resource = namespaced("batch", "jobs", "Job");
     /// CronJobs.
     pub const CRON_JOBS: Resource = namespaced("batch", "cronjobs", "CronJob");
+    /// Services.
+    pub const SERVICES: Resource = namespaced("", "services", "Service");
+    /// Endpoints.
+    pub const ENDPOINTS: Resource = namespaced("", "endpoints", "Endpoints");
+    /// EndpointSlices.
+    pub const ENDPOINT_SLICES: Resource = namespaced("discovery.k8s.io", "endpointslices", "EndpointSlice");
     /// Pods.
     pub const PODS: Resource = namespaced("", "pods", "Pod");
     /// Events.
@@ -43,7 +49,7 @@ pub mod resources {
     pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
     /// What a test may leave in its namespace, owners first.
-    pub const CLEANED: [Resource; 10] = [
+    pub const CLEANED: [Resource; 13] = [
         DEPLOYMENTS,
         REPLICA_SETS,
         REPLICATION_CONTROLLERS,
@@ -52,6 +58,9 @@ pub mod resources {
         PODS,
         CONTROLLER_REVISIONS,
         CLAIMS,
+        SERVICES,
+        ENDPOINTS,
+        ENDPOINT_SLICES,
         RESOURCE_QUOTAS,
         EVENTS,
     ];

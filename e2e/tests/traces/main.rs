@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 mod cron_jobs;
+mod endpoint_slices;
 mod jobs;
 mod signature;
 mod stateful_sets;
@@ -68,6 +69,8 @@ impl World {
             job_controller::LOOPS,
             cronjob_controller::LOOPS,
             statefulset_controller::LOOPS,
+            // The recording had no other loop of this program.
+            &[endpointslice_controller::ENDPOINT_SLICE],
         ]
         .concat();
         let loops = Loops::start(&sandbox.client("controllers"), &clock, Settings::new(), &definitions);

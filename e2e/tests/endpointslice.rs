@@ -1,0 +1,284 @@
+//! Suite: what endpointslice-controller promises for EndpointSlices and Endpoints.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{process::ExitCode, time::Duration};
+
+use e2e::{
+    cluster::Kind,
+    suite::{
+        Context, Failure, Outcome, Suite, Test, pod, replica_set,
+        resources::{ENDPOINT_SLICES, ENDPOINTS, PODS, REPLICA_SETS, SERVICES},
+        run,
+    },
+};
+use serde_json::{Value, json};
+
+/// Clusters whose nodes follow scripts.
+const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "endpointslice",
+        controllers: &[("endpointslice-controller", &["--max-endpoints-per-slice=4"]), ("replicaset-controller", &[])],
+        starts_its_own: false,
+        cluster: |cluster| cluster,
+        at_once: None,
+        tests: vec![
+            Test::new("a_service_without_pods_has_an_empty_slice", |c| Box::pin(empty(c))),
+            Test::new("endpoints_follow_pods", |c| Box::pin(follows(c))),
+            Test::new("slices_are_filled_and_kept", |c| Box::pin(fills(c))),
+            Test::new("a_pod_that_is_not_ready_is_told_apart", |c| Box::pin(not_ready(c))).only(OURS),
+            Test::new("a_pod_that_goes_still_serves", |c| Box::pin(terminating(c))).only(OURS),
+            Test::new("named_ports_make_slices_of_their_own", |c| Box::pin(named_ports(c))),
+            Test::new("endpoints_prefer_their_zone", |c| Box::pin(zones(c))).only(OURS),
+            Test::new("a_deleted_slice_comes_back", |c| Box::pin(deleted(c))),
+            Test::new("a_changed_slice_is_corrected", |c| Box::pin(changed(c))),
+            Test::new("a_service_for_nobody_is_left_alone", |c| Box::pin(no_selector(c))),
+            Test::new("hand_made_endpoints_are_mirrored", |c| Box::pin(mirrored(c))),
+            Test::new("endpoints_are_kept_beside_slices", |c| Box::pin(older(c))),
+            Test::new("a_service_at_rest_is_left_alone", |c| Box::pin(settled(c))),
+        ],
+    })
+}
+
+/// A Service for Pods with `app: web`.
+fn service(spec: &Value) -> Value {
+    let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "labels": {"tier": "a"}},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}});
+    for (key, value) in spec.as_object().unwrap() {
+        service["spec"][key] = value.clone();
+    }
+    service
+}
+
+fn endpoints(slice: &Value) -> Vec<Value> {
+    slice["endpoints"].as_array().cloned().unwrap_or_default()
+}
+
+/// The slices of the Service, once they are as wanted.
+async fn until(c: &Context, what: &str, holds: impl Fn(&[Value]) -> bool) -> Result<Vec<Value>, Failure> {
+    c.until(&format!("slices: {what}"), async || {
+        let slices = c.list(ENDPOINT_SLICES).await.ok()?;
+        holds(&slices).then_some(slices)
+    })
+    .await
+}
+
+/// How many endpoints each slice has, largest first.
+fn sizes(slices: &[Value]) -> Vec<usize> {
+    let mut sizes: Vec<usize> = slices.iter().map(|slice| endpoints(slice).len()).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    sizes
+}
+
+/// Whether every endpoint of all slices, so many of them, is ready.
+fn all_ready(slices: &[Value], count: usize) -> bool {
+    let all: Vec<Value> = slices.iter().flat_map(endpoints).collect();
+    all.len() == count && all.iter().all(|endpoint| endpoint["conditions"]["ready"] == true)
+}
+
+async fn empty(c: Context) -> Outcome {
+    let service = c.create(SERVICES, service(&json!({}))).await?;
+    let slices = until(&c, "one", |slices| slices.len() == 1).await?;
+    let meta = &slices[0]["metadata"];
+    assert_eq!(
+        meta["labels"],
+        json!({"tier": "a", "kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"})
+    );
+    assert_eq!(meta["generateName"], "web-");
+    let owner = json!([{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": service["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    assert_eq!(meta["ownerReferences"], owner);
+    assert_eq!((&slices[0]["addressType"], endpoints(&slices[0]).len()), (&json!("IPv4"), 0));
+    let at = &meta["annotations"]["endpoints.kubernetes.io/last-change-trigger-time"];
+    assert_eq!(*at, service["metadata"]["creationTimestamp"]);
+    Ok(())
+}
+
+async fn follows(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    for replicas in [2, 4, 1, 0, 3] {
+        c.scale(REPLICA_SETS, "web", replicas).await?;
+        let slices = until(&c, &format!("{replicas} ready endpoints"), |all| all_ready(all, replicas as usize)).await?;
+        let pods = c.list(PODS).await?;
+        for endpoint in slices.iter().flat_map(endpoints) {
+            let target = &endpoint["targetRef"];
+            let Some(pod) = pods.iter().find(|pod| pod["metadata"]["uid"] == target["uid"]) else { continue };
+            assert_eq!(target["name"], pod["metadata"]["name"]);
+            assert_eq!(endpoint["addresses"][0], pod["status"]["podIP"]);
+            assert_eq!(endpoint["nodeName"], pod["spec"]["nodeName"]);
+        }
+    }
+    Ok(())
+}
+
+async fn fills(c: Context) -> Outcome {
+    c.create(REPLICA_SETS, replica_set("web").replicas(10)).await?;
+    c.until("ten Pods that are ready", async || {
+        let set = c.get(REPLICA_SETS, "web").await.ok()?;
+        (set["status"]["readyReplicas"] == 10).then_some(())
+    })
+    .await?;
+    c.create(SERVICES, service(&json!({}))).await?;
+    let before = until(&c, "three", |slices| sizes(slices) == [4, 4, 2]).await?;
+    c.scale(REPLICA_SETS, "web", 11).await?;
+    let after = until(&c, "one more endpoint", |slices| all_ready(slices, 11)).await?;
+    assert_eq!(sizes(&after), [4, 4, 3]);
+    let version = |slices: &[Value], at: usize| slices[at]["metadata"]["resourceVersion"].clone();
+    let unchanged = (0..3).filter(|at| version(&before, *at) == version(&after, *at)).count();
+    assert_eq!(unchanged, 2, "full ones stay as they are");
+    Ok(())
+}
+
+async fn not_ready(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(PODS, pod("slow", "web").set("metadata/annotations", json!({"sim/never-ready": "true"}))).await?;
+    let slices = until(&c, "one endpoint", |slices| sizes(slices) == [1]).await?;
+    let conditions = &endpoints(&slices[0])[0]["conditions"];
+    assert_eq!(*conditions, json!({"ready": false, "serving": false, "terminating": false}));
+    c.merge(SERVICES, "web", json!({"spec": {"publishNotReadyAddresses": true}})).await?;
+    until(&c, "it counts as ready", |slices| all_ready(slices, 1)).await?;
+    Ok(())
+}
+
+async fn terminating(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(PODS, pod("last", "web").set("metadata/annotations", json!({"sim/terminate-after": "4"}))).await?;
+    until(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
+    c.delete(PODS, "last", "Background").await?;
+    let goes = json!({"ready": false, "serving": true, "terminating": true});
+    let is_going = |slices: &[Value]| slices.iter().flat_map(endpoints).any(|endpoint| endpoint["conditions"] == goes);
+    until(&c, "an endpoint that goes", is_going).await?;
+    until(&c, "none", |slices| sizes(slices) == [0]).await?;
+    Ok(())
+}
+
+async fn named_ports(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({"ports": [{"name": "http", "port": 80, "targetPort": "web"}]}))).await?;
+    for (name, port) in [("a", 8080), ("b", 9090)] {
+        let ports = json!([{"name": "web", "containerPort": port}]);
+        c.create(PODS, pod(name, "web").set("spec/containers/0/ports", ports)).await?;
+    }
+    let slices = until(&c, "two", |slices| slices.len() == 2 && all_ready(slices, 2)).await?;
+    let mut numbers: Vec<i64> = slices.iter().map(|slice| slice["ports"][0]["port"].as_i64().unwrap()).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [8080, 9090]);
+    Ok(())
+}
+
+async fn zones(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(3)).await?;
+    let slices = until(&c, "three", |slices| all_ready(slices, 3)).await?;
+    assert!(slices.iter().flat_map(endpoints).all(|endpoint| endpoint["hints"].is_null()));
+    for (distribution, nodes) in [("PreferSameZone", false), ("PreferSameNode", true), ("PreferClose", false)] {
+        c.merge(SERVICES, "web", json!({"spec": {"trafficDistribution": distribution}})).await?;
+        let is_hinted = |endpoint: &Value| {
+            let hints = &endpoint["hints"];
+            endpoint["zone"].is_string()
+                && hints["forZones"] == json!([{"name": endpoint["zone"]}])
+                && if nodes {
+                    hints["forNodes"] == json!([{"name": endpoint["nodeName"]}])
+                } else {
+                    hints["forNodes"].is_null()
+                }
+        };
+        until(&c, distribution, |slices| slices.iter().flat_map(endpoints).all(|endpoint| is_hinted(&endpoint)))
+            .await?;
+    }
+    c.merge(SERVICES, "web", json!({"spec": {"trafficDistribution": null}})).await?;
+    until(&c, "no hints", |slices| slices.iter().flat_map(endpoints).all(|endpoint| endpoint["hints"].is_null()))
+        .await?;
+    Ok(())
+}
+
+async fn deleted(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(PODS, pod("a", "web")).await?;
+    let slices = until(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
+    let meta = slices[0]["metadata"].clone();
+    c.delete(ENDPOINT_SLICES, meta["name"].as_str().unwrap(), "Background").await?;
+    let is_new = |slices: &[Value]| all_ready(slices, 1) && slices[0]["metadata"]["uid"] != meta["uid"];
+    until(&c, "another one", is_new).await?;
+    Ok(())
+}
+
+async fn changed(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(PODS, pod("a", "web")).await?;
+    let slices = until(&c, "a ready endpoint", |slices| all_ready(slices, 1)).await?;
+    let name = slices[0]["metadata"]["name"].as_str().unwrap();
+    let patch = json!({"endpoints": [], "metadata": {"labels": {"mine": "1"}, "annotations": {"kept": "1"}}});
+    c.merge(ENDPOINT_SLICES, name, patch).await?;
+    let slices = until(&c, "the endpoint is back", |slices| {
+        all_ready(slices, 1) && slices[0]["metadata"]["labels"].get("mine").is_none()
+    })
+    .await?;
+    assert_eq!(slices[0]["metadata"]["annotations"]["kept"], "1");
+    Ok(())
+}
+
+async fn no_selector(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({"selector": null}))).await?;
+    c.create(PODS, pod("a", "web")).await?;
+    c.stays("there is no slice", Duration::from_secs(3), async || {
+        c.list(ENDPOINT_SLICES).await.is_ok_and(|slices| slices.is_empty())
+    })
+    .await
+}
+
+async fn mirrored(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({"selector": null}))).await?;
+    let hand_made = json!({"apiVersion": "v1", "kind": "Endpoints",
+        "metadata": {"name": "web", "labels": {"l": "1"}, "annotations": {"a": "1"}},
+        "subsets": [{"addresses": [{"ip": "10.200.0.1"}, {"ip": "fd00::1"}], "ports": [{"name": "http", "port": 80}]}]});
+    c.create(ENDPOINTS, hand_made).await?;
+    let slices = until(&c, "two mirrors", |slices| slices.len() == 2 && all_ready(slices, 2)).await?;
+    for slice in &slices {
+        let meta = &slice["metadata"];
+        assert_eq!(
+            meta["labels"]["endpointslice.kubernetes.io/managed-by"],
+            "endpointslicemirroring-controller.k8s.io"
+        );
+        assert_eq!((&meta["labels"]["l"], &meta["annotations"]), (&json!("1"), &json!({"a": "1"})));
+        assert_eq!(meta["ownerReferences"][0]["kind"], "Endpoints");
+    }
+    c.merge(ENDPOINTS, "web", json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}))
+        .await?;
+    until(&c, "none", <[Value]>::is_empty).await?;
+    Ok(())
+}
+
+async fn older(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({}))).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
+    let there = c
+        .until("two addresses", async || {
+            let there = c.get(ENDPOINTS, "web").await.ok()?;
+            (there["subsets"][0]["addresses"].as_array()?.len() == 2).then_some(there)
+        })
+        .await?;
+    assert_eq!(there["subsets"][0]["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
+    assert_eq!(there["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"], "endpoint-controller");
+    until(&c, "slices of the Service only, and no mirror", |slices| slices.len() == 1).await?;
+    c.delete(SERVICES, "web", "Background").await?;
+    c.until("no Endpoints", async || c.get(ENDPOINTS, "web").await.is_err().then_some(())).await
+}
+
+async fn settled(c: Context) -> Outcome {
+    c.create(SERVICES, service(&json!({"trafficDistribution": "PreferClose"}))).await?;
+    c.create(REPLICA_SETS, replica_set("web").replicas(6)).await?;
+    until(&c, "six ready endpoints", |slices| all_ready(slices, 6)).await?;
+    let versions = async || -> Result<Vec<Value>, Failure> {
+        let mut all = c.list(ENDPOINT_SLICES).await?;
+        all.extend(c.list(ENDPOINTS).await?);
+        Ok(all.iter().map(|object| object["metadata"]["resourceVersion"].clone()).collect())
+    };
+    c.sleep(Duration::from_secs(2)).await;
+    let before = versions().await?;
+    c.merge(SERVICES, "web", json!({"metadata": {"annotations": {"note": "1"}}})).await?;
+    c.sleep(Duration::from_secs(3)).await;
+    c.check(versions().await? == before, "nothing is written").await
+}

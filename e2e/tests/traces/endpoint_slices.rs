@@ -1,0 +1,91 @@
+//! Runs of Services.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::{Step, World, recorded};
+
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+/// What two runs must have in common: slices as created, every state an endpoint was in, whether a slice then told of a
+/// change, and what was left in the end. How many endpoints came with one write is a matter of timing.
+fn story(steps: &[Step]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut out: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut last: BTreeMap<String, String> = BTreeMap::new();
+    let mut sizes: BTreeMap<String, usize> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.resource == "endpointslices" && !step.removed) {
+        let object = &step.object;
+        let meta = &object["metadata"];
+        let service = meta["labels"][SERVICE_NAME].as_str().unwrap().to_owned();
+        let tells = meta["annotations"][TRIGGER_TIME].is_string();
+        let endpoints = object["endpoints"].as_array().cloned().unwrap_or_default();
+        let states: Vec<String> = endpoints.iter().map(|endpoint| state(endpoint).to_string()).collect();
+        if step.created {
+            let mut owner = meta["ownerReferences"][0].clone();
+            owner["uid"].take();
+            let shape = json!({"labels": meta["labels"], "generateName": meta["generateName"], "owner": owner,
+                "type": object["addressType"], "ports": object["ports"], "endpoints": states, "tells": tells});
+            out.entry(format!("{service}: as created")).or_default().insert(shape.to_string());
+        } else if endpoints.is_empty() {
+            out.entry(format!("{service}: empty")).or_default().insert(format!("{tells} {}", object["ports"]));
+        }
+        for state in &states {
+            out.entry(format!("{service}: states")).or_default().insert(state.clone());
+            out.entry(format!("{service}: ports")).or_default().insert(object["ports"].to_string());
+        }
+        let most = sizes.entry(service.clone()).or_default();
+        *most = states.len().max(*most);
+        // A change of the Service's wishes is none that began with a Pod. Who goes may end before it is gone: then that is told.
+        if states.len() == 3 && states.iter().all(|state| state.contains("own")) {
+            out.entry(format!("{service}: tells when all get hints")).or_default().insert(tells.to_string());
+        }
+        last.insert(service, format!("{states:?}"));
+    }
+    for (service, most) in sizes {
+        out.entry(format!("{service}: most")).or_default().insert(most.to_string());
+    }
+    for (service, state) in last {
+        out.entry(format!("{service}: in the end")).or_default().insert(state);
+    }
+    out
+}
+
+/// An endpoint without what differs from run to run.
+fn state(endpoint: &Value) -> Value {
+    let target = &endpoint["targetRef"];
+    let named = target["name"].as_str().is_some_and(|name| name.starts_with("web-"));
+    let own_zone = json!([{"name": endpoint["zone"]}]);
+    let hints = if endpoint["hints"].is_null() {
+        "none"
+    } else if endpoint["hints"]["forZones"] == own_zone {
+        "own"
+    } else {
+        "other"
+    };
+    let fields: Vec<&String> = endpoint.as_object().unwrap().keys().collect();
+    json!({"conditions": endpoint["conditions"], "hints": hints, "fields": fields, "kind": target["kind"], "named": named,
+        "reference": target.as_object().map(serde_json::Map::len)})
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_services_over_a_deployment() {
+    let steps = recorded("endpointslice-basic");
+    let world = World::at("endpointslice-basic", "2026-11-21T09:42:54.2Z").await;
+    for service in steps.iter().filter(|step| step.resource == "services" && step.created) {
+        let mut object = service.object.clone();
+        let meta = &service.object["metadata"];
+        object["metadata"] = json!({"name": meta["name"], "namespace": world.name, "labels": meta["labels"]});
+        object["status"].take();
+        world.sandbox.create(object).await.unwrap();
+    }
+    world.pass(1.0).await;
+    world.create(&steps, "deployments").await;
+    world.pass(2.2).await;
+    world.merge("services", "web", json!({"spec": {"trafficDistribution": "PreferSameZone"}})).await;
+    world.pass(2.0).await;
+    world.merge("deployments.apps", "web", json!({"spec": {"replicas": 1}})).await;
+    world.pass(3.0).await;
+    assert_eq!(story(&world.steps()), story(&steps));
+}

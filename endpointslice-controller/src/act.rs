@@ -1,0 +1,184 @@
+//! From a plan to requests.
+//!
+//! Slices are created, changed and deleted in this order, so that no endpoint is missing in between. What fails ends the work
+//! on that address type, and the other one goes on.
+
+use std::sync::Arc;
+
+use common::{
+    api::{self, Api, Delete, Patch, Target, Written},
+    consistency::Ledger,
+    controller::Requeue,
+    events::{EventType, ObjectRef},
+    meta::{Key, Meta, Uid},
+};
+
+use crate::{
+    SliceController,
+    body::{Change, Whole},
+    error::Error,
+    objects::{AddressType, ENDPOINT_SLICES, SERVICES, Slice},
+    own_writes::OwnWrites,
+    plan::{Doomed, Draft, Face, Plan, Writes},
+    snapshot::Snapshot,
+};
+
+/// Writes slices of one Service and remembers that it did.
+pub(crate) struct Writer<'a> {
+    pub(crate) api: &'a Api,
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) own: &'a OwnWrites,
+    /// The Service.
+    pub(crate) key: &'a Key,
+    /// Whose record in the ledger this is.
+    pub(crate) owner: &'a Uid,
+}
+
+/// What became of a new slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// It is there.
+    Yes,
+    /// Nothing can be made here any more.
+    NamespaceGoes,
+}
+
+impl Writer<'_> {
+    fn target<'t>(&'t self, name: &'t str) -> Target<'t> {
+        Target::object(ENDPOINT_SLICES, &self.key.namespace, name)
+    }
+
+    /// Creates a slice. `known` are those there were.
+    pub(crate) async fn create(
+        &self,
+        face: &Face,
+        kind: AddressType,
+        draft: &Draft,
+        known: &[Arc<Slice>],
+    ) -> Result<Made, api::Error> {
+        let answer = match self.api.create(self.target(""), &Whole::new(face, kind, draft)).await {
+            Ok(answer) => answer,
+            Err(error) if error.is_namespace_terminating() => return Ok(Made::NamespaceGoes),
+            Err(error) => {
+                if error.may_have_happened() {
+                    let before = || known.iter().map(|slice| slice.metadata.uid.clone()).collect();
+                    self.ledger.lost_create(self.owner, ENDPOINT_SLICES, before);
+                }
+                return Err(error);
+            }
+        };
+        let Meta { uid, resource_version, .. } = serde_json::from_slice::<Written>(&answer)?.metadata;
+        self.ledger.created(self.owner, ENDPOINT_SLICES, &uid, resource_version);
+        self.own.wrote(self.key, &uid, resource_version);
+        Ok(Made::Yes)
+    }
+
+    /// Changes a slice.
+    pub(crate) async fn change(&self, base: &Slice, change: &Change<'_>) -> Result<(), api::Error> {
+        let answer = self.api.patch(self.target(&base.metadata.name), Patch::Merge, change).await?;
+        let written = serde_json::from_slice::<Written>(&answer)?.metadata;
+        self.ledger.wrote(self.owner, ENDPOINT_SLICES, written.resource_version);
+        self.own.wrote(self.key, &written.uid, written.resource_version);
+        Ok(())
+    }
+
+    /// Deletes a slice; one that is gone is as good.
+    pub(crate) async fn delete(&self, slice: &Doomed) -> Result<(), api::Error> {
+        let options = Delete { uid: Some(slice.uid.clone()), ..Delete::default() };
+        match self.api.delete(self.target(&slice.name), &options).await {
+            Ok(_) => self.own.deleted(self.key, &slice.uid),
+            // Another one has its name, or nobody.
+            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+        self.ledger.deleted(self.owner, ENDPOINT_SLICES, &self.key.namespace, &slice.name, &slice.uid);
+        Ok(())
+    }
+}
+
+impl SliceController {
+    pub(crate) async fn carry_out(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        let service = &snapshot.service.metadata;
+        let key = service.key();
+        if self.services.store().peek(&key.namespace, &key.name, |meta| meta.uid == service.uid) == Some(true) {
+            self.memories.keep(&key, plan.memory.clone());
+            if plan.is_ours {
+                self.metrics.planned(&key, &plan);
+            }
+        }
+        let outcome = self.write(&snapshot, &plan, &key).await;
+        let count = if outcome.is_ok() { &self.metrics.succeeded } else { &self.metrics.failed };
+        count.inc();
+        if let Err(error) = &outcome
+            && !error.is_not_leader()
+        {
+            let message = format!("Error updating Endpoint Slices for Service {key}: {error}");
+            self.tell(service, EventType::Warning, "FailedToUpdateEndpointSlices", message);
+        }
+        outcome.map(|()| Requeue::No)
+    }
+
+    fn tell(&self, service: &Meta, kind: EventType, reason: &'static str, message: String) {
+        self.context.recorder.event(&ObjectRef::new(SERVICES, service), kind, reason, message);
+    }
+
+    async fn write(&self, snapshot: &Snapshot, plan: &Plan, key: &Key) -> Result<(), Error> {
+        let service = &snapshot.service.metadata;
+        let writer = Writer { api: &self.context.api, ledger: &self.ledger, own: &self.own, key, owner: &service.uid };
+        let mut errors = Vec::new();
+        for writes in &plan.writes {
+            errors.extend(writes.left_out.iter().cloned().map(Error::LeftOut));
+            let outcome = self.write_one(&writer, snapshot, plan, writes).await;
+            for event in &writes.events {
+                self.tell(service, event.kind, event.reason, event.message.clone());
+            }
+            match outcome {
+                Ok(()) => {}
+                Err(error) if error.is_not_leader() => return Err(error),
+                Err(error) => errors.push(error),
+            }
+        }
+        for slice in &plan.unsupported {
+            match writer.delete(slice).await {
+                Ok(()) => self.metrics.changed("delete"),
+                Err(error) => {
+                    let what = format!("error deleting {} EndpointSlice for Service {key}", slice.name);
+                    errors.push(Error::request(what, error));
+                }
+            }
+        }
+        Error::all(errors)
+    }
+
+    async fn write_one(
+        &self,
+        writer: &Writer<'_>,
+        snapshot: &Snapshot,
+        plan: &Plan,
+        writes: &Writes,
+    ) -> Result<(), Error> {
+        let (face, key) = (&plan.face, writer.key);
+        for draft in &writes.create {
+            let made = writer.create(face, writes.kind, draft, &snapshot.slices).await;
+            let what = || format!("failed to create EndpointSlice for Service {key}");
+            match made.map_err(|error| Error::request(what(), error))? {
+                Made::Yes => self.metrics.changed("create"),
+                Made::NamespaceGoes => return Ok(()),
+            }
+        }
+        for draft in &writes.update {
+            let Some(base) = &draft.base else { continue };
+            let what = || format!("failed to update {} EndpointSlice for Service {key}", base.metadata.name);
+            let changed = writer.change(base, &Change::new(face, base, draft)).await;
+            changed.map_err(|error| Error::request(what(), error))?;
+            self.metrics.changed("update");
+        }
+        for slice in &writes.delete {
+            let what = || format!("failed to delete {} EndpointSlice for Service {key}", slice.name);
+            writer.delete(slice).await.map_err(|error| Error::request(what(), error))?;
+            self.metrics.changed("delete");
+        }
+        self.metrics.done(&plan.spread, writes.len());
+        Ok(())
+    }
+}

@@ -1,0 +1,66 @@
+//! Addresses, read as leniently as they were once written and written in one form.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::objects::AddressType;
+
+/// Reads an address: leading zeros mean nothing, and an IPv4 address that is written as an IPv6 one is an IPv4 address.
+///
+/// Upstream: `ParseIPSloppy`.
+pub fn parse(text: &str) -> Option<IpAddr> {
+    if !text.contains(':') {
+        return dotted(text).map(IpAddr::V4);
+    }
+    // Its last four bytes may be written as an IPv4 address.
+    let address: Ipv6Addr = match text.rsplit_once(':') {
+        Some((front, back)) if back.contains('.') => {
+            let [a, b, c, d] = dotted(back)?.octets();
+            format!("{front}:{:x}:{:x}", u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])).parse().ok()?
+        }
+        _ => text.parse().ok()?,
+    };
+    Some(address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4))
+}
+
+fn dotted(text: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0u8; 4];
+    let mut parts = text.split('.');
+    for octet in &mut octets {
+        let part = parts.next().filter(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))?;
+        let digits = part.trim_start_matches('0');
+        *octet = if digits.is_empty() { 0 } else { digits.parse().ok()? };
+    }
+    parts.next().is_none().then(|| octets.into())
+}
+
+/// The type of slices that an address belongs into.
+pub fn family(address: IpAddr) -> AddressType {
+    if address.is_ipv4() { AddressType::Ipv4 } else { AddressType::Ipv6 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_leniently_and_written_in_one_form() {
+        for (text, canonical) in [
+            ("10.0.0.1", Some("10.0.0.1")),
+            ("010.000.0.001", Some("10.0.0.1")),
+            ("::ffff:10.0.0.1", Some("10.0.0.1")),
+            ("::FFFF:0a00:0001", Some("10.0.0.1")),
+            ("2001:DB8:0:0:0:0:0:1", Some("2001:db8::1")),
+            ("64:ff9b::192.000.2.33", Some("64:ff9b::c000:221")),
+            ("::", Some("::")),
+            ("256.0.0.1", None),
+            ("1.2.3", None),
+            ("1.2.3.4.5", None),
+            ("1.2.3.", None),
+            ("fe80::1%eth0", None),
+            ("", None),
+            ("web", None),
+        ] {
+            assert_eq!(parse(text).map(|address| address.to_string()).as_deref(), canonical, "{text}");
+        }
+    }
+}

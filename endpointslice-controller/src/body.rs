@@ -1,0 +1,123 @@
+//! What is sent: whole slices, and patches of them.
+
+use std::collections::BTreeMap;
+
+use common::{
+    intern::Labels,
+    meta::{OwnerRef, Uid, Version},
+};
+use serde::Serialize;
+
+use crate::{
+    objects::{AddressType, ENDPOINT_SLICES, Endpoint, Port, Slice, TRIGGER_TIME},
+    plan::{Draft, Face},
+};
+
+/// A new slice.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Whole<'a> {
+    api_version: String,
+    kind: &'static str,
+    metadata: NewMeta<'a>,
+    address_type: AddressType,
+    endpoints: &'a [Endpoint],
+    ports: &'a [Port],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NewMeta<'a> {
+    generate_name: &'a str,
+    namespace: &'a str,
+    labels: &'a Labels,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'a str, &'a str>,
+    owner_references: [&'a OwnerRef; 1],
+}
+
+impl<'a> Whole<'a> {
+    /// The slice of a draft.
+    pub(crate) fn new(face: &'a Face, kind: AddressType, draft: &'a Draft) -> Self {
+        let mut annotations: BTreeMap<&str, &str> = face.annotations.iter().collect();
+        annotations.extend(face.trigger_time.as_deref().map(|time| (TRIGGER_TIME, time)));
+        Self {
+            api_version: ENDPOINT_SLICES.api_version(),
+            kind: ENDPOINT_SLICES.kind,
+            metadata: NewMeta {
+                generate_name: &face.generate_name,
+                namespace: &face.namespace,
+                labels: &face.labels,
+                annotations,
+                owner_references: [&face.owner],
+            },
+            address_type: kind,
+            endpoints: &draft.endpoints,
+            ports: &draft.ports,
+        }
+    }
+}
+
+/// A merge patch onto the version of a slice that was looked at: what is not named stays as it is.
+#[derive(Serialize)]
+pub(crate) struct Change<'a> {
+    metadata: ChangedMeta<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    endpoints: Option<&'a [Endpoint]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ports: Option<&'a [Port]>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ChangedMeta<'a> {
+    resource_version: Version,
+    uid: &'a Uid,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<&'a str, Option<&'a str>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'a str, Option<&'a str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner_references: Option<[&'a OwnerRef; 1]>,
+}
+
+/// What makes one map of texts into another.
+fn difference<'a>(
+    from: impl Iterator<Item = (&'a str, &'a str)>,
+    to: impl Iterator<Item = (&'a str, &'a str)>,
+) -> BTreeMap<&'a str, Option<&'a str>> {
+    let from: BTreeMap<&str, &str> = from.collect();
+    let to: BTreeMap<&str, &str> = to.collect();
+    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (*key, None));
+    let new = to.iter().filter(|(key, value)| from.get(*key) != Some(value)).map(|(key, value)| (*key, Some(*value)));
+    gone.chain(new).collect()
+}
+
+impl<'a> Change<'a> {
+    /// What makes `base` into the draft. Owners stay.
+    pub(crate) fn new(face: &'a Face, base: &'a Slice, draft: &'a Draft) -> Self {
+        let meta = &base.metadata;
+        let old = meta.annotations.get(TRIGGER_TIME);
+        let new = face.trigger_time.as_deref();
+        Self {
+            metadata: ChangedMeta {
+                resource_version: meta.resource_version,
+                uid: &meta.uid,
+                labels: difference(meta.labels.iter(), face.labels.iter()),
+                annotations: if old == new { BTreeMap::new() } else { BTreeMap::from([(TRIGGER_TIME, new)]) },
+                owner_references: None,
+            },
+            endpoints: (base.endpoints != draft.endpoints).then_some(&draft.endpoints),
+            ports: (base.ports != draft.ports).then_some(&draft.ports),
+        }
+    }
+
+    /// What makes `base` into the draft with all annotations and the owner.
+    pub(crate) fn everything(face: &'a Face, base: &'a Slice, draft: &'a Draft) -> Self {
+        let mut change = Self::new(face, base, draft);
+        change.metadata.annotations = difference(base.metadata.annotations.iter(), face.annotations.iter());
+        change.metadata.owner_references =
+            (base.metadata.owners.to_vec() != [face.owner.clone()]).then_some([&face.owner]);
+        change
+    }
+}

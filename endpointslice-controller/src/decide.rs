@@ -1,0 +1,151 @@
+//! From a snapshot to a plan: pure.
+
+pub mod desired;
+pub mod distribution;
+pub mod face;
+pub mod mirror;
+pub mod older;
+pub mod pack;
+pub mod subsets;
+pub mod trigger;
+pub mod zones;
+
+use std::sync::Arc;
+
+use crate::{
+    objects::{AddressType, SERVICES, Service, Slice},
+    plan::{Counts, Doomed, Draft, Plan, Spread, Writes},
+    snapshot::Snapshot,
+};
+use desired::{Desired, desired};
+use distribution::Distribution;
+use pack::Sorted;
+
+/// Decides what is written about the slices of a Service.
+///
+/// Upstream: `pkg/controller/endpointslice`, `syncService`, and `staging/src/k8s.io/endpointslice`, `Reconcile`.
+pub fn decide(snapshot: &Snapshot) -> Plan {
+    let Snapshot { service, memory, .. } = snapshot;
+    let mut plan = Plan { memory: memory.clone(), ..Plan::default() };
+    if !service.selects() {
+        plan.memory.hints.clear();
+        plan.memory.told = false;
+        return plan;
+    }
+    plan.is_ours = true;
+    let (trigger_time, seen) = trigger::newest_change(snapshot);
+    plan.memory.seen = Some(Arc::new(seen));
+    plan.face = face::face(service, trigger_time);
+    let distribution = Distribution::of(service);
+    plan.spread = Spread {
+        by_capacity: matches!(distribution, Distribution::ByCapacity),
+        distribution: distribution.name(service),
+    };
+    let kinds = address_types(service);
+    for kind in &kinds {
+        let slices: Vec<Arc<Slice>> = snapshot.slices.iter().filter(|slice| slice.is_of(*kind)).cloned().collect();
+        let writes = decide_one(snapshot, *kind, &slices, distribution, &mut plan);
+        plan.writes.push(writes);
+    }
+    let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.is_of(*kind));
+    plan.unsupported = snapshot.slices.iter().filter(unsupported).map(|slice| Doomed::new(slice)).collect();
+    plan.memory.hints.retain(|kind, _| kinds.contains(kind));
+    plan
+}
+
+/// The address types a Service has slices of.
+pub fn address_types(service: &Service) -> Vec<AddressType> {
+    let spec = &service.spec;
+    let named = |name: &str| match name {
+        "IPv4" => Some(AddressType::Ipv4),
+        "IPv6" => Some(AddressType::Ipv6),
+        _ => None,
+    };
+    let mut kinds: Vec<AddressType> = spec.ip_families.iter().filter_map(|name| named(name)).collect();
+    if spec.ip_families.is_empty() {
+        kinds = match crate::address::parse(&spec.cluster_ip) {
+            Some(address) => vec![crate::address::family(address)],
+            None => vec![AddressType::Ipv4, AddressType::Ipv6],
+        };
+    }
+    kinds.dedup();
+    kinds
+}
+
+fn decide_one(
+    snapshot: &Snapshot,
+    kind: AddressType,
+    slices: &[Arc<Slice>],
+    distribution: Distribution,
+    plan: &mut Plan,
+) -> Writes {
+    let service = &snapshot.service;
+    let Desired { groups, left_out } = desired(snapshot, kind);
+    let size = |group: &desired::Group| group.endpoints.len();
+    let mut counts = Counts {
+        endpoints: groups.iter().map(size).sum(),
+        enough: groups.iter().map(|group| size(group).div_ceil(snapshot.most)).sum::<usize>().max(1),
+        ..Counts::default()
+    };
+    let mut sorted = pack::pack(service, &plan.face, slices, groups, snapshot.most);
+    (counts.added, counts.removed) = (sorted.added, sorted.removed);
+    place_holder(&mut sorted, plan, service, slices.len());
+    let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
+    sorted.leave_what_is_as_wanted(&plan.face);
+    counts.slices = sorted.create.len() + sorted.update.len() + sorted.keep.len();
+    let (mut create, mut update, delete) = recycle(sorted, service);
+    if service.metadata.is_deleting() {
+        create.clear();
+    }
+    // A draft that is empty because its endpoints went is written like any other.
+    update.sort_by(|a, b| name(a).cmp(name(b)));
+    Writes { kind, create, update, delete, left_out, events, counts }
+}
+
+fn name(draft: &Draft) -> &str {
+    draft.base.as_ref().map_or("", |base| &base.metadata.name)
+}
+
+/// Sees to it that one slice is left, an empty one if need be.
+fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usize) {
+    if sorted.delete.len() < there || !sorted.create.is_empty() {
+        return;
+    }
+    let stands = |slice: &Slice| {
+        slice.endpoints.is_empty()
+            && slice.ports.is_empty()
+            && is_owned(slice, service)
+            && face::same_but_empty(&slice.metadata.labels, &plan.face.labels)
+    };
+    match sorted.delete.as_slice() {
+        [only] if stands(only) => sorted.keep.append(&mut sorted.delete),
+        _ => sorted.create.push(Draft::new(Vec::new())),
+    }
+}
+
+/// Whether a slice belongs to this very Service.
+pub(crate) fn is_owned(slice: &Slice, service: &Service) -> bool {
+    let owners = &slice.metadata.owners;
+    owners.iter().any(|owner| {
+        owner.kind == SERVICES.kind && owner.api_version == SERVICES.version && owner.uid == service.metadata.uid
+    })
+}
+
+/// Writes new slices over those that would be deleted.
+fn recycle(sorted: Sorted, service: &Service) -> (Vec<Draft>, Vec<Draft>, Vec<Doomed>) {
+    let Sorted { mut create, mut update, delete, .. } = sorted;
+    let mut doomed = Vec::new();
+    for slice in delete {
+        let over = if is_owned(&slice, service) { create.pop() } else { None };
+        match over {
+            Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
+            None => doomed.push(Doomed::new(&slice)),
+        }
+    }
+    (create, update, doomed)
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;

@@ -1,0 +1,114 @@
+//! Who should use which endpoint: hints.
+
+use common::events::EventType;
+
+use super::{pack::Sorted, zones};
+use crate::{
+    objects::{AddressType, Endpoint, Hints, Service, Slice},
+    plan::{Event, Plan},
+    snapshot::Snapshot,
+};
+
+/// How the endpoints of a Service are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Anybody uses any of them.
+    Free,
+    /// Zones have shares by their capacity.
+    ByCapacity,
+    /// Whoever is in the zone of one uses it.
+    SameZone,
+    /// Whoever is on the node of one uses it, then whoever is in its zone.
+    SameNode,
+}
+
+impl Distribution {
+    /// What a Service asks for.
+    pub fn of(service: &Service) -> Self {
+        if service.wants_topology_hints() {
+            return Self::ByCapacity;
+        }
+        match service.spec.traffic_distribution.as_deref() {
+            Some("PreferClose" | "PreferSameZone") => Self::SameZone,
+            Some("PreferSameNode") => Self::SameNode,
+            _ => Self::Free,
+        }
+    }
+
+    /// The name of it in the Service, where that counts.
+    pub fn name(self, service: &Service) -> Option<&'static str> {
+        let names = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+        let given = service.spec.traffic_distribution.as_deref();
+        names.into_iter().find(|name| self != Self::ByCapacity && given == Some(*name))
+    }
+}
+
+/// Gives hints to those that are written, and writes those whose hints are wrong.
+///
+/// Upstream: `staging/src/k8s.io/endpointslice`, `topologycache` and `trafficdist`.
+pub fn spread(
+    sorted: &mut Sorted,
+    plan: &mut Plan,
+    snapshot: &Snapshot,
+    kind: AddressType,
+    distribution: Distribution,
+) -> Vec<Event> {
+    let memory = &mut plan.memory;
+    if distribution != Distribution::ByCapacity {
+        let mut events = Vec::new();
+        if memory.told {
+            events.push(disabled("Topology Aware Hints has been disabled", kind));
+        }
+        memory.hints.remove(&kind);
+        memory.told = false;
+        match distribution {
+            Distribution::Free | Distribution::ByCapacity => no_hints(sorted),
+            Distribution::SameZone => same_place(sorted, false),
+            Distribution::SameNode => same_place(sorted, true),
+        }
+        return events;
+    }
+    match zones::by_capacity(sorted, snapshot.ratios.as_deref()) {
+        Ok(counts) => {
+            memory.hints.insert(kind, counts);
+            if std::mem::replace(&mut memory.told, true) {
+                return Vec::new();
+            }
+            let message = format!("Topology Aware Hints has been enabled, addressType: {kind}");
+            vec![Event { kind: EventType::Normal, reason: "TopologyAwareHintsEnabled", message }]
+        }
+        Err(refused) => {
+            memory.hints.remove(&kind);
+            memory.told = false;
+            no_hints(sorted);
+            vec![disabled(&refused.to_string(), kind)]
+        }
+    }
+}
+
+fn disabled(why: &str, kind: AddressType) -> Event {
+    let message = format!("{why}, addressType: {kind}");
+    Event { kind: EventType::Warning, reason: "TopologyAwareHintsDisabled", message }
+}
+
+/// Takes every hint away.
+fn no_hints(sorted: &mut Sorted) {
+    sorted.rewrite(|slice| slice.endpoints.iter().any(Endpoint::has_hints));
+    for endpoint in sorted.written() {
+        endpoint.hints = None;
+    }
+}
+
+/// Points every endpoint that is ready to those in its zone and, with `nodes`, to those on its node.
+fn same_place(sorted: &mut Sorted, nodes: bool) {
+    let wanted =
+        |endpoint: &Endpoint| Hints::new(endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes));
+    let is_right = |endpoint: &Endpoint| {
+        let given = endpoint.hints.as_ref().filter(|hints| !hints.is_empty());
+        !endpoint.is_ready() || given == wanted(endpoint).as_ref()
+    };
+    sorted.rewrite(|slice: &Slice| !slice.endpoints.iter().all(is_right));
+    for endpoint in sorted.written().filter(|endpoint| endpoint.is_ready()) {
+        endpoint.hints = wanted(endpoint);
+    }
+}

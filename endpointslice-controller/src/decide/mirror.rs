@@ -1,0 +1,262 @@
+//! Slices of Endpoints that somebody wrote by hand: pure.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    controller::{Explain, Explanation},
+    events::EventType,
+    intern::Labels,
+    meta::{Annotations, Meta},
+    refs::Owner,
+};
+
+use super::{desired::port_key, face::generate_name, subsets};
+use crate::{
+    address,
+    objects::{
+        Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
+        SERVICE_NAME, Service, Slice, Subset, TRIGGER_TIME,
+    },
+    plan::{Counts, Doomed, Draft, Event, Face, Writes},
+};
+
+/// The label of Endpoints that are not to be mirrored.
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// The annotation of Endpoints that are a lock and have no addresses.
+pub const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// What is not copied.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// Everything one sync may look at.
+#[derive(Clone, Debug)]
+pub struct MirrorSnapshot {
+    /// The Endpoints, if they are there.
+    pub endpoints: Option<Arc<Endpoints>>,
+    /// Their Service, if it is there.
+    pub service: Option<Arc<Service>>,
+    /// The slices that mirror them, by name.
+    pub slices: Vec<Arc<Slice>>,
+    /// The most addresses of a subset that are mirrored.
+    pub most: usize,
+}
+
+/// What one sync does.
+#[derive(Clone, Debug, Default)]
+pub struct MirrorPlan {
+    /// Whether there is something to mirror.
+    pub mirrors: bool,
+    /// What is written into every slice.
+    pub face: Face,
+    /// By address type.
+    pub writes: Vec<Writes>,
+    /// What is said of the Endpoints.
+    pub events: Vec<Event>,
+    /// Addresses that were left out.
+    pub skipped: usize,
+    /// Endpoints whose content changes.
+    pub updated: usize,
+}
+
+impl Explain for MirrorPlan {
+    fn explain(&self) -> Explanation {
+        let situations: Vec<String> = self.writes.iter().map(ToString::to_string).collect();
+        let situation = if self.mirrors { situations.join(", ") } else { "there is nothing to mirror".to_owned() };
+        let actions = self.writes.iter().flat_map(Writes::actions).collect();
+        Explanation { situation, waiting: Vec::new(), actions }
+    }
+
+    fn acts(&self) -> bool {
+        self.writes.iter().any(|writes| !writes.is_empty())
+    }
+}
+
+/// Whether these Endpoints may be mirrored.
+pub fn is_mirrorable(endpoints: &Endpoints) -> bool {
+    let meta = &endpoints.metadata;
+    meta.labels.get(SKIP_MIRROR) != Some("true") && meta.annotations.get(LEADER).is_none()
+}
+
+/// Decides what the slices of hand-made Endpoints are.
+///
+/// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
+pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
+    let endpoints = snapshot.endpoints.as_ref().filter(|endpoints| is_mirrorable(endpoints));
+    let is_served = snapshot.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
+    let Some(endpoints) = endpoints.filter(|_| is_served) else {
+        let delete = snapshot.slices.iter().map(|slice| Doomed::new(slice)).collect();
+        let kind = AddressType::Ipv4;
+        let (create, update, left_out, events) = Default::default();
+        let writes = Writes { kind, create, update, delete, left_out, events, counts: Counts::default() };
+        return MirrorPlan { writes: vec![writes], ..MirrorPlan::default() };
+    };
+    let mut plan = MirrorPlan { mirrors: true, face: face(endpoints), ..MirrorPlan::default() };
+    let mut desired = wanted(&subsets::canonical(&endpoints.subsets), snapshot.most, &mut plan);
+    for kind in [AddressType::Ipv4, AddressType::Ipv6] {
+        let mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>> = BTreeMap::new();
+        for slice in snapshot.slices.iter().filter(|slice| slice.is_of(kind)) {
+            there.entry(port_key(&slice.ports)).or_default().push(Arc::clone(slice));
+        }
+        let wanted = desired.remove(&kind).unwrap_or_default();
+        let mut writes = one_type(&mut plan, kind, there, wanted);
+        if endpoints.metadata.is_deleting() {
+            writes.create.clear();
+        }
+        plan.writes.push(writes);
+    }
+    plan
+}
+
+/// Ports and endpoints by the form of the ports.
+type Wanted = BTreeMap<Vec<Port>, (Vec<Port>, Vec<Endpoint>)>;
+
+fn one_type(
+    plan: &mut MirrorPlan,
+    kind: AddressType,
+    mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>>,
+    wanted: Wanted,
+) -> Writes {
+    let mut counts = Counts::default();
+    let (mut create, mut update): (Vec<Draft>, Vec<Draft>) = Default::default();
+    let mut delete: Vec<Arc<Slice>> = Vec::new();
+    for (key, (ports, endpoints)) in wanted {
+        let mut own = there.remove(&key).unwrap_or_default();
+        if endpoints.is_empty() {
+            counts.removed += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
+            delete.extend(own);
+            continue;
+        }
+        counts.endpoints += endpoints.len();
+        counts.slices += 1;
+        counts.enough += 1;
+        if own.is_empty() {
+            counts.added += endpoints.len();
+            create.push(Draft { base: None, endpoints, ports });
+            continue;
+        }
+        let base = own.remove(0);
+        delete.extend(own);
+        let changes = compare(&base.endpoints, &endpoints);
+        counts.added += changes.added;
+        counts.removed += changes.removed;
+        plan.updated += changes.updated;
+        if changes != Changes::default() || !says_the_same(&base, &plan.face) {
+            update.push(Draft { base: Some(base), endpoints, ports });
+        }
+    }
+    delete.extend(there.into_values().flatten());
+    let mut create = create.into_iter();
+    let mut doomed = Vec::new();
+    for slice in delete {
+        match create.next() {
+            Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
+            None => doomed.push(Doomed::new(&slice)),
+        }
+    }
+    let (left_out, events) = Default::default();
+    Writes { kind, create: create.collect(), update, delete: doomed, left_out, events, counts }
+}
+
+/// What happens to the endpoints of a slice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Changes {
+    added: usize,
+    updated: usize,
+    removed: usize,
+}
+
+fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
+    let known: BTreeMap<Identity<'_>, &Endpoint> = old.iter().map(|old| (old.identity(), old)).collect();
+    let mut changes = Changes { removed: old.len(), ..Changes::default() };
+    for new in new {
+        match known.get(&new.identity()) {
+            None => changes.added += 1,
+            Some(old) => {
+                changes.removed = changes.removed.saturating_sub(1);
+                changes.updated += usize::from(!old.says_the_same(new));
+            }
+        }
+    }
+    changes
+}
+
+/// Whether a slice says what it is to say beside its endpoints, and does not belong to Endpoints of the same name before.
+fn says_the_same(slice: &Slice, face: &Face) -> bool {
+    let meta = &slice.metadata;
+    let another = |owner: &common::meta::OwnerRef| {
+        owner.kind == ENDPOINTS.kind && owner.name == face.owner.name && owner.uid != face.owner.uid
+    };
+    meta.labels == face.labels && meta.annotations == face.annotations && !meta.owners.iter().any(another)
+}
+
+fn face(endpoints: &Endpoints) -> Face {
+    let meta: &Meta = &endpoints.metadata;
+    let own = [(SERVICE_NAME, &*meta.name), (MANAGED_BY, MIRRORING)];
+    let mut annotations = meta.annotations.clone();
+    annotations.retain(|key| key != TRIGGER_TIME && key != LAST_APPLIED);
+    Face {
+        generate_name: generate_name(&meta.name),
+        namespace: meta.namespace.clone(),
+        labels: Labels::from_pairs(meta.labels.iter().chain(own)),
+        annotations: Annotations::from_pairs(annotations.iter()),
+        owner: Owner::new(ENDPOINTS, meta).controller_ref(),
+        trigger_time: None,
+    }
+}
+
+/// The endpoints of each address type, and what is said of addresses that were left out.
+fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<AddressType, Wanted> {
+    let mut out: BTreeMap<AddressType, Wanted> = BTreeMap::new();
+    let mut invalid = 0;
+    for subset in subsets {
+        let ports: Vec<Port> = subset
+            .ports
+            .iter()
+            .map(|port| Port {
+                name: port.name.clone(),
+                port: Some(port.port),
+                protocol: port.protocol.clone(),
+                app_protocol: port.app_protocol.clone(),
+            })
+            .collect();
+        let mut taken = 0;
+        let ready = subset.addresses.iter().map(|address| (address, true));
+        for (at, ready) in ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false))) {
+            if taken == most {
+                break;
+            }
+            let Some(parsed) = address::parse(&at.ip) else {
+                invalid += 1;
+                continue;
+            };
+            let of_type = out.entry(address::family(parsed)).or_default();
+            let group = of_type.entry(port_key(&ports)).or_insert_with(|| (ports.clone(), Vec::new()));
+            group.1.push(endpoint(at, parsed.to_string(), ready));
+            taken += 1;
+        }
+        plan.skipped += subset.addresses.len() + subset.not_ready_addresses.len() - taken;
+    }
+    let warn = |reason, message| Event { kind: EventType::Warning, reason, message };
+    if invalid > 0 {
+        let message = format!("Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices");
+        plan.events.push(warn("InvalidIPAddress", message));
+    }
+    if plan.skipped > invalid {
+        let skipped = plan.skipped;
+        let message = format!(
+            "A max of {most} addresses can be mirrored to EndpointSlices per Endpoints subset. {skipped} addresses were skipped"
+        );
+        plan.events.push(warn("TooManyAddressesToMirror", message));
+    }
+    out
+}
+
+fn endpoint(address: &Address, text: String, ready: bool) -> Endpoint {
+    Endpoint {
+        addresses: [text.into()].into(),
+        conditions: Conditions { ready: Some(ready), ..Conditions::default() },
+        hostname: Some(address.hostname.clone()).filter(|name| !name.is_empty()),
+        target_ref: address.target_ref.clone(),
+        node_name: address.node_name.clone(),
+        ..Endpoint::default()
+    }
+}

@@ -1,0 +1,278 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+use common::{controller::Explain as _, intern::Text};
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{
+    decide, face, subsets, trigger,
+    world::{node, pod, service, slice, snapshot},
+    zones::{self, Refused},
+};
+use crate::{
+    memory::Seen,
+    objects::{AddressType, Slice, Subset},
+    plan::{Plan, Writes},
+    snapshot::Snapshot,
+};
+
+/// Sizes of slices that are created and changed, and names of those that go.
+fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
+    let create = writes.create.iter().map(|draft| draft.endpoints.len()).collect();
+    let name = |slice: &Arc<Slice>| slice.metadata.name.to_string();
+    let update = writes.update.iter().map(|draft| (draft.base.as_ref().map(name).unwrap(), draft.endpoints.len()));
+    (create, update.collect(), writes.delete.iter().map(|slice| slice.name.to_string()).collect())
+}
+
+/// What is written where slices of these sizes are there and so many Pods come.
+fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
+    let total: usize = there.iter().sum();
+    let mut world = snapshot((0..total + more).map(pod), 100);
+    let mut first = 0;
+    for (at, size) in there.iter().enumerate() {
+        world.slices.push(slice(&format!("s{at}"), first..first + size));
+        first += size;
+    }
+    sizes(&decide(&world).writes[0])
+}
+
+fn update(pairs: &[(&str, usize)]) -> Vec<(String, usize)> {
+    pairs.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect()
+}
+
+#[test]
+fn endpoints_are_packed_with_few_writes() {
+    assert_eq!(packed(&[], 250), (vec![100, 100, 50], vec![], vec![]));
+    assert_eq!(packed(&[100, 50], 1), (vec![], update(&[("s1", 51)]), vec![]));
+    assert_eq!(packed(&[100, 90, 50], 10), (vec![], update(&[("s1", 100)]), vec![]), "the closest to full");
+    assert_eq!(packed(&[100, 90, 50], 20), (vec![], update(&[("s2", 70)]), vec![]));
+    assert_eq!(packed(&[95, 95], 20), (vec![20], vec![], vec![]));
+    assert_eq!(packed(&[60], 100), (vec![100], vec![], vec![]), "as many as fill a slice get their own");
+    assert_eq!(packed(&[150], 1), (vec![1], vec![], vec![]), "what is too full stays so");
+    assert_eq!(packed(&[50, 50], 0), (vec![], vec![], vec![]), "and what is half full");
+}
+
+#[test]
+fn what_changes_anyway_is_filled_first_the_fullest_before() {
+    let mut world = snapshot((0..230).map(pod), 100);
+    world.slices = vec![slice("a", 0..80), slice("b", 80..110), slice("c", 110..200)];
+    for at in [0, 80] {
+        Arc::make_mut(&mut world.members[at].pod).is_ready = false;
+    }
+    assert_eq!(sizes(&decide(&world).writes[0]), (vec![], update(&[("a", 100), ("b", 40)]), vec![]));
+    let mut world = snapshot((0..229).map(pod), 100);
+    world.slices = vec![slice("a", 0..99), slice("b", 99..109)];
+    Arc::make_mut(&mut world.members[0].pod).is_ready = false;
+    assert_eq!(sizes(&decide(&world).writes[0]), (vec![100], update(&[("a", 100), ("b", 29)]), vec![]));
+}
+
+#[test]
+fn a_slice_without_endpoints_goes_or_stands_for_the_service() {
+    let mut world = snapshot((10..35).map(pod), 100);
+    world.slices = vec![slice("a", 0..10), slice("b", 10..30)];
+    assert_eq!(sizes(&decide(&world).writes[0]), (vec![], update(&[("b", 25)]), vec!["a".to_owned()]));
+    let mut world = snapshot([], 100);
+    world.slices = vec![slice("a", 0..10)];
+    let plan = decide(&world);
+    assert_eq!(sizes(&plan.writes[0]), (vec![], update(&[("a", 0)]), vec![]));
+    assert!(plan.writes[0].update[0].ports.is_empty(), "its name is used again");
+    let mut empty = Slice::clone(&slice("a", []));
+    empty.ports.clear();
+    world.slices = vec![Arc::new(empty.clone())];
+    assert!(decide(&world).writes[0].is_empty());
+    // One of a Service of the same name before is collected, and stands for nobody.
+    empty.metadata.owners = vec![].into();
+    world.slices = vec![Arc::new(empty)];
+    assert_eq!(sizes(&decide(&world).writes[0]), (vec![0], vec![], vec!["a".to_owned()]));
+}
+
+#[test]
+fn families_are_decided_apart() {
+    let mut world = snapshot((0..2).map(pod), 100);
+    world.service = service(&json!({"ipFamilies": ["IPv6", "IPv4"]}));
+    world.slices = vec![slice("a", 0..2)];
+    let plan = decide(&world);
+    let kinds: Vec<AddressType> = plan.writes.iter().map(|writes| writes.kind).collect();
+    assert_eq!(kinds, [AddressType::Ipv6, AddressType::Ipv4]);
+    assert_eq!((plan.writes[0].create[0].endpoints.len(), plan.writes[1].is_empty()), (2, true));
+    assert_eq!(&*plan.writes[0].create[0].endpoints[1].addresses[0], "fd00::1");
+    world.service = service(&json!({"ipFamilies": ["IPv6"]}));
+    let gone: Vec<_> = decide(&world).unsupported.into_iter().map(|slice| slice.name).collect();
+    assert_eq!(gone, [Arc::from("a")]);
+    for (ip, families) in [("fd00::9", 1), ("None", 2), ("", 2), ("10.0.0.1", 1)] {
+        let service = service(&json!({"ipFamilies": [], "clusterIP": ip}));
+        assert_eq!(super::address_types(&service).len(), families, "{ip}");
+    }
+}
+
+#[test]
+fn nothing_is_made_for_a_service_that_goes() {
+    let mut world = snapshot((0..2).map(pod), 100);
+    Arc::make_mut(&mut world.service).metadata.deleted = Some(Timestamp::UNIX_EPOCH);
+    assert!(decide(&world).writes[0].is_empty());
+}
+
+#[test]
+fn who_has_no_selector_is_left_alone() {
+    for spec in [json!({"selector": null}), json!({"selector": {}}), json!({"type": "ExternalName"})] {
+        let mut world = snapshot((0..2).map(pod), 100);
+        world.service = service(&spec);
+        let plan = decide(&world);
+        assert!(!plan.is_ours && !plan.acts(), "{spec}");
+    }
+}
+
+#[test]
+fn names_begin_with_that_of_the_service() {
+    assert_eq!(
+        (face::generate_name("web"), face::generate_name(&"a".repeat(63))),
+        ("web-".into(), "a".repeat(63) + "-")
+    );
+    assert_eq!(face::generate_name(&"a".repeat(253)), "a".repeat(253));
+}
+
+fn at(text: &str) -> Timestamp {
+    format!("2026-01-01T{text}:00Z").parse().unwrap()
+}
+
+fn seen(pods: &[(&str, &str)]) -> Seen {
+    Seen { service: at("10:00"), pods: pods.iter().map(|(name, time)| (Arc::from(*name), at(time))).collect() }
+}
+
+#[test]
+fn the_earliest_change_that_was_not_seen_counts() {
+    let before = seen(&[("p1", "12:00")]);
+    for (known, now, change) in [
+        (None, seen(&[("p1", "12:00"), ("p2", "12:05")]), Some("10:00")),
+        (Some(&before), seen(&[("p1", "12:00"), ("p2", "12:07")]), Some("12:07")),
+        (Some(&before), seen(&[("p1", "12:10"), ("p2", "12:09")]), Some("12:09")),
+        (Some(&before), seen(&[]), None),
+    ] {
+        assert_eq!(trigger::since(known, &now), change.map(at), "{now:?}");
+    }
+}
+
+fn shares(of: &[(&str, &str)]) -> Option<zones::Ratios> {
+    let nodes: Vec<_> = of.iter().map(|(zone, cpu)| node(zone, cpu)).collect();
+    zones::ratios(&nodes)
+}
+
+/// The least, and the most, that each zone gets of so many endpoints.
+fn allotted(of: &[(&str, &str)], endpoints: usize) -> Result<Vec<(usize, usize)>, Refused> {
+    let allocations = zones::allocations(shares(of).as_ref(), endpoints)?;
+    Ok(allocations.values().map(|allocation| (allocation.least, allocation.most)).collect())
+}
+
+#[test]
+fn zones_have_their_share() {
+    let half = &[("a", "2"), ("b", "1"), ("c", "1")][..];
+    let thirds = &[("a", "1"), ("b", "1"), ("c", "1")][..];
+    let two = &[("a", "1"), ("b", "1")][..];
+    let n = |pairs: &[(usize, usize)]| Ok(pairs.to_vec());
+    assert_eq!(allotted(half, 4), n(&[(2, 2), (1, 1), (1, 1)]));
+    assert_eq!(allotted(half, 3), Err(Refused::Unbalanced(3, 3)));
+    assert_eq!(allotted(thirds, 3), n(&[(1, 1), (1, 1), (1, 1)]));
+    for endpoints in [4, 5, 8] {
+        assert_eq!(allotted(thirds, endpoints), Err(Refused::Unbalanced(endpoints, 3)));
+    }
+    assert_eq!(allotted(thirds, 7), n(&[(2, 3), (2, 3), (2, 3)]));
+    assert_eq!(allotted(two, 3), Err(Refused::Unbalanced(3, 2)));
+    assert_eq!(allotted(two, 7), n(&[(3, 4), (3, 4)]));
+    assert_eq!(allotted(&[("a", "9"), ("b", "1")], 10), n(&[(8, 9), (1, 2)]));
+    assert_eq!(allotted(&[("a", "6"), ("b", "4")], 10), n(&[(5, 6), (4, 5)]));
+    assert_eq!(allotted(two, 1), Err(Refused::TooFew(1, 2)));
+    assert_eq!(allotted(&[("a", "1")], 1), Err(Refused::NodeInformation), "one zone");
+    assert_eq!(allotted(&[("a", "1"), ("b", "0")], 4), Err(Refused::NodeInformation));
+    assert_eq!(allotted(&[("a", "1"), ("", "1")], 4), Err(Refused::NodeInformation));
+}
+
+#[test]
+fn hints_that_no_longer_fit_are_noticed() {
+    let two = shares(&[("a", "1"), ("b", "1")]);
+    let counts = |a: usize, b: usize| [(Text::new("a"), a), (Text::new("b"), b)].into();
+    assert!(!zones::is_overloaded(two.as_ref(), &counts(3, 3)));
+    assert!(!zones::is_overloaded(two.as_ref(), &counts(5, 5)));
+    assert!(zones::is_overloaded(two.as_ref(), &counts(5, 1)));
+    assert!(zones::is_overloaded(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without any");
+    assert!(zones::is_overloaded(None, &counts(3, 3)));
+}
+
+#[test]
+fn subsets_have_one_form() {
+    let read = |value: serde_json::Value| serde_json::from_value::<Vec<Subset>>(value).unwrap();
+    let written = read(json!([
+        {"addresses": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]},
+        {"addresses": [{"ip": "10.0.0.1"}], "ports": [{"name": "a", "port": 1, "protocol": "TCP"}]},
+        {"notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [{"name": "a", "port": 1, "protocol": "TCP"}]},
+        {"notReadyAddresses": [{"ip": "10.0.0.2"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]}]));
+    let one = json!([{"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}],
+        "ports": [{"name": "a", "port": 1, "protocol": "TCP"}, {"name": "b", "port": 2, "protocol": "TCP"}]}]);
+    assert_eq!(serde_json::to_value(subsets::canonical(&written)).unwrap(), one);
+    assert_eq!(subsets::canonical(&read(one.clone())), read(one));
+}
+
+#[test]
+fn too_many_addresses_are_cut_those_that_are_not_ready_first() {
+    let addresses = |from: usize, count: usize| -> serde_json::Value {
+        (from..from + count).map(|n| json!({"ip": format!("10.0.{}.{}", n / 250, n % 250)})).collect()
+    };
+    let cut = |ready: usize, not_ready: usize, most: usize| {
+        let value = json!([{"addresses": addresses(0, ready), "notReadyAddresses": addresses(ready, not_ready)}]);
+        let mut all: Vec<Subset> = serde_json::from_value(value).unwrap();
+        (subsets::truncate(&mut all, most), subsets::count(&all))
+    };
+    assert_eq!(cut(5, 5, 10), (false, (5, 5)));
+    assert_eq!(cut(8, 5, 10), (true, (8, 2)));
+    assert_eq!(cut(12, 5, 10), (true, (10, 0)));
+}
+
+/// The state that the writes of a plan leave behind.
+fn carry_out(world: &mut Snapshot, plan: &Plan, round: usize) {
+    for writes in &plan.writes {
+        let gone: BTreeSet<&str> = writes.delete.iter().map(|slice| &*slice.name).collect();
+        world.slices.retain(|slice| !gone.contains(&*slice.metadata.name));
+        for draft in &writes.update {
+            let base = draft.base.as_ref().unwrap();
+            let mut changed = Slice::clone(base);
+            (changed.endpoints, changed.ports) = (draft.endpoints.clone(), draft.ports.clone());
+            world.slices.retain(|slice| slice.metadata.name != base.metadata.name);
+            world.slices.push(Arc::new(changed));
+        }
+        for (at, draft) in writes.create.iter().enumerate() {
+            let mut made = Slice::clone(&slice(&format!("n{round}-{at}"), []));
+            (made.endpoints, made.ports) = (draft.endpoints.clone(), draft.ports.clone());
+            world.slices.push(Arc::new(made));
+        }
+    }
+    world.slices.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+}
+
+proptest! {
+    #[test]
+    fn every_pod_is_in_one_slice_and_what_is_right_stays(
+        rounds in proptest::collection::vec(proptest::collection::btree_set(0usize..40, 0..40), 1..6),
+        unready in proptest::collection::btree_set(0usize..40, 0..10),
+        most in 1usize..12,
+    ) {
+        let mut world = snapshot([], most);
+        for (round, pods) in rounds.iter().enumerate() {
+            let wanted = |index: usize| {
+                let mut pod = pod(index);
+                pod.is_ready = round % 2 == 0 || !unready.contains(&index);
+                pod
+            };
+            let (slices, most) = (world.slices.clone(), world.most);
+            world = Snapshot { slices, ..snapshot(pods.iter().map(|index| wanted(*index)), most) };
+            let plan = decide(&world);
+            carry_out(&mut world, &plan, round);
+            let mut names: Vec<String> = world.slices.iter().flat_map(|slice| &slice.endpoints)
+                .map(|endpoint| endpoint.target_ref.as_ref().unwrap().name.to_string()).collect();
+            names.sort();
+            let expected: Vec<String> = pods.iter().map(|index| format!("p{index:04}")).collect();
+            prop_assert_eq!(names, expected);
+            prop_assert!(!world.slices.is_empty() && world.slices.iter().all(|slice| slice.endpoints.len() <= most));
+            prop_assert!(!decide(&world).acts(), "nothing is left to do");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Snapshots for tests.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    memory::Memory,
+    objects::{CONTROLLER, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, Slice},
+    snapshot::{Member, Place, Snapshot},
+};
+
+const UID: &str = "service-uid";
+
+pub(crate) fn service(spec: &Value) -> Arc<Service> {
+    let mut object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": UID,
+        "creationTimestamp": "2026-01-01T10:00:00Z"},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"], "selector": {"app": "web"},
+            "ports": [{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]}});
+    for (key, value) in spec.as_object().unwrap() {
+        object["spec"][key] = value.clone();
+    }
+    Arc::new(serde_json::from_value(object).unwrap())
+}
+
+/// The Pod `p<index>` with an address of each family, ready.
+pub(crate) fn pod(index: usize) -> Pod {
+    let (name, ip) = (format!("p{index:04}"), format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250));
+    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
+        "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}, {"ip": format!("fd00::{index:x}")}],
+            "conditions": [{"type": "Ready", "status": "True"}]}}))
+    .unwrap()
+}
+
+pub(crate) fn node(zone: &str, cpu: &str) -> Node {
+    serde_json::from_value(
+        json!({"metadata": {"name": format!("n-{zone}"), "labels": {"topology.kubernetes.io/zone": zone}},
+        "status": {"allocatable": {"cpu": cpu}, "conditions": [{"type": "Ready", "status": "True"}]}}),
+    )
+    .unwrap()
+}
+
+/// A Service with these Pods and nothing else.
+pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, most: usize) -> Snapshot {
+    let members = pods.into_iter().map(|pod| Member { pod: Arc::new(pod), place: Place::None }).collect();
+    let memory = Memory::default();
+    Snapshot { service: service(&json!({})), members, slices: Vec::new(), memory, ratios: None, most }
+}
+
+/// A slice of the Service with the endpoints of these Pods.
+pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Slice> {
+    let endpoints: Vec<Value> = pods
+        .into_iter()
+        .map(|index| {
+            let pod = pod(index);
+            json!({"addresses": [pod.ips[0].to_string()], "targetRef": {"kind": "Pod", "namespace": "ns",
+                "name": pod.metadata.name, "uid": pod.metadata.uid},
+                "conditions": {"ready": true, "serving": true, "terminating": false}})
+        })
+        .collect();
+    Arc::new(
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns", "uid": name,
+            "labels": {SERVICE_NAME: "web", MANAGED_BY: CONTROLLER},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": UID, "controller": true}]},
+            "addressType": "IPv4", "endpoints": endpoints,
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}))
+        .unwrap(),
+    )
+}

@@ -1,0 +1,195 @@
+//! Shares of zones by the CPUs of their nodes, and hints that follow them.
+
+use std::collections::BTreeMap;
+
+use common::intern::Text;
+
+use super::pack::Sorted;
+use crate::objects::{Endpoint, Hints, Node};
+
+/// How much more than its share a zone may have to serve. Upstream: `OverloadThreshold`.
+const OVERLOAD: f64 = 1.2;
+
+/// The share of each zone in the CPUs of all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ratios(BTreeMap<Text, f64>);
+
+/// How many endpoints serve a zone.
+pub type Counts = BTreeMap<Text, usize>;
+
+/// Why there are no hints by the capacity of zones.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Nothing can be said about zones.
+    #[error("Insufficient Node information: allocatable CPU or zone not specified on one or more nodes")]
+    NodeInformation,
+    /// There are more zones than endpoints.
+    #[error("Insufficient number of endpoints ({0} endpoints, {1} zones)")]
+    TooFew(usize, usize),
+    /// Not every zone can have as many as it needs.
+    #[error(
+        "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold ({0} endpoints, {1} zones)"
+    )]
+    Unbalanced(usize, usize),
+    /// Nobody knows where an endpoint is.
+    #[error("One or more endpoints do not have a zone specified")]
+    NoZone,
+    /// No endpoint is ready.
+    #[error("No hints allocated for zones")]
+    Nothing,
+}
+
+/// The shares of zones; none if a node does not say what it has or where it is, or if there are not two zones.
+pub fn ratios<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<Ratios> {
+    let mut cpus: BTreeMap<Text, i64> = BTreeMap::new();
+    for node in nodes.into_iter().filter(|node| node.counts && node.is_ready) {
+        if node.zone.is_empty() || node.cpu == 0 {
+            return None;
+        }
+        *cpus.entry(node.zone.clone()).or_default() += node.cpu;
+    }
+    let total: i64 = cpus.values().sum();
+    if cpus.len() < 2 || total == 0 {
+        return None;
+    }
+    Some(Ratios(cpus.into_iter().map(|(zone, cpu)| (zone, cpu as f64 / total as f64)).collect()))
+}
+
+/// Whether hints that were given no longer fit: a zone has fewer endpoints than it needs.
+pub fn is_overloaded(ratios: Option<&Ratios>, given: &Counts) -> bool {
+    let Some(ratios) = ratios else { return true };
+    let total: usize = given.values().sum();
+    ratios.0.iter().any(|(zone, share)| given.get(zone).is_none_or(|count| *count < needed(total as f64 * share)))
+}
+
+/// What a zone needs at least whose share that is.
+fn needed(share: f64) -> usize {
+    (share * (1.0 / OVERLOAD)).ceil() as usize
+}
+
+/// What a zone is to have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allocation {
+    /// At least.
+    pub least: usize,
+    /// At most.
+    pub most: usize,
+    /// Best.
+    pub desired: f64,
+}
+
+/// What every zone is to have of so many endpoints.
+pub fn allocations(ratios: Option<&Ratios>, endpoints: usize) -> Result<BTreeMap<Text, Allocation>, Refused> {
+    let ratios = ratios.ok_or(Refused::NodeInformation)?;
+    let zones = ratios.0.len();
+    if zones > endpoints {
+        return Err(Refused::TooFew(endpoints, zones));
+    }
+    let mut out: BTreeMap<Text, Allocation> = BTreeMap::new();
+    for (zone, share) in &ratios.0 {
+        let desired = share * endpoints as f64;
+        let least = needed(desired);
+        out.insert(zone.clone(), Allocation { least, most: 0, desired: desired.max(least as f64) });
+    }
+    let needed: usize = out.values().map(|allocation| allocation.least).sum();
+    let Some(free) = endpoints.checked_sub(needed) else { return Err(Refused::Unbalanced(endpoints, zones)) };
+    for allocation in out.values_mut() {
+        allocation.most = allocation.least + free;
+    }
+    Ok(out)
+}
+
+/// Gives hints so that every zone has its share, changing no more slices than need be. Says how many each zone has.
+pub fn by_capacity(sorted: &mut Sorted, ratios: Option<&Ratios>) -> Result<Counts, Refused> {
+    let ready = sorted.endpoints().filter(|endpoint| endpoint.is_ready()).count();
+    let allocations = allocations(ratios, ready)?;
+    let mut counts = Counts::new();
+    sorted.rewrite(|slice| match given(&slice.endpoints, &allocations, &counts) {
+        Some(with) => {
+            counts = with;
+            false
+        }
+        None => true,
+    });
+    for endpoint in sorted.written() {
+        endpoint.hints = None;
+        if endpoint.is_ready() {
+            let zone = endpoint.zone.clone().ok_or(Refused::NoZone)?;
+            endpoint.hints = Hints::new(Some(&zone), None);
+            *counts.entry(zone).or_default() += 1;
+        }
+    }
+    let (mut giving, mut receiving) = moves(&allocations, &counts);
+    for endpoint in sorted.written().filter(|endpoint| endpoint.is_ready()) {
+        let Some(give) = endpoint.zone.as_ref().and_then(|zone| giving.get_mut(zone)).filter(|give| **give > 0) else {
+            continue;
+        };
+        let Some((zone, receive)) = receiving.iter_mut().find(|(_, receive)| **receive > 0) else { break };
+        *give -= 1;
+        *receive -= 1;
+        endpoint.hints = Hints::new(Some(zone), None);
+        *counts.entry(zone.clone()).or_default() += 1;
+        if let Some(own) = endpoint.zone.as_ref().and_then(|own| counts.get_mut(own)) {
+            *own -= 1;
+        }
+    }
+    if counts.is_empty() { Err(Refused::Nothing) } else { Ok(counts) }
+}
+
+/// What zones have with the hints of one more slice; none if those cannot stay.
+fn given(endpoints: &[Endpoint], allocations: &BTreeMap<Text, Allocation>, before: &Counts) -> Option<Counts> {
+    let mut counts = before.clone();
+    for endpoint in endpoints {
+        if !endpoint.node_hints().is_empty() {
+            return None;
+        }
+        if !endpoint.is_ready() {
+            continue;
+        }
+        if endpoint.zone_hints().is_empty() {
+            return None;
+        }
+        for hint in endpoint.zone_hints() {
+            let allocation = allocations.get(&hint.name)?;
+            let count = counts.entry(hint.name.clone()).or_default();
+            *count += 1;
+            if *count > allocation.most {
+                return None;
+            }
+        }
+    }
+    Some(counts)
+}
+
+/// How many endpoints each zone gives to others, and how many each receives.
+fn moves(allocations: &BTreeMap<Text, Allocation>, counts: &Counts) -> (Counts, Counts) {
+    let (mut surplus, mut deficit) = (Amounts::new(), Amounts::new());
+    for (zone, allocation) in allocations {
+        let more = counts.get(zone).copied().unwrap_or(0) as f64 - allocation.desired;
+        if more > 0.0 {
+            surplus.insert(zone.clone(), more);
+        } else if more < 0.0 {
+            deficit.insert(zone.clone(), -more);
+        }
+    }
+    let (mut giving, mut receiving) = (Counts::new(), Counts::new());
+    while let (Some((from, much)), Some((to, little))) = (largest(&mut surplus), largest(&mut deficit)) {
+        if *much < 0.5 || *little < 0.5 || (*much < 1.0 && *little < 1.0) {
+            break;
+        }
+        *giving.entry(from).or_default() += 1;
+        *receiving.entry(to).or_default() += 1;
+        *much -= 1.0;
+        *little -= 1.0;
+    }
+    (giving, receiving)
+}
+
+/// Parts of endpoints, by zone.
+type Amounts = BTreeMap<Text, f64>;
+
+/// The largest; of several the first zone.
+fn largest(amounts: &mut Amounts) -> Option<(Text, &mut f64)> {
+    let largest = amounts.iter_mut().rev().max_by(|a, b| a.1.total_cmp(b.1))?;
+    Some((largest.0.clone(), largest.1))
+}

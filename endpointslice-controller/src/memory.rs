@@ -1,0 +1,75 @@
+//! What is remembered of a Service between two syncs. A successor begins anew.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    map::HashMap,
+    meta::{Key, Uid},
+};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use crate::{decide::zones::Counts, objects::AddressType};
+
+/// How many endpoints each zone was told to use.
+pub type Hints = BTreeMap<AddressType, Counts>;
+
+/// What is remembered of one Service.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// Whose this is.
+    pub uid: Uid,
+    /// The changes that were seen; none before the first sync.
+    pub seen: Option<Arc<Seen>>,
+    /// How many endpoints each zone was told to use, where hints go by the capacity of zones.
+    pub hints: Hints,
+    /// Whether users were told that such hints are given.
+    pub told: bool,
+}
+
+/// When what a Service consists of last changed, as it was last seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The Service.
+    pub service: Timestamp,
+    /// Its Pods by name, sorted.
+    pub pods: Vec<(Arc<str>, Timestamp)>,
+}
+
+/// The memories of all Services.
+#[derive(Debug, Default)]
+pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
+
+impl Memories {
+    /// What is remembered of that Service, if it is still the same.
+    pub(crate) fn of(&self, key: &Key, uid: &Uid) -> Memory {
+        let known = self.0.lock().get(key).filter(|memory| memory.uid == *uid).cloned();
+        known.unwrap_or_else(|| Memory { uid: uid.clone(), ..Memory::default() })
+    }
+
+    pub(crate) fn keep(&self, key: &Key, memory: Memory) {
+        self.0.lock().insert(key.clone(), memory);
+    }
+
+    /// Forgets a Service, unless another one of its name is known by now.
+    pub(crate) fn forget(&self, key: &Key, uid: &Uid) {
+        let mut memories = self.0.lock();
+        if memories.get(key).is_some_and(|memory| memory.uid == *uid) {
+            memories.remove(key);
+        }
+    }
+
+    /// The Services with hints by the capacity of zones, in order, and how many of each zone.
+    pub(crate) fn with_hints(&self) -> Vec<(Key, Hints)> {
+        let memories = self.0.lock();
+        let hinted = memories.iter().filter(|(_, memory)| !memory.hints.is_empty());
+        let mut all: Vec<_> = hinted.map(|(key, memory)| (key.clone(), memory.hints.clone())).collect();
+        all.sort_by(|a, b| a.0.cmp(&b.0));
+        all
+    }
+
+    /// Whether any Service has such hints.
+    pub(crate) fn any_hints(&self) -> bool {
+        self.0.lock().values().any(|memory| !memory.hints.is_empty())
+    }
+}

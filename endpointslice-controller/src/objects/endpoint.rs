@@ -1,0 +1,161 @@
+//! One endpoint of a slice.
+
+use std::sync::Arc;
+
+use common::{intern::Text, json::null_as_default, meta::Uid};
+use serde::{Deserialize, Serialize};
+
+/// An endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Endpoint {
+    /// Its addresses, sorted as texts.
+    #[serde(deserialize_with = "null_as_default")]
+    pub addresses: Box<[Box<str>]>,
+    /// Whether it can be used.
+    #[serde(deserialize_with = "null_as_default")]
+    pub conditions: Conditions,
+    /// Its name in the Service's domain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<Text>,
+    /// What is behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<TargetRef>,
+    /// Its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<Text>,
+    /// Its zone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zone: Option<Text>,
+    /// Who should use it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hints: Option<Box<Hints>>,
+}
+
+/// Whether an endpoint can be used. Nothing said is not the same as no.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conditions {
+    /// It is to be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// It would answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serving: Option<bool>,
+    /// It is going.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminating: Option<bool>,
+}
+
+/// What is behind an endpoint.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TargetRef {
+    /// Its kind.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub kind: Text,
+    /// Its namespace.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub namespace: Text,
+    /// Its name.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Arc<str>,
+    /// Its uid.
+    #[serde(skip_serializing_if = "Uid::is_empty")]
+    pub uid: Uid,
+    /// Group and version; only others write it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub api_version: Text,
+    /// Version of the object; only others write it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub resource_version: Text,
+    /// A part of it; only others write it.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub field_path: Text,
+}
+
+impl PartialEq for TargetRef {
+    /// The version of the object aside.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.kind, &self.namespace, &self.name, &self.uid, &self.api_version, &self.field_path)
+            == (&other.kind, &other.namespace, &other.name, &other.uid, &other.api_version, &other.field_path)
+    }
+}
+
+/// Who should use an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Hints {
+    /// Those in these zones.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
+    pub for_zones: Box<[Hint]>,
+    /// Those on these nodes.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
+    pub for_nodes: Box<[Hint]>,
+}
+
+/// A zone or a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Hint {
+    /// Its name.
+    pub name: Text,
+}
+
+impl Hints {
+    /// For one zone, one node, both or nobody in particular.
+    pub fn new(zone: Option<&Text>, node: Option<&Text>) -> Option<Box<Self>> {
+        let hint = |name: Option<&Text>| name.map(|name| Hint { name: name.clone() }).into_iter().collect();
+        (zone.is_some() || node.is_some()).then(|| Box::new(Self { for_zones: hint(zone), for_nodes: hint(node) }))
+    }
+
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        self.for_zones.is_empty() && self.for_nodes.is_empty()
+    }
+}
+
+/// What makes two states of an endpoint the same endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity<'a> {
+    addresses: &'a [Box<str>],
+    hostname: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Endpoint {
+    /// What makes it the same as another state.
+    pub fn identity(&self) -> Identity<'_> {
+        let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
+        Identity { addresses: &self.addresses, hostname: self.hostname.as_deref().unwrap_or(""), namespace, name }
+    }
+
+    /// Whether another state of the same endpoint says the same, hints aside.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.conditions == other.conditions
+            && self.node_name == other.node_name
+            && self.zone == other.zone
+            && self.target_ref == other.target_ref
+    }
+
+    /// Whether it is to be used.
+    pub fn is_ready(&self) -> bool {
+        self.conditions.ready == Some(true)
+    }
+
+    /// The zones that should use it.
+    pub fn zone_hints(&self) -> &[Hint] {
+        self.hints.as_deref().map_or(&[], |hints| &hints.for_zones)
+    }
+
+    /// The nodes that should use it.
+    pub fn node_hints(&self) -> &[Hint] {
+        self.hints.as_deref().map_or(&[], |hints| &hints.for_nodes)
+    }
+
+    /// Whether anybody should use it in particular.
+    pub fn has_hints(&self) -> bool {
+        self.hints.as_ref().is_some_and(|hints| !hints.is_empty())
+    }
+}

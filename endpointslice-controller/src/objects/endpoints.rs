@@ -1,0 +1,90 @@
+//! Endpoints, the older form of slices.
+
+use std::sync::Arc;
+
+use common::{
+    intern::Text,
+    json::null_as_default,
+    meta::{Meta, Owners},
+    object::{Object, Resource},
+};
+use serde::{Deserialize, Serialize};
+
+use super::TargetRef;
+
+/// Endpoints on the API server.
+pub const ENDPOINTS: Resource =
+    Resource { group: "", version: "v1", plural: "endpoints", kind: "Endpoints", namespaced: true };
+
+/// The Endpoints of a Service.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Endpoints {
+    /// Its metadata, all labels and annotations included.
+    pub metadata: Meta,
+    /// Addresses with the ports they have.
+    #[serde(deserialize_with = "null_as_default")]
+    pub subsets: Vec<Subset>,
+}
+
+/// Addresses that all have the same ports.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Subset {
+    /// Those that can be used.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Address>,
+    /// Those that cannot.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub not_ready_addresses: Vec<Address>,
+    /// Their ports.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
+    pub ports: Vec<SubsetPort>,
+}
+
+/// An address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Address {
+    /// The address, as it was written.
+    pub ip: Arc<str>,
+    /// Its name in the Service's domain.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
+    pub hostname: Text,
+    /// Its node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<Text>,
+    /// What is behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_ref: Option<TargetRef>,
+}
+
+/// A port of a subset.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SubsetPort {
+    /// Its name.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
+    pub name: Text,
+    /// Its number.
+    pub port: i32,
+    /// Its protocol.
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
+    pub protocol: Text,
+    /// What is spoken there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<Text>,
+}
+
+impl Object for Endpoints {
+    const RESOURCE: Resource = ENDPOINTS;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn trim(&mut self) {
+        self.metadata.owners = Owners::default();
+        self.metadata.finalizers = Box::default();
+    }
+}

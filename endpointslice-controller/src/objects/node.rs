@@ -1,0 +1,82 @@
+//! Nodes.
+
+use common::{
+    conditions::{Condition, is_true},
+    intern::{Labels, Text},
+    meta::{Annotations, Meta, Owners},
+    object::{Object, Resource},
+    quantity::Quantity,
+};
+use serde::{Deserialize, Deserializer};
+
+use super::ZONE;
+
+/// Nodes on the API server.
+pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+
+/// Labels of Nodes that Pods of users do not count on.
+const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+
+/// A Node: where it is and what it offers.
+#[derive(Clone, Debug, Default)]
+pub struct Node {
+    /// Its metadata: names only.
+    pub metadata: Meta,
+    /// Its zone; empty if nobody says.
+    pub zone: Text,
+    /// Whether its capacity counts for its zone, by its labels.
+    pub counts: bool,
+    /// Whether its condition `Ready` is `True`.
+    pub is_ready: bool,
+    /// Thousandths of a CPU that Pods can have.
+    pub cpu: i64,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Wire {
+    metadata: Meta,
+    status: Option<Status>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Status {
+    allocatable: Option<Allocatable>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Allocatable {
+    cpu: Option<Quantity>,
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Wire { metadata, status } = Wire::deserialize(deserializer)?;
+        let status = status.unwrap_or_default();
+        Ok(Self {
+            zone: Text::new(metadata.labels.get(ZONE).unwrap_or_default()),
+            counts: EXCLUDED.iter().all(|label| metadata.labels.get(label).is_none()),
+            is_ready: is_true(&status.conditions.unwrap_or_default(), "Ready"),
+            cpu: status.allocatable.and_then(|allocatable| allocatable.cpu).map_or(0, |cpu| cpu.milli()),
+            metadata,
+        })
+    }
+}
+
+impl Object for Node {
+    const RESOURCE: Resource = NODES;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn trim(&mut self) {
+        self.metadata.labels = Labels::empty();
+        self.metadata.annotations = Annotations::default();
+        self.metadata.owners = Owners::default();
+        self.metadata.finalizers = Box::default();
+    }
+}

@@ -1,0 +1,121 @@
+//! EndpointSlices.
+
+use std::fmt;
+
+use common::{
+    intern::Text,
+    json::null_as_default,
+    meta::Meta,
+    object::{Object, Resource},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{CONTROLLER, Endpoint, MANAGED_BY, MIRRORING, SERVICE_NAME, TRIGGER_TIME};
+
+/// EndpointSlices on the API server.
+pub const ENDPOINT_SLICES: Resource = Resource {
+    group: "discovery.k8s.io",
+    version: "v1",
+    plural: "endpointslices",
+    kind: "EndpointSlice",
+    namespaced: true,
+};
+
+/// What the addresses of a slice are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum AddressType {
+    /// IPv4 addresses.
+    #[serde(rename = "IPv4")]
+    Ipv4,
+    /// IPv6 addresses.
+    #[serde(rename = "IPv6")]
+    Ipv6,
+}
+
+impl AddressType {
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "IPv4",
+            Self::Ipv6 => "IPv6",
+        }
+    }
+}
+
+impl fmt::Display for AddressType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A port of a slice. A port without a name is called `""`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Port {
+    /// Its name.
+    #[serde(deserialize_with = "null_as_default")]
+    pub name: Text,
+    /// Its number; none stands for every one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<i32>,
+    /// Its protocol.
+    #[serde(deserialize_with = "null_as_default")]
+    pub protocol: Text,
+    /// What is spoken there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_protocol: Option<Text>,
+}
+
+/// An EndpointSlice that one of the loops of this crate writes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Slice {
+    /// Its metadata.
+    pub metadata: Meta,
+    /// What its addresses are.
+    pub address_type: Text,
+    /// Its endpoints.
+    #[serde(deserialize_with = "null_as_default")]
+    pub endpoints: Vec<Endpoint>,
+    /// Its ports.
+    #[serde(deserialize_with = "null_as_default")]
+    pub ports: Vec<Port>,
+}
+
+impl Slice {
+    /// The name of its Service, if it says so.
+    pub fn service(&self) -> Option<&str> {
+        self.metadata.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())
+    }
+
+    /// Whether it is written by that one.
+    pub fn is_managed_by(&self, writer: &str) -> bool {
+        self.metadata.labels.get(MANAGED_BY) == Some(writer)
+    }
+
+    /// Whether its addresses are of that type.
+    pub fn is_of(&self, kind: AddressType) -> bool {
+        self.address_type == kind.as_str()
+    }
+}
+
+impl Object for Slice {
+    const RESOURCE: Resource = ENDPOINT_SLICES;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn trim(&mut self) {
+        self.metadata.finalizers = Box::default();
+        // All annotations are looked at where they are copies.
+        if !self.is_managed_by(MIRRORING) {
+            self.metadata.annotations.retain(|key| key == TRIGGER_TIME);
+        }
+    }
+
+    /// Those that a loop of this crate writes for a Service, and no others.
+    fn keep(&self) -> bool {
+        self.service().is_some() && (self.is_managed_by(CONTROLLER) || self.is_managed_by(MIRRORING))
+    }
+}

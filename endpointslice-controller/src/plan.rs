@@ -1,0 +1,200 @@
+//! What one sync does about the slices of a Service.
+
+use std::{fmt, sync::Arc};
+
+use common::{
+    controller::{Explain, Explanation},
+    events::EventType,
+    intern::{Labels, Text},
+    meta::{Annotations, OwnerRef, Uid},
+};
+
+use crate::{
+    memory::Memory,
+    objects::{AddressType, Endpoint, Port, Slice},
+};
+
+/// An Event on the Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whether somebody should look.
+    pub kind: EventType,
+    /// One word for machines.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// A slice as it is to be.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The slice this is another state of; none if it is new.
+    pub base: Option<Arc<Slice>>,
+    /// Its endpoints.
+    pub endpoints: Vec<Endpoint>,
+    /// Its ports.
+    pub ports: Vec<Port>,
+}
+
+impl Draft {
+    /// A new, empty slice.
+    pub fn new(ports: Vec<Port>) -> Self {
+        Self { base: None, endpoints: Vec::new(), ports }
+    }
+
+    /// A copy of a slice.
+    pub fn of(slice: &Arc<Slice>) -> Self {
+        Self { base: Some(Arc::clone(slice)), endpoints: slice.endpoints.clone(), ports: slice.ports.clone() }
+    }
+}
+
+/// What all slices of a Service that are written say of themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Face {
+    /// The beginning of the names of new ones.
+    pub generate_name: String,
+    /// Their namespace.
+    pub namespace: Text,
+    /// Their labels.
+    pub labels: Labels,
+    /// Their annotations, where those are copies of somebody else's.
+    pub annotations: Annotations,
+    /// The Service, as the owner of new ones.
+    pub owner: OwnerRef,
+    /// When the newest change happened, if it is known.
+    pub trigger_time: Option<String>,
+}
+
+/// A slice to delete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doomed {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid.
+    pub uid: Uid,
+}
+
+impl Doomed {
+    /// That slice.
+    pub fn new(slice: &Slice) -> Self {
+        Self { name: Arc::clone(&slice.metadata.name), uid: slice.metadata.uid.clone() }
+    }
+}
+
+/// What is done about the slices of one address type, in this order.
+#[derive(Clone, Debug)]
+pub struct Writes {
+    /// The address type.
+    pub kind: AddressType,
+    /// New slices.
+    pub create: Vec<Draft>,
+    /// Other states of slices that are there.
+    pub update: Vec<Draft>,
+    /// Slices that go.
+    pub delete: Vec<Doomed>,
+    /// Pods that were left out, and why.
+    pub left_out: Vec<String>,
+    /// What is said afterwards.
+    pub events: Vec<Event>,
+    /// What happened, in numbers.
+    pub counts: Counts,
+}
+
+/// What happened to the slices of one address type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Endpoints that came.
+    pub added: usize,
+    /// Endpoints that went.
+    pub removed: usize,
+    /// Endpoints there are to be.
+    pub endpoints: usize,
+    /// Slices there are to be.
+    pub slices: usize,
+    /// Slices that would be enough.
+    pub enough: usize,
+}
+
+impl Writes {
+    /// How many requests that is.
+    pub fn len(&self) -> usize {
+        self.create.len() + self.update.len() + self.delete.len()
+    }
+
+    /// Whether it is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The requests in words.
+    pub fn actions(&self) -> Vec<String> {
+        let kind = self.kind;
+        let create = self.create.iter().map(|draft| format!("create an {kind} slice: {}", shown(draft)));
+        let named = |draft: &Draft| draft.base.as_ref().map(|base| Arc::clone(&base.metadata.name)).unwrap_or_default();
+        let update = self.update.iter().map(|draft| format!("update {}: {}", named(draft), shown(draft)));
+        let delete = self.delete.iter().map(|slice| format!("delete {}: nothing is to be in it", slice.name));
+        create.chain(update).chain(delete).collect()
+    }
+}
+
+/// How the endpoints of a Service are spread, for metrics.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Whether by the capacity of zones.
+    pub by_capacity: bool,
+    /// What `spec.trafficDistribution` says, if it counts.
+    pub distribution: Option<&'static str>,
+}
+
+/// What one sync does.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Whether this Service is looked after at all.
+    pub is_ours: bool,
+    /// What is written into every slice.
+    pub face: Face,
+    /// By address type.
+    pub writes: Vec<Writes>,
+    /// Slices of other address types, which go last.
+    pub unsupported: Vec<Doomed>,
+    /// What is to be remembered.
+    pub memory: Memory,
+    /// How endpoints are spread.
+    pub spread: Spread,
+}
+
+impl fmt::Display for Writes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { endpoints, slices, .. } = self.counts;
+        write!(f, "{endpoints} {} endpoints in {slices} slices", self.kind)
+    }
+}
+
+/// How an endpoint is reached and shown to users: what `explain` says of a slice.
+fn shown(draft: &Draft) -> String {
+    let ready = draft.endpoints.iter().filter(|endpoint| endpoint.is_ready()).count();
+    format!("{} endpoints, {ready} of them ready", draft.endpoints.len())
+}
+
+impl Explain for Plan {
+    fn explain(&self) -> Explanation {
+        if !self.is_ours {
+            let situation = "the Service has no selector, or is a name for another one: its slices are left alone";
+            return Explanation { situation: situation.to_owned(), ..Explanation::default() };
+        }
+        let mut out = Explanation::default();
+        let situations: Vec<String> = self.writes.iter().map(ToString::to_string).collect();
+        out.situation = situations.join(", ");
+        for writes in &self.writes {
+            out.actions.extend(writes.actions());
+            out.waiting.extend(writes.left_out.iter().cloned());
+        }
+        let unsupported = |slice: &Doomed| format!("delete {}: the Service has no such addresses", slice.name);
+        out.actions.extend(self.unsupported.iter().map(unsupported));
+        out
+    }
+
+    fn acts(&self) -> bool {
+        !self.unsupported.is_empty() || self.writes.iter().any(|w| !w.is_empty() || !w.left_out.is_empty())
+    }
+}

@@ -1,0 +1,10 @@
+//! What the loops do on the sandbox, in virtual time.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod hints;
+mod mirrored;
+mod older;
+mod slices;
+mod trouble;
+mod world;

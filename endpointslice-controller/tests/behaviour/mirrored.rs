@@ -1,0 +1,96 @@
+//! Hand-made Endpoints.
+
+use serde_json::{Value, json};
+
+use crate::world::{NS, World, endpoints, web};
+
+fn service() -> Value {
+    web(&json!({"selector": null}))
+}
+
+fn hand_made(subsets: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets,
+        "metadata": {"name": "web", "namespace": NS, "labels": {"l": "1"}, "annotations": {"a": "1",
+            "kubectl.kubernetes.io/last-applied-configuration": "{}"}}})
+}
+
+fn two() -> Value {
+    json!([{"addresses": [{"ip": "10.2.0.1", "nodeName": "n0"}], "notReadyAddresses": [{"ip": "10.2.0.2"}],
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}])
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_are_mirrored_with_their_labels_and_annotations() {
+    let world = World::new().await;
+    world.apply(service()).await;
+    let owner = world.apply(hand_made(&two())).await;
+    world.wait(2).await;
+    let slice = world.slice().await;
+    let meta = &slice["metadata"];
+    assert_eq!(
+        meta["labels"],
+        json!({"l": "1", "kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "endpointslicemirroring-controller.k8s.io"})
+    );
+    assert_eq!(meta["annotations"], json!({"a": "1"}));
+    assert_eq!(
+        (&meta["ownerReferences"][0]["kind"], &meta["ownerReferences"][0]["uid"]),
+        (&json!("Endpoints"), &owner["metadata"]["uid"])
+    );
+    assert_eq!(
+        endpoints(&slice),
+        [
+            json!({"addresses": ["10.2.0.1"], "conditions": {"ready": true}, "nodeName": "n0"}),
+            json!({"addresses": ["10.2.0.2"], "conditions": {"ready": false}})
+        ]
+    );
+    assert_eq!(slice["ports"], json!([{"name": "http", "port": 80, "protocol": "TCP"}]));
+    let before = world.written();
+    world.change("services", "web", json!({"metadata": {"labels": {"x": "1"}}})).await;
+    world.wait(5).await;
+    assert_eq!(world.written(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn mirrors_follow_and_go() {
+    let world = World::new().await;
+    world.apply(service()).await;
+    world.apply(hand_made(&two())).await;
+    world.wait(2).await;
+    let name = world.slice().await["metadata"]["name"].clone();
+    let subsets = json!([{"addresses": [{"ip": "10.2.0.3"}], "ports": [{"name": "http", "port": 81}]}]);
+    world.change("endpoints", "web", json!({"subsets": subsets, "metadata": {"annotations": {"a": "2"}}})).await;
+    world.wait(2).await;
+    let slice = world.slice().await;
+    assert_eq!(slice["metadata"]["name"], name, "the name is used again");
+    assert_eq!((&slice["ports"][0]["port"], &endpoints(&slice)[0]["addresses"]), (&json!(81), &json!(["10.2.0.3"])));
+    assert_eq!(slice["metadata"]["annotations"], json!({"a": "2"}));
+    let skip = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
+    world.change("endpoints", "web", skip).await;
+    world.wait(2).await;
+    assert!(world.slices().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_with_a_selector_is_not_mirrored() {
+    let world = World::new().await;
+    world.apply(service()).await;
+    world.apply(hand_made(&two())).await;
+    world.wait(2).await;
+    world.change("services", "web", json!({"spec": {"selector": {"app": "web"}}})).await;
+    world.wait(3).await;
+    let labels = world.slice().await["metadata"]["labels"].clone();
+    assert_eq!(labels["endpointslice.kubernetes.io/managed-by"], "endpointslice-controller.k8s.io");
+}
+
+#[tokio::test(start_paused = true)]
+async fn families_are_mirrored_apart() {
+    let world = World::new().await;
+    world.apply(service()).await;
+    let subsets = json!([{"addresses": [{"ip": "10.2.0.1"}, {"ip": "fd00::1"}], "ports": [{"port": 80}]}]);
+    world.apply(hand_made(&subsets)).await;
+    world.wait(2).await;
+    let mut kinds: Vec<Value> = world.slices().await.iter().map(|slice| slice["addressType"].clone()).collect();
+    kinds.sort_by_key(ToString::to_string);
+    assert_eq!(kinds, ["IPv4", "IPv6"]);
+}

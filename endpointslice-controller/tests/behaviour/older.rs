@@ -1,0 +1,73 @@
+//! Endpoints of Services with a selector.
+
+use serde_json::{Value, json};
+
+use crate::world::{NS, World, web};
+
+async fn there(world: &World) -> Value {
+    world.sandbox.get("endpoints", Some(NS), "web").await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_are_kept_beside_slices() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.pod_with(1, json!({}), false).await;
+    world.wait(2).await;
+    let endpoints = there(&world).await;
+    let meta = &endpoints["metadata"];
+    assert_eq!(meta["labels"], json!({"tier": "a", "endpoints.kubernetes.io/managed-by": "endpoint-controller"}));
+    let uid = |pod: Value| pod["metadata"]["uid"].clone();
+    let target = async |name: &str| {
+        let uid = uid(world.sandbox.get("pods", Some(NS), name).await.unwrap());
+        json!({"kind": "Pod", "namespace": NS, "name": name, "uid": uid})
+    };
+    assert_eq!(
+        endpoints["subsets"],
+        json!([{"addresses": [{"ip": "10.1.0.1", "nodeName": "n0", "targetRef": target("p000").await}],
+            "notReadyAddresses": [{"ip": "10.1.0.2", "nodeName": "n1", "targetRef": target("p001").await}],
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}])
+    );
+    let written = || world.asked("patch", "endpoints") + world.asked("create", "endpoints");
+    let before = written();
+    world.wait(60).await;
+    assert_eq!(written(), before);
+    world.remove_pod(0).await;
+    world.remove_pod(1).await;
+    world.wait(2).await;
+    assert_eq!(there(&world).await["subsets"], Value::Null);
+    world.remove("/api/v1/namespaces/NS/services/web").await;
+    world.wait(2).await;
+    assert!(world.sandbox.get("endpoints", Some(NS), "web").await.is_err(), "they go with their Service");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_left_over_goes_at_the_start() {
+    let mut world = World::new().await;
+    world.crash();
+    for (name, annotations) in [("left", json!({})), ("lock", json!({"control-plane.alpha.kubernetes.io/leader": "x"}))]
+    {
+        world
+            .apply(json!({"apiVersion": "v1", "kind": "Endpoints",
+            "metadata": {"name": name, "namespace": NS, "annotations": annotations}}))
+            .await;
+    }
+    world.start();
+    world.wait(5).await;
+    let left = world.sandbox.list("endpoints", Some(NS)).await.unwrap();
+    let names: Vec<&str> = left.iter().map(|e| e["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["lock"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn hand_made_endpoints_stay() {
+    let world = World::new().await;
+    world.apply(web(&json!({"selector": null}))).await;
+    let made = world
+        .apply(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "web", "namespace": NS},
+        "subsets": [{"addresses": [{"ip": "10.2.0.1"}], "ports": [{"port": 80}]}]}))
+        .await;
+    world.wait(30).await;
+    assert_eq!(there(&world).await["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
+}

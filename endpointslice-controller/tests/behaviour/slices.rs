@@ -1,0 +1,258 @@
+//! Which endpoints are in which slices.
+
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, SLICES, TRIGGER_TIME, World, endpoints, names, web};
+
+#[tokio::test(start_paused = true)]
+async fn a_service_without_pods_has_one_empty_slice() {
+    let world = World::new().await;
+    let service = world.apply(web(&json!({}))).await;
+    world.wait(1).await;
+    let slice = world.slice().await;
+    let meta = &slice["metadata"];
+    assert_eq!(
+        meta["labels"],
+        json!({"tier": "a", "kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"})
+    );
+    assert_eq!(meta["generateName"], "web-");
+    assert_eq!(
+        meta["ownerReferences"],
+        json!([{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": service["metadata"]["uid"],
+            "controller": true, "blockOwnerDeletion": true}])
+    );
+    assert_eq!(meta["annotations"], json!({TRIGGER_TIME: service["metadata"]["creationTimestamp"]}));
+    assert_eq!((&slice["endpoints"], &slice["ports"]), (&Value::Null, &Value::Null));
+    assert_eq!(world.events().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_empty_slice_takes_the_first_endpoints() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.wait(2).await;
+    let empty = world.slice().await;
+    world.pod(0).await;
+    world.wait(1).await;
+    let slice = world.slice().await;
+    assert_eq!(slice["metadata"]["name"], empty["metadata"]["name"]);
+    let pod = world.sandbox.get("pods", Some(NS), "p000").await.unwrap();
+    assert_eq!(
+        endpoints(&slice),
+        [json!({"addresses": ["10.1.0.1"], "conditions": {"ready": true, "serving": true, "terminating": false},
+            "nodeName": "n0", "zone": "z0", "targetRef": {"kind": "Pod", "namespace": NS, "name": "p000",
+            "uid": pod["metadata"]["uid"]}})]
+    );
+    assert_eq!(slice["ports"], json!([{"name": "http", "port": 8080, "protocol": "TCP"}]));
+    world.remove_pod(0).await;
+    world.wait(1).await;
+    let slice = world.slice().await;
+    assert_eq!(slice["metadata"]["name"], empty["metadata"]["name"]);
+    assert_eq!((&slice["endpoints"], &slice["ports"]), (&Value::Null, &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn slices_are_filled_and_what_is_left_goes_where_it_fits() {
+    let world = World::filled_with(10).await;
+    world.pods(0..25).await;
+    world.apply(web(&json!({}))).await;
+    world.wait(1).await;
+    assert_eq!(world.sizes().await, [10, 10, 5]);
+    let before = world.written();
+    world.pod(25).await;
+    world.wait(3).await;
+    assert_eq!((world.sizes().await, world.written() - before), (vec![10, 10, 6], 1));
+    world.remove_pod(0).await;
+    world.wait(3).await;
+    assert_eq!((world.sizes().await, world.written() - before), (vec![10, 9, 6], 2), "nothing moves");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_changes_is_changed_where_it_is() {
+    let world = World::new().await;
+    world.pods(0..3).await;
+    world.apply(web(&json!({}))).await;
+    world.wait(2).await;
+    let before = world.slice().await;
+    world.wait(10).await;
+    world.ready(1, false).await;
+    world.wait(1).await;
+    let slice = world.slice().await;
+    assert_eq!(names(&slice), names(&before));
+    let conditions = &endpoints(&slice)[1]["conditions"];
+    assert_eq!(conditions, &json!({"ready": false, "serving": false, "terminating": false}));
+    assert_eq!(slice["metadata"]["annotations"][TRIGGER_TIME], "2026-03-01T10:00:13Z");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_goes_serves_and_is_not_ready() {
+    let world = World::new().await;
+    for publish in [false, true] {
+        let mut service = web(&json!({"publishNotReadyAddresses": publish}));
+        service["metadata"]["name"] = json!(format!("web-{publish}"));
+        world.apply(service).await;
+    }
+    world.pod(0).await;
+    world.wait(1).await;
+    let path = format!("/api/v1/namespaces/{NS}/pods/p000");
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 30});
+    world.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+    world.wait(1).await;
+    let slices = world.slices().await;
+    let ready: Vec<Value> = slices.iter().map(|slice| endpoints(slice)[0]["conditions"].clone()).collect();
+    assert_eq!(
+        ready,
+        [
+            json!({"ready": false, "serving": true, "terminating": true}),
+            json!({"ready": true, "serving": true, "terminating": true})
+        ]
+    );
+    assert!(
+        slices.iter().all(|slice| slice["metadata"]["annotations"][TRIGGER_TIME].is_null()),
+        "no change to tell of"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_with_other_ports_are_in_other_slices() {
+    let world = World::new().await;
+    let named = json!([{"name": "http", "port": 80, "targetPort": "web"}, {"name": "dns", "port": 53,
+        "protocol": "UDP", "targetPort": "dns"}]);
+    world.apply(web(&json!({"ports": named}))).await;
+    let ports = |ports: Value| json!({"containers": [{"name": "c", "image": "img:1", "ports": ports}]});
+    world.pod_with(0, ports(json!([{"name": "web", "containerPort": 8080}])), true).await;
+    world.pod_with(1, ports(json!([{"name": "web", "containerPort": 9090}])), true).await;
+    world.pod_with(2, ports(json!([{"name": "dns", "containerPort": 53}])), true).await;
+    world.pod_with(3, ports(json!([{"name": "web", "containerPort": 8080}])), true).await;
+    world.wait(2).await;
+    let mut groups: Vec<(String, Vec<String>)> =
+        world.slices().await.iter().map(|slice| (slice["ports"].to_string(), names(slice))).collect();
+    groups.sort_by(|a, b| a.1.cmp(&b.1));
+    let port = |number: i32| json!([{"name": "http", "port": number, "protocol": "TCP"}]).to_string();
+    assert_eq!(
+        groups,
+        [
+            (port(8080), vec!["p000".to_owned(), "p003".to_owned()]),
+            (port(9090), vec!["p001".to_owned()]),
+            ("null".to_owned(), vec!["p002".to_owned()]),
+        ],
+        "a port counts only with its protocol"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hostname_counts_in_the_domain_of_its_service() {
+    let world = World::new().await;
+    world.apply(web(&json!({"clusterIP": "None"}))).await;
+    world.pod_with(0, json!({"hostname": "a", "subdomain": "web"}), true).await;
+    world.pod_with(1, json!({"hostname": "b", "subdomain": "other"}), true).await;
+    world.wait(2).await;
+    let all = endpoints(&world.slice().await);
+    assert_eq!((&all[0]["hostname"], &all[1]["hostname"]), (&json!("a"), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_ended_or_have_no_address_are_left_out() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pods(0..3).await;
+    world.wait(1).await;
+    let status = json!({"status": {"phase": "Succeeded"}});
+    world.sandbox.merge("pods", Some(NS), "p001", Some("status"), status).await.unwrap();
+    world
+        .apply(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "p009", "namespace": NS, "labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c", "image": "img:1"}]}}))
+        .await;
+    world.wait(1).await;
+    assert_eq!(names(&world.slice().await), ["p000", "p002"], "though its readiness did not change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_follow_the_service() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.wait(2).await;
+    let name = world.slice().await["metadata"]["name"].as_str().unwrap().to_owned();
+    world.change(SLICES, &name, json!({"metadata": {"labels": {"mine": "1"}, "annotations": {"kept": "1"}}})).await;
+    world.wait(3).await;
+    let slice = world.slice().await;
+    assert_eq!(slice["metadata"]["labels"]["mine"], Value::Null);
+    assert_eq!(slice["metadata"]["annotations"]["kept"], "1");
+    world.change("services", "web", json!({"metadata": {"labels": {"tier": "b", "more": "1"}}})).await;
+    world.wait(1).await;
+    let labels = &world.slice().await["metadata"]["labels"];
+    assert_eq!((&labels["tier"], &labels["more"]), (&json!("b"), &json!("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_followed_from_one_selector_to_another() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    let mut other = web(&json!({"selector": {"app": "other"}}));
+    other["metadata"]["name"] = json!("other");
+    world.apply(other).await;
+    world.pods(0..2).await;
+    world.wait(2).await;
+    world.change("pods", "p000", json!({"metadata": {"labels": {"app": "other"}}})).await;
+    world.wait(1).await;
+    let slices = world.slices().await;
+    assert_eq!((names(&slices[0]), names(&slices[1])), (vec!["p000".to_owned()], vec!["p001".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_looked_after_is_left_alone() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.wait(3).await;
+    let before = world.slice().await;
+    world.change("services", "web", json!({"spec": {"selector": null}})).await;
+    world.ready(0, false).await;
+    world.wait(60).await;
+    let slices = world.slices().await;
+    let managed_by = |slice: &Value| slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"].clone();
+    assert!(slices.contains(&before), "it is as it was");
+    let mirror: Vec<&Value> = slices.iter().filter(|slice| **slice != before).collect();
+    assert_eq!(mirror.len(), 1, "what is left of its Endpoints counts as hand-made");
+    assert_eq!(managed_by(mirror[0]), "endpointslicemirroring-controller.k8s.io");
+    assert_eq!(world.explain("shop/web")["state"], "settled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_does_to_a_slice_is_undone() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pods(0..3).await;
+    world.wait(2).await;
+    let name = world.slice().await["metadata"]["name"].as_str().unwrap().to_owned();
+    world.change(SLICES, &name, json!({"endpoints": []})).await;
+    world.wait(2).await;
+    assert_eq!(world.sizes().await, [3]);
+    world.remove(&format!("/apis/discovery.k8s.io/v1/namespaces/NS/endpointslices/{name}")).await;
+    world.wait(2).await;
+    assert_eq!(world.sizes().await, [3], "another slice");
+    let foreign = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "mine", "namespace": NS, "labels": {"kubernetes.io/service-name": "web"}},
+        "endpoints": [{"addresses": ["10.9.9.9"]}], "ports": []});
+    let foreign = world.apply(foreign).await;
+    world.wait(10).await;
+    let now = world.sandbox.get(SLICES, Some(NS), "mine").await.unwrap();
+    assert_eq!(now["metadata"]["resourceVersion"], foreign["metadata"]["resourceVersion"], "somebody else's");
+    assert_eq!(world.sandbox.requests().count(Some(ME), Some("delete"), Some(SLICES)), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hand_over_writes_nothing() {
+    let mut world = World::filled_with(10).await;
+    world.apply(web(&json!({"trafficDistribution": "PreferSameZone"}))).await;
+    world.pods(0..12).await;
+    world.wait(5).await;
+    let before = world.written();
+    world.crash();
+    world.start();
+    world.wait(30).await;
+    assert_eq!(world.written(), before);
+}

@@ -1,0 +1,95 @@
+//! Lost answers, refusals, lagging caches and crashes.
+
+use e2e::sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::world::{ME, NS, SLICES, World, names, web};
+
+#[tokio::test(start_paused = true)]
+async fn a_slice_whose_answer_was_lost_is_not_made_twice() {
+    let world = World::new().await;
+    world
+        .sandbox
+        .faults()
+        .add(Rule::new(Action::CutAfter).identity(ME).verb("create").resource("endpointslices").times(1));
+    world.apply(web(&json!({}))).await;
+    world.pods(0..3).await;
+    world.wait(120).await;
+    assert_eq!(world.sizes().await, [3]);
+    assert_eq!(world.asked("create", SLICES), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_on_a_view_that_lacks_own_writes() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.wait(2).await;
+    world.sandbox.faults().hold_watch(ME, "endpointslices");
+    for index in 0..3 {
+        world.pod(index).await;
+        world.wait(3).await;
+    }
+    assert!(world.written() <= 2, "one write is seen before the next: {}", world.written());
+    world.sandbox.faults().release_watch(ME, "endpointslices");
+    world.wait(60).await;
+    assert_eq!(names(&world.slice().await), ["p000", "p001", "p002"]);
+    assert!(world.events().await.is_empty(), "{:#?}", world.events().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_and_tried_again() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("endpointslices"));
+    world.apply(web(&json!({}))).await;
+    world.wait(20).await;
+    let start = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service shop/web: failed to create EndpointSlice for Service shop/web: ";
+    assert!(world.events().await.iter().any(|event| event.starts_with(start)), "{:#?}", world.events().await);
+    let tries = world.asked("create", SLICES);
+    assert!((3..=6).contains(&tries), "after 1, 2, 4 and 8 seconds: {tries}");
+    world.sandbox.faults().clear();
+    world.wait(60).await;
+    assert_eq!(world.sizes().await, [0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_on_an_unknown_node_is_left_out_until_the_node_is_known() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.pod_with(1, json!({"nodeName": "n9"}), true).await;
+    world.wait(2).await;
+    assert_eq!(names(&world.slice().await), ["p000"]);
+    let told = "Warning FailedToUpdateEndpointSlices Error updating Endpoint Slices for Service shop/web: skipping Pod p001 for Service shop/web: Node n9 Not Found";
+    assert!(world.events().await.iter().any(|event| event == told), "{:#?}", world.events().await);
+    world.node(9, "True").await;
+    world.wait(60).await;
+    assert_eq!(names(&world.slice().await), ["p000", "p001"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_made_again_under_its_name_has_slices_of_its_own() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.wait(2).await;
+    world.remove("/api/v1/namespaces/NS/services/web").await;
+    let service = world.apply(web(&json!({}))).await;
+    world.wait(3).await;
+    let slice = world.slice().await;
+    assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_goes_is_no_trouble() {
+    let world = World::new().await;
+    world
+        .sandbox
+        .merge("namespaces", None, NS, None, json!({"metadata": {"finalizers": ["test/hold"]}}))
+        .await
+        .unwrap();
+    world.apply(web(&json!({}))).await;
+    world.wait(2).await;
+    world.remove("/api/v1/namespaces/NS").await;
+    world.wait(30).await;
+    assert!(world.slices().await.is_empty());
+    assert!(world.asked("create", SLICES) <= 3, "{}", world.asked("create", SLICES));
+}

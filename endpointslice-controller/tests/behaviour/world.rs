@@ -1,0 +1,199 @@
+//! A sandbox and the loops under test. Pods are as a test says.
+
+use std::time::Duration;
+
+use common::{
+    clock::Clock,
+    settings::{Settings, TuneValue},
+};
+use e2e::{loops::Loops, sandbox::Sandbox};
+use serde_json::{Value, json};
+
+/// What the controller is known as to the sandbox.
+pub(crate) const ME: &str = "controllers";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+pub(crate) const SLICES: &str = "endpointslices.discovery.k8s.io";
+pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    settings: Settings,
+    loops: Option<Loops>,
+}
+
+/// A Service called `web` for Pods with `app: web`, on their port 8080.
+pub(crate) fn web(spec: &Value) -> Value {
+    let mut service = json!({"apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": "web", "namespace": NS, "labels": {"tier": "a"}},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}});
+    for (key, value) in spec.as_object().unwrap() {
+        service["spec"][key] = value.clone();
+    }
+    service
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Settings::new()).await
+    }
+
+    /// A world in which slices are filled with so many endpoints.
+    pub(crate) async fn filled_with(most: u64) -> Self {
+        Self::with(Settings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most))).await
+    }
+
+    /// A world with the nodes `n0` to `n3`, in zones `z0` and `z1` by turns.
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let clock = Clock::simulated("2026-03-01T10:00:00Z".parse().unwrap(), 7);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut world = Self { sandbox, clock, settings, loops: None };
+        for index in 0..4 {
+            world.node(index, "True").await;
+        }
+        world.start();
+        world.wait(1).await;
+        world
+    }
+
+    /// Creates a Node, or says whether it is ready.
+    pub(crate) async fn node(&self, index: usize, ready: &str) {
+        let name = format!("n{index}");
+        let labels = json!({"topology.kubernetes.io/zone": format!("z{}", index % 2)});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}});
+        if self.sandbox.get("nodes", None, &name).await.is_err() {
+            self.sandbox.create(node).await.unwrap();
+        }
+        let status = json!({"status": {"allocatable": {"cpu": "2", "pods": "100"},
+            "capacity": {"cpu": "2", "pods": "100"}, "conditions": [{"type": "Ready", "status": ready}]}});
+        self.sandbox.merge("nodes", None, &name, Some("status"), status).await.unwrap();
+    }
+
+    /// Starts the loops anew, as another process.
+    pub(crate) fn start(&mut self) {
+        let client = self.sandbox.client(ME);
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), endpointslice_controller::LOOPS));
+    }
+
+    /// Ends the loops as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    /// Creates the Pod `p<index>` on the node `n<index % 4>`, with the address `10.1.0.<index>`, ready.
+    pub(crate) async fn pod(&self, index: usize) {
+        self.pod_with(index, json!({}), true).await;
+    }
+
+    pub(crate) async fn pods(&self, indexes: std::ops::Range<usize>) {
+        for index in indexes {
+            self.pod(index).await;
+        }
+    }
+
+    /// Creates a Pod with more in its `spec`.
+    pub(crate) async fn pod_with(&self, index: usize, more: Value, ready: bool) {
+        let name = format!("p{index:03}");
+        let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": NS, "labels": {"app": "web"}},
+            "spec": {"nodeName": format!("n{}", index % 4), "containers": [{"name": "c", "image": "img:1"}]}});
+        for (key, value) in more.as_object().unwrap() {
+            pod["spec"][key] = value.clone();
+        }
+        self.sandbox.create(pod).await.unwrap();
+        let ip = format!("10.1.{}.{}", index / 250, index % 250 + 1);
+        let status = json!({"status": {"phase": "Running", "podIP": ip,
+            "podIPs": [{"ip": ip}, {"ip": format!("fd00::{:x}", index + 1)}]}});
+        self.sandbox.merge("pods", Some(NS), &name, Some("status"), status).await.unwrap();
+        self.ready(index, ready).await;
+    }
+
+    /// Says whether a Pod is ready.
+    pub(crate) async fn ready(&self, index: usize, ready: bool) {
+        let now = self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let status = if ready { "True" } else { "False" };
+        let conditions = json!([{"type": "Ready", "status": status, "lastTransitionTime": now}]);
+        let patch = json!({"status": {"conditions": conditions}});
+        self.sandbox.merge("pods", Some(NS), &format!("p{index:03}"), Some("status"), patch).await.unwrap();
+    }
+
+    /// Deletes an object at once.
+    pub(crate) async fn remove(&self, path: &str) {
+        let path = path.replacen("NS", NS, 1);
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+        self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+    }
+
+    pub(crate) async fn remove_pod(&self, index: usize) {
+        self.remove(&format!("/api/v1/namespaces/NS/pods/p{index:03}")).await;
+    }
+
+    pub(crate) async fn change(&self, resource: &str, name: &str, patch: Value) {
+        self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap();
+    }
+
+    pub(crate) async fn slices(&self) -> Vec<Value> {
+        self.sandbox.list(SLICES, Some(NS)).await.unwrap()
+    }
+
+    /// The one slice there is.
+    pub(crate) async fn slice(&self) -> Value {
+        let mut slices = self.slices().await;
+        assert_eq!(slices.len(), 1, "{slices:#?}");
+        slices.remove(0)
+    }
+
+    /// How many endpoints each slice has, largest first.
+    pub(crate) async fn sizes(&self) -> Vec<usize> {
+        let slices = self.slices().await;
+        let mut sizes: Vec<usize> = slices.iter().map(|slice| endpoints(slice).len()).collect();
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        sizes
+    }
+
+    /// How many requests of the loops there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// How many writes of slices there were.
+    pub(crate) fn written(&self) -> u64 {
+        ["create", "patch", "update", "delete"].iter().map(|verb| self.asked(verb, SLICES)).sum()
+    }
+
+    /// Events by type, reason and note, sorted.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
+        let mut out: Vec<String> = events
+            .iter()
+            .map(|e| format!("{} {} {}", text(e, "type"), text(e, "reason"), text(e, "message")))
+            .collect();
+        out.sort();
+        out
+    }
+
+    pub(crate) fn explain(&self, key: &str) -> Value {
+        self.loops.as_ref().unwrap().explain(Some(key))[0].clone()
+    }
+}
+
+/// The endpoints of a slice.
+pub(crate) fn endpoints(slice: &Value) -> Vec<Value> {
+    slice["endpoints"].as_array().cloned().unwrap_or_default()
+}
+
+/// The names of the Pods of a slice, in its order.
+pub(crate) fn names(slice: &Value) -> Vec<String> {
+    endpoints(slice).iter().map(|e| e["targetRef"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+}
