@@ -137,6 +137,10 @@ fn comparable(resource: &str, object: &Value, names: &Names) -> String {
             labels.retain(|key, _| !key.starts_with("topology.kubernetes.io/"));
         }
     }
+    // Addresses and places come with Pods and nodes; when a change was first told of is a matter of timing.
+    if resource == "endpointslices.discovery.k8s.io" || resource == "endpoints" {
+        bare_endpoints(&mut object);
+    }
     // What an empty ReplicaSet remembers of its Deployment's size is of when it was last active, and is written anew before
     // it counts again.
     if resource == "replicasets.apps"
@@ -159,6 +163,44 @@ fn comparable(resource: &str, object: &Value, names: &Names) -> String {
     }
     mask(&mut object, names);
     object.to_string()
+}
+
+/// What is behind a Service, and whether it can be used; in no order.
+fn bare_endpoints(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")
+    {
+        annotations.remove("endpoints.kubernetes.io/last-change-trigger-time");
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
+    }
+    let mut lists: Vec<&mut Value> = Vec::new();
+    match object {
+        Value::Object(fields) => {
+            for (field, value) in fields.iter_mut() {
+                match (field.as_str(), value) {
+                    ("endpoints", endpoints) => lists.push(endpoints),
+                    ("subsets", Value::Array(subsets)) => lists.extend(subsets.iter_mut().flat_map(|subset| {
+                        let fields = subset.as_object_mut().into_iter().flatten();
+                        fields.filter(|(field, _)| *field != "ports").map(|(_, addresses)| addresses)
+                    })),
+                    _ => {}
+                }
+            }
+        }
+        _ => return,
+    }
+    for list in lists {
+        let mut kinds: Vec<String> = Vec::new();
+        for endpoint in list.as_array().into_iter().flatten() {
+            let target = json::text(endpoint, "/targetRef/kind");
+            let hinted = !endpoint["hints"].is_null();
+            kinds.push(format!("{target} {} hinted: {hinted}", endpoint["conditions"]));
+        }
+        kinds.sort();
+        *list = json!(kinds);
+    }
 }
 
 /// Takes times and what is called by chance out, and sorts conditions: their order tells in which order things went wrong.

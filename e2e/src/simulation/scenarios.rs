@@ -3,6 +3,7 @@
 mod cronjob;
 mod deployment;
 mod deployment_invariants;
+mod endpointslice;
 mod gc;
 mod gc_invariants;
 mod job;
@@ -25,6 +26,7 @@ pub const SUITES: &[&Suite] = &[
     &job::DELETION,
     &job_gang::GANG,
     &cronjob::SUITE,
+    &endpointslice::SUITE,
     &gc::SUITE,
 ];
 
