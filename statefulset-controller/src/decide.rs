@@ -1,7 +1,7 @@
 //! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
 //!
 //! Where a later part depends on how an earlier one went (a Pod could not be adopted, the name of a revision was taken), that
-//! part is decided again: [`reconcile`], [`status::status`] and [`history::forget`] are functions of what has become so.
+//! part is decided again: [`reconcile`], [`status`] and [`history::forget`] are functions of what has become so.
 
 pub mod body;
 pub mod history;
