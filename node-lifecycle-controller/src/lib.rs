@@ -10,15 +10,15 @@
 //! # How it is laid out
 //!
 //! ```text
-//!              ┌── events ──► queue of Pods ──► eviction/decide ──► condition, deletion
+//!              ┌── events ──► queue of Pods ──► decide/eviction ──► condition, deletion
 //! caches.rs ───┤                 ▲ timers
-//! (Nodes, Pods └── every 20 s ───┼────────────► garbage/decide ───► phase, deletion at once
+//! (Nodes, Pods └── every 20 s ───┼────────────► decide/garbage ───► phase, deletion at once
 //!  by node)
 //! ```
 
+pub mod act;
+pub mod decide;
 pub mod error;
-pub mod eviction;
-pub mod garbage;
 pub mod objects;
 
 mod caches;
@@ -26,6 +26,7 @@ mod pass;
 
 use common::{app::Definition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
 
+pub use act::{eviction, garbage};
 pub use pass::Pass;
 
 /// All loops of this crate.

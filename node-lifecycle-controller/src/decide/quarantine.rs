@@ -9,11 +9,11 @@ use common::{clock::Instant, intern::Text};
 
 /// Since when nodes are missing that Pods name.
 #[derive(Debug, Default)]
-pub(super) struct Quarantine(BTreeMap<Text, Instant>);
+pub(crate) struct Quarantine(BTreeMap<Text, Instant>);
 
 impl Quarantine {
     /// Takes note of who is missing now; who has been for long enough. Those begin anew, those who are back are forgotten.
-    pub(super) fn pass(&mut self, missing: &BTreeSet<Text>, now: Instant, least: Duration) -> BTreeSet<Text> {
+    pub(crate) fn pass(&mut self, missing: &BTreeSet<Text>, now: Instant, least: Duration) -> BTreeSet<Text> {
         self.0.retain(|node, _| missing.contains(node));
         let mut due = BTreeSet::new();
         for node in missing {

@@ -93,7 +93,7 @@ fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
 }
 
 /// Decides what becomes of a Pod. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
-pub(super) fn decide(snapshot: &Snapshot) -> Plan {
+pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { pod, taints, timer, now, compares, .. } = snapshot;
     let plan = |cancels, then, why| Plan { cancels, then, why };
     let Some(pod) = pod else { return plan(timer.is_some(), Then::Nothing, "the Pod is gone") };

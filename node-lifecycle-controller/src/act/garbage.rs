@@ -4,9 +4,6 @@
 //! No finalizer is touched, and no Pod is removed whose namesake was meant: both writes name its uid, where upstream's
 //! deletion does not. Upstream: `pkg/controller/podgc`.
 
-mod decide;
-mod quarantine;
-
 use std::{sync::Arc, time::Duration};
 
 use common::{
@@ -26,11 +23,12 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
 
-pub use decide::{Gone, Plan, Reason, Snapshot, Victim};
-use quarantine::Quarantine;
-
 use crate::{
     caches::Caches,
+    decide::{
+        garbage::{self as decide, Gone, Plan, Reason, Snapshot, Victim},
+        quarantine::Quarantine,
+    },
     error::Error,
     objects::{CachedPod, DISRUPTION_TARGET, NODES},
     pass::Pass,

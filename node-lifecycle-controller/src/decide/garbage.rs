@@ -91,12 +91,12 @@ pub struct Plan {
 }
 
 /// Whether a Pod is neither waiting nor running, nor said to be of an unknown state.
-pub(super) fn is_over(pod: &CachedPod) -> bool {
+pub(crate) fn is_over(pod: &CachedPod) -> bool {
     !matches!(pod.phase, Phase::Pending | Phase::Running | Phase::Unknown)
 }
 
 /// Decides what a pass does. Upstream: `pkg/controller/podgc`, `gc`.
-pub(super) fn decide(snapshot: &Snapshot) -> Plan {
+pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { pods, nodes, missing, due, threshold } = snapshot;
     let victim = |reason: Reason| move |pod: &Arc<CachedPod>| Victim { pod: Arc::clone(pod), reason };
     let over: Vec<&Arc<CachedPod>> = pods.iter().filter(|pod| is_over(pod)).collect();

@@ -4,8 +4,6 @@
 //! timer belongs to that Pod, not to its name. A deletion that fails is tried again, where upstream waits for the next
 //! event; a Pod that is going already and says why is left alone. Upstream: `pkg/controller/tainteviction`.
 
-mod decide;
-
 use std::{sync::Arc, time::Duration};
 
 use common::{
@@ -30,10 +28,9 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use decide::{Plan, Snapshot, Timer};
-
 use crate::{
     caches::Caches,
+    decide::eviction::{self as decide, Plan, Snapshot, Timer},
     error::Error,
     objects::{CachedPod, DISRUPTION_TARGET, Node},
 };
