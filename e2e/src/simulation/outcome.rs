@@ -137,6 +137,10 @@ fn comparable(resource: &str, object: &Value, names: &Names) -> String {
             labels.retain(|key, _| !key.starts_with("topology.kubernetes.io/"));
         }
     }
+    // Addresses of Services are drawn.
+    if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut).filter(|_| resource == "services") {
+        spec.retain(|field, address| !field.starts_with("clusterIP") || *address == "None");
+    }
     // Addresses and places come with Pods and nodes; when a change was first told of is a matter of timing.
     if resource == "endpointslices.discovery.k8s.io" || resource == "endpoints" {
         bare_endpoints(&mut object);
