@@ -24,12 +24,11 @@ use crate::{
     cluster::{Cluster, Kind},
     process::{Process, Witness},
 };
-pub use objects::{
-    Builder, condition, deployment, is_ready, job, pod, replica_set, replication_controller, resources, stateful_set,
-};
+pub use objects::{Builder, deployment, job, pod, replica_set, replication_controller, resources, stateful_set};
 pub use record::{Recorder, State};
 pub use request::{Client, PatchKind, Refused};
 pub use runner::{Suite, Test, run};
+pub use sandbox::nodes::{condition, is_ready};
 
 /// How long [`Context::until`] waits.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,6 @@
 //! Lost answers, crashes and refusals.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{CRONS, JOBS, ME, NS, World, tick};

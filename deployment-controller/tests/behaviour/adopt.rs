@@ -1,6 +1,6 @@
 //! Taking and giving up ReplicaSets.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, revision, size, web};

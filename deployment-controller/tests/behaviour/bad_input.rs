@@ -2,12 +2,9 @@
 
 use bytes::Bytes;
 use common::{clock::Clock, settings::Settings};
-use e2e::{
-    loops::Loops,
-    sandbox::{ConnectionCut, Sandbox},
-};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
+use sandbox::{ConnectionCut, Sandbox, loops::Loops};
 use serde_json::json;
 use tower::Service as _;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, revision, size, web};
@@ -153,7 +153,7 @@ async fn a_successor_looks_for_what_its_predecessor_made() {
 #[tokio::test(start_paused = true)]
 async fn a_standby_writes_nothing_and_takes_over_at_once() {
     let world = World::new().await;
-    let standby = e2e::loops::Loops::stand_by(
+    let standby = sandbox::loops::Loops::stand_by(
         &world.sandbox.client("standby"),
         &world.clock,
         common::settings::Settings::new(),

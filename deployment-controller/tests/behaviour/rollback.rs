@@ -1,7 +1,7 @@
 //! Going back: to an earlier template, or by the deprecated request.
 
 use common::settings::Settings;
-use e2e::sandbox::Sandbox;
+use sandbox::Sandbox;
 use serde_json::json;
 
 use crate::world::{World, name, revision, size, web};

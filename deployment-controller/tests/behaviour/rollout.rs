@@ -1,6 +1,6 @@
 //! From one template to the next under `RollingUpdate`.
 
-use e2e::sandbox::Sandbox;
+use sandbox::Sandbox;
 use serde_json::json;
 
 use crate::world::{DEPLOYMENTS, NS, World, name, revision, size, web};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::settings::Settings;
-use e2e::sandbox::{Action, Rule, Sandbox};
+use sandbox::{Action, Rule, Sandbox};
 use serde_json::json;
 
 use crate::world::{DEPLOYMENTS, ME, NS, SETS, World, name, size, web};

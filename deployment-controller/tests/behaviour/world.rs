@@ -7,11 +7,7 @@ use std::{
 };
 
 use common::{clock::Clock, settings::Settings};
-use e2e::{
-    loops::Loops,
-    nodes::Nodes,
-    sandbox::{Builder, Change, Sandbox, Write},
-};
+use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
 /// What the loop under test is known as to the sandbox.
@@ -126,7 +122,7 @@ impl World {
         let (mut most, mut fewest, mut complete) = (0, usize::MAX, false);
         for write in self.sandbox.writes().all().iter().filter(|w| w.resource == "pods") {
             let pod = write.after().filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
-            let is_ready = pod.as_ref().is_some_and(|pod| e2e::suite::is_ready(pod));
+            let is_ready = pod.as_ref().is_some_and(|pod| sandbox::nodes::is_ready(pod));
             if pod.is_none() || write.change == Change::Deleted {
                 live.remove(&write.name);
                 ready.remove(&write.name);
@@ -184,7 +180,7 @@ impl World {
     pub(crate) async fn condition(&self, kind: &str) -> (String, String, String) {
         let web = self.web().await;
         let empty = Value::Null;
-        let condition = e2e::suite::condition(&web, kind).unwrap_or(&empty);
+        let condition = sandbox::nodes::condition(&web, kind).unwrap_or(&empty);
         let text = |of: &str| condition[of].as_str().unwrap_or_default().to_owned();
         (text("reason"), text("status"), text("message"))
     }

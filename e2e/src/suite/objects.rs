@@ -190,18 +190,6 @@ impl From<Builder> for Value {
     }
 }
 
-/// A condition in the status of an object.
-pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
-}
-
-/// Whether a Pod counts: Ready, not ending, not ended.
-pub fn is_ready(pod: &Value) -> bool {
-    let live = pod["metadata"].get("deletionTimestamp").is_none()
-        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    live && condition(pod, "Ready").is_some_and(|c| c["status"] == "True")
-}
-
 /// The uid of the controller of an object.
 pub(super) fn controller_of(object: &Value) -> Option<&str> {
     let owners = object["metadata"]["ownerReferences"].as_array()?;

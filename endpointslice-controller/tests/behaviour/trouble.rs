@@ -1,6 +1,6 @@
 //! Lost answers, refusals, lagging caches and crashes.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ME, NS, SLICES, World, names, web};

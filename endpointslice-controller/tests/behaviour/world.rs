@@ -6,7 +6,7 @@ use common::{
     clock::Clock,
     settings::{Settings, TuneValue},
 };
-use e2e::{loops::Loops, sandbox::Sandbox};
+use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
 /// What the controller is known as to the sandbox.

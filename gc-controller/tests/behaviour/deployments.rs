@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use common::{clock::Clock, settings::Settings};
-use e2e::{
-    loops::Loops,
-    nodes::Nodes,
-    sandbox::{Change, Sandbox},
-};
+use sandbox::{Change, Sandbox, loops::Loops, nodes::Nodes};
 use serde_json::json;
 
 use crate::world::{NS, owners};

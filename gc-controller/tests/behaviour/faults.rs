@@ -1,6 +1,6 @@
 //! Servers that fail, and kinds that cannot be watched.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ME, NS, World, map, reference};

@@ -1,6 +1,6 @@
 //! Deletion without the dependents: they are released.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::{

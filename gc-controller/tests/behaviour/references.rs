@@ -1,6 +1,6 @@
 //! References that are wrong.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use e2e::sandbox::Change;
+use sandbox::Change;
 use serde_json::Value;
 
 use crate::deployments::World;

@@ -6,10 +6,7 @@ use common::{
     clock::Clock,
     settings::{Settings, TuneValue},
 };
-use e2e::{
-    loops::Loops,
-    sandbox::{Change, Sandbox, Write},
-};
+use sandbox::{Change, Sandbox, Write, loops::Loops};
 use serde_json::{Value, json};
 
 /// What the collector is known as to the sandbox.

@@ -7,13 +7,10 @@ use std::sync::{
 
 use bytes::Bytes;
 use common::{clock::Clock, settings::Settings};
-use e2e::{
-    loops::Loops,
-    sandbox::{ConnectionCut, Sandbox},
-};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use jiff::SignedDuration;
+use sandbox::{ConnectionCut, Sandbox, loops::Loops};
 use serde_json::{Value, json};
 use tower::Service as _;
 

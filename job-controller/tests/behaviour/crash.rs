@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::settings::{Settings, TuneValue};
-use e2e::sandbox::{Action, Change, Rule};
+use sandbox::{Action, Change, Rule};
 use serde_json::{Value, json};
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::settings::Settings;
-use e2e::sandbox::{Action, Rule, Sandbox};
+use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
 
 use crate::world::{JOBS, ME, NS, Setup, World, job_with, name};

@@ -236,7 +236,7 @@ async fn a_running_job_is_taken_over_without_a_write() {
 #[tokio::test(start_paused = true)]
 async fn who_no_longer_leads_writes_nothing_more() {
     let world = World::new().await;
-    let slow = e2e::sandbox::Rule::new(e2e::sandbox::Action::Latency(std::time::Duration::from_millis(10)));
+    let slow = sandbox::Rule::new(sandbox::Action::Latency(std::time::Duration::from_millis(10)));
     world.sandbox.faults().add(slow.identity(ME).verb("create"));
     world.apply(job_with("sum", &[("exit", "0")], json!({"completions": 100, "parallelism": 100}))).await;
     world.clock.sleep(std::time::Duration::from_millis(35)).await;

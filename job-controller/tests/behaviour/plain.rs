@@ -1,7 +1,7 @@
 //! Jobs without indexes.
 
 use common::settings::{Settings, TuneValue};
-use e2e::sandbox::Sandbox;
+use sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use crate::{

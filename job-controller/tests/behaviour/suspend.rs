@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::settings::Settings;
-use e2e::sandbox::ResponseBody;
 use http::{Request, Response};
+use sandbox::ResponseBody;
 use serde_json::{Value, json};
 
 use crate::{

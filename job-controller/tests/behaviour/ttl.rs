@@ -75,12 +75,16 @@ async fn each_loop_runs_without_the_other() {
     world.apply(job_with("ok", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 0}))).await;
     world.crash();
     let client = world.sandbox.client(crate::world::ME);
-    world.loops = Some(e2e::loops::Loops::start(&client, &world.clock, Settings::new(), &[job_controller::JOB]));
+    world.loops = Some(sandbox::loops::Loops::start(&client, &world.clock, Settings::new(), &[job_controller::JOB]));
     world.wait(30).await;
     assert_eq!(world.conditions("ok").await.len(), 2);
     assert!(!gone(&world, "ok").await);
-    world.loops =
-        Some(e2e::loops::Loops::start(&client, &world.clock, Settings::new(), &[job_controller::TTL_AFTER_FINISHED]));
+    world.loops = Some(sandbox::loops::Loops::start(
+        &client,
+        &world.clock,
+        Settings::new(),
+        &[job_controller::TTL_AFTER_FINISHED],
+    ));
     world.wait(2).await;
     assert!(gone(&world, "ok").await);
 }

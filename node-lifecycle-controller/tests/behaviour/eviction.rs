@@ -1,6 +1,6 @@
 //! Who leaves a node, and when.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ME, NS, World, condition, every, leave};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::{clock::Clock, settings::Settings};
-use e2e::{loops::Loops, sandbox::Sandbox};
+use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
 /// What the controllers are known as to the sandbox.

@@ -5,8 +5,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use e2e::sandbox::{Action, Rule};
 use http::Method;
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{Filter, ME, NS, SETS, Setup, World, refusal, set};

@@ -1,6 +1,6 @@
 //! From one process to the next.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ME, NS, RCS, SETS, World, rc, set, stray};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::settings::{Settings, TuneValue};
-use e2e::sandbox::Sandbox;
+use sandbox::Sandbox;
 use serde_json::json;
 
 use crate::world::{NS, RCS, SETS, Setup, World, name, owners, rc, set};

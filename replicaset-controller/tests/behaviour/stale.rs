@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use common::settings::{Settings, TuneValue};
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ME, RCS, SETS, Setup, World, rc, set};

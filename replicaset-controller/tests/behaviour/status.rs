@@ -1,7 +1,7 @@
 //! What the status says, when.
 
 use common::settings::Settings;
-use e2e::sandbox::Sandbox;
+use sandbox::Sandbox;
 use serde_json::json;
 
 use crate::world::{ME, NS, RCS, SETS, Setup, World, rc, set};

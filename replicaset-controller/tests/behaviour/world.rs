@@ -4,13 +4,9 @@ use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration}
 
 use bytes::Bytes;
 use common::{clock::Clock, settings::Settings};
-use e2e::{
-    loops::Loops,
-    nodes::Nodes,
-    sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write},
-};
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
+use sandbox::{Builder, Change, ConnectionCut, ResponseBody, Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 use tower::Service as _;
 

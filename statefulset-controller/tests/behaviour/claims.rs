@@ -1,6 +1,6 @@
 //! Claims are made before Pods, and know with whom they go.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{CLAIMS, ME, NS, World, claims, owners, set};

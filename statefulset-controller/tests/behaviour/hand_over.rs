@@ -1,6 +1,6 @@
 //! From one process to the next, and from upstream's.
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, claims, set};

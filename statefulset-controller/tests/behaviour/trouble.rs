@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use e2e::sandbox::{Action, Rule};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{CLAIMS, ME, REVISIONS, SETS, World, claims, set};

@@ -3,11 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{clock::Clock, settings::Settings};
-use e2e::{
-    loops::Loops,
-    nodes::Nodes,
-    sandbox::{Sandbox, Write},
-};
+use sandbox::{Sandbox, Write, loops::Loops, nodes::Nodes};
 use serde_json::{Value, json};
 
 /// What the controller is known as to the sandbox.

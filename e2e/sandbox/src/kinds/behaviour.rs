@@ -32,33 +32,33 @@ pub(super) struct Behaviour {
 /// `metadata.generation`, `plain` ones do not.
 macro_rules! behaviour {
     ($id:literal, counted $(, $field:ident: $value:expr)* $(,)?) => {
-        $crate::sandbox::kinds::behaviour::behaviour!(@ $id, true $(, $field: $value)*)
+        $crate::kinds::behaviour::behaviour!(@ $id, true $(, $field: $value)*)
     };
     ($id:literal, plain $(, $field:ident: $value:expr)* $(,)?) => {
-        $crate::sandbox::kinds::behaviour::behaviour!(@ $id, false $(, $field: $value)*)
+        $crate::kinds::behaviour::behaviour!(@ $id, false $(, $field: $value)*)
     };
     (@ $id:literal, $counted:literal $(, $field:ident: $value:expr)*) => {
-        $crate::sandbox::kinds::behaviour::Behaviour {
+        $crate::kinds::behaviour::Behaviour {
             $($field: $value,)*
-            ..$crate::sandbox::kinds::behaviour::Behaviour {
-                default: |object| $crate::sandbox::kinds::canonical::canonicalize($id, object),
-                prepare_create: |object, _| $crate::sandbox::kinds::strategy::create($id, object, $counted),
-                prepare_update: |new, old, _| $crate::sandbox::kinds::strategy::update($id, new, old, $counted),
-                prepare_status: |new, old, _| $crate::sandbox::kinds::strategy::status($id, new, old),
+            ..$crate::kinds::behaviour::Behaviour {
+                default: |object| $crate::kinds::canonical::canonicalize($id, object),
+                prepare_create: |object, _| $crate::kinds::strategy::create($id, object, $counted),
+                prepare_update: |new, old, _| $crate::kinds::strategy::update($id, new, old, $counted),
+                prepare_status: |new, old, _| $crate::kinds::strategy::status($id, new, old),
                 validate_create: |_| vec![],
                 validate_update: |_, _| vec![],
                 validate_status: |_, _| vec![],
-                name: $crate::sandbox::kinds::NameRule::Subdomain,
-                merge_keys: |path| $crate::sandbox::kinds::schema::merge_list($id, path),
+                name: $crate::kinds::NameRule::Subdomain,
+                merge_keys: |path| $crate::kinds::schema::merge_list($id, path),
                 field: |_, _| None,
                 field_labels: false,
                 unconditional_update: true,
                 create_on_update: false,
-                default_propagation: $crate::sandbox::kinds::Propagation::Background,
-                row: $crate::sandbox::kinds::table::name_and_age,
+                default_propagation: $crate::kinds::Propagation::Background,
+                row: $crate::kinds::table::name_and_age,
                 row_conditions: |_| vec![],
-                prune: |object| $crate::sandbox::kinds::decode::prune($id, object),
-                type_error: |object| $crate::sandbox::kinds::decode::type_error($id, object),
+                prune: |object| $crate::kinds::decode::prune($id, object),
+                type_error: |object| $crate::kinds::decode::type_error($id, object),
                 hub: None,
             }
         }

@@ -11,7 +11,7 @@ const ORDER: &str = "$setElementOrder/";
 
 /// Why a patch cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::sandbox) enum MergeError {
+pub(crate) enum MergeError {
     /// It is not a strategic merge patch.
     Malformed(String),
     /// An element of a list lacks the key by which it is merged.
@@ -22,7 +22,7 @@ pub(in crate::sandbox) enum MergeError {
 type Lists<'a> = &'a dyn Fn(&str) -> Option<MergeList>;
 
 /// Merges `patch` into `current`.
-pub(in crate::sandbox) fn merge(current: &Value, patch: &Value, lists: Lists<'_>) -> Result<Value, MergeError> {
+pub(crate) fn merge(current: &Value, patch: &Value, lists: Lists<'_>) -> Result<Value, MergeError> {
     let (Value::Object(current), Value::Object(patch)) = (current, patch) else {
         return Err(MergeError::Malformed("a strategic merge patch is an object".into()));
     };

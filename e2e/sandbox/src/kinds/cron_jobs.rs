@@ -1,6 +1,5 @@
 //! `CronJobs`.
 
-use cronjob_controller::schedule;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -9,7 +8,7 @@ use super::{
     behaviour::{Behaviour, behaviour},
     canonical::canonicalize,
     errors::{Errors, Path},
-    job_validation, jobs, selectors,
+    job_validation, jobs, schedules, selectors,
     table::{age, containers, name, since},
     value::{default_to, list, object, text, within, yes},
     workloads,
@@ -79,9 +78,8 @@ fn validate(cron: &Value, old: Option<&Value>) -> Errors {
 }
 
 fn validate_schedule(errors: &mut Errors, schedule: &str, zone: Option<&str>, zoned_before: bool, at: &Path<'_>) {
-    // The server and the controller read schedules with one parser, as upstream's do.
-    if let Err(wrong) = schedule::Schedule::parse(schedule) {
-        errors.invalid(at, schedule, &wrong.to_string());
+    if let Err(wrong) = schedules::check(schedule) {
+        errors.invalid(at, schedule, &wrong);
     }
     match (schedule.contains("TZ"), zoned_before) {
         (true, true) if zone.is_some() => {
@@ -112,7 +110,7 @@ fn validate_zone(errors: &mut Errors, zone: &str, at: &Path<'_>) {
         let message = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
         errors.invalid(at, zone, message);
     }
-    if zone != "Local" && schedule::zone(zone).is_err() {
+    if zone != "Local" && schedules::check_zone(zone).is_err() {
         errors.invalid(at, zone, &unknown);
     }
 }

@@ -23,7 +23,7 @@ fn too_many_bytes(max: usize) -> String {
 }
 
 /// `must be between 1 and 65535, inclusive`.
-pub(in crate::sandbox) fn out_of_range(low: i64, high: i64) -> String {
+pub(crate) fn out_of_range(low: i64, high: i64) -> String {
     format!("must be between {low} and {high}, inclusive")
 }
 
@@ -57,7 +57,7 @@ const WORD_RULE: &str =
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
 
 /// A DNS label: `my-name`.
-pub(in crate::sandbox) fn label(text: &str) -> Vec<String> {
+pub(crate) fn label(text: &str) -> Vec<String> {
     let mut wrong = vec![];
     if text.len() > 63 {
         wrong.push(too_long(63));
@@ -74,7 +74,7 @@ pub(in crate::sandbox) fn label(text: &str) -> Vec<String> {
 }
 
 /// A DNS subdomain: `example.com`.
-pub(in crate::sandbox) fn subdomain(text: &str) -> Vec<String> {
+pub(crate) fn subdomain(text: &str) -> Vec<String> {
     let mut wrong = vec![];
     if text.len() > 253 {
         wrong.push(too_long(253));
@@ -91,7 +91,7 @@ fn subdomain_form(text: &str) -> Option<String> {
 }
 
 /// A DNS subdomain in which labels may hold underscores.
-pub(in crate::sandbox) fn subdomain_with_underscores(text: &str) -> Vec<String> {
+pub(crate) fn subdomain_with_underscores(text: &str) -> Vec<String> {
     let part = |part: &str| {
         let part = part.strip_prefix('_').unwrap_or(part);
         framed(part, lower_alphanumeric, |b| lower_alphanumeric(b) || matches!(b, b'-' | b'_'))
@@ -108,7 +108,7 @@ pub(in crate::sandbox) fn subdomain_with_underscores(text: &str) -> Vec<String> 
 }
 
 /// A DNS label that starts with a letter.
-pub(in crate::sandbox) fn rfc1035_label(text: &str) -> Vec<String> {
+pub(crate) fn rfc1035_label(text: &str) -> Vec<String> {
     let mut wrong = vec![];
     if text.len() > 63 {
         wrong.push(too_long(63));
@@ -121,7 +121,7 @@ pub(in crate::sandbox) fn rfc1035_label(text: &str) -> Vec<String> {
 }
 
 /// A label key or another qualified name: `example.com/My.name`.
-pub(in crate::sandbox) fn qualified_name(text: &str) -> Vec<String> {
+pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let examples = ["MyName", "my.name", "123-abc"];
     let mut wrong = vec![];
     let name = match text.split_once('/') {
@@ -156,7 +156,7 @@ pub(in crate::sandbox) fn qualified_name(text: &str) -> Vec<String> {
 }
 
 /// The reason of a condition.
-pub(in crate::sandbox) fn condition_reason(text: &str) -> Option<String> {
+pub(crate) fn condition_reason(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let right = bytes.first().is_some_and(u8::is_ascii_alphabetic)
         && bytes.last().is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_')
@@ -169,7 +169,7 @@ pub(in crate::sandbox) fn condition_reason(text: &str) -> Option<String> {
 }
 
 /// The value of a label.
-pub(in crate::sandbox) fn label_value(text: &str) -> Vec<String> {
+pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut wrong = vec![];
     if text.len() > 63 {
         wrong.push(too_many_bytes(63));

@@ -149,7 +149,7 @@ fn validate_secret(secret: &Value) -> Errors {
         Some(value) => {
             let decoded = STANDARD.decode(text(value)).unwrap_or_default();
             if serde_json::from_slice::<serde_json::Map<String, Value>>(&decoded).is_err() {
-                let wrong = crate::sandbox::json::syntax_error(&decoded).unwrap_or_else(|| {
+                let wrong = crate::json::syntax_error(&decoded).unwrap_or_else(|| {
                     "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned()
                 });
                 errors.invalid(&at.key(key), "<secret contents redacted>", &wrong);

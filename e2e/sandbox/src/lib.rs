@@ -1,7 +1,7 @@
 //! The sandbox: a Kubernetes API server in memory, good enough that controllers and kubectl cannot tell.
 //!
 //! ```no_run
-//! # use e2e::sandbox::{Sandbox, Tls};
+//! # use sandbox::{Sandbox, Tls};
 //! # use common::clock::Clock;
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let sandbox = Sandbox::builder().clock(Clock::system()).build();
@@ -48,8 +48,10 @@ mod gates;
 mod handle;
 mod json;
 pub mod kinds;
+pub mod loops;
 mod managed;
 mod names;
+pub mod nodes;
 mod object;
 mod openapi;
 mod patch;

@@ -29,7 +29,7 @@ const LEASE_SECONDS: u64 = 40;
 /// How often an unchanged status is reported. Upstream: `nodeStatusReportFrequency`.
 const REPORT_EVERY: Duration = Duration::from_secs(300);
 /// What the runtime of our nodes is called, and what tells them from others.
-pub(crate) const RUNTIME: &str = "sim://";
+pub const RUNTIME: &str = "sim://";
 /// The taint the API server gives to new Nodes.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 

@@ -63,12 +63,13 @@ use common::{
     store::Event,
 };
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
 
-pub(crate) use heartbeat::RUNTIME;
+pub use heartbeat::RUNTIME;
 use objects::{Node, Pod};
 
 /// How nodes are to be. Six nodes `node-0` to `node-5` with heartbeats every 10 s if nothing else is said.
@@ -303,6 +304,18 @@ impl Drop for Nodes {
             task.abort();
         }
     }
+}
+
+/// A condition in the status of an object.
+pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
+}
+
+/// Whether a Pod counts: Ready, not ending, not ended.
+pub fn is_ready(pod: &Value) -> bool {
+    let live = pod["metadata"].get("deletionTimestamp").is_none()
+        && !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    live && condition(pod, "Ready").is_some_and(|c| c["status"] == "True")
 }
 
 #[cfg(test)]

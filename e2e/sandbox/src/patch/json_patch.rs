@@ -7,7 +7,7 @@ const MOST: usize = 10_000;
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::sandbox) struct Operation {
+pub(crate) struct Operation {
     op: String,
     path: Vec<String>,
     from: Vec<String>,

@@ -29,7 +29,7 @@ pub(super) fn name_and_created(object: &Value, _: Timestamp) -> Vec<Value> {
 }
 
 /// How long ago a time was; `<unknown>` if there is none.
-pub(in crate::sandbox) fn since(time: &Value, now: Timestamp) -> String {
+pub(crate) fn since(time: &Value, now: Timestamp) -> String {
     match parse_time(text(time)) {
         Some(time) => duration(now.as_second() - time.as_second()),
         None => "<unknown>".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write as _};
 use serde_json::Value;
 
 use super::FieldError;
-use crate::sandbox::json;
+use crate::json;
 
 /// Where in an object: lives on the stack, and is only written out when something is wrong there.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ impl From<&Value> for Bad {
 }
 
 /// A string in Go's quotes.
-pub(in crate::sandbox) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {

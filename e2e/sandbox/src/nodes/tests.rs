@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::sandbox::Sandbox;
+use crate::Sandbox;
 
 struct World {
     sandbox: Sandbox,

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use serde_json::{Map, Value};
 
 use super::schema::{Struct, Type, schema};
-use crate::sandbox::json;
+use crate::json;
 
 /// A value of the wire structure `id` as compact JSON, fields in declared order.
 pub(super) fn wire(id: &str, value: &Value) -> String {
