@@ -3,8 +3,6 @@
 //! Slices are created, changed and deleted in this order, so that no endpoint is missing in between. What fails ends the work
 //! on that address type, and the other one goes on.
 
-use std::sync::Arc;
-
 use common::{
     api::{self, Api, Delete, Patch, Target, Written},
     consistency::Ledger,
@@ -48,24 +46,16 @@ impl Writer<'_> {
         Target::object(ENDPOINT_SLICES, &self.key.namespace, name)
     }
 
-    /// Creates a slice. `known` are those there were.
-    pub(crate) async fn create(
-        &self,
-        face: &Face,
-        kind: AddressType,
-        draft: &Draft,
-        known: &[Arc<Slice>],
-    ) -> Result<Made, api::Error> {
+    /// Creates a slice.
+    ///
+    /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows
+    /// a slice that was created after all. If it does not, there are two slices with the same endpoints for a moment, and
+    /// the next sync removes one. Waiting for certainty instead would leave dead endpoints ready in the other slices.
+    pub(crate) async fn create(&self, face: &Face, kind: AddressType, draft: &Draft) -> Result<Made, api::Error> {
         let answer = match self.api.create(self.target(""), &Whole::new(face, kind, draft)).await {
             Ok(answer) => answer,
             Err(error) if error.is_namespace_terminating() => return Ok(Made::NamespaceGoes),
-            Err(error) => {
-                if error.may_have_happened() {
-                    let before = || known.iter().map(|slice| slice.metadata.uid.clone()).collect();
-                    self.ledger.lost_create(self.owner, ENDPOINT_SLICES, before);
-                }
-                return Err(error);
-            }
+            Err(error) => return Err(error),
         };
         let Meta { uid, resource_version, .. } = serde_json::from_slice::<Written>(&answer)?.metadata;
         self.ledger.created(self.owner, ENDPOINT_SLICES, &uid, resource_version);
@@ -82,13 +72,15 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Deletes a slice; one that is gone is as good.
+    /// Deletes a slice in the version that was decided on. A slice that is gone already counts as deleted.
+    ///
+    /// A conflict is a failure: somebody has changed the slice, and the next sync decides again on a newer cache.
     pub(crate) async fn delete(&self, slice: &Doomed) -> Result<(), api::Error> {
-        let options = Delete { uid: Some(slice.uid.clone()), ..Delete::default() };
+        let options =
+            Delete { uid: Some(slice.uid.clone()), version: Some(slice.resource_version), ..Delete::default() };
         match self.api.delete(self.target(&slice.name), &options).await {
             Ok(_) => self.own.deleted(self.key, &slice.uid),
-            // Another one has its name, or nobody.
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
         self.ledger.deleted(self.owner, ENDPOINT_SLICES, &self.key.namespace, &slice.name, &slice.uid);
@@ -128,7 +120,7 @@ impl SliceController {
         let mut errors = Vec::new();
         for writes in &plan.writes {
             errors.extend(writes.left_out.iter().cloned().map(Error::LeftOut));
-            let outcome = self.write_one(&writer, snapshot, plan, writes).await;
+            let outcome = self.write_one(&writer, plan, writes).await;
             for event in &writes.events {
                 self.tell(service, event.kind, event.reason, event.message.clone());
             }
@@ -150,16 +142,10 @@ impl SliceController {
         Error::all(errors)
     }
 
-    async fn write_one(
-        &self,
-        writer: &Writer<'_>,
-        snapshot: &Snapshot,
-        plan: &Plan,
-        writes: &Writes,
-    ) -> Result<(), Error> {
+    async fn write_one(&self, writer: &Writer<'_>, plan: &Plan, writes: &Writes) -> Result<(), Error> {
         let (face, key) = (&plan.face, writer.key);
         for draft in &writes.create {
-            let made = writer.create(face, writes.kind, draft, &snapshot.slices).await;
+            let made = writer.create(face, writes.kind, draft).await;
             let what = || format!("failed to create EndpointSlice for Service {key}");
             match made.map_err(|error| Error::request(what(), error))? {
                 Made::Yes => self.metrics.changed("create"),

@@ -48,11 +48,11 @@ pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune {
     default: TuneValue::Count(1000),
     help: "The most addresses of a subset of Endpoints that are mirrored",
 };
-/// For how long changes are gathered.
+/// How long changes of mirrored slices are gathered.
 pub const UPDATES_BATCH_PERIOD: Tune = Tune {
     name: "mirroring-endpointslice-updates-batch-period",
     default: TuneValue::Duration(Duration::ZERO),
-    help: "For how long changes of Endpoints are gathered before they are mirrored",
+    help: "How long changes of mirrored EndpointSlices by others are gathered before they are corrected",
 };
 /// How Endpoints whose sync fails are delayed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
@@ -181,9 +181,6 @@ impl MirroringController {
             parked: Arc::clone(&parked),
             delay: batch,
         };
-        let gather = move |queue: &Queue<Key>, key: Key, origin: Origin| {
-            if batch.is_zero() { queue.add(key, priority(origin)) } else { queue.gather(key, batch) }
-        };
         let (for_services, for_endpoints) = (queue.clone(), queue);
         let of_gone = Arc::clone(&own);
         services.listen(Box::new(move |event, origin| {
@@ -194,7 +191,7 @@ impl MirroringController {
                 Event::Unreadable(_) => false,
             };
             if concerns {
-                gather(&for_services, event.meta().key(), origin);
+                for_services.add(event.meta().key(), priority(origin));
             }
         }));
         endpoints.listen(Box::new(move |event, origin| {
@@ -204,7 +201,7 @@ impl MirroringController {
                 Event::Unreadable(_) => true,
             };
             if concerns {
-                gather(&for_endpoints, event.meta().key(), origin);
+                for_endpoints.add(event.meta().key(), priority(origin));
             }
             if matches!(event, Event::Deleted(_)) {
                 of_gone.forget(&event.meta().key());
@@ -225,7 +222,7 @@ impl MirroringController {
         let writer = Writer { api: &self.context.api, ledger: &self.ledger, own: &self.own, key, owner: &owner };
         for writes in &plan.writes {
             for draft in &writes.create {
-                let made = writer.create(&plan.face, writes.kind, draft, &snapshot.inner.slices).await;
+                let made = writer.create(&plan.face, writes.kind, draft).await;
                 let what = || format!("failed to create EndpointSlice for Endpoints {key}");
                 match made.map_err(|error| Error::request(what(), error))? {
                     Made::Yes => self.metrics.changes.with(&["create"]).inc(),

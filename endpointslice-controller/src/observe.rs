@@ -61,9 +61,6 @@ impl SliceController {
     }
 
     fn place(&self, pod: &Pod) -> Place {
-        if pod.node.is_empty() {
-            return Place::None;
-        }
         self.nodes.store().get_readable("", &pod.node).map_or(Place::Unknown, Place::On)
     }
 }

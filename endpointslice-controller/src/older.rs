@@ -125,18 +125,18 @@ impl EndpointsController {
 
     fn snapshot(&self, service: Arc<Service>) -> Result<Snapshot, Error> {
         let pods = if service.selects() { pods_of(self.pods.store(), &service)? } else { Vec::new() };
-        let members = pods.into_iter().map(|pod| Member { pod, place: Place::None }).collect();
+        let members = pods.into_iter().map(|pod| Member { pod, place: Place::Unknown }).collect();
         let memory = self.memories.of(&service.metadata.key(), &service.metadata.uid);
         Ok(Snapshot { service, members, slices: Vec::new(), memory, ratios: None, most: 0 })
     }
 
     async fn delete(&self, key: &Key, endpoints: &Endpoints) -> Result<(), Error> {
         let meta = &endpoints.metadata;
-        let options = Delete { uid: Some(meta.uid.clone()), ..Delete::default() };
+        let version = Some(meta.resource_version);
+        let options = Delete { uid: Some(meta.uid.clone()), version, ..Delete::default() };
         match self.context.api.delete(Target::object(ENDPOINTS, &meta.namespace, &meta.name), &options).await {
             Ok(_) => {}
-            // Another one has its name, or nobody.
-            Err(error) if error.is_not_found() || error.is_conflict() => {}
+            Err(error) if error.is_not_found() => {}
             Err(error) => return Err(Error::request(format!("failed to delete endpoints {key}"), error)),
         }
         self.ledger.deleted(&record(key), ENDPOINTS, &meta.namespace, &meta.name, &meta.uid);
@@ -235,7 +235,7 @@ impl Controller for EndpointsController {
         }
         let service = self.services.store().get(&key.namespace, &key.name)?;
         let service = service.map(|service| self.snapshot(service)).transpose()?;
-        let endpoints = store.get(&key.namespace, &key.name)?.filter(|there| !there.metadata.is_deleting());
+        let endpoints = store.get(&key.namespace, &key.name)?;
         Ok(Observed::Ready(Older { key: key.clone(), inner: OlderSnapshot { service, endpoints } }))
     }
 

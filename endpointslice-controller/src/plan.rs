@@ -6,7 +6,7 @@ use common::{
     controller::{Explain, Explanation},
     events::EventType,
     intern::{Labels, Text},
-    meta::{Annotations, OwnerRef, Uid},
+    meta::{Annotations, OwnerRef, Uid, Version},
 };
 
 use crate::{
@@ -72,12 +72,15 @@ pub struct Doomed {
     pub name: Arc<str>,
     /// Its uid.
     pub uid: Uid,
+    /// The version that was decided on.
+    pub resource_version: Version,
 }
 
 impl Doomed {
     /// That slice.
     pub fn new(slice: &Slice) -> Self {
-        Self { name: Arc::clone(&slice.metadata.name), uid: slice.metadata.uid.clone() }
+        let meta = &slice.metadata;
+        Self { name: Arc::clone(&meta.name), uid: meta.uid.clone(), resource_version: meta.resource_version }
     }
 }
 

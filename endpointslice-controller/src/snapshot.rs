@@ -11,9 +11,7 @@ use crate::{
 /// Where a Pod is.
 #[derive(Clone, Debug)]
 pub enum Place {
-    /// Nowhere yet.
-    None,
-    /// On a node nobody has heard of.
+    /// Not assigned to a node, or on a node that is not in the cache.
     Unknown,
     /// On a node.
     On(Arc<Node>),

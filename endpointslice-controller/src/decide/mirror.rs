@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{
     controller::{Explain, Explanation},
     events::EventType,
-    intern::Labels,
+    intern::{Labels, Text},
+    map::HashMap,
     meta::{Annotations, Meta},
     refs::Owner,
 };
@@ -24,6 +25,8 @@ use crate::{
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation of Endpoints that are a lock and have no addresses.
 pub const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// The most addresses of one object that are looked at, each counted once for every distinct list of ports it has.
+pub const MAX_ADDRESSES: usize = 100_000;
 /// What is not copied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -90,7 +93,7 @@ pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
         return MirrorPlan { writes: vec![writes], ..MirrorPlan::default() };
     };
     let mut plan = MirrorPlan { mirrors: true, face: face(endpoints), ..MirrorPlan::default() };
-    let mut desired = wanted(&subsets::canonical(&endpoints.subsets), snapshot.most, &mut plan);
+    let mut desired = wanted(&endpoints.subsets, snapshot.most, &mut plan);
     for kind in [AddressType::Ipv4, AddressType::Ipv6] {
         let mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>> = BTreeMap::new();
         for slice in snapshot.slices.iter().filter(|slice| slice.is_of(kind)) {
@@ -106,8 +109,38 @@ pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
     plan
 }
 
-/// Ports and endpoints by the form of the ports.
-type Wanted = BTreeMap<Vec<Port>, (Vec<Port>, Vec<Endpoint>)>;
+/// Ports and endpoints by the form of the ports. Each port list is there for both families, with or without endpoints.
+type Wanted = BTreeMap<Vec<Port>, Mirror>;
+
+/// The one slice of a port list and a family.
+#[derive(Default)]
+struct Mirror {
+    ports: Vec<Port>,
+    endpoints: Vec<Endpoint>,
+    /// The positions of the endpoints by identity.
+    positions: HashMap<EndpointKey, usize>,
+}
+
+/// What makes two mirrored endpoints the same: the address, the hostname, and what is behind it.
+type EndpointKey = (Box<str>, Text, Text, Arc<str>);
+
+impl Mirror {
+    /// Adds an endpoint. Of several states of the same endpoint the last one counts, as upstream.
+    fn insert(&mut self, address: Box<str>, endpoint: Endpoint) {
+        let (namespace, name) = endpoint
+            .target_ref
+            .as_ref()
+            .map_or_else(Default::default, |target| (target.namespace.clone(), Arc::clone(&target.name)));
+        let key = (address, endpoint.hostname.clone().unwrap_or_default(), namespace, name);
+        match self.positions.get(&key) {
+            Some(at) => self.endpoints[*at] = endpoint,
+            None => {
+                self.positions.insert(key, self.endpoints.len());
+                self.endpoints.push(endpoint);
+            }
+        }
+    }
+}
 
 fn one_type(
     plan: &mut MirrorPlan,
@@ -118,7 +151,7 @@ fn one_type(
     let mut counts = Counts::default();
     let (mut create, mut update): (Vec<Draft>, Vec<Draft>) = Default::default();
     let mut delete: Vec<Arc<Slice>> = Vec::new();
-    for (key, (ports, endpoints)) in wanted {
+    for (key, Mirror { ports, endpoints, .. }) in wanted {
         let mut own = there.remove(&key).unwrap_or_default();
         if endpoints.is_empty() {
             counts.removed += own.iter().map(|slice| slice.endpoints.len()).sum::<usize>();
@@ -204,7 +237,12 @@ fn face(endpoints: &Endpoints) -> Face {
 }
 
 /// The endpoints of each address type, and what is said of addresses that were left out.
+///
+/// Only so many addresses of an object are looked at that a hostile one costs its owner its mirror and nobody else
+/// anything: with many ports in many subsets, a small object can mean millions of addresses.
 fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<AddressType, Wanted> {
+    let (subsets, beyond_limit) = subsets::canonical_within(subsets, MAX_ADDRESSES);
+    plan.skipped = beyond_limit;
     let mut out: BTreeMap<AddressType, Wanted> = BTreeMap::new();
     let mut invalid = 0;
     for subset in subsets {
@@ -218,6 +256,11 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<Ad
                 app_protocol: port.app_protocol.clone(),
             })
             .collect();
+        let key = port_key(&ports);
+        let mut mirrors = [AddressType::Ipv4, AddressType::Ipv6].map(|kind| {
+            let known = out.entry(kind).or_default().remove(&key);
+            (kind, known.unwrap_or_else(|| Mirror { ports: ports.clone(), ..Mirror::default() }))
+        });
         let mut taken = 0;
         let ready = subset.addresses.iter().map(|address| (address, true));
         for (at, ready) in ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false))) {
@@ -228,10 +271,14 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<Ad
                 invalid += 1;
                 continue;
             };
-            let of_type = out.entry(address::family(parsed)).or_default();
-            let group = of_type.entry(port_key(&ports)).or_insert_with(|| (ports.clone(), Vec::new()));
-            group.1.push(endpoint(at, parsed.to_string(), ready));
+            let text: Box<str> = parsed.to_string().into();
+            for (_, mirror) in mirrors.iter_mut().filter(|(kind, _)| *kind == address::family(parsed)) {
+                mirror.insert(text.clone(), endpoint(at, text.clone(), ready));
+            }
             taken += 1;
+        }
+        for (kind, mirror) in mirrors {
+            out.entry(kind).or_default().insert(key.clone(), mirror);
         }
         plan.skipped += subset.addresses.len() + subset.not_ready_addresses.len() - taken;
     }
@@ -250,9 +297,9 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<Ad
     out
 }
 
-fn endpoint(address: &Address, text: String, ready: bool) -> Endpoint {
+fn endpoint(address: &Address, text: Box<str>, ready: bool) -> Endpoint {
     Endpoint {
-        addresses: [text.into()].into(),
+        addresses: [text].into(),
         conditions: Conditions { ready: Some(ready), ..Conditions::default() },
         hostname: Some(address.hostname.clone()).filter(|name| !name.is_empty()),
         target_ref: address.target_ref.clone(),

@@ -7,7 +7,7 @@ use common::{
     intern::Labels,
 };
 
-use super::{desired, subsets, trigger};
+use super::{desired, mirror, subsets, trigger};
 use crate::{
     address,
     objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TRIGGER_TIME},
@@ -71,7 +71,8 @@ pub struct Wanted {
 pub fn decide(snapshot: &OlderSnapshot) -> OlderPlan {
     let base = &snapshot.endpoints;
     let Some(of) = &snapshot.service else {
-        return base.clone().map_or(OlderPlan::Leave, OlderPlan::Delete);
+        let base = base.clone().filter(|there| !there.metadata.is_deleting());
+        return base.map_or(OlderPlan::Leave, OlderPlan::Delete);
     };
     if !of.service.selects() {
         return OlderPlan::Leave;
@@ -86,7 +87,8 @@ pub fn decide(snapshot: &OlderSnapshot) -> OlderPlan {
     let (trigger_time, seen) = trigger::newest_change(of);
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
-        subsets::canonical(&there.subsets) == subsets
+        // One that is larger than anything written here is not looked at in full.
+        subsets::canonical_within(&there.subsets, mirror::MAX_ADDRESSES) == (subsets.clone(), 0)
             && same_labels(&there.metadata.labels, &labels)
             && there.metadata.annotations.get(OVER_CAPACITY) == over_capacity
     };

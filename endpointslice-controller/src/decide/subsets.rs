@@ -1,51 +1,82 @@
 //! Subsets of Endpoints in one form, however they were written.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use common::meta::Uid;
 
 use crate::objects::{Address, Subset, SubsetPort};
 
-/// What makes two addresses of a port the same one: text, whether something is behind it, and what.
-type Identity = (Arc<str>, Option<Uid>);
-/// The addresses of one port, each with whether it can be used.
-type Addresses = BTreeMap<Identity, (Address, bool)>;
+/// What makes two addresses of a port the same one: the text, whether something is behind it, and what.
+type Identity<'a> = (&'a str, Option<&'a Uid>);
 
-/// The same subsets in one form: each port once, ports with the same addresses together, everything sorted. Of an address
-/// that can be used and cannot, the latter is true.
+/// The same subsets in one form: each port once, ports with the same addresses together, everything sorted. An address
+/// that is both ready and not ready counts as not ready.
 ///
 /// Upstream: `pkg/api/v1/endpoints`, `RepackSubsets`.
 pub fn canonical(subsets: &[Subset]) -> Vec<Subset> {
-    let mut by_port: BTreeMap<Option<&SubsetPort>, Addresses> = BTreeMap::new();
-    for subset in subsets {
-        let mut ports: Vec<Option<&SubsetPort>> = subset.ports.iter().map(Some).collect();
-        if ports.is_empty() {
-            ports.push(None);
-        }
-        for port in ports {
-            let addresses = by_port.entry(port).or_default();
-            let ready = subset.addresses.iter().map(|address| (address, true));
-            for (address, ready) in ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false))) {
-                let identity = (Arc::clone(&address.ip), address.target_ref.as_ref().map(|target| target.uid.clone()));
-                let known = addresses.entry(identity).or_insert_with(|| (address.clone(), ready));
-                known.1 &= ready;
+    canonical_within(subsets, usize::MAX).0
+}
+
+/// Like [`canonical`], but stops after `limit` addresses. Returns also how many addresses were left out.
+///
+/// An address counts once for every distinct combination of subsets that some port is in. The work is therefore bounded by
+/// `limit` and the size of the input, not by ports times addresses.
+pub fn canonical_within(subsets: &[Subset], limit: usize) -> (Vec<Subset>, usize) {
+    let mut subsets_of: BTreeMap<Option<&SubsetPort>, Vec<usize>> = BTreeMap::new();
+    for (at, subset) in subsets.iter().enumerate() {
+        let portless = subset.ports.is_empty().then_some(None);
+        for port in subset.ports.iter().map(Some).chain(portless) {
+            let with_port = subsets_of.entry(port).or_default();
+            if with_port.last() != Some(&at) {
+                with_port.push(at);
             }
         }
     }
-    // Ports with the same addresses, those without a port apart.
-    let mut by_addresses: BTreeMap<(bool, Vec<(Identity, bool)>), Subset> = BTreeMap::new();
-    for (port, addresses) in by_port {
-        let same = addresses.iter().map(|(identity, (_, ready))| (identity.clone(), *ready)).collect();
-        let subset = by_addresses.entry((port.is_some(), same)).or_insert_with(|| {
-            let (ready, not_ready): (Vec<_>, Vec<_>) = addresses.into_values().partition(|(_, ready)| *ready);
-            let only = |all: Vec<(Address, bool)>| all.into_iter().map(|(address, _)| address).collect();
-            Subset { addresses: only(ready), not_ready_addresses: only(not_ready), ports: Vec::new() }
+    // Ports that are in the same subsets have the same addresses. Subsets without ports stay apart.
+    let mut ports_of: BTreeMap<(bool, Vec<usize>), Vec<&SubsetPort>> = BTreeMap::new();
+    for (port, with_port) in subsets_of {
+        ports_of.entry((port.is_some(), with_port)).or_default().extend(port);
+    }
+    let (mut seen, mut left_out) = (0_usize, 0_usize);
+    let mut by_addresses: BTreeMap<(bool, Vec<(Identity<'_>, bool)>), Subset> = BTreeMap::new();
+    for ((has_ports, with_port), ports) in ports_of {
+        let size = |at: &usize| subsets[*at].addresses.len() + subsets[*at].not_ready_addresses.len();
+        let size: usize = with_port.iter().map(size).sum();
+        if size > limit.saturating_sub(seen) {
+            left_out = left_out.saturating_add(size);
+            continue;
+        }
+        seen += size;
+        let addresses = addresses_of(with_port.iter().map(|at| &subsets[*at]));
+        let same = addresses.iter().map(|(identity, (_, ready))| (*identity, *ready)).collect();
+        let subset = by_addresses.entry((has_ports, same)).or_insert_with(|| {
+            let only = |wanted: bool| {
+                let some = addresses.values().filter(|(_, ready)| *ready == wanted);
+                some.map(|(address, _)| (*address).clone()).collect()
+            };
+            Subset { addresses: only(true), not_ready_addresses: only(false), ports: Vec::new() }
         });
-        subset.ports.extend(port.cloned());
+        subset.ports.extend(ports.into_iter().cloned());
     }
     let mut out: Vec<Subset> = by_addresses.into_values().collect();
+    for subset in &mut out {
+        subset.ports.sort();
+    }
     out.sort_by(|a, b| a.ports.cmp(&b.ports));
-    out
+    (out, left_out)
+}
+
+/// The addresses of several subsets, each with whether it is ready.
+fn addresses_of<'a>(subsets: impl Iterator<Item = &'a Subset>) -> BTreeMap<Identity<'a>, (&'a Address, bool)> {
+    let mut all: BTreeMap<Identity<'a>, (&Address, bool)> = BTreeMap::new();
+    for subset in subsets {
+        let ready = subset.addresses.iter().map(|address| (address, true));
+        for (address, ready) in ready.chain(subset.not_ready_addresses.iter().map(|address| (address, false))) {
+            let identity = (&*address.ip, address.target_ref.as_ref().map(|target| &target.uid));
+            all.entry(identity).or_insert((address, ready)).1 &= ready;
+        }
+    }
+    all
 }
 
 /// How many addresses there are: those that can be used, and those that cannot.

@@ -1,3 +1,5 @@
+mod mirror;
+
 use std::{collections::BTreeSet, sync::Arc};
 
 use common::{controller::Explain as _, intern::Text};
@@ -85,6 +87,22 @@ fn a_slice_without_endpoints_goes_or_stands_for_the_service() {
     empty.metadata.owners = vec![].into();
     world.slices = vec![Arc::new(empty)];
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![0], vec![], vec!["a".to_owned()]));
+}
+
+#[test]
+fn the_order_of_the_addresses_of_an_endpoint_says_nothing() {
+    let two = json!([{"ip": "10.0.0.9"}, {"ip": "10.0.0.10"}]);
+    let pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p"},
+        "status": {"podIP": "10.0.0.9", "podIPs": two, "conditions": [{"type": "Ready", "status": "True"}]}}));
+    let mut world = snapshot([pod.unwrap()], 100);
+    for order in [["10.0.0.10", "10.0.0.9"], ["10.0.0.9", "10.0.0.10"]] {
+        let endpoint = json!({"addresses": order, "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
+            "conditions": {"ready": true, "serving": true, "terminating": false}});
+        let mut there = Slice::clone(&slice("a", []));
+        there.endpoints = vec![serde_json::from_value(endpoint).unwrap()];
+        world.slices = vec![Arc::new(there)];
+        assert!(!decide(&world).acts(), "{order:?}");
+    }
 }
 
 #[test]

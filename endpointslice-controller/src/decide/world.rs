@@ -42,7 +42,7 @@ pub(crate) fn node(zone: &str, cpu: &str) -> Node {
 
 /// A Service with these Pods and nothing else.
 pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, most: usize) -> Snapshot {
-    let members = pods.into_iter().map(|pod| Member { pod: Arc::new(pod), place: Place::None }).collect();
+    let members = pods.into_iter().map(|pod| Member { pod: Arc::new(pod), place: Place::On(Arc::default()) }).collect();
     let memory = Memory::default();
     Snapshot { service: service(&json!({})), members, slices: Vec::new(), memory, ratios: None, most }
 }

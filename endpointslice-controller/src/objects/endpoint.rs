@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use common::{intern::Text, json::null_as_default, meta::Uid};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// An endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endpoint {
-    /// Its addresses, sorted as texts.
-    #[serde(deserialize_with = "null_as_default")]
+    /// Its addresses, sorted as texts: their order says nothing.
+    #[serde(deserialize_with = "sorted")]
     pub addresses: Box<[Box<str>]>,
     /// Whether it can be used.
     #[serde(deserialize_with = "null_as_default")]
@@ -30,6 +30,13 @@ pub struct Endpoint {
     /// Who should use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
+}
+
+/// Reads a list of texts and sorts it.
+fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>, D::Error> {
+    let mut texts: Box<[Box<str>]> = null_as_default(deserializer)?;
+    texts.sort_unstable();
+    Ok(texts)
 }
 
 /// Whether an endpoint can be used. Nothing said is not the same as no.

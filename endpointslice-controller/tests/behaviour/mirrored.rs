@@ -1,8 +1,11 @@
 //! Hand-made Endpoints.
 
+use std::time::Duration;
+
+use common::settings::{Settings, TuneValue};
 use serde_json::{Value, json};
 
-use crate::world::{NS, World, endpoints, web};
+use crate::world::{NS, SLICES, World, endpoints, web};
 
 fn service() -> Value {
     web(&json!({"selector": null}))
@@ -93,4 +96,20 @@ async fn families_are_mirrored_apart() {
     let mut kinds: Vec<Value> = world.slices().await.iter().map(|slice| slice["addressType"].clone()).collect();
     kinds.sort_by_key(ToString::to_string);
     assert_eq!(kinds, ["IPv4", "IPv6"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_changes_of_slices_wait_for_the_batch_period() {
+    let batch = Settings::new()
+        .with_tune("mirroring-endpointslice-updates-batch-period", TuneValue::Duration(Duration::from_secs(20)));
+    let world = World::with(batch).await;
+    world.apply(service()).await;
+    world.apply(hand_made(&two())).await;
+    world.wait(1).await;
+    let name = world.slice().await["metadata"]["name"].as_str().unwrap().to_owned();
+    world.change(SLICES, &name, json!({"endpoints": []})).await;
+    world.wait(15).await;
+    assert_eq!(world.sizes().await, [0]);
+    world.wait(10).await;
+    assert_eq!(world.sizes().await, [2]);
 }

@@ -71,3 +71,21 @@ async fn hand_made_endpoints_stay() {
     world.wait(30).await;
     assert_eq!(there(&world).await["metadata"]["resourceVersion"], made["metadata"]["resourceVersion"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_that_wait_for_a_finalizer_are_kept_up_to_date() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.wait(2).await;
+    world.change("endpoints", "web", json!({"metadata": {"finalizers": ["test/hold"]}})).await;
+    world.remove("/api/v1/namespaces/NS/endpoints/web").await;
+    world.pod(1).await;
+    world.wait(60).await;
+    assert_eq!(there(&world).await["subsets"][0]["addresses"].as_array().unwrap().len(), 2);
+    assert_eq!(world.asked("create", "endpoints"), 1);
+    assert_eq!(world.events().await, Vec::<String>::new());
+    world.change("endpoints", "web", json!({"metadata": {"finalizers": null}})).await;
+    world.wait(5).await;
+    assert_eq!(there(&world).await["metadata"]["deletionTimestamp"], Value::Null, "created again");
+}

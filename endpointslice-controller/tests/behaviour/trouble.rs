@@ -1,9 +1,9 @@
 //! Lost answers, refusals, lagging caches and crashes.
 
 use sandbox::{Action, Rule};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{ME, NS, SLICES, World, names, web};
+use crate::world::{ME, NS, SLICES, World, endpoints, names, web};
 
 #[tokio::test(start_paused = true)]
 async fn a_slice_whose_answer_was_lost_is_not_made_twice() {
@@ -17,6 +17,56 @@ async fn a_slice_whose_answer_was_lost_is_not_made_twice() {
     world.wait(120).await;
     assert_eq!(world.sizes().await, [3]);
     assert_eq!(world.asked("create", SLICES), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_was_lost_on_the_way_does_not_stop_its_service() {
+    let world = World::filled_with(3).await;
+    world.apply(web(&json!({}))).await;
+    world.pods(0..3).await;
+    world.wait(5).await;
+    let lost = Rule::new(Action::CutBefore).identity(ME).verb("create").resource("endpointslices").times(1);
+    world.sandbox.faults().add(lost);
+    world.pod(3).await;
+    world.wait(1).await;
+    world.ready(0, false).await;
+    world.wait(5).await;
+    assert_eq!(world.sizes().await, [3, 1]);
+    let ready: Vec<Value> =
+        world.slices().await.iter().flat_map(endpoints).map(|e| e["conditions"]["ready"].clone()).collect();
+    assert_eq!(ready.iter().filter(|ready| **ready == json!(false)).count(), 1, "a dead Pod is not ready for long");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_was_refused_is_tried_again() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.wait(2).await;
+    let conflict = Rule::new(Action::Conflict).identity(ME).verb("delete").resource("endpointslices").times(1);
+    world.sandbox.faults().add(conflict);
+    world.remove("/api/v1/namespaces/NS/services/web").await;
+    let service = world.apply(web(&json!({}))).await;
+    world.wait(10).await;
+    let slice = world.slice().await;
+    assert_eq!(slice["metadata"]["ownerReferences"][0]["uid"], service["metadata"]["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_an_address_and_no_node_is_left_out_unless_all_are_published() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    let mut published = web(&json!({"publishNotReadyAddresses": true}));
+    published["metadata"]["name"] = json!("published");
+    world.apply(published).await;
+    world.pod(0).await;
+    world.pod_with(1, json!({"nodeName": null}), true).await;
+    world.wait(3).await;
+    let slices = world.slices().await;
+    let of = |service: &str| {
+        let own = |slice: &&Value| slice["metadata"]["labels"]["kubernetes.io/service-name"] == service;
+        slices.iter().filter(own).flat_map(names).collect::<Vec<_>>()
+    };
+    assert_eq!((of("web"), of("published")), (vec!["p000".to_owned()], vec!["p000".to_owned(), "p001".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
