@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
+    clock::Instant,
     informer::AnyInformer,
     meta::Key,
     metrics::{Counter, Counters, QueueMetrics, Stability},
@@ -74,11 +75,11 @@ pub enum Observed<S> {
 /// When a key comes back after a sync that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// With the next event.
+    /// When its plan is due ([`Explain::requeue_after`]), or with the next event.
     No,
-    /// After this long.
+    /// After this long, whatever the plan said.
     After(Duration),
-    /// Like a failure, after its back-off.
+    /// After its back-off, as after a failure, or when its plan is due.
     RateLimited,
 }
 
@@ -118,6 +119,14 @@ pub trait Explain {
     fn explain(&self) -> Explanation;
     /// Whether the plan changes anything.
     fn acts(&self) -> bool;
+    /// How long after its snapshot the passing of time alone may change the decision; `None` if only an event can.
+    ///
+    /// The loop brings the key back at that time whether the plan succeeded, failed, panicked or, in shadow mode, was not
+    /// carried out; only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
+    /// [`Controller::act`] did asks for it with [`Requeue`].
+    fn requeue_after(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A controller.
@@ -135,6 +144,10 @@ pub trait Controller: Send + Sync + 'static {
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Self::Error>;
     /// Decides. Pure: the same snapshot gives the same plan.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
+    /// Updates in-memory state that later snapshots depend on, such as the time at which a Pod has to leave its node.
+    ///
+    /// Runs before [`Controller::act`], and in shadow mode instead of it. Sends no requests and records no Events.
+    fn record(&self, _snapshot: &Self::Snapshot, _plan: &Self::Plan) {}
     /// Carries a plan out.
     fn act(
         &self,
@@ -260,12 +273,13 @@ impl<C: Controller> Shared<C> {
         let shadow = self.context.settings.shadow();
         self.prepared.get_or_init(|| self.prepare(shadow)).await;
         while let Some(key) = self.queue.next().await {
-            let outcome = AssertUnwindSafe(panics::guard(self.sync(&key, shadow))).catch_unwind().await;
+            let mut due = None;
+            let outcome = AssertUnwindSafe(panics::guard(self.sync(&key, shadow, &mut due))).catch_unwind().await;
             if outcome.is_err() {
                 self.panics.inc();
                 self.failed(&key, "the sync panicked");
                 tracing::error!(logger = self.name, key = %key, "Observed a panic in a sync, backing off");
-                self.queue.add_rate_limited(key.clone());
+                self.retry(&key, due);
             }
             self.queue.done(&key);
         }
@@ -284,8 +298,9 @@ impl<C: Controller> Shared<C> {
         tracing::info!(logger = self.name, "Caches are synced");
     }
 
-    async fn sync(&self, key: &C::Key, shadow: bool) {
-        let now = self.context.clock.now();
+    /// Runs one sync. `due` becomes the time at which the plan wants the key back, as soon as there is a plan.
+    async fn sync(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
+        let (now, began) = (self.context.clock.now(), self.context.clock.instant());
         let result = match self.controller.observe(key, now) {
             Ok(Observed::Gone) => Ok(Requeue::No),
             Ok(Observed::Waiting { why, at_most }) => {
@@ -296,9 +311,12 @@ impl<C: Controller> Shared<C> {
             }
             Ok(Observed::Ready(snapshot)) => {
                 let plan = C::decide(&snapshot);
+                let delay = plan.requeue_after().filter(|delay| !delay.is_zero());
+                *due = delay.and_then(|delay| began.checked_add(delay));
                 if plan.acts() {
                     self.remember(now, key, plan.explain());
                 }
+                self.controller.record(&snapshot, &plan);
                 if shadow { Ok(Requeue::No) } else { self.controller.act(snapshot, plan).await }
             }
             Err(error) => Err(error),
@@ -306,14 +324,7 @@ impl<C: Controller> Shared<C> {
         match result {
             Ok(requeue) => {
                 self.failures.lock().remove(key);
-                match requeue {
-                    Requeue::RateLimited => self.queue.add_rate_limited(key.clone()),
-                    Requeue::After(delay) => {
-                        self.queue.forget(key);
-                        self.queue.add_after(key.clone(), delay);
-                    }
-                    Requeue::No => self.queue.forget(key),
-                }
+                self.succeeded(key, requeue, *due);
             }
             Err(error) => {
                 self.errors.with(&[self.name, error.label()]).inc();
@@ -321,17 +332,42 @@ impl<C: Controller> Shared<C> {
                     Retry::Backoff => {
                         tracing::warn!(logger = self.name, key = %key, err = %error, "Sync failed, backing off");
                         self.failed(key, &error.to_string());
-                        self.queue.add_rate_limited(key.clone());
+                        self.retry(key, *due);
                     }
                     Retry::Forget => {
                         tracing::debug!(logger = self.name, key = %key, err = %error, "Sync given up");
                         self.queue.forget(key);
+                        self.arm(key, *due);
                     }
                     Retry::Stop => {
                         tracing::debug!(logger = self.name, key = %key, err = %error, "Sync stopped");
                     }
                 }
             }
+        }
+    }
+
+    fn succeeded(&self, key: &C::Key, requeue: Requeue, due: Option<Instant>) {
+        let delay = match requeue {
+            Requeue::RateLimited => return self.retry(key, due),
+            Requeue::After(delay) => Some(delay),
+            Requeue::No => due.map(|due| due.saturating_duration_since(self.context.clock.instant())),
+        };
+        self.queue.forget(key);
+        if let Some(delay) = delay {
+            self.queue.add_after(key.clone(), delay);
+        }
+    }
+
+    /// Brings the key back after its back-off, or when its plan is due if that is earlier.
+    fn retry(&self, key: &C::Key, due: Option<Instant>) {
+        self.queue.add_rate_limited(key.clone());
+        self.arm(key, due);
+    }
+
+    fn arm(&self, key: &C::Key, due: Option<Instant>) {
+        if let Some(due) = due {
+            self.queue.gather(key.clone(), due.saturating_duration_since(self.context.clock.instant()));
         }
     }
 

@@ -21,6 +21,9 @@ use crate::{
     map::HashMap,
 };
 
+/// Replaces delays that overflow the clock.
+const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Which keys go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
@@ -220,7 +223,9 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
         if state.closed {
             return;
         }
-        let at = self.inner.clock.instant() + delay;
+        // A delay that no clock can hold, such as one computed from a field of an object, is as good as never.
+        let now = self.inner.clock.instant();
+        let at = now.checked_add(delay).unwrap_or(now + FOREVER);
         match state.delays.get(&key).copied() {
             Some(known) if known <= at => return,
             Some(known) => {
@@ -573,5 +578,27 @@ mod tests {
                 assert!(owed.is_empty(), "lost: {owed:?}");
             });
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earlier_of_two_delays_counts_whichever_came_first() {
+        for (first, second) in [(10, 60), (60, 10)] {
+            let q = queue();
+            q.add_after(key("a"), Duration::from_secs(first));
+            q.gather(key("a"), Duration::from_secs(second));
+            let start = q.inner.clock.instant();
+            assert_eq!(q.next().await.as_deref(), Some("a"));
+            assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(10));
+            q.done(&key("a"));
+            assert!(q.is_idle(), "the later one is dropped");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_beyond_the_clock_is_as_good_as_never() {
+        let q = queue();
+        q.add_after(key("a"), Duration::MAX);
+        assert_eq!(q.state(1).delayed.len(), 1);
+        assert_eq!(soon(&q).await, None);
     }
 }

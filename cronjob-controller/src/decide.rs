@@ -1,6 +1,6 @@
 //! From a snapshot to a plan: pure.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     intern::Text,
@@ -28,6 +28,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan.situation = format!("{} running", count(plan.status.active.len(), "Job"));
     if !plan.questions.is_empty() {
         plan.steps.clear();
+        plan.again = next_look(snapshot);
         return plan;
     }
     plan.changed |= plan.status != snapshot.cron.status;
@@ -119,6 +120,16 @@ fn settle(plan: &mut Plan, snapshot: &Snapshot) {
             }
         }
     }
+}
+
+/// How long until the next run is due, before anything is known that has to be read first.
+fn next_look(snapshot: &Snapshot) -> Option<Duration> {
+    let cron = &*snapshot.cron;
+    if cron.metadata.is_deleting() || cron.spec.suspend {
+        return None;
+    }
+    let schedule = effective(&cron.spec).ok()?;
+    Some(due::next_look(&schedule, anchor(cron)?, snapshot.now).1)
 }
 
 /// Plans the Job that is due, if there is one and nothing speaks against it.

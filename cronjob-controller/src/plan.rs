@@ -1,6 +1,6 @@
 //! What one sync does: steps in order, each with its reason, and a status that is written after them.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use common::{
     controller::{Explain, Explanation, Requeue},
@@ -91,7 +91,7 @@ pub struct Plan {
     /// Whether that is another one than is stored.
     pub changed: bool,
     /// In how long to look again.
-    pub again: Option<std::time::Duration>,
+    pub again: Option<Duration>,
     /// The situation in words.
     pub situation: String,
     /// What is waited for.
@@ -139,5 +139,9 @@ impl Explain for Plan {
 
     fn acts(&self) -> bool {
         self.changed || !self.questions.is_empty() || self.steps.iter().any(|step| !matches!(step, Step::Tell(_)))
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.again
     }
 }

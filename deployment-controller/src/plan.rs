@@ -1,6 +1,6 @@
 //! What one sync does: actions in order, each with its reason and the Event that tells of it.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     controller::{Explain, Explanation, Requeue},
@@ -204,5 +204,14 @@ impl Explain for Plan {
 
     fn acts(&self) -> bool {
         !self.steps.is_empty()
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        match self.requeue {
+            Requeue::No => None,
+            Requeue::After(delay) => Some(delay),
+            // Less than a second is left of the progress deadline.
+            Requeue::RateLimited => Some(Duration::from_secs(1)),
+        }
     }
 }

@@ -6,7 +6,7 @@ mod create;
 mod delete;
 mod ensure;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use common::{
     clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, intern::Text, queue::Priority,
@@ -14,9 +14,7 @@ use common::{
 
 use crate::{
     JobController,
-    decide::{
-        self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, end, gang, manage, situation, track,
-    },
+    decide::{self, LeftAlone, Manage, Outcome, Plan, PodRef, Situation, Snapshot, gang, manage, situation, track},
     error::Error,
     metrics::CreationReason,
     objects::JOBS,
@@ -77,7 +75,6 @@ impl JobController {
         // Before any Pod: it names its group from the start.
         let group = self.ensure_gang(snapshot, &situation, gang).await?;
         *action = manage.label();
-        self.wake_up(snapshot, &situation, &manage);
         let (outcome, failed) = self.manage(snapshot, &situation, &manage, group.as_ref()).await;
         let failed = match failed {
             Some(error) if error.is_not_leader() => return Err(error),
@@ -93,24 +90,11 @@ impl JobController {
         if let Some(error) = failed {
             return Err(error);
         }
-        Ok(match &snapshot.blocked {
-            _ if more => Requeue::After(std::time::Duration::ZERO),
-            Some(blocked) => Requeue::After(blocked.at_most),
-            None => Requeue::No,
-        })
-    }
-
-    /// Has the Job looked at again when time alone changes something, whatever becomes of this sync.
-    fn wake_up(&self, snapshot: &Snapshot, situation: &Situation, manage: &Manage) {
-        let key = || snapshot.job.metadata.key();
-        if situation.end.is_none()
-            && let Some(left) = end::time_left(snapshot, situation)
-        {
-            self.queue.add_after(key(), left);
+        if more {
+            return Ok(Requeue::After(Duration::ZERO));
         }
-        if let Manage::Postpone { wait, .. } | Manage::Create { wait: Some(wait), .. } = manage {
-            self.queue.add_after(key(), *wait);
-        }
+        // The loop knows when the plan is due; what replaced a part of the plan may be due earlier.
+        Ok(decide::requeue_after(snapshot, &situation, &manage).map_or(Requeue::No, Requeue::After))
     }
 
     async fn manage(

@@ -117,6 +117,8 @@ pub struct Plan {
     pub manage: Manage,
     /// What the status becomes first, if everything goes well.
     pub tracked: track::Tracked,
+    /// When the passing of time may change the decision, if every adoption succeeds.
+    pub requeue_after: Option<Duration>,
 }
 
 /// Why a Job is left alone.
@@ -146,6 +148,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let manage = if left_alone.is_some() { Manage::Nothing } else { manage::manage(snapshot, &situation) };
     let managed = manage::managed(snapshot, &situation, &manage, &manage.as_planned(&situation));
     let tracked = track::track(snapshot, &situation, &managed, snapshot.now);
+    let requeue_after = if left_alone.is_some() { None } else { requeue_after(snapshot, &situation, &manage) };
     Plan {
         job: Arc::clone(job),
         left_alone,
@@ -155,7 +158,21 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         gang,
         manage,
         tracked,
+        requeue_after,
     }
+}
+
+/// How long until the active deadline passes, a postponed Pod may be created, or this process stops waiting for its own
+/// writes, whichever is first.
+pub fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage) -> Option<Duration> {
+    let deadline = if situation.end.is_none() { end::time_left(snapshot, situation) } else { None };
+    let postponed = match manage {
+        Manage::Postpone { wait, .. } => Some(*wait),
+        Manage::Create { wait, .. } => *wait,
+        _ => None,
+    };
+    let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);
+    [deadline, postponed, blocked].into_iter().flatten().min()
 }
 
 fn left_alone(job: &Job) -> Option<LeftAlone> {

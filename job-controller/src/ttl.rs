@@ -107,6 +107,10 @@ impl Explain for Plan {
     fn acts(&self) -> bool {
         matches!(self, Self::Remove { .. })
     }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        if let Self::Wait(left) = self { Some(*left) } else { None }
+    }
 }
 
 /// The loop.
@@ -183,11 +187,11 @@ impl Controller for TtlController {
         match plan {
             Plan::Nothing => Ok(Requeue::No),
             Plan::Unknown => Err(Error::NoFinishTime(snapshot.job.metadata.key().to_string())),
-            Plan::Wait(left) => {
+            Plan::Wait(_) => {
                 if is_ahead(&snapshot.job, snapshot.now) {
                     tracing::warn!(logger = "ttl-after-finished", key = %snapshot.job.metadata.key(), "Found a Job that finished in the future; it is removed when its time has come");
                 }
-                Ok(Requeue::After(left))
+                Ok(Requeue::No)
             }
             Plan::Remove { .. } => self.remove(&snapshot.job).await,
         }

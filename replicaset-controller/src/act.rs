@@ -26,7 +26,7 @@ impl<K: Kind> ReplicaController<K> {
         let replan = adopted.len() != adopt.len();
         let claimed: Vec<&PodRef> = keep.iter().chain(&adopted).collect();
         let manage = if replan { decide::manage::manage(&snapshot, &claimed) } else { plan.manage };
-        let later = if let Manage::Later(failing) = &manage { Some(failing.left) } else { None };
+        let allowed = decide::timer::requeue_after(&snapshot, &manage, None);
         let (managed, error) = self.manage(&snapshot, manage).await;
         let error = match error {
             Some(error) if error.is_not_leader() => return Err(error),
@@ -40,8 +40,7 @@ impl<K: Kind> ReplicaController<K> {
         }
         let now = self.context.clock.now();
         let check = decide::timer::next_check(&snapshot, &claimed, &status, at, now);
-        let unblocked = snapshot.blocked.map(|blocked| blocked.at_most);
-        Ok(check.into_iter().chain(unblocked).chain(later).min().map_or(Requeue::No, Requeue::After))
+        Ok(check.into_iter().chain(allowed).min().map_or(Requeue::No, Requeue::After))
     }
 
     async fn manage(&self, snapshot: &Snapshot, manage: Manage) -> (Managed, Option<Error>) {

@@ -108,6 +108,8 @@ pub struct Plan {
     pub unready: Vec<PodRef>,
     /// When the next Pod becomes available by the passing of time.
     pub available_in: Option<Duration>,
+    /// When the passing of time may change the decision.
+    pub requeue_after: Option<Duration>,
 }
 
 /// How managing Pods went.
@@ -158,13 +160,15 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let manage = manage::manage(snapshot, &claimed);
     let expected = if manage.is_allowed() { Managed::Done } else { Managed::NotAllowed };
     let status = status::status(snapshot, &claimed, &expected, snapshot.now);
+    let available_in = timer::next_check(snapshot, &claimed, &status, snapshot.now, snapshot.now);
     Plan {
         set: Arc::clone(&snapshot.set),
         adopt: claims.adopt.clone(),
         release: claims.release.clone(),
+        requeue_after: timer::requeue_after(snapshot, &manage, available_in),
         manage,
         unready: claims.keep.iter().filter(|pod| !pod.is_ready()).take(NAMED).cloned().collect(),
-        available_in: timer::next_check(snapshot, &claimed, &status, snapshot.now, snapshot.now),
+        available_in,
         writes_status: snapshot.limits.worth_writing(&status, &snapshot.set.status),
         status,
     }

@@ -307,4 +307,8 @@ impl Explain for Plan {
                 || self.writes_status()
                 || !self.forget.is_empty())
     }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.available_in
+    }
 }

@@ -38,6 +38,12 @@ impl Explain for Obey {
     fn acts(&self) -> bool {
         true
     }
+    fn requeue_after(&self) -> Option<Duration> {
+        match &*self.0 {
+            "at-once" => Some(Duration::ZERO),
+            name => name.strip_prefix("every-").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs),
+        }
+    }
 }
 
 struct Puppet {
@@ -272,6 +278,49 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
     let all = world.running.explain(None);
     assert_eq!(all["recent"][0]["key"], "ns/a");
     assert_eq!(all["recent"][0]["actions"][0], "obey");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_due_in_shadow_mode_too() {
+    let world = world(Settings::new().with_shadow(true), &[]);
+    for name in ["every-60", "at-once", "once"] {
+        world.add(name);
+    }
+    assert_eq!(world.after(200).await, [0u128; 0]);
+    let all = world.running.explain(None);
+    let decided = |key: &str| -> Vec<&str> {
+        let plans = all["recent"].as_array().unwrap().iter().rev().filter(|plan| plan["key"] == key);
+        plans.map(|plan| plan["at"].as_str().unwrap()).collect()
+    };
+    assert_eq!(
+        decided("ns/every-60"),
+        ["1970-01-01T00:00:00Z", "1970-01-01T00:01:00Z", "1970-01-01T00:02:00Z", "1970-01-01T00:03:00Z"]
+    );
+    assert_eq!((decided("ns/once").len(), decided("ns/at-once").len()), (1, 1), "nothing spins");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_due_whatever_becomes_of_the_one_before() {
+    for trouble in [Move::Fail, Move::GiveUp, Move::Panic, Move::Again(Requeue::RateLimited), Move::Again(Requeue::No)]
+    {
+        let world = world(Settings::new(), &[trouble; 100]);
+        world.keeper.open();
+        world.add("every-60");
+        let acts = world.after(1800).await;
+        let longest = acts.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(longest <= Some(60_000) && acts.last() >= Some(&1_740_000), "{acts:?}");
+        assert!(acts.len() < 60, "nothing spins: {acts:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_back_off_that_ends_before_the_plan_is_due_comes_first() {
+    let world = world(Settings::new(), &[Move::Fail]);
+    world.keeper.open();
+    world.add("every-60");
+    let acts = world.after(100).await;
+    assert_eq!(acts.len(), 3, "{acts:?}");
+    assert!(acts[1] < 10 && (60_000..60_010).contains(&acts[2]), "{acts:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,5 +4,6 @@
 
 mod history;
 mod runs;
+mod shadow;
 mod trouble;
 mod world;

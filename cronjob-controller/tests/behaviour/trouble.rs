@@ -89,3 +89,23 @@ async fn a_cache_that_lags_neither_starts_twice_nor_cries_wolf() {
     assert_eq!((world.asked("create", JOBS), world.event("Warning UnexpectedJob").await), (1, 0));
     assert_eq!(world.asked("get", CRONS), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_deletion_of_history_does_not_stop_the_schedule() {
+    let world = World::new().await;
+    let mut object = tick("* * * * *");
+    object["spec"]["successfulJobsHistoryLimit"] = json!(0);
+    world.apply(object).await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("delete").resource("jobs"));
+    world.wait(65).await;
+    world.end("tick-29538723", "Complete").await;
+    world.wait(60 * 60).await;
+    assert!(world.asked("delete", JOBS) > 60, "the deletion is tried again");
+    let expected: Vec<String> = (3..=59).map(|minute| format!("00:{minute:02}")).collect();
+    assert_eq!(world.runs().await[..expected.len()], expected);
+    // Each within the second, not only some time before the next one.
+    for job in world.sandbox.list(JOBS, Some(NS)).await.unwrap() {
+        let created = job["metadata"]["creationTimestamp"].as_str().unwrap().to_owned();
+        assert!(created.ends_with(":00Z"), "{created}");
+    }
+}

@@ -16,6 +16,7 @@ pub(crate) const JOBS: &str = "jobs.batch";
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
+    settings: Settings,
     loops: Option<Loops>,
 }
 
@@ -30,10 +31,15 @@ pub(crate) fn tick(schedule: &str) -> Value {
 impl World {
     /// A world that begins a second before 00:02.
     pub(crate) async fn new() -> Self {
+        Self::with(Settings::new()).await
+    }
+
+    /// The same under these settings.
+    pub(crate) async fn with(settings: Settings) -> Self {
         let clock = Clock::simulated("2026-03-01T00:01:59Z".parse().unwrap(), 7);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
-        let mut world = Self { sandbox, clock, loops: None };
+        let mut world = Self { sandbox, clock, settings, loops: None };
         world.start();
         world.wait(1).await;
         world
@@ -42,7 +48,13 @@ impl World {
     /// Starts the loop anew, as another process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
-        self.loops = Some(Loops::start(&client, &self.clock, Settings::new(), cronjob_controller::LOOPS));
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), cronjob_controller::LOOPS));
+    }
+
+    /// Starts the loop anew in shadow mode, as another process.
+    pub(crate) fn start_shadow(&mut self) {
+        self.settings = self.settings.clone().with_shadow(true);
+        self.start();
     }
 
     /// Ends the loop as a crash would.
@@ -132,6 +144,11 @@ impl World {
 
     pub(crate) async fn event(&self, start: &str) -> usize {
         self.events().await.iter().filter(|event| event.starts_with(start)).count()
+    }
+
+    /// When the loop decided to act on `tick`, and how.
+    pub(crate) fn plans(&self) -> Vec<(jiff::Timestamp, Vec<String>)> {
+        self.loops.as_ref().unwrap().plans("shop/tick")
     }
 
     pub(crate) fn explain(&self) -> Value {

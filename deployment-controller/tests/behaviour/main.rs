@@ -10,5 +10,6 @@ mod recreate;
 mod rollback;
 mod rollout;
 mod scale;
+mod shadow;
 mod trouble;
 mod world;

@@ -53,6 +53,13 @@ impl World {
         self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), deployment_controller::LOOPS));
     }
 
+    /// Starts the loop anew in shadow mode, as another process, and counts requests and writes from there.
+    pub(crate) fn start_shadow(&mut self) {
+        self.settings = self.settings.clone().with_shadow(true);
+        self.start();
+        self.forget();
+    }
+
     /// Ends the loop as a crash would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;

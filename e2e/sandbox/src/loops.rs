@@ -101,6 +101,20 @@ impl Loops {
         self.running.iter().map(|l| l.explain(key)).collect()
     }
 
+    /// When the loops decided to act on a key, and the actions, in order; each loop remembers its last 128 such plans.
+    pub fn plans(&self, key: &str) -> Vec<(jiff::Timestamp, Vec<String>)> {
+        let mut plans = Vec::new();
+        for explained in self.running.iter().map(|running| running.explain(None)) {
+            for plan in explained["recent"].as_array().into_iter().flatten().filter(|plan| plan["key"] == key) {
+                let at = plan["at"].as_str().and_then(|at| at.parse().ok()).unwrap_or_default();
+                let actions = plan["actions"].as_array().into_iter().flatten();
+                plans.push((at, actions.filter_map(|action| action.as_str().map(str::to_owned)).collect()));
+            }
+        }
+        plans.sort();
+        plans
+    }
+
     /// Their metrics.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics

@@ -5,6 +5,7 @@
 mod hints;
 mod mirrored;
 mod older;
+mod shadow;
 mod slices;
 mod trouble;
 mod world;

@@ -183,6 +183,11 @@ impl World {
         out
     }
 
+    /// When the loops decided to act on a key, and how.
+    pub(crate) fn plans(&self, key: &str) -> Vec<(jiff::Timestamp, Vec<String>)> {
+        self.loops.as_ref().unwrap().plans(key)
+    }
+
     pub(crate) fn explain(&self, key: &str) -> Value {
         self.loops.as_ref().unwrap().explain(Some(key))[0].clone()
     }

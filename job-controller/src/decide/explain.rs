@@ -23,6 +23,10 @@ impl Explain for Plan {
                 || self.tracked.writes
                 || !self.tracked.release.is_empty())
     }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
+    }
 }
 
 impl Plan {

@@ -12,6 +12,7 @@ mod oracle;
 mod orphans;
 mod plain;
 mod policies;
+mod shadow;
 mod suspend;
 mod ttl;
 mod world;

@@ -162,19 +162,24 @@ impl Controller for Evictor {
         decide::decide(snapshot)
     }
 
+    /// Starts and stops timers. The timer of a Pod that has to leave stays until the Pod is deleted.
+    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+        let mut timers = self.timers.lock();
+        if plan.cancels {
+            timers.remove(&snapshot.key);
+        }
+        if let decide::Then::Wait(timer) = &plan.then {
+            timers.insert(snapshot.key.clone(), timer.clone());
+        }
+    }
+
     async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
         let key = &snapshot.key;
         if plan.cancels {
-            self.timers.lock().remove(key);
             self.event(key, format!("Cancelling deletion of Pod {key}"));
         }
         match plan.then {
-            decide::Then::Nothing => Ok(Requeue::No),
-            decide::Then::Wait(timer) => {
-                let left = timer.due.saturating_duration_since(snapshot.now);
-                self.timers.lock().insert(key.clone(), timer);
-                Ok(Requeue::After(left))
-            }
+            decide::Then::Nothing | decide::Then::Wait(_) => Ok(Requeue::No),
             decide::Then::Delete { since } => {
                 let Some(pod) = &snapshot.pod else { return Ok(Requeue::No) };
                 self.event(key, format!("Marking for deletion Pod {key}"));

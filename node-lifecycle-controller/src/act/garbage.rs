@@ -109,7 +109,7 @@ impl Controller for PodCollector {
         let missing = pods.iter().filter(missing).map(|pod| pod.node.clone()).collect();
         let now = self.context.clock.instant();
         let due = self.quarantine.lock().pass(&missing, now, QUARANTINE);
-        Ok(Observed::Ready(Snapshot { pods, nodes, missing, due, threshold: self.threshold }))
+        Ok(Observed::Ready(Snapshot { pods, nodes, missing, due, threshold: self.threshold, period: PERIOD }))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {

@@ -43,6 +43,8 @@ pub struct Timer {
 /// What one sync does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
+    /// How long until the Pod has to leave, if it may stay for now.
+    pub requeue_after: Option<Duration>,
     /// Whether a timer is stopped before its time.
     pub cancels: bool,
     /// What is done then.
@@ -95,7 +97,11 @@ fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
 /// Decides what becomes of a Pod. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { pod, taints, timer, now, compares, .. } = snapshot;
-    let plan = |cancels, then, why| Plan { cancels, then, why };
+    let plan = |cancels, then, why| {
+        let left = |timer: &Timer| timer.due.saturating_duration_since(*now);
+        let requeue_after = if let Then::Wait(timer) = &then { Some(left(timer)) } else { None };
+        Plan { requeue_after, cancels, then, why }
+    };
     let Some(pod) = pod else { return plan(timer.is_some(), Then::Nothing, "the Pod is gone") };
     // The timer of another Pod of that name went with that Pod.
     let cancels_other = timer.as_ref().is_some_and(|timer| timer.pod != pod.meta.uid);
@@ -158,6 +164,10 @@ impl Explain for Plan {
 
     fn acts(&self) -> bool {
         self.cancels || matches!(self.then, Then::Delete { .. })
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
     }
 }
 

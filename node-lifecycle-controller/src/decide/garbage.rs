@@ -1,6 +1,6 @@
 //! Which Pods go, and why.
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     controller::{Explain, Explanation},
@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub due: BTreeSet<Text>,
     /// How many Pods that have ended are kept; all if this is not positive.
     pub threshold: i64,
+    /// How long after a pass the next one begins.
+    pub period: Duration,
 }
 
 /// Why a Pod goes, as metrics name it.
@@ -88,6 +90,8 @@ pub struct Plan {
     pub quarantined: Vec<Text>,
     /// How many Pods have ended, and how many may have.
     pub ended: (usize, i64),
+    /// How long after this pass the next one begins.
+    pub requeue_after: Duration,
 }
 
 /// Whether a Pod is neither waiting nor running, nor said to be of an unknown state.
@@ -97,7 +101,7 @@ pub(crate) fn is_over(pod: &CachedPod) -> bool {
 
 /// Decides what a pass does. Upstream: `pkg/controller/podgc`, `gc`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { pods, nodes, missing, due, threshold } = snapshot;
+    let Snapshot { pods, nodes, missing, due, threshold, period } = snapshot;
     let victim = |reason: Reason| move |pod: &Arc<CachedPod>| Victim { pod: Arc::clone(pod), reason };
     let over: Vec<&Arc<CachedPod>> = pods.iter().filter(|pod| is_over(pod)).collect();
     let excess =
@@ -118,6 +122,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         unscheduled: going().filter(|pod| pod.node.is_empty()).map(victim(Reason::Unscheduled)).collect(),
         quarantined: missing.difference(due).cloned().collect(),
         ended,
+        requeue_after: *period,
     }
 }
 
@@ -149,6 +154,10 @@ impl Explain for Plan {
     fn acts(&self) -> bool {
         let gone = self.gone.iter().any(|gone| !gone.pods.is_empty());
         gone || !(self.terminated.is_empty() && self.out_of_service.is_empty() && self.unscheduled.is_empty())
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        Some(self.requeue_after)
     }
 }
 

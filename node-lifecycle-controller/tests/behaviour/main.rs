@@ -4,4 +4,5 @@
 
 mod eviction;
 mod garbage;
+mod shadow;
 mod world;

@@ -122,6 +122,11 @@ impl World {
         notes
     }
 
+    /// When the loops decided to act on a key, and how.
+    pub(crate) fn plans(&self, key: &str) -> Vec<(jiff::Timestamp, Vec<String>)> {
+        self.loops.as_ref().unwrap().plans(key)
+    }
+
     pub(crate) fn explain(&self, key: &str) -> String {
         self.loops.as_ref().unwrap().explain(Some(key)).to_string()
     }

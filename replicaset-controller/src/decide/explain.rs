@@ -21,6 +21,10 @@ impl Explain for Plan {
         !self.stuck()
             && (!self.adopt.is_empty() || !self.release.is_empty() || self.manage.acts() || self.writes_status())
     }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
+    }
 }
 
 impl Plan {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::pods::next_availability_check;
 use jiff::Timestamp;
 
-use super::{PodRef, Snapshot};
+use super::{Manage, PodRef, Snapshot};
 use crate::objects::Status;
 
 /// How long from `now` until the next Pod is available, if the status of `at` says that a ready one is not.
@@ -27,4 +27,12 @@ pub fn next_check(
     let passed = Duration::try_from(now.duration_since(at)).unwrap_or_default();
     let next = next_availability_check(claimed.iter().map(|pod| &***(*pod)), min_ready, at);
     Some(next.map_or(full, |wait| wait.saturating_sub(passed)))
+}
+
+/// How long until the next Pod is available, creation is allowed again after failed Pods, or this process stops waiting for
+/// its own writes, whichever is first.
+pub fn requeue_after(snapshot: &Snapshot, manage: &Manage, available_in: Option<Duration>) -> Option<Duration> {
+    let allowed = if let Manage::Later(failing) = manage { Some(failing.left) } else { None };
+    let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);
+    [available_in, allowed, blocked].into_iter().flatten().min()
 }

@@ -8,6 +8,7 @@ mod failure;
 mod hand_over;
 mod options;
 mod scale;
+mod shadow;
 mod stale;
 mod status;
 mod world;

@@ -67,6 +67,13 @@ impl World {
             Some(Loops::start(&self.client(), &self.clock, self.settings.clone(), replicaset_controller::LOOPS));
     }
 
+    /// Starts the loops anew in shadow mode, as another process, and counts requests and writes from there.
+    pub(crate) fn start_shadow(&mut self) {
+        self.settings = self.settings.clone().with_shadow(true);
+        self.start();
+        self.forget();
+    }
+
     /// Ends the loops as a crash would.
     pub(crate) fn crash(&mut self) {
         self.loops = None;

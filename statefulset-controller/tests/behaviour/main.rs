@@ -7,5 +7,6 @@ mod hand_over;
 mod revisions;
 mod rollout;
 mod scale;
+mod shadow;
 mod trouble;
 mod world;

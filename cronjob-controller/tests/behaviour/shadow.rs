@@ -1,0 +1,44 @@
+//! Shadow mode: runs are decided when they are due, and started by nobody.
+
+use common::settings::Settings;
+use serde_json::json;
+
+use crate::world::{ME, World, tick};
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_decided_when_it_is_due_and_started_by_nobody() {
+    let world = World::with(Settings::new().with_shadow(true)).await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.wait(179).await;
+    assert_eq!(world.plans(), []);
+    world.wait(400).await;
+    let starts: Vec<String> = world
+        .plans()
+        .iter()
+        .map(|(at, actions)| format!("{} {}", at.strftime("%H:%M:%S"), actions.join("; ")))
+        .collect();
+    assert_eq!(
+        starts,
+        [
+            "00:05:00 start Job tick-29538725: it is due since 2026-03-01T00:05:00Z",
+            "00:10:00 start Job tick-29538730: it is due since 2026-03-01T00:10:00Z",
+        ]
+    );
+    assert!(world.sandbox.writes().all().iter().all(|write| write.identity != ME));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_to_be_read_first_does_not_stop_the_clock() {
+    let mut world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    world.wait(185).await;
+    assert_eq!(world.active().await.len(), 1);
+    // The Job is recorded as running and gone from the cache: only a read, which a shadow does not make, tells why.
+    world.crash();
+    world.remove("tick-29538725").await;
+    world.start_shadow();
+    world.wait(600).await;
+    let minutes: Vec<String> = world.plans().iter().map(|(at, _)| at.strftime("%H:%M").to_string()).collect();
+    assert_eq!(minutes, ["00:05", "00:10", "00:15"], "{:?}", world.plans());
+    assert_eq!(world.explain()["waiting"], json!([]));
+}

@@ -1,0 +1,33 @@
+//! Shadow mode: a progress deadline is decided when it has passed, and written by nobody.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::world::{World, web};
+
+#[tokio::test(start_paused = true)]
+async fn a_progress_deadline_is_decided_when_it_passes_and_written_by_nobody() {
+    let mut world = World::new().await;
+    let mut object = web(2);
+    object["spec"]["progressDeadlineSeconds"] = json!(600);
+    object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/never-ready": "true"});
+    world.apply(object).await;
+    world.settle().await;
+    world.crash();
+    let status = world.web().await["status"].clone();
+    let progress = sandbox::nodes::condition(&world.web().await, "Progressing").unwrap()["lastUpdateTime"].clone();
+    let progress: Timestamp = progress.as_str().unwrap().parse().unwrap();
+    world.start_shadow();
+    let plans = |world: &World| world.loops.as_ref().unwrap().plans("shop/web");
+    world.wait(580.0).await;
+    assert_eq!(plans(&world), [], "nothing is to be done before the deadline");
+    world.wait(1000.0).await;
+    let plans = plans(&world);
+    let (at, actions) = &plans[0];
+    assert_eq!(actions, &["write status: counts, availability or progress changed"]);
+    let late = at.duration_since(progress).as_secs() - 600;
+    assert!((0..=3).contains(&late), "{late} s after the deadline");
+    assert_eq!(plans.len(), 1, "it is decided once: {plans:?}");
+    assert_eq!(world.written(), Vec::<String>::new());
+    assert_eq!(world.web().await["status"], status);
+}

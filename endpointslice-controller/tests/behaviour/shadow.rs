@@ -1,0 +1,34 @@
+//! Shadow mode: a batch of changes is decided when its time is over, and written by nobody.
+
+use std::time::Duration;
+
+use common::settings::{Settings, TuneValue};
+use serde_json::json;
+
+use crate::world::{World, web};
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_decided_when_its_time_is_over_and_written_by_nobody() {
+    let batch = TuneValue::Duration(Duration::from_secs(10));
+    let settings = Settings::new().with_shadow(true).with_tune("endpointslice-updates-batch-period", batch);
+    let world = World::with(settings).await;
+    world.apply(web(&json!({}))).await;
+    world.wait(1).await;
+    // The loop of Endpoints has no batches, and the same key.
+    let slices = || {
+        let mut plans = world.plans("shop/web");
+        plans.retain(|(_, actions)| actions.iter().any(|action| action.contains("slice")));
+        plans
+    };
+    let decided = slices().len();
+    let began = world.clock.now();
+    world.pods(0..5).await;
+    world.wait(9).await;
+    assert_eq!(slices().len(), decided, "the batch is open");
+    world.wait(5).await;
+    let plans = slices();
+    let (at, actions) = &plans[decided];
+    assert_eq!(actions, &["create an IPv4 slice: 5 endpoints"]);
+    assert_eq!(at.duration_since(began).as_secs(), 10);
+    assert_eq!((world.written(), world.slices().await.len()), (0, 0));
+}

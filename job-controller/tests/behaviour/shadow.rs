@@ -1,0 +1,54 @@
+//! Shadow mode: what depends on time is decided when it is due, and done by nobody.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::world::{World, job_with};
+
+/// When the loops first decided that on `shop/sum`, in seconds after `since`.
+fn decided(world: &World, action: &str, since: &str) -> Option<i64> {
+    let plans = world.loops.as_ref().unwrap().plans("shop/sum");
+    let (at, _) = plans.iter().find(|(_, actions)| actions.iter().any(|each| each.starts_with(action)))?;
+    Some(at.duration_since(since.parse::<Timestamp>().unwrap()).as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_active_deadline_is_decided_when_it_passes_and_no_pod_is_deleted() {
+    let mut world = World::new().await;
+    world.apply(job_with("sum", &[], json!({"activeDeadlineSeconds": 300}))).await;
+    world.settle().await;
+    world.crash();
+    let started = world.status("sum").await["startTime"].as_str().unwrap().to_owned();
+    world.start_shadow();
+    world.wait(1000).await;
+    assert_eq!(decided(&world, "delete Pod", &started), Some(300));
+    assert!(world.written().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_postponed_pod_is_decided_after_its_back_off_and_created_by_nobody() {
+    let mut world = World::new().await;
+    world.apply(job_with("sum", &[("exit", "1"), ("after", "30")], json!({}))).await;
+    world.settle().await;
+    world.crash();
+    world.start_shadow();
+    world.wait(60).await;
+    let pod = &world.pods().await[0];
+    let ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"].as_str().unwrap().to_owned();
+    let created = decided(&world, "create 1 Pod", &ended);
+    assert!(created.is_some_and(|seconds| (10..=12).contains(&seconds)), "{created:?}");
+    assert!(world.written().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_time_to_live_is_decided_when_it_comes_and_nothing_is_removed() {
+    let mut world = World::new().await;
+    world.apply(job_with("sum", &[("exit", "0")], json!({"ttlSecondsAfterFinished": 300}))).await;
+    world.settle().await;
+    world.crash();
+    let ended = world.status("sum").await["completionTime"].as_str().unwrap().to_owned();
+    world.start_shadow();
+    world.wait(1000).await;
+    assert_eq!(decided(&world, "remove the Job", &ended), Some(300));
+    assert!(world.written().is_empty());
+}

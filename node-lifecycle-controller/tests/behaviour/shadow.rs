@@ -1,0 +1,61 @@
+//! Shadow mode: evictions and passes are decided when they are due, and no Pod is touched.
+
+use common::settings::Settings;
+use serde_json::json;
+
+use crate::world::{ME, NS, World, every, leave};
+
+async fn shadow() -> World {
+    World::with(Settings::new().with_shadow(true)).await
+}
+
+fn is_untouched(world: &World) -> bool {
+    world.sandbox.writes().all().iter().all(|write| write.identity != ME)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted() {
+    let world = shadow().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([every(Some(300))])).await;
+    world.taint("n", json!([leave("k")])).await;
+    let tainted = world.clock.now();
+    world.wait(1000).await;
+    let plans = world.plans("shop/p");
+    let (at, actions) = &plans[0];
+    assert_eq!(actions, &["delete the Pod: it tolerates a taint of its node no longer"]);
+    assert_eq!(at.duration_since(tainted).as_secs(), 300);
+    assert!(!world.is_going("p").await && is_untouched(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_goes_in_time_cancels_the_eviction() {
+    let world = shadow().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([every(Some(300))])).await;
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(200).await;
+    world.taint("n", json!([])).await;
+    world.wait(1).await;
+    world.taint("n", json!([leave("k")])).await;
+    let tainted = world.clock.now();
+    world.wait(1000).await;
+    let plans = world.plans("shop/p");
+    assert_eq!(plans[0].1, ["do not delete the Pod after all"]);
+    assert_eq!(plans[1].0.duration_since(tainted).as_secs(), 300, "it begins anew");
+    assert!(is_untouched(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_removed() {
+    let world = shadow().await;
+    world.pod("p", "missing", json!([])).await;
+    let bound = world.clock.now();
+    world.wait(90).await;
+    let plans = world.plans("pass");
+    let (at, actions) = &plans[0];
+    assert_eq!(actions, &[format!("remove Pod {NS}/p: its node is gone")]);
+    let after = at.duration_since(bound).as_secs();
+    assert!((40..=60).contains(&after), "{after}");
+    assert!(!world.is_going("p").await && is_untouched(&world));
+}

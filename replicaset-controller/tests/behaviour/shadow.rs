@@ -1,0 +1,27 @@
+//! Shadow mode: Pods become available with time, and nobody writes it.
+
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::world::{World, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_becomes_available_when_it_is_time_and_nobody_writes_it() {
+    let mut world = World::new().await;
+    let mut object = set("web", 1);
+    object["spec"]["minReadySeconds"] = json!(300);
+    world.apply(object).await;
+    world.settle().await;
+    world.crash();
+    let pod = &world.pods().await[0];
+    let since = sandbox::nodes::condition(pod, "Ready").unwrap()["lastTransitionTime"].clone();
+    let since: Timestamp = since.as_str().unwrap().parse().unwrap();
+    world.start_shadow();
+    world.wait(1000).await;
+    let plans = world.loops.as_ref().unwrap().plans("shop/web");
+    assert_eq!(plans.len(), 1, "{plans:?}");
+    let (at, actions) = &plans[0];
+    assert_eq!(actions, &["write the status"]);
+    assert_eq!(at.duration_since(since).as_secs(), 300);
+    assert!(world.written().is_empty());
+}
