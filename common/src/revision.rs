@@ -42,7 +42,6 @@ pub enum Numbers {
 #[derive(Clone, Debug)]
 pub struct Data {
     bytes: Box<[u8]>,
-    numbers: Numbers,
     digest: u128,
 }
 
@@ -51,22 +50,24 @@ impl Data {
     ///
     /// Of a template with a [`Template::problem`] there is none.
     pub fn new(template: &Template, numbers: Numbers) -> Option<Self> {
-        let mut template = template.value();
-        template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
-        let value = json!({ "spec": { "template": template } });
-        Some(Self { bytes: go_json(&value, numbers).into(), numbers, digest: digest(&value, numbers) })
+        Self::from_value(template.value(), numbers)
     }
 
-    /// Whether it is what a revision of that template holds.
-    pub fn is_of(&self, template: &Value) -> bool {
-        let Some(mut template) = template.as_object().cloned() else { return false };
-        template.insert("$patch".to_owned(), Value::from("replace"));
-        digest(&json!({ "spec": { "template": template } }), self.numbers) == self.digest
+    /// The data of a revision of a template that is already parsed; `None` if the template is not an object.
+    pub fn from_value(mut template: Value, numbers: Numbers) -> Option<Self> {
+        template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
+        let value = json!({ "spec": { "template": template } });
+        Some(Self { bytes: go_json(&value, numbers).into(), digest: digest(&value, numbers) })
     }
 
     /// The bytes to hash and to send.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// A digest of the canonical form. Equal digests mean equal data.
+    pub fn digest(&self) -> u128 {
+        self.digest
     }
 }
 

@@ -1,11 +1,11 @@
-//! Carrying a plan out: claim, store the revision, work on Pods phase by phase, write the status, forget history.
+//! Executing a plan: claim, store the revision, work on Pods phase by phase, write the status, truncate the history.
 
 mod claims;
 mod pods;
 mod revisions;
 mod status;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use common::{
     api, batch,
@@ -17,6 +17,8 @@ use common::{
     revision::CONTROLLER_REVISIONS,
 };
 
+use pods::PodSources;
+
 use crate::{
     StatefulSetController,
     decide::{self, history, revisions::Revisions, status::next_check},
@@ -26,17 +28,17 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
-/// How far the work on Pods got.
+/// The outcome of the work on Pods.
 #[derive(Default)]
 struct Outcome {
-    /// By how much deletions lowered the count of Pods of the current revision.
+    /// How many Pods of the current revision were deleted.
     lowered: i32,
-    /// What ended it.
+    /// The first error, after which no further work was begun.
     error: Option<Error>,
 }
 
 impl StatefulSetController {
-    pub(crate) async fn carry_out(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+    pub(crate) async fn execute(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
         if let Some(problem) = &plan.problem {
             let key = snapshot.set.metadata.key();
             tracing::error!(logger = "statefulset", key = %key, err = %problem, "Error converting StatefulSet selector");
@@ -51,7 +53,7 @@ impl StatefulSetController {
         let expected = plan.revisions.update.name.clone();
         let revisions = self.store(&snapshot, plan.revisions).await?;
         replan |= revisions.update.name != expected;
-        // The plan counts on every adoption, and on the name of the new revision.
+        // The plan assumes that every adoption succeeds, and the name of the new revision.
         let reconcile = if replan { decide::reconcile(&snapshot, &claimed, &revisions) } else { plan.reconcile };
         let outcome = self.work(&snapshot, &revisions, &reconcile).await;
         if let Some(error) = outcome.error.as_ref().filter(|error| error.is_not_leader()) {
@@ -60,14 +62,17 @@ impl StatefulSetController {
         }
         self.metrics.rollout(set, reconcile.unavailable);
         self.await_claims(&snapshot, &reconcile);
-        let at = self.context.clock.now();
         let status = decide::status::lowered(&reconcile.counted, outcome.lowered);
         let status = decide::status::complete(set, &status);
         let written = self.write_status(&snapshot, &status).await;
         let forgotten = self.forget(&snapshot, &history::forget(set, &revisions, &claimed)).await;
         outcome.error.map_or(Ok(()), Err).and(written).and(forgotten)?;
+        // The next sync goes on with the Pods that this one left. It waits by itself until the caches show what this one created.
+        if reconcile.deferred > 0 {
+            return Ok(Requeue::After(Duration::ZERO));
+        }
         let now = self.context.clock.now();
-        Ok(next_check(set, &claimed, &status, at, now).map_or(Requeue::No, Requeue::After))
+        Ok(next_check(set, &claimed, &status, snapshot.now, now).map_or(Requeue::No, Requeue::After))
     }
 
     fn claiming<'a>(&'a self, snapshot: &'a Snapshot, children: Resource) -> Claiming<'a> {
@@ -85,16 +90,17 @@ impl StatefulSetController {
         let adopt = &plan.adopt_revisions;
         let adopted = self.claiming(snapshot, CONTROLLER_REVISIONS).carry_out(adopt, &[]).await;
         let adopted = adopted.map_err(Error::Revisions)?;
-        // What was decided on is not there: the cache will tell what is.
+        // The plan was made with a revision that is gone: the next sync decides without it.
         let gone = adopt.iter().find(|one| adopted.iter().all(|other| other.meta.uid != one.meta.uid));
         gone.map_or(Ok(()), |gone| Err(Error::Gone(gone.meta.name.to_string())))
     }
 
-    /// Works on Pods until the plan, or its luck, ends.
+    /// Works on Pods until everything is done or something fails.
     async fn work(&self, snapshot: &Snapshot, revisions: &Revisions, plan: &Reconcile) -> Outcome {
         let mut outcome = Outcome::default();
+        let sources = PodSources::new(revisions);
         for phase in &plan.phases {
-            self.phase(snapshot, revisions, phase, &mut outcome).await;
+            self.phase(snapshot, &sources, phase, &mut outcome).await;
             if outcome.error.is_some() || self.ends() {
                 break;
             }
@@ -102,17 +108,17 @@ impl StatefulSetController {
         outcome
     }
 
-    async fn phase(&self, snapshot: &Snapshot, revisions: &Revisions, phase: &Phase, outcome: &mut Outcome) {
+    async fn phase(&self, snapshot: &Snapshot, sources: &PodSources<'_>, phase: &Phase, outcome: &mut Outcome) {
         let mut rest = &phase.work[..];
         let in_order = || vec![1; phase.work.len()];
         let sizes = match phase.pace {
             Pace::InOrder => in_order(),
-            Pace::Batches => batch::slow_start(phase.work.len()).at_most(MOST_AT_ONCE).collect(),
+            Pace::Batches => batch::slow_start(phase.work.len()).at_most(MAX_BATCH_SIZE).collect(),
         };
         for size in sizes {
             let (now, later) = rest.split_at(size.min(rest.len()));
             rest = later;
-            let results = batch::all(now.iter().map(|work| self.work_on(snapshot, revisions, work))).await;
+            let results = batch::all(now.iter().map(|work| self.work_on(snapshot, sources, work))).await;
             for result in results {
                 match result {
                     Ok(lowered) => outcome.lowered += i32::from(lowered),
@@ -125,7 +131,7 @@ impl StatefulSetController {
         }
     }
 
-    /// Whether this process ends: whoever comes next goes on.
+    /// Whether this process is shutting down. Its successor does the rest.
     fn ends(&self) -> bool {
         self.queue.is_closed()
     }
@@ -136,5 +142,5 @@ impl StatefulSetController {
     }
 }
 
-/// The most Pods that are worked on at once where they do not wait for each other. Upstream: `MaxBatchSize`.
-const MOST_AT_ONCE: usize = 500;
+/// The largest batch of Pods. Upstream: `MaxBatchSize`.
+const MAX_BATCH_SIZE: usize = 500;

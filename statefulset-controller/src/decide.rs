@@ -1,7 +1,7 @@
 //! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
 //!
-//! Where a later part depends on how an earlier one went (a Pod could not be adopted, the name of a revision was taken), that
-//! part is decided again: [`reconcile`], [`status`] and [`history::forget`] are functions of what has become so.
+//! Where a later part depends on the outcome of an earlier one (a Pod could not be adopted, the name of a revision was taken), the
+//! later part is decided again from that outcome: see [`reconcile`], [`status`] and [`history::forget`].
 
 pub mod body;
 pub mod history;
@@ -15,7 +15,7 @@ pub mod status;
 use std::sync::Arc;
 
 use crate::{
-    plan::{Plan, Reconcile},
+    plan::{Plan, Reconcile, Unavailable, Work},
     snapshot::{PodRef, Snapshot},
 };
 use revisions::Revisions;
@@ -48,18 +48,18 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Decides what is done about Pods.
+/// Decides the work on Pods.
 ///
-/// A set that is being deleted only counts. Pods that are wanted come first, then those that are not, then those that are of
-/// another revision; where Pods wait for each other, so do these. Upstream: `updateStatefulSet`.
+/// For a set that is being deleted there is only a status. Otherwise Pods in range come first, then Pods out of range, then
+/// outdated Pods; with `OrderedReady` each of these steps waits for the one before. Upstream: `updateStatefulSet`.
 pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> Reconcile {
     let situation = Situation::new(snapshot, claimed, revisions);
     let mut plan = Reconcile { counted: status::count(&situation), ..Reconcile::default() };
     if snapshot.limits.max_unavailable {
-        plan.unavailable = Some(crate::plan::Unavailable { most: rolling::most_unavailable(&snapshot.set), now: None });
+        plan.unavailable = Some(Unavailable { limit: rolling::max_unavailable(&snapshot.set), now: None });
     }
     if snapshot.owner.deleting {
-        plan.waiting.push("the set is being deleted: its Pods are left to the garbage collector".to_owned());
+        plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
     if scaling::wanted(&situation, &mut plan).is_break() {
@@ -73,10 +73,10 @@ pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions)
 }
 
 impl Reconcile {
-    /// By how much deletions lower the count of Pods of the current revision, if all of them succeed.
+    /// How many Pods of the current revision are deleted, if all deletions succeed.
     fn lowers_current(&self) -> i32 {
         let work = self.phases.iter().flat_map(|phase| &phase.work);
-        work.filter(|work| matches!(work, crate::plan::Work::Delete { why, .. } if why.lowers_current())).count() as i32
+        work.filter(|work| matches!(work, Work::Delete { why, .. } if why.lowers_current())).count() as i32
     }
 }
 

@@ -21,9 +21,17 @@ pub enum Error {
     /// A revision was gone before it could be adopted.
     #[error("can't adopt ControllerRevisions: {0} is gone")]
     Gone(String),
-    /// Claims that a Pod needs are not there.
+    /// Claims that a Pod needs could not be created, or are terminating.
     #[error("{0}")]
     Claims(String, #[source] Option<api::Error>),
+    /// The owner references of a claim could not be written.
+    #[error("could not update claim {claim} for delete policy ownerRefs: {source}")]
+    Owners {
+        /// The name of the claim.
+        claim: String,
+        /// The server's answer.
+        source: api::Error,
+    },
     /// A request failed.
     #[error("cannot {what}: {source}")]
     Request {
@@ -32,7 +40,7 @@ pub enum Error {
         /// Why it failed.
         source: api::Error,
     },
-    /// Something could not be made from what the set or a revision says.
+    /// Something could not be made from what the set or a revision holds.
     #[error("cannot make {0}")]
     Template(String),
 }
@@ -47,7 +55,7 @@ impl Error {
             Self::Unreadable(_) | Self::Gone(_) | Self::Template(_) => None,
             Self::Pods(error) | Self::Revisions(error) => error.api(),
             Self::Claims(_, error) => error.as_ref(),
-            Self::Request { source, .. } => Some(source),
+            Self::Owners { source, .. } | Self::Request { source, .. } => Some(source),
         }
     }
 
@@ -61,7 +69,7 @@ impl Failure for Error {
     fn retry(&self) -> Retry {
         match self.api() {
             Some(api::Error::NotLeader) => Retry::Stop,
-            // Nothing can be made there any more; what goes brings the set back.
+            // Nothing can be created there any more, and every deletion enqueues the set.
             Some(error) if error.is_namespace_terminating() => Retry::Forget,
             _ => Retry::Backoff,
         }

@@ -1,12 +1,13 @@
-//! StatefulSets: Pods with names, numbers and claims of their own, one after the other.
+//! StatefulSets: Pods with stable names, ordinals and claims, created and deleted in order.
 //!
 //! # What it promises
 //!
-//! If a set stays as it is, it ends up with exactly the Pods `<set>-<n>` of the numbers it wants, each with its own claims, all
-//! of the revision of its template, and a status that counts them. On the way there are never two Pods of one number; Pods
-//! come and go in the order the set asks for; what a rollout may not touch it does not touch; no claim is ever deleted here,
-//! nor an owner of it that others wrote; no Pod that another controller owns is touched. A template that only looks different,
-//! because a server writes it differently, restarts nothing.
+//! If a set stays as it is, it ends up with exactly the Pods `<set>-<ordinal>` of its range, each with its own claims and of the
+//! revision of the set's template, and with a status that counts them. On the way there are never two Pods of one ordinal; Pods
+//! are created and deleted in the order that the set asks for; a rolling update deletes no Pod below the partition; no claim is
+//! deleted, no owner reference of another controller is changed, and no Pod of another controller is written. A template that
+//! differs only in how a server encodes it restarts no Pod. A sync costs as much as there are Pods and claims, and no more where a
+//! set asks for two thousand million replicas.
 //!
 //! # How it is laid out
 //!
@@ -15,26 +16,30 @@
 //! (events        │         (indexes of     (pure)       revisions, scaling,  claims, revisions,
 //!  to keys)      │         four caches)                 rolling, retention,  pods, status
 //!                │                                      status, history
-//!                └──────────────◄── requeue: a Pod becomes available, a claim is gone
+//!                └──────────────◄── requeue: a Pod becomes available, a claim is gone, Pods are left to create
 //! ```
 //!
 //! # Where it differs from upstream
 //!
-//! - Deletions name the uid they mean. Statuses, labels and owners of claims are patches onto what they were decided on;
-//!   conditions that others wrote into a status stay there.
-//! - A status that meets a conflict is computed anew, not written over the newer set.
-//! - Writes of revisions and deletions are waited for as well.
-//! - `status.currentReplicas` is lowered only by Pods of the current revision, and never below zero.
-//! - `web-01` is not number 1 of `web`; such a Pod is left alone.
-//! - A set that waits for a claim to be gone is looked at once it is.
-//! - A Pod whose claims get other owners is not written itself, nor told of.
-//! - History is not cut short after a failure to find the revisions, and what the status names stays.
-//! - Where several Pods may be unavailable, those that are unavailable and outdated are replaced first.
+//! - Deletions of Pods and revisions name the uid and the version they were decided on. Statuses, labels and owner references of
+//!   claims are patches onto the version they were decided on; conditions that others wrote into a status stay.
+//! - A status that meets a conflict is computed again, and not written over the newer set.
+//! - A sync also waits until the caches show this process's writes of revisions and its deletions.
+//! - `status.currentReplicas` is lowered only for Pods of the current revision, and never below zero.
+//! - `web-01` is not ordinal 1 of `web`. Such a Pod is adopted, as upstream does, and then left alone.
+//! - A set that waits for the deletion of a claim is synced when the claim is gone.
+//! - If only the owner references of its claims change, a Pod itself is not written, and no Event reports it.
+//! - No revision is deleted after the revisions could not be determined, and none that the status names.
+//! - For a set that is being deleted no revision is created or renumbered.
+//! - With `Parallel`, one sync creates at most a thousand Pods. The next sync goes on.
+//! - The claims that are created together with a Pod get their owner references at the next event of the Pod.
+//! - A `FailedCreate` Event reports that the name of a Pod is taken by a Pod of another controller.
+//! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the limit.
 //!
 //! # What can be turned on
 //!
-//! `--tune replace-stuck-pods=true`: an outdated Pod that does not get ready, and that the others wait for (`OrderedReady`), is
-//! replaced. Upstream has users delete it, who only know of that when they have read about forced rollbacks.
+//! `--tune replace-stuck-pods=true`: with `OrderedReady`, an outdated Pod that was never ready and blocks the other Pods is replaced.
+//! Upstream has users delete it, who know of that only if they have read about forced rollbacks.
 
 pub mod decide;
 pub mod error;
@@ -44,6 +49,7 @@ pub mod plan;
 pub mod snapshot;
 
 mod act;
+mod awaited;
 mod observe;
 mod watch;
 #[cfg(test)]
@@ -66,29 +72,30 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
+    awaited::AwaitedClaims,
     error::Error,
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, ControllerRevision, StatefulSet},
+    objects::{CachedPod, Claim, ControllerRevision, PodTemplates, StatefulSet},
     plan::Plan,
     snapshot::{Limits, Snapshot},
-    watch::{Awaited, Watch},
+    watch::Watch,
 };
 
-/// The gate of rollouts that take several Pods at once.
+/// The gate of rolling updates that replace several Pods at once.
 pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate {
     name: "MaxUnavailableStatefulSet",
     default: false,
     locked: false,
     help: "A rolling update may have as many Pods unavailable as updateStrategy.rollingUpdate.maxUnavailable says",
 };
-/// The gate of comparing revisions by what they mean.
+/// The gate of comparing revisions regardless of defaults.
 pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate {
     name: "StatefulSetSemanticRevisionComparison",
     default: true,
     locked: false,
-    help: "A revision that differs from the template only by defaults is the same",
+    help: "A revision that differs from the template only by defaults is equal to it",
 };
-/// The gate of waiting for the caches. Off, deletions are waited for all the same.
+/// The gate of waiting for the caches. With the gate off, a sync still waits until the caches show its deletions.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
     name: "StaleControllerConsistencyStatefulSet",
     default: true,
@@ -105,29 +112,29 @@ pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[MAX_UNAVAILABLE, SEMANTIC_COMPARISON, STALE_CONSISTENCY, ATOMIC_FIFO];
 
-/// After how long a write that no cache shows is waited for no more.
+/// How long to wait for the caches to show a write of this process.
 pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
     name: "expectations-timeout",
     default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "After how long a write of its own that its caches do not show is waited for no more",
+    help: "How long to wait for the cache to show a write of this process before syncing without it",
 };
-/// Whether Pods are replaced that keep a rollout from going back. Upstream's users do that.
+/// Whether outdated Pods that were never ready are replaced. Upstream leaves that to users.
 pub const REPLACE_STUCK_PODS: Tune = Tune {
     name: "replace-stuck-pods",
     default: TuneValue::Switch(false),
-    help: "An outdated Pod that does not get ready and that the others wait for (OrderedReady) is replaced",
+    help: "Replace an outdated Pod that was never ready and blocks the other Pods (OrderedReady)",
 };
-/// All values of this crate that can be tuned.
+/// All tunes of this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, REPLACE_STUCK_PODS];
 
-/// The flag that says how many StatefulSets are synced at once.
+/// The number of StatefulSets that are synced concurrently.
 pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-statefulset-syncs",
     default: 5,
     min: 1,
-    help: "How many StatefulSets are synced at once",
+    help: "The number of StatefulSets that are synced concurrently",
 };
-/// All flags of this crate that say how many objects are synced at once.
+/// All flags of this crate for numbers of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of StatefulSets.
@@ -161,7 +168,8 @@ pub struct StatefulSetController {
     claims: Informer<Claim>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
-    awaited: Awaited,
+    awaited: Arc<AwaitedClaims>,
+    templates: Arc<PodTemplates>,
     metrics: ControllerMetrics,
     limits: Limits,
     reads_own_writes: bool,
@@ -180,7 +188,8 @@ impl StatefulSetController {
         let settings = Arc::clone(&context.settings);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let metrics = ControllerMetrics::new(&context.metrics);
-        let awaited = Awaited::default();
+        let awaited = Arc::new(AwaitedClaims::default());
+        let templates = Arc::new(PodTemplates::default());
         let store = Arc::new(Store::new(&[by_namespace()]));
         let watch = Arc::new(Watch {
             queue: queue.clone(),
@@ -188,6 +197,7 @@ impl StatefulSetController {
             ledger: ledger.clone(),
             metrics: metrics.clone(),
             awaited: Arc::clone(&awaited),
+            templates: Arc::clone(&templates),
         });
         let (api, config) = (&context.api, context.caches());
         let (on_set, on_claim) = (Arc::clone(&watch), Arc::clone(&watch));
@@ -209,17 +219,30 @@ impl StatefulSetController {
         let revisions = Informer::start(api.clone(), config, &[by_controller(), orphans_by_namespace()], Vec::new());
         let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
         let limits = limits(&settings);
-        Self { context, queue, sets, pods, claims, revisions, ledger, awaited, metrics, limits, reads_own_writes }
+        Self {
+            context,
+            queue,
+            sets,
+            pods,
+            claims,
+            revisions,
+            ledger,
+            awaited,
+            templates,
+            metrics,
+            limits,
+            reads_own_writes,
+        }
     }
 
-    /// Notes a write of something of a set, which the cache has to show before the next sync.
+    /// Notes a write for a set. The next sync of the set waits until the cache shows it.
     fn wrote(&self, snapshot: &Snapshot, resource: Resource, written: &Meta) {
         if self.reads_own_writes {
             self.ledger.wrote(&snapshot.owner.uid, resource, written.resource_version);
         }
     }
 
-    /// Notes a deletion, before the request: an event may come before the answer.
+    /// Notes a deletion. Called before the request, because the event may arrive before the answer.
     fn note_deletion(&self, snapshot: &Snapshot, resource: Resource, meta: &Meta) {
         self.ledger.deleted(&snapshot.owner.uid, resource, &meta.namespace, &meta.name, &meta.uid);
     }
@@ -240,7 +263,7 @@ impl Controller for StatefulSetController {
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        self.look(key, now)
+        self.observe_set(key, now)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
@@ -248,7 +271,7 @@ impl Controller for StatefulSetController {
     }
 
     async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.carry_out(snapshot, plan).await
+        self.execute(snapshot, plan).await
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -13,7 +13,7 @@ use crate::{
 /// The controller's own metric families. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
-    most_unavailable: Gauges,
+    max_unavailable: Gauges,
     unavailable: Gauges,
     stale_skips: Counters,
 }
@@ -34,7 +34,7 @@ impl ControllerMetrics {
     /// Registers the families.
     pub fn new(metrics: &Metrics) -> Self {
         Self {
-            most_unavailable: metrics.gauge(
+            max_unavailable: metrics.gauge(
                 "statefulset_controller_statefulset_max_unavailable",
                 Stability::Alpha,
                 "Maximum number of unavailable pods allowed during StatefulSet rolling updates",
@@ -62,8 +62,8 @@ impl ControllerMetrics {
 
     /// How the rollout of a set stands, where that is decided by numbers.
     pub fn rollout(&self, set: &StatefulSet, unavailable: Option<Unavailable>) {
-        let Some(Unavailable { most, now }) = unavailable else { return };
-        self.most_unavailable.with(&labels(set)).set(f64::from(most));
+        let Some(Unavailable { limit, now }) = unavailable else { return };
+        self.max_unavailable.with(&labels(set)).set(f64::from(limit));
         if let Some(now) = now {
             self.unavailable.with(&labels(set)).set(f64::from(now));
         }
@@ -71,7 +71,7 @@ impl ControllerMetrics {
 
     /// A set is gone.
     pub fn forget(&self, set: &StatefulSet) {
-        self.most_unavailable.remove(&labels(set));
+        self.max_unavailable.remove(&labels(set));
         self.unavailable.remove(&labels(set));
     }
 }

@@ -2,18 +2,21 @@
 
 mod pod;
 mod set;
+mod template;
 
 use std::ops::Deref;
 
 use common::{
     meta::{Annotations, Meta},
     object::{Object, Resource},
-    revision::{self, CONTROLLER_REVISIONS},
+    revision::{self, CONTROLLER_REVISIONS, Data, Numbers},
+    template::defaults::apply_defaults,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 pub use pod::{CachedPod, ordinal_of};
 pub use set::{ClaimTemplate, Keep, Management, Retention, Rolling, StatefulSet, Status, Update};
+pub use template::{PodTemplate, PodTemplates};
 
 /// StatefulSets on the API server.
 pub const STATEFUL_SETS: Resource =
@@ -36,7 +39,7 @@ pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 /// The label of a revision that holds the hash of its data.
 pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
 
-/// A `PersistentVolumeClaim`: who owns it and whether it goes. Nothing else of it is ever looked at.
+/// A `PersistentVolumeClaim`: its owners and whether it is terminating. Nothing else of it is read.
 #[derive(Debug, Deserialize)]
 pub struct Claim {
     /// Its metadata, without labels, annotations and finalizers.
@@ -57,21 +60,42 @@ impl Object for Claim {
     }
 }
 
-/// A revision of a StatefulSet, or of nobody. Those of others are not cached.
-#[derive(Debug, Deserialize)]
-#[serde(transparent)]
-pub struct ControllerRevision(revision::ControllerRevision);
+/// A revision that a StatefulSet controls, or that has no controller.
+#[derive(Debug)]
+pub struct ControllerRevision {
+    revision: revision::ControllerRevision,
+    /// The digest of its data after today's defaults are applied to the template; `None` if it holds no template.
+    defaulted: Option<u128>,
+}
+
+impl ControllerRevision {
+    /// Whether its data equal `data` after today's defaults are applied to its template.
+    pub fn holds_with_defaults(&self, data: &Data) -> bool {
+        self.defaulted == Some(data.digest())
+    }
+}
+
+impl<'de> Deserialize<'de> for ControllerRevision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let revision = revision::ControllerRevision::deserialize(deserializer)?;
+        let defaulted = revision::template_in(revision.data.text().as_bytes()).and_then(|mut template| {
+            apply_defaults(&mut template);
+            Some(Data::from_value(template, Numbers::Doubles)?.digest())
+        });
+        Ok(Self { revision, defaulted })
+    }
+}
 
 impl Deref for ControllerRevision {
     type Target = revision::ControllerRevision;
     fn deref(&self) -> &revision::ControllerRevision {
-        &self.0
+        &self.revision
     }
 }
 
 impl AsRef<revision::ControllerRevision> for ControllerRevision {
     fn as_ref(&self) -> &revision::ControllerRevision {
-        &self.0
+        &self.revision
     }
 }
 
@@ -79,15 +103,15 @@ impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
 
     fn meta(&self) -> &Meta {
-        &self.0.meta
+        &self.revision.meta
     }
 
     fn trim(&mut self) {
-        self.0.meta.annotations = Annotations::default();
-        self.0.meta.finalizers = Box::default();
+        self.revision.meta.annotations = Annotations::default();
+        self.revision.meta.finalizers = Box::default();
     }
 
     fn keep(&self) -> bool {
-        self.0.meta.controller().is_none_or(|owner| owner.kind == STATEFUL_SETS.kind)
+        self.revision.meta.controller().is_none_or(|owner| owner.kind == STATEFUL_SETS.kind)
     }
 }

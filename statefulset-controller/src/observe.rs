@@ -1,6 +1,10 @@
-//! From a key to a snapshot: reads of caches, and nothing else.
+//! From a key to a snapshot, by reading caches only.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{
     consistency::{Behind, Cache},
@@ -15,9 +19,10 @@ use jiff::Timestamp;
 
 use crate::{
     StatefulSetController,
+    decide::{retention, situation::missing_ordinals},
     error::Error,
     objects::{STATEFUL_SETS, StatefulSet, ordinal_of},
-    snapshot::{PodRef, Snapshot},
+    snapshot::{ClaimRef, PodRef, Snapshot},
 };
 
 /// Position of the index of Pods, and of revisions, by the uid of their controller.
@@ -25,21 +30,21 @@ pub(crate) const BY_OWNER: usize = 0;
 /// Position of the index of Pods, and of revisions, without a controller by namespace.
 pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
 
-/// After how long a set whose caches lag is looked at again although nothing of it has happened.
+/// How long a set waits at most for lagging caches before it is checked again without an event.
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl StatefulSetController {
-    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         if let Some((behind, left)) = known.as_ref().and_then(|uid| self.behind(uid)) {
             return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
         }
-        // Read after the check: what is older than own writes is not looked at.
+        // Read after the check, so that what is read is at least as new as this process's own writes.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         if known.as_ref() != Some(&set.metadata.uid) {
-            // Another one of that name came just now.
-            return self.look(key, now);
+            // Another set of that name has replaced it in between.
+            return self.observe_set(key, now);
         }
         self.snapshot(set, now).map(Observed::Ready)
     }
@@ -48,28 +53,66 @@ impl StatefulSetController {
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
         let own = IndexValue::Uid(owner.uid.clone());
         let orphan = IndexValue::Text(owner.namespace.clone());
-        // Of orphans those that cannot be read are nobody's: none can be adopted unread.
+        // Orphans that cannot be read are skipped: nothing is adopted unread.
         let mut revisions = self.revisions.store().by_index(BY_OWNER, &own)?;
         revisions.extend(self.revisions.store().readable_by_index(ORPHANS_BY_NAMESPACE, &orphan));
         let mut pods: Vec<PodRef> = self.pods.store().by_index(BY_OWNER, &own)?;
         pods.extend(self.pods.store().readable_by_index(ORPHANS_BY_NAMESPACE, &orphan));
         let is_member = |pod: &PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
-        // A selector that breaks the rules claims nothing; the plan says so.
+        // A malformed selector claims nothing, and the plan reports it.
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();
         let claims = self.claims_of(&set, &claimed)?;
-        Ok(Snapshot { owner, revisions, pods, claims, limits: self.limits, now, set })
+        let template = self.templates.get(&owner.uid, &set.template).map_err(Error::Template)?;
+        Ok(Snapshot { template, owner, revisions, pods, claims, limits: self.limits, now, set })
     }
 
-    /// What of this process's own writes the caches do not show yet.
+    /// The cached claims of all Pods of a set and of those that this sync may create.
+    fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, Error> {
+        let mut claims = BTreeMap::new();
+        if set.claims.is_empty() {
+            return Ok(claims);
+        }
+        let ordinal = |pod: &&PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).flatten();
+        let present: BTreeSet<i32> = pods.iter().filter_map(ordinal).collect();
+        // Adds the claims of an ordinal; says whether one of them belongs to an earlier Pod.
+        let mut add = |ordinal: i32| -> Result<bool, Error> {
+            let (mut stale, pod) = (false, set.pod_name(ordinal));
+            for template in &set.claims {
+                let name = set.claim_name(template, ordinal);
+                if let Some(claim) = self.claims.store().get(&set.metadata.namespace, &name)? {
+                    stale |= retention::is_stale(set.retention, &claim.metadata.owners, &pod);
+                    claims.insert(name, claim);
+                }
+            }
+            Ok(stale)
+        };
+        for ordinal in &present {
+            add(*ordinal)?;
+        }
+        let mut unreadable = None;
+        missing_ordinals(
+            set,
+            |ordinal| present.contains(&ordinal),
+            |ordinal| {
+                add(ordinal).unwrap_or_else(|error| {
+                    unreadable = Some(error);
+                    false
+                })
+            },
+        );
+        unreadable.map_or(Ok(claims), Err)
+    }
+
+    /// This process's own writes that the caches do not show yet.
     fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
         self.ledger.behind(uid, &caches, HashSet::default)
     }
 
-    /// The resource whose cache a sync of `key` waits for, if it does.
+    /// The resource whose cache a sync of `key` waits for.
     pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
         let uid = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
         match self.behind(&uid)?.0 {

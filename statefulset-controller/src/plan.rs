@@ -14,13 +14,42 @@ use crate::{
     snapshot::{ClaimRef, PodRef, RevisionRef},
 };
 
-/// How many lines of one sort are told one by one.
-const NAMED: usize = 10;
+/// How many lines of one kind an explanation has. The others are counted.
+const LISTED: usize = 10;
+
+/// Lines for an explanation: the first ten, and the number of the others.
+///
+/// A line is formatted only if it is kept, so that a plan with many actions costs little to explain.
+#[derive(Clone, Debug, Default)]
+pub struct Lines {
+    listed: Vec<String>,
+    more: i64,
+}
+
+impl Lines {
+    /// Adds a line.
+    pub fn push(&mut self, line: impl FnOnce() -> String) {
+        if self.listed.len() < LISTED {
+            self.listed.push(line());
+        } else {
+            self.more += 1;
+        }
+    }
+
+    /// The lines, the last one being the number of those left out.
+    pub fn into_vec(self) -> Vec<String> {
+        let Self { mut listed, more } = self;
+        if more > 0 {
+            listed.push(format!("... and {more} more"));
+        }
+        listed
+    }
+}
 
 /// What one sync does.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The set it is about.
+    /// The set.
     pub set: Arc<StatefulSet>,
     /// Why nothing can be done at all.
     pub problem: Option<SelectorError>,
@@ -30,11 +59,11 @@ pub struct Plan {
     pub adopt: Vec<PodRef>,
     /// Pods to release.
     pub release: Vec<PodRef>,
-    /// The revisions Pods come from and go to.
+    /// The current and the update revision.
     pub revisions: Revisions,
-    /// What is done about Pods, if all of that succeeds.
+    /// The work on Pods, if everything above succeeds.
     pub reconcile: Reconcile,
-    /// The status, if that succeeds, too.
+    /// The status, if the work on Pods succeeds, too.
     pub status: Status,
     /// Revisions to delete.
     pub forget: Vec<RevisionRef>,
@@ -42,145 +71,147 @@ pub struct Plan {
     pub available_in: Option<Duration>,
 }
 
-/// What is done about Pods.
+/// The work on Pods.
 #[derive(Clone, Debug, Default)]
 pub struct Reconcile {
-    /// What is done, one phase after the other; a failure ends it.
+    /// Phases that are done one after the other until one of them fails.
     pub phases: Vec<Phase>,
-    /// The status as Pods are now.
+    /// The status that counts the Pods before this work.
     pub counted: Status,
-    /// How many Pods may be, and are, unavailable, where that is decided.
+    /// The limit of unavailable Pods and their number (gate `MaxUnavailableStatefulSet`).
     pub unavailable: Option<Unavailable>,
-    /// What is waited for.
-    pub waiting: Vec<String>,
-    /// The claims whose end is waited for.
-    pub claims_to_go: Vec<String>,
+    /// What the sync waits for.
+    pub waiting: Lines,
+    /// The claims that must be gone before Pods are created.
+    pub awaited_claims: Vec<String>,
+    /// How many Pods are left to later syncs because this one has enough to create.
+    pub deferred: i64,
 }
 
-/// How a rollout stands against its limit.
+/// Unavailable Pods against their limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unavailable {
     /// How many Pods may be unavailable.
-    pub most: i32,
-    /// How many are; nothing where the rollout had no turn.
+    pub limit: i32,
+    /// How many Pods are unavailable; `None` if the sync did not get as far as the rolling update.
     pub now: Option<i32>,
 }
 
-/// How the work of a phase is done.
+/// In which order the work of a phase is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// One after the other.
     InOrder,
-    /// Side by side, in batches of 1, 2, 4, ... up to 500; a batch with a failure is the last.
+    /// Concurrently, in batches of 1, 2, 4, ... up to 500. No batch follows one with a failure.
     Batches,
 }
 
 /// Work on several Pods.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// How it is done.
+    /// The order.
     pub pace: Pace,
-    /// One a Pod.
+    /// One entry for each Pod.
     pub work: Vec<Work>,
 }
 
 /// Work on one Pod.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// Creates it, after its claims.
+    /// Creates the claims that are missing, then the Pod.
     Create {
-        /// Its number.
+        /// The ordinal.
         ordinal: i32,
-        /// Its claims that have to be there first.
+        /// The claims that must exist first.
         claims: Claims,
-        /// Whether it is made from the update revision, or from the current one.
-        from: From,
+        /// The revision that the Pod is made from.
+        role: RevisionRole,
     },
-    /// Deletes it.
+    /// Deletes the Pod.
     Delete {
         /// The Pod.
         pod: PodRef,
-        /// Why.
+        /// The reason.
         why: Why,
     },
-    /// Sees to what it needs and does not have.
+    /// Creates or changes what an existing Pod needs.
     Repair {
         /// The Pod.
         pod: PodRef,
-        /// Its number.
+        /// Its ordinal.
         ordinal: i32,
         /// Claims that are missing.
         claims: Claims,
-        /// Claims that somebody else manages.
+        /// Claims to report because another controller manages them.
         conflicting: Vec<String>,
-        /// Claims that get other owners.
+        /// Claims whose owner references change, with the new references.
         owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
-        /// What is wrong with the Pod itself.
+        /// What the Pod itself lacks.
         wrong: Option<Wrong>,
-        /// What the work is for.
+        /// The occasion of the repair.
         occasion: Occasion,
     },
 }
 
-/// Why a Pod's claims are looked after.
+/// The occasion of a [`Work::Repair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// It is pending, and may be so for want of them.
+    /// The Pod is pending, possibly because claims are missing.
     Pending,
-    /// It is wanted, and something is not as it is to be.
+    /// The Pod is in range and lacks something.
     Wanted,
-    /// It is to go, and they may go with it.
+    /// The Pod is out of range, and its claims may have to be deleted with it.
     Condemned,
 }
 
-/// What is wrong with a Pod.
+/// What a Pod lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wrong {
-    /// Its labels.
+    /// Whether labels of its identity are missing.
     pub labels: bool,
-    /// Volumes that are to be claims: name of the volume, name of the claim.
+    /// Volumes that do not mount their claims: name of the volume, name of the claim.
     pub volumes: Vec<(String, String)>,
 }
 
-/// The claims of a Pod that are not as they have to be.
+/// The claims of a Pod that it cannot use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Missing: position of the template, name.
+    /// Claims that do not exist: position of the template, name.
     pub missing: Vec<(usize, String)>,
-    /// Going.
-    pub going: Vec<String>,
+    /// Claims that are terminating.
+    pub terminating: Vec<String>,
 }
 
-/// Which revision a Pod is made from.
+/// The part that a revision plays for its set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
-    /// The one Pods come from.
+pub enum RevisionRole {
+    /// The revision before the rolling update.
     Current,
-    /// The one Pods go to.
+    /// The revision of the set's template.
     Update,
 }
 
 /// Why a Pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It is over.
-    Over,
-    /// It is not wanted.
+    /// It has finished.
+    Finished,
+    /// It is out of range.
     Condemned,
-    /// It is of another revision than it is to be.
+    /// It has another revision than the update revision.
     Outdated {
-        /// Whether it counts as one of the current revision.
+        /// Whether it has the current revision.
         is_current: bool,
     },
-    /// The same, and the others wait for it in vain.
+    /// It has another revision than the update revision, was never ready, and blocks the others.
     Stuck {
-        /// Whether it counts as one of the current revision.
+        /// Whether it has the current revision.
         is_current: bool,
     },
 }
 
 impl Why {
-    /// Whether the count of Pods of the current revision goes down with it.
+    /// Whether `status.currentReplicas` is lowered by the deletion.
     pub fn lowers_current(self) -> bool {
         matches!(self, Self::Outdated { is_current: true } | Self::Stuck { is_current: true })
     }
@@ -189,59 +220,62 @@ impl Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Over => "it is over, and another one takes its place",
-            Self::Condemned => "its number is not wanted",
-            Self::Outdated { .. } => "it is not of the update revision",
-            Self::Stuck { .. } => "it is not of the update revision, does not get ready, and the others wait for it",
+            Self::Finished => "it has finished and is replaced",
+            Self::Condemned => "its ordinal is out of range",
+            Self::Outdated { .. } => "it does not have the update revision",
+            Self::Stuck { .. } => "it does not have the update revision, was never ready, and blocks the other Pods",
         })
     }
 }
 
 impl Claims {
-    /// Whether all are as they have to be.
-    pub fn are_there(&self) -> bool {
-        self.missing.is_empty() && self.going.is_empty()
+    /// Whether every claim exists and none is terminating.
+    pub fn are_usable(&self) -> bool {
+        self.missing.is_empty() && self.terminating.is_empty()
     }
 
-    fn lines(&self, out: &mut Vec<String>) {
-        out.extend(self.missing.iter().map(|(_, name)| format!("create claim {name}")));
+    fn explain(&self, lines: &mut Lines) {
+        for (_, name) in &self.missing {
+            lines.push(|| format!("create claim {name}"));
+        }
     }
 }
 
 impl Work {
-    fn lines(&self, set: &StatefulSet, out: &mut Vec<String>) {
+    fn explain(&self, set: &StatefulSet, lines: &mut Lines) {
         match self {
-            Self::Create { ordinal, claims, from } => {
-                claims.lines(out);
-                let from = if *from == From::Update { "update" } else { "current" };
-                out.push(format!("create Pod {} from the {from} revision", set.pod_name(*ordinal)));
+            Self::Create { ordinal, claims, role } => {
+                claims.explain(lines);
+                let role = if *role == RevisionRole::Update { "update" } else { "current" };
+                lines.push(|| format!("create Pod {} from the {role} revision", set.pod_name(*ordinal)));
             }
-            Self::Delete { pod, why } => out.push(format!("delete Pod {}: {why}", pod.meta().name)),
+            Self::Delete { pod, why } => lines.push(|| format!("delete Pod {}: {why}", pod.meta().name)),
             Self::Repair { pod, claims, owners, wrong, .. } => {
-                claims.lines(out);
-                let name = &pod.meta().name;
-                out.extend(
-                    owners.iter().map(|(claim, _)| format!("write the owners of claim {}", claim.metadata.name)),
-                );
+                claims.explain(lines);
+                for (claim, _) in owners {
+                    lines.push(|| format!("change the owner references of claim {}", claim.metadata.name));
+                }
                 if let Some(wrong) = wrong {
-                    let what = if wrong.labels { "labels" } else { "volumes" };
-                    out.push(format!("update Pod {name}: its {what} are not its own"));
+                    let what = if wrong.labels { "labels of its identity" } else { "volumes of its claims" };
+                    lines.push(|| format!("update Pod {}: it lacks {what}", pod.meta().name));
                 }
             }
         }
     }
 
-    /// Whether it writes anything.
+    /// Whether it sends a request, or fails because a claim is terminating.
     pub fn acts(&self) -> bool {
         match self {
             Self::Create { .. } | Self::Delete { .. } => true,
-            Self::Repair { claims, owners, wrong, .. } => !claims.are_there() || !owners.is_empty() || wrong.is_some(),
+            Self::Repair { claims, owners, wrong, .. } => {
+                !claims.are_usable() || !owners.is_empty() || wrong.is_some()
+            }
         }
     }
 }
 
 impl Plan {
-    /// Whether the status is worth a write.
+    /// Whether the status is written.
     pub fn writes_status(&self) -> bool {
         self.status.differs(&self.set.status)
     }
@@ -268,32 +302,40 @@ impl Explain for Plan {
             counted.updated_replicas,
             counted.update_revision,
         );
-        let mut waiting = self.reconcile.waiting.clone();
+        let mut waiting = self.reconcile.waiting.clone().into_vec();
+        if self.reconcile.deferred > 0 {
+            waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred));
+        }
         if let Some(wait) = self.available_in {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
             waiting.push(format!("ready Pods are not available yet, the next in {seconds}s"));
         }
         let mut actions = Vec::new();
-        actions.extend(self.adopt_revisions.iter().map(|r| format!("adopt revision {}", r.meta.name)));
-        let pods = |verb: &str, pods: &[PodRef]| -> Vec<String> {
-            pods.iter().map(|pod| format!("{verb} Pod {}", pod.meta().name)).collect()
+        let mut add = |lines: Lines| actions.extend(lines.into_vec());
+        let names = |verb: &str, names: &mut dyn Iterator<Item = &str>| {
+            let mut lines = Lines::default();
+            names.for_each(|name| lines.push(|| format!("{verb} {name}")));
+            lines
         };
-        actions.extend(pods("adopt", &self.adopt));
-        actions.extend(pods("release", &self.release));
-        actions.extend(self.revisions.step.line(&self.revisions));
-        let mut work = Vec::new();
-        self.works().for_each(|each| each.lines(&self.set, &mut work));
-        let more = work.len().saturating_sub(NAMED);
-        work.truncate(NAMED);
-        actions.extend(work);
-        if more > 0 {
-            actions.push(format!("... and {more} more"));
+        add(names("adopt revision", &mut self.adopt_revisions.iter().map(|revision| &*revision.meta.name)));
+        add(names("adopt Pod", &mut self.adopt.iter().map(|pod| &*pod.meta().name)));
+        add(names("release Pod", &mut self.release.iter().map(|pod| &*pod.meta().name)));
+        let mut lines = Lines::default();
+        if let Some(line) = self.revisions.step.line(&self.revisions) {
+            lines.push(|| line);
         }
+        add(lines);
+        let mut lines = Lines::default();
+        self.works().for_each(|work| work.explain(&self.set, &mut lines));
+        add(lines);
         if self.writes_status() {
             actions.push("write the status".to_owned());
         }
-        actions
-            .extend(self.forget.iter().map(|r| format!("delete revision {}: older ones than are kept", r.meta.name)));
+        let mut lines = Lines::default();
+        for revision in &self.forget {
+            lines.push(|| format!("delete revision {}: the history is longer than its limit", revision.meta.name));
+        }
+        actions.extend(lines.into_vec());
         Explanation { situation, waiting, actions }
     }
 

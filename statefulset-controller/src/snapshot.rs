@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::refs::{Claims, Owner};
 use jiff::Timestamp;
 
-use crate::objects::{CachedPod, Claim, ControllerRevision, StatefulSet};
+use crate::objects::{CachedPod, Claim, ControllerRevision, PodTemplate, StatefulSet};
 
 /// A cached Pod.
 pub type PodRef = Arc<CachedPod>;
@@ -14,32 +14,35 @@ pub type RevisionRef = Arc<ControllerRevision>;
 /// A cached claim.
 pub type ClaimRef = Arc<Claim>;
 
-/// Everything one sync may look at.
+/// Everything that one sync decides on.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The set.
     pub set: Arc<StatefulSet>,
+    /// Its Pod template.
+    pub template: Arc<PodTemplate>,
     /// The set as an owner.
     pub owner: Owner,
-    /// Revisions it selects: its own, and those of nobody.
+    /// The revisions it selects: its own, and those without a controller.
     pub revisions: Claims<RevisionRef>,
     /// Its Pods: kept, to be adopted, to be released.
     pub pods: Claims<PodRef>,
-    /// The claims of all Pods it has or wants, as far as they are there, by name.
+    /// The claims of its Pods, and of the Pods that this sync may create
+    /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)), by name. Claims that do not exist are left out.
     pub claims: BTreeMap<String, ClaimRef>,
-    /// What the operator has set.
+    /// The operator's settings.
     pub limits: Limits,
-    /// The time of the sync.
+    /// The time of the sync, by which availability is judged.
     pub now: Timestamp,
 }
 
-/// What the operator has set, as far as decisions depend on it.
+/// The operator's settings that decisions depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Whether a rollout may have several Pods unavailable (gate `MaxUnavailableStatefulSet`).
+    /// Whether a rolling update may make several Pods unavailable (gate `MaxUnavailableStatefulSet`).
     pub max_unavailable: bool,
-    /// Whether a revision that differs only by defaults is the same (gate `StatefulSetSemanticRevisionComparison`).
+    /// Whether revisions that differ only by defaults are equal (gate `StatefulSetSemanticRevisionComparison`).
     pub semantic_comparison: bool,
-    /// Whether an outdated Pod that blocks the others because it does not get ready is replaced.
+    /// Whether an outdated Pod that was never ready and blocks the others is replaced (tune `replace-stuck-pods`).
     pub replaces_stuck_pods: bool,
 }

@@ -1,28 +1,24 @@
-//! Which event brings which set to the queue.
+//! Which event enqueues which set.
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
     controller::priority,
-    map::HashMap,
     meta::{Key, Meta},
     queue::{Priority, Queue},
     refs,
     store::{Event, IndexValue, Origin, Store},
 };
-use parking_lot::Mutex;
 
 use crate::{
+    awaited::AwaitedClaims,
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, STATEFUL_SETS, StatefulSet},
+    objects::{CachedPod, Claim, PodTemplates, STATEFUL_SETS, StatefulSet},
 };
 
 /// Position of the index of sets by namespace.
 pub(crate) const SETS_BY_NAMESPACE: usize = 0;
-
-/// Claims whose end is waited for, and by which set.
-pub(crate) type Awaited = Arc<Mutex<HashMap<Key, Key>>>;
 
 /// Turns events into keys. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`, `enqueueStatefulSet`.
 pub(crate) struct Watch {
@@ -30,32 +26,35 @@ pub(crate) struct Watch {
     pub(crate) sets: Arc<Store<StatefulSet>>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
-    pub(crate) awaited: Awaited,
+    pub(crate) awaited: Arc<AwaitedClaims>,
+    pub(crate) templates: Arc<PodTemplates>,
 }
 
 impl Watch {
-    /// Every event of a set brings it to the queue.
+    /// Every event of a set enqueues it.
     pub(crate) fn on_set(&self, event: &Event<StatefulSet>, origin: Origin) {
         if let Event::Deleted(set) = event {
             self.ledger.forget(&set.metadata.uid);
             self.metrics.forget(set);
+            self.awaited.forget(&set.metadata.key());
+            self.templates.forget(&set.metadata.uid);
         }
         self.queue.add(event.meta().key(), priority(origin));
     }
 
-    /// A claim that is gone brings the set that waits for that. Upstream such a set waits for anything else to happen.
+    /// The deletion of a claim enqueues the sets that wait for it. Upstream such a set waits until another event enqueues it.
     pub(crate) fn on_claim(&self, event: &Event<Claim>) {
-        if let Event::Deleted(claim) = event
-            && let Some(set) = self.awaited.lock().remove(&claim.metadata.key())
-        {
-            self.queue.add(set, Priority::Normal);
+        if let Event::Deleted(claim) = event {
+            for set in self.awaited.take(&claim.metadata.key()) {
+                self.queue.add(set, Priority::Normal);
+            }
         }
     }
 
-    /// An event of a Pod brings the set it belongs, or belonged, to; that of an orphan every set that may adopt it.
+    /// An event of a Pod enqueues the set that controls it or did so before; an event of an orphan, every set that may adopt it.
     ///
-    /// The first full set of Pods brings nothing: every set comes by itself at that time, and none before the Pods are
-    /// there.
+    /// The first list of Pods enqueues nothing: the first list of sets enqueues them all, and none is synced before both lists are
+    /// complete.
     pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
         if origin == Origin::Initial {
             return;

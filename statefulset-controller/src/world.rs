@@ -6,14 +6,13 @@ use common::{
     object::Object,
     refs::{self, Owner},
     revision::{Data, Numbers},
-    template::Template,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
     decide::revisions,
-    objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
+    objects::{Claim, PodTemplate, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Reconcile, Work},
     snapshot::{Limits, PodRef, RevisionRef, Snapshot},
 };
@@ -42,7 +41,7 @@ pub(crate) fn template(version: &str) -> Value {
 
 /// What a revision of that template holds.
 fn data(template: &Value) -> Value {
-    let data = Data::new(&Template::from_value(template), Numbers::Doubles).unwrap();
+    let data = Data::from_value(template.clone(), Numbers::Doubles).unwrap();
     serde_json::from_slice(data.bytes()).unwrap()
 }
 
@@ -101,8 +100,17 @@ impl PodBuilder {
         self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "True", "lastTransitionTime": since}]);
         self
     }
+    /// Not ready since some seconds ago, after it was ready.
     pub(crate) fn unready(mut self) -> Self {
-        self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False"}]);
+        let (started, changed) = (ago(3600).to_string(), ago(30).to_string());
+        self.0["status"]["startTime"] = json!(started);
+        self.0["status"]["conditions"] = json!([{"type": "Ready", "status": "False", "lastTransitionTime": changed}]);
+        self
+    }
+    /// Not ready since it was started.
+    pub(crate) fn never_ready(mut self) -> Self {
+        self = self.unready();
+        self.0["status"]["conditions"][0]["lastTransitionTime"] = self.0["status"]["startTime"].clone();
         self
     }
     pub(crate) fn phase(mut self, phase: &str) -> Self {
@@ -230,6 +238,7 @@ impl World {
             claims,
             limits: self.limits,
             now: now(),
+            template: Arc::new(PodTemplate::new(set.template.clone()).unwrap()),
             owner,
             set,
         }
@@ -247,7 +256,7 @@ impl World {
 
     /// The hash that the revision of that template would be called by.
     pub(crate) fn hash(&self, collisions: i32) -> String {
-        revisions::hash(&self.snapshot().set, collisions)
+        revisions::hash(&self.snapshot().template, collisions)
     }
 }
 

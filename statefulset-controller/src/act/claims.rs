@@ -1,9 +1,10 @@
-//! The claims of Pods: making them, and saying who owns them.
+//! The claims of Pods: creating them, and writing their owner references.
 
 use common::{
     api::{Patch, Target, Written},
     events::EventType,
-    meta::OwnerRef,
+    meta::{Key, OwnerRef, Uid},
+    queue::Priority,
 };
 use serde_json::{Value, json};
 
@@ -13,11 +14,11 @@ use crate::{
     error::Error,
     objects::CLAIMS,
     plan::{Claims, Reconcile},
-    snapshot::{ClaimRef, PodRef, Snapshot},
+    snapshot::{ClaimRef, Snapshot},
 };
 
 impl StatefulSetController {
-    /// Makes the claims that are missing; fails if one cannot be made, or is going. Each is tried.
+    /// Creates the claims that are missing. Every one is tried; the error names all that failed or are terminating.
     ///
     /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
     pub(super) async fn ensure(&self, snapshot: &Snapshot, pod: &str, claims: &Claims) -> Result<(), Error> {
@@ -35,7 +36,7 @@ impl StatefulSetController {
                     self.event(snapshot, EventType::Normal, "SuccessfulCreate", message);
                 }
                 Err(error) => {
-                    let tells = !error.is_already_exists() && super::pods::is_news(&error);
+                    let tells = !error.is_already_exists() && super::pods::is_worth_telling(&error);
                     if tells {
                         let who = format!("Claim {name} for Pod {pod} in StatefulSet {}", set.metadata.name);
                         let message = format!("Create {who} failed error: {error}");
@@ -46,15 +47,22 @@ impl StatefulSetController {
                 }
             }
         }
-        problems.extend(claims.going.iter().map(|name| format!("pvc {name} is being deleted")));
-        if problems.is_empty() { Ok(()) } else { Err(Error::Claims(problems.join(", "), first)) }
+        problems.extend(claims.terminating.iter().map(|name| format!("pvc {name} is being deleted")));
+        // As Go writes several errors.
+        match &problems[..] {
+            [] => Ok(()),
+            [problem] => Err(Error::Claims(problem.clone(), first)),
+            _ => Err(Error::Claims(format!("[{}]", problems.join(", ")), first)),
+        }
     }
 
-    /// Writes the owners of claims, in their order; the first failure is the last.
+    /// Writes the owner references of claims in order, up to the first failure.
+    ///
+    /// Each write names the version of the claim that was judged: a reference that somebody else has added since is not lost.
     pub(super) async fn own(&self, snapshot: &Snapshot, claims: &[(ClaimRef, Vec<OwnerRef>)]) -> Result<(), Error> {
         for (claim, owners) in claims {
             let meta = &claim.metadata;
-            let what = || format!("update claim {} for delete policy ownerRefs", meta.name);
+            let failed = |source| Error::Owners { claim: meta.name.to_string(), source };
             let patch = json!({"metadata": {
                 "uid": meta.uid,
                 "resourceVersion": meta.resource_version,
@@ -62,24 +70,33 @@ impl StatefulSetController {
             }});
             let target = Target::object(CLAIMS, &meta.namespace, &meta.name);
             let answer = self.context.api.patch(target, Patch::Merge, &patch).await;
-            let answer = answer.map_err(|error| Error::request(what(), error))?;
-            let written: Written = serde_json::from_slice(&answer).map_err(|error| Error::request(what(), error))?;
+            let answer = answer.map_err(failed)?;
+            let written: Written = serde_json::from_slice(&answer).map_err(|error| failed(error.into()))?;
             self.wrote(snapshot, CLAIMS, &written.metadata);
         }
         Ok(())
     }
 
-    /// Writes the owners of the claims of a Pod that was made just now, as far as the cache has them.
+    /// Writes the owner references of an ordinal's claims after its Pod was created, as far as the cache has the claims. `pod` is
+    /// empty if the Pod could not be created.
+    ///
+    /// Claims that were created just before are left to the sync that the event of the Pod brings: the volume binder writes them now,
+    /// and would meet a conflict or cause one.
     pub(super) async fn own_those_of(
         &self,
         snapshot: &Snapshot,
         ordinal: i32,
-        pod: &common::meta::Meta,
+        pod: &Uid,
+        ensured: &Claims,
     ) -> Result<(), Error> {
         let set = &snapshot.set;
-        let owners = Owners::new(set, &pod.name, &pod.uid, false);
+        let owners = Owners::new(set, &set.pod_name(ordinal), pod, false);
         let mut changes = Vec::new();
-        for template in &set.claims {
+        for (at, template) in set.claims.iter().enumerate() {
+            // Missing claims are listed by ascending position of their template.
+            if ensured.missing.binary_search_by_key(&at, |(template, _)| *template).is_ok() {
+                continue;
+            }
             let name = set.claim_name(template, ordinal);
             let Some(claim) = self.claims.store().get_readable(&set.metadata.namespace, &name) else { continue };
             let verdict = owners.judge(&claim.metadata.owners);
@@ -91,7 +108,7 @@ impl StatefulSetController {
         self.own(snapshot, &changes).await
     }
 
-    /// Tells of a claim that somebody else manages.
+    /// Reports a claim that another controller manages.
     pub(super) fn tell_conflict(&self, snapshot: &Snapshot, claim: &str) {
         let message = format!(
             "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
@@ -99,40 +116,20 @@ impl StatefulSetController {
         self.event(snapshot, EventType::Warning, "ConflictingController", message);
     }
 
-    /// Has the set looked at again once a claim that it waits for is gone.
+    /// Has the set synced again once one of the claims is gone that it waits for.
     pub(super) fn await_claims(&self, snapshot: &Snapshot, plan: &Reconcile) {
         let set = &snapshot.set.metadata;
-        for name in &plan.claims_to_go {
-            let claim = common::meta::Key::new(&set.namespace, name);
-            self.awaited.lock().insert(claim, set.key());
-            // It may be gone already.
-            if self.claims.store().peek(&set.namespace, name, |_| ()).is_none() {
-                self.queue.add(set.key(), common::queue::Priority::Normal);
-            }
+        let claims: Vec<Key> = plan.awaited_claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
+        self.awaited.replace(&set.key(), claims.clone());
+        // The event of a claim that has gone in between found nobody waiting for it.
+        let gone = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
+        for claim in claims.iter().filter(|claim| gone(claim)) {
+            self.awaited.take(claim);
+            self.queue.add(set.key(), Priority::Normal);
         }
-    }
-
-    /// The claims of all Pods that are there or wanted, as far as the cache has them.
-    pub(crate) fn claims_of(
-        &self,
-        set: &crate::objects::StatefulSet,
-        pods: &[&PodRef],
-    ) -> Result<std::collections::BTreeMap<String, ClaimRef>, Error> {
-        let mut claims = std::collections::BTreeMap::new();
-        if set.claims.is_empty() {
-            return Ok(claims);
+        // Neither does the event of a set that has gone in between find its entries.
+        if self.sets.store().peek(&set.namespace, &set.name, |_| ()).is_none() {
+            self.awaited.forget(&set.key());
         }
-        let wanted = (0..set.replicas).map_while(|at| set.start.checked_add(at));
-        let number = |pod: &&&PodRef| crate::objects::ordinal_of(&set.metadata.name, &pod.meta().name).flatten();
-        let others = pods.iter().filter_map(|pod| number(&pod)).filter(|ordinal| !set.wants(*ordinal));
-        for ordinal in wanted.chain(others) {
-            for template in &set.claims {
-                let name = set.claim_name(template, ordinal);
-                if let Some(claim) = self.claims.store().get(&set.metadata.namespace, &name)? {
-                    claims.insert(name, claim);
-                }
-            }
-        }
-        Ok(claims)
     }
 }

@@ -1,9 +1,11 @@
-//! Making, mending and deleting Pods.
+//! Creating, repairing and deleting Pods.
+
+use std::sync::OnceLock;
 
 use common::{
     api::{self, Delete, Patch, Target, Written},
     events::EventType,
-    meta::Meta,
+    meta::{Meta, Uid},
     pods::PODS,
 };
 use serde_json::{Value, json};
@@ -13,11 +15,34 @@ use crate::{
     decide::{body, revisions::Revisions},
     error::Error,
     objects::{POD_INDEX_LABEL, POD_NAME_LABEL},
-    plan::{Claims, From, Occasion, Why, Work, Wrong},
+    plan::{Claims, Occasion, RevisionRole, Why, Work, Wrong},
     snapshot::{PodRef, Snapshot},
 };
 
-/// What is done with a Pod, as Events have it.
+/// The revisions that one sync creates Pods from. Each is parsed once, and only if a Pod is created from it.
+pub(super) struct PodSources<'a> {
+    revisions: &'a Revisions,
+    current: OnceLock<Option<Value>>,
+    update: OnceLock<Option<Value>>,
+}
+
+impl<'a> PodSources<'a> {
+    pub(super) fn new(revisions: &'a Revisions) -> Self {
+        Self { revisions, current: OnceLock::new(), update: OnceLock::new() }
+    }
+
+    /// The name of the revision in that role, and a copy of its template; no template if the revision holds none.
+    fn get(&self, role: RevisionRole) -> (&str, Option<Value>) {
+        let revision = self.revisions.get(role);
+        let parsed = match role {
+            RevisionRole::Current => &self.current,
+            RevisionRole::Update => &self.update,
+        };
+        (&revision.name, parsed.get_or_init(|| revision.template()).clone())
+    }
+}
+
+/// What an Event says was done with a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verb {
     Create,
@@ -36,14 +61,19 @@ impl Verb {
 }
 
 impl StatefulSetController {
-    /// Does the work on one Pod; says whether that lowers the count of Pods of the current revision.
-    pub(super) async fn work_on(&self, snapshot: &Snapshot, revisions: &Revisions, work: &Work) -> Result<bool, Error> {
+    /// Does the work on one Pod; says whether a Pod of the current revision was deleted.
+    pub(super) async fn work_on(
+        &self,
+        snapshot: &Snapshot,
+        sources: &PodSources<'_>,
+        work: &Work,
+    ) -> Result<bool, Error> {
         if self.ends() {
             return Ok(false);
         }
         match work {
-            Work::Create { ordinal, claims, from } => {
-                self.create(snapshot, revisions, *ordinal, claims, *from).await.map(|()| false)
+            Work::Create { ordinal, claims, role } => {
+                self.create(snapshot, sources, *ordinal, claims, *role).await.map(|()| false)
             }
             Work::Delete { pod, why } => self.delete(snapshot, pod, *why).await,
             Work::Repair { pod, ordinal, claims, conflicting, owners, wrong, occasion } => {
@@ -80,55 +110,85 @@ impl StatefulSetController {
         }
     }
 
-    /// Makes a Pod after its claims. Upstream: `CreateStatefulPod`.
+    /// Creates a Pod after its claims. Upstream: `CreateStatefulPod`.
+    ///
+    /// The owner references of its claims are written even if the server refuses the Pod: where a quota forbids it for good, the
+    /// claims must still be deleted with the set.
     async fn create(
         &self,
         snapshot: &Snapshot,
-        revisions: &Revisions,
+        sources: &PodSources<'_>,
         ordinal: i32,
         claims: &Claims,
-        from: From,
+        role: RevisionRole,
     ) -> Result<(), Error> {
         let set = &snapshot.set;
         let name = set.pod_name(ordinal);
         let failed = |error: Error| {
-            if error.is_news() {
+            if error.is_worth_telling() {
                 self.tell(snapshot, Verb::Create, &name, Some(&error.cause()));
             }
             error
         };
         self.ensure(snapshot, &name, claims).await.map_err(failed)?;
-        let revision = revisions.get(from);
-        let body = revision.template();
-        let body = body.and_then(|template| body::pod(set, &snapshot.owner, ordinal, template, &revision.name));
-        let body = body.ok_or_else(|| Error::Template(format!("Pod {name} from revision {}", revision.name)));
+        let (revision, template) = sources.get(role);
+        let body = template.and_then(|template| body::pod(set, &snapshot.owner, ordinal, template, revision));
+        let body = body.ok_or_else(|| Error::Template(format!("Pod {name} from revision {revision}")));
         let body = body.map_err(failed)?;
         let target = Target::object(PODS, &set.metadata.namespace, "");
         let answer = self.context.api.create(target, &body).await;
-        let made = answer.and_then(|answer| Ok(serde_json::from_slice::<Written>(&answer)?.metadata));
-        let made = made.map_err(|error| failed(Error::request(format!("create Pod {name}"), error)))?;
-        self.wrote(snapshot, PODS, &made);
-        let owned = self.own_those_of(snapshot, ordinal, &made).await;
-        owned.inspect_err(|error| {
-            if error.is_news() {
+        let created = answer.and_then(|answer| Ok(serde_json::from_slice::<Written>(&answer)?.metadata));
+        let request = |error| Error::request(format!("create Pod {name}"), error);
+        let created = match created {
+            Ok(created) => {
+                self.wrote(snapshot, PODS, &created);
+                // Told at once: the owner references may meet a conflict with the volume binder.
+                self.tell(snapshot, Verb::Create, &name, None);
+                Ok(created.uid)
+            }
+            Err(error) if error.is_already_exists() => {
+                if self.is_taken(snapshot, &name).await {
+                    self.tell(snapshot, Verb::Create, &name, Some(&error.to_string()));
+                }
+                return Err(request(error));
+            }
+            Err(api::Error::NotLeader) => return Err(request(api::Error::NotLeader)),
+            Err(error) => Err(failed(request(error))),
+        };
+        let nobody = Uid::default();
+        let owned = self.own_those_of(snapshot, ordinal, created.as_ref().unwrap_or(&nobody), claims).await;
+        let owned = owned.inspect_err(|error| {
+            if error.is_worth_telling() && !error.is_conflict() {
                 self.tell(snapshot, Verb::Update, &name, Some(&error.to_string()));
             }
-        })?;
-        self.tell(snapshot, Verb::Create, &name, None);
-        Ok(())
+        });
+        created.and(owned)
     }
 
-    /// Deletes this very Pod; one that is gone is no failure. Upstream: `DeleteStatefulPod`.
+    /// Whether the name of a Pod is taken by a Pod that this set neither controls nor can adopt. Read live, because the cache holds
+    /// no Pods of other controllers.
+    async fn is_taken(&self, snapshot: &Snapshot, name: &str) -> bool {
+        let live = self.context.api.get(Target::object(PODS, &snapshot.owner.namespace, name)).await;
+        let live = live.ok().and_then(|live| serde_json::from_slice::<Written>(&live).ok());
+        live.is_some_and(|Written { metadata }| match metadata.controller() {
+            Some(controller) => controller.uid != snapshot.owner.uid,
+            None => !snapshot.set.selector.matches_orphan(&metadata.labels),
+        })
+    }
+
+    /// Deletes a Pod, if it is still as it was when that was decided. A Pod that is gone is no error. Upstream: `DeleteStatefulPod`,
+    /// which deletes whatever has the name.
     async fn delete(&self, snapshot: &Snapshot, pod: &PodRef, why: Why) -> Result<bool, Error> {
         let meta = pod.meta();
         self.note_deletion(snapshot, PODS, meta);
-        let options = Delete { uid: Some(meta.uid.clone()), ..Delete::default() };
+        let options =
+            Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
         let target = Target::object(PODS, &meta.namespace, &meta.name);
         match self.context.api.delete(target, &options).await {
             Err(error) if !error.is_not_found() => {
                 self.ledger.undelete(&snapshot.owner.uid, &meta.uid);
-                // A conflict: another one has its name, and the cache will tell.
-                if !error.is_conflict() && is_news(&error) {
+                // After a conflict the cache will soon show the newer Pod, on which the next sync decides.
+                if !error.is_conflict() && is_worth_telling(&error) {
                     self.tell(snapshot, Verb::Delete, &meta.name, Some(&error.to_string()));
                 }
                 Err(Error::request(format!("delete Pod {}", meta.name), error))
@@ -140,7 +200,7 @@ impl StatefulSetController {
         }
     }
 
-    /// Gives a Pod its labels, and its volumes as far as the server lets it. Upstream: `UpdateStatefulPod`.
+    /// Writes the labels of a Pod's identity, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
     async fn mend(&self, snapshot: &Snapshot, pod: &PodRef, ordinal: i32, wrong: &Wrong) -> Result<(), Error> {
         let meta = pod.meta();
         let target = Target::object(PODS, &meta.namespace, &meta.name);
@@ -152,7 +212,7 @@ impl StatefulSetController {
                 Ok(())
             }
             Err(error) => {
-                if !error.is_conflict() && !error.is_not_found() && is_news(&error) {
+                if !error.is_conflict() && !error.is_not_found() && is_worth_telling(&error) {
                     self.tell(snapshot, Verb::Update, &meta.name, Some(&error.to_string()));
                 }
                 Err(Error::request(format!("update Pod {}", meta.name), error))
@@ -161,12 +221,12 @@ impl StatefulSetController {
     }
 }
 
-/// Whether people are to hear of an error: not of those that say more about this process, or the namespace's end.
-pub(super) fn is_news(error: &api::Error) -> bool {
+/// Whether an error is worth an Event. The loss of leadership concerns this process, and a terminating namespace refuses Events.
+pub(super) fn is_worth_telling(error: &api::Error) -> bool {
     !matches!(error, api::Error::NotLeader) && !error.is_namespace_terminating()
 }
 
-/// The patch that gives a Pod what is its own.
+/// The patch that repairs a Pod.
 fn mended(meta: &Meta, ordinal: i32, wrong: &Wrong) -> Value {
     let mut patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version}});
     if wrong.labels {
@@ -187,18 +247,11 @@ impl Error {
         self.api().is_some_and(api::Error::is_conflict)
     }
 
-    /// Whether people are to hear of it: not of what the cache will tell soon, of this process, or of a namespace's end.
-    fn is_news(&self) -> bool {
-        let dull = |error: &api::Error| {
-            error.is_conflict()
-                || error.is_already_exists()
-                || error.is_namespace_terminating()
-                || matches!(error, api::Error::NotLeader)
-        };
-        !self.api().is_some_and(dull)
+    fn is_worth_telling(&self) -> bool {
+        self.api().is_none_or(is_worth_telling)
     }
 
-    /// What the server said, where it said it: as upstream's Events have it.
+    /// The server's message where there is one, as upstream's Events have it.
     fn cause(&self) -> String {
         match self {
             Self::Request { source, .. } => source.to_string(),

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl StatefulSetController {
-    /// Makes sure that the update revision is stored, and is the newest.
+    /// Stores the update revision, or makes it the newest, where the plan says so.
     pub(super) async fn store(&self, snapshot: &Snapshot, mut revisions: Revisions) -> Result<Revisions, Error> {
         match std::mem::replace(&mut revisions.step, Step::Nothing) {
             Step::Nothing => Ok(revisions),
@@ -31,37 +31,38 @@ impl StatefulSetController {
         }
     }
 
-    /// Stores a new revision. Where its name is taken by one that holds the same, that is it; by one that holds something
-    /// else, the next name is tried. Upstream: `pkg/controller/history`, `CreateControllerRevision`.
+    /// Stores a new revision. If its name is taken by a revision with the same data, that one is used; if the data differ, the next
+    /// name is tried. Upstream: `pkg/controller/history`, `CreateControllerRevision`.
     async fn create_revision(
         &self,
         snapshot: &Snapshot,
         revisions: &Revisions,
         number: i64,
     ) -> Result<Revisions, Error> {
-        let set = &snapshot.set;
+        let (set, template) = (&snapshot.set, &snapshot.template);
         let failed = |name: &str, error| Error::request(format!("create ControllerRevision {name}"), error);
         let mut collisions = revisions.collisions;
         loop {
-            let name = revisions::name(set, &revisions::hash(set, collisions));
-            let body = body::revision(set, &snapshot.owner, number, revisions.collisions, &name)
+            let name = revisions::name(set, &revisions::hash(template, collisions));
+            let body = body::revision(snapshot, number, revisions.collisions, &name)
                 .map_err(|error| Error::Template(format!("a revision: {error}")))?;
             let target = Target::object(CONTROLLER_REVISIONS, &set.metadata.namespace, "");
             match self.context.api.create(target, &body).await {
                 Ok(answer) => {
                     let made: Written = serde_json::from_slice(&answer).map_err(|e| failed(&name, e.into()))?;
                     self.wrote(snapshot, CONTROLLER_REVISIONS, &made.metadata);
-                    return Ok(revisions::created(revisions, set, &name, collisions));
+                    return Ok(revisions::created(revisions, template, &name, collisions));
                 }
                 Err(error) if error.is_already_exists() && !self.ends() => {
                     let target = Target::object(CONTROLLER_REVISIONS, &set.metadata.namespace, &name);
                     let there = self.context.api.get(target).await.map_err(|error| failed(&name, error))?;
                     let there: revision::ControllerRevision =
                         serde_json::from_slice(&there).map_err(|error| failed(&name, error.into()))?;
-                    if there.holds(&set.data) {
-                        return Ok(revisions::created(revisions, set, &name, collisions));
+                    if there.holds(template.data()) {
+                        return Ok(revisions::created(revisions, template, &name, collisions));
                     }
-                    collisions = collisions.saturating_add(1);
+                    let exhausted = || Error::Template(format!("a name for a revision of {}", set.metadata.name));
+                    collisions = collisions.checked_add(1).ok_or_else(exhausted)?;
                 }
                 Err(error) => return Err(failed(&name, error)),
             }
@@ -70,8 +71,8 @@ impl StatefulSetController {
 
     /// Makes a revision the newest.
     ///
-    /// It is read live and replaced as a whole with its data as they stand: a patch makes the server write them anew, and
-    /// where that gives other bytes it refuses its own work, because data must not change.
+    /// It is read live and replaced as a whole, with its data byte for byte: a patch makes the server encode the data again, and if
+    /// that gives other bytes the server refuses the patch, because data are immutable.
     async fn renumber(&self, snapshot: &Snapshot, revision: &RevisionRef, number: i64) -> Result<(), Error> {
         let meta = &revision.meta;
         let failed = |error| Error::request(format!("renumber ControllerRevision {}", meta.name), error);
@@ -95,7 +96,7 @@ impl StatefulSetController {
         Ok(())
     }
 
-    /// Deletes revisions nobody uses, the oldest first.
+    /// Deletes revisions, the oldest first, if they are still as they were when that was decided.
     pub(super) async fn forget(&self, snapshot: &Snapshot, revisions: &[RevisionRef]) -> Result<(), Error> {
         for revision in revisions {
             let meta = &revision.meta;
@@ -103,7 +104,8 @@ impl StatefulSetController {
                 break;
             }
             let target = Target::object(CONTROLLER_REVISIONS, &meta.namespace, &meta.name);
-            let options = Delete { uid: Some(meta.uid.clone()), ..Delete::default() };
+            let options =
+                Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
             self.note_deletion(snapshot, CONTROLLER_REVISIONS, meta);
             match self.context.api.delete(target, &options).await {
                 Ok(_) => {}

@@ -27,10 +27,10 @@ struct Precondition<'a> {
 }
 
 impl StatefulSetController {
-    /// Writes the status if it is another one, onto the set it was computed for. A set that is gone needs none.
+    /// Writes the status if it differs, onto the version of the set that it was computed for. A set that is gone is no error.
     ///
-    /// Upstream: `pkg/controller/statefulset`, `UpdateStatefulSetStatus`, which writes the same onto a newer set; here the
-    /// newer set is looked at first.
+    /// Upstream: `pkg/controller/statefulset`, `UpdateStatefulSetStatus`, which after a conflict writes the same status onto the newer
+    /// set. Here the conflict fails the sync, and the next one computes the status of the newer set.
     pub(super) async fn write_status(&self, snapshot: &Snapshot, status: &Status) -> Result<(), Error> {
         let set = &snapshot.set;
         if !status.differs(&set.status) {

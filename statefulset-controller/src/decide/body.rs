@@ -1,11 +1,16 @@
-//! The objects a set makes: Pods, claims, revisions.
+//! The bodies of the objects that a set creates: Pods, claims, revisions.
+
+use std::collections::BTreeSet;
 
 use common::{meta::OwnerRef, pods::PODS, refs::Owner, revision::CONTROLLER_REVISIONS};
 use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::revisions;
-use crate::objects::{CLAIMS, ClaimTemplate, HASH_LABEL, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_LABEL, StatefulSet};
+use crate::{
+    objects::{CLAIMS, ClaimTemplate, HASH_LABEL, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_LABEL, StatefulSet},
+    snapshot::Snapshot,
+};
 
 fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     if value.is_null() {
@@ -14,8 +19,9 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
     value.as_object_mut()
 }
 
-/// Its Pod of that number, from the template of a revision; nothing if that is no template. Upstream:
-/// `newStatefulSetPod`, `updateStorage`.
+/// The Pod of an ordinal, made from the template of a revision; `None` if the template is malformed.
+///
+/// Upstream: `newStatefulSetPod`, `updateStorage`.
 pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, revision: &str) -> Option<Value> {
     let name = set.pod_name(ordinal);
     let mut metadata = template.get_mut("metadata").map(Value::take).unwrap_or_default();
@@ -42,7 +48,8 @@ pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, 
         let own = set.claims.iter().map(
             |claim| json!({"name": claim.name, "persistentVolumeClaim": {"claimName": set.claim_name(claim, ordinal)}}),
         );
-        let is_own = |volume: &Value| set.claims.iter().any(|claim| volume["name"] == claim.name.as_str());
+        let names: BTreeSet<&str> = set.claims.iter().map(|claim| claim.name.as_str()).collect();
+        let is_own = |volume: &Value| volume["name"].as_str().is_some_and(|name| names.contains(name));
         let others = spec_fields.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
         let volumes = own.chain(others.into_iter().filter(|volume| !is_own(volume))).collect();
         spec_fields.insert("volumes".to_owned(), volumes);
@@ -50,7 +57,7 @@ pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, 
     Some(json!({"apiVersion": PODS.version, "kind": PODS.kind, "metadata": metadata, "spec": spec}))
 }
 
-/// A claim of its Pod of that number; nothing if the template is none. Upstream: `getPersistentVolumeClaims`.
+/// A claim under that name; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
 pub fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw.value().ok()?;
     let fields = claim.as_object_mut()?;
@@ -91,20 +98,15 @@ struct RevisionMeta<'a> {
     owner_references: [OwnerRef; 1],
 }
 
-/// A revision of its template under that name. The server stores the bytes of `data` as they are sent.
+/// The revision of a set's template under that name. The server stores the bytes of `data` as they are sent.
 ///
-/// The hash in its label is that before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
-pub fn revision(
-    set: &StatefulSet,
-    owner: &Owner,
-    number: i64,
-    collisions: i32,
-    name: &str,
-) -> serde_json::Result<Box<RawValue>> {
+/// The hash in the label is the one before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
+pub fn revision(snapshot: &Snapshot, number: i64, collisions: i32, name: &str) -> serde_json::Result<Box<RawValue>> {
+    let (set, template) = (&snapshot.set, &snapshot.template);
     let texts = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
-    let mut labels: Map<String, Value> = set.template_labels.iter().map(texts).collect();
-    labels.insert(HASH_LABEL.to_owned(), revisions::hash(set, collisions).into());
-    let data: &RawValue = serde_json::from_slice(set.data.bytes())?;
+    let mut labels: Map<String, Value> = template.labels().iter().map(texts).collect();
+    labels.insert(HASH_LABEL.to_owned(), revisions::hash(template, collisions).into());
+    let data: &RawValue = serde_json::from_slice(template.data().bytes())?;
     serde_json::value::to_raw_value(&Revision {
         api_version: CONTROLLER_REVISIONS.api_version(),
         kind: CONTROLLER_REVISIONS.kind,
@@ -112,7 +114,7 @@ pub fn revision(
             name,
             labels,
             annotations: set.metadata.annotations.iter().map(texts).collect(),
-            owner_references: [owner.controller_ref()],
+            owner_references: [snapshot.owner.controller_ref()],
         },
         data,
         number,

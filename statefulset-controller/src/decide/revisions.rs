@@ -1,69 +1,70 @@
-//! Which revision Pods come from and which they go to.
+//! The current and the update revision of a set.
 
 use std::sync::Arc;
 
-use common::{
-    hash::controller_revision_hash,
-    intern::Text,
-    revision::{self, Data},
-};
+use common::{hash::controller_revision_hash, intern::Text, revision};
 use serde_json::Value;
 
 use crate::{
-    objects::StatefulSet,
+    objects::{PodTemplate, StatefulSet},
     snapshot::{RevisionRef, Snapshot},
 };
 
-/// How much of a set's name is part of the names of its revisions.
+/// How many bytes of a set's name are part of the names of its revisions.
 const PREFIX: usize = 223;
 
-/// A revision that Pods are made from: one that is stored, or one that is about to be.
+/// A revision that Pods are made from.
 #[derive(Clone, Debug)]
 pub struct Revision {
-    /// Its name, which Pods carry.
+    /// Its name, which Pods carry in a label.
     pub name: Text,
     source: Source,
 }
 
 #[derive(Clone, Debug)]
 enum Source {
+    /// A stored revision.
     Stored(RevisionRef),
-    New(Arc<StatefulSet>),
+    /// The template of the set, whose revision this sync stores.
+    Template(Arc<PodTemplate>),
+    /// A name in the status of a set that is being deleted. Nothing is made from it.
+    Recorded,
 }
 
 impl Revision {
-    /// One that is stored.
+    /// A revision that is stored.
     pub fn stored(revision: &RevisionRef) -> Self {
         Self { name: Text::new(&revision.meta.name), source: Source::Stored(Arc::clone(revision)) }
     }
 
-    /// One of the set's template.
-    fn new(set: &Arc<StatefulSet>, name: &str) -> Self {
-        Self { name: Text::new(name), source: Source::New(Arc::clone(set)) }
+    /// The revision of a set's template under that name.
+    fn of_template(template: &Arc<PodTemplate>, name: &str) -> Self {
+        Self { name: Text::new(name), source: Source::Template(Arc::clone(template)) }
     }
 
-    /// The template it holds; nothing if it holds none.
+    /// The Pod template to make Pods from; `None` if the revision holds none.
     pub fn template(&self) -> Option<Value> {
         match &self.source {
             Source::Stored(revision) => revision::template_in(revision.data.text().as_bytes()),
-            Source::New(set) => revision::template_in(set.data.bytes()),
+            Source::Template(template) => revision::template_in(template.data().bytes()),
+            Source::Recorded => None,
         }
     }
 }
 
-/// What has to be written before Pods can be made from the update revision.
+/// The write that precedes making Pods from the update revision.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Nothing.
+    /// No write.
     Nothing,
-    /// An older one is the newest again.
+    /// An older revision becomes the newest.
     Renumber {
         /// The revision.
         revision: RevisionRef,
         /// Its new number.
         number: i64,
     },
-    /// There is none yet.
+    /// The revision is stored.
     Create {
         /// Its number.
         number: i64,
@@ -71,18 +72,18 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether anything is written.
+    /// Whether there is a write.
     pub fn acts(&self) -> bool {
         !matches!(self, Self::Nothing)
     }
 
-    /// What is done, in words.
+    /// A line for an explanation.
     pub fn line(&self, revisions: &Revisions) -> Option<String> {
         let name = &revisions.update.name;
         match self {
             Self::Nothing => None,
             Self::Renumber { number, .. } => {
-                Some(format!("make revision {name} number {number}: the template is that of before"))
+                Some(format!("make revision {name} number {number}: the template is an earlier one"))
             }
             Self::Create { number } => Some(format!("create revision {name}, number {number}: the template is new")),
         }
@@ -94,13 +95,13 @@ impl Step {
 pub struct Revisions {
     /// All that are stored, oldest first.
     pub stored: Vec<RevisionRef>,
-    /// What has to be written.
+    /// The write to do first.
     pub step: Step,
-    /// The one Pods come from.
+    /// The current revision: that of Pods which the rolling update has not reached.
     pub current: Revision,
-    /// The one Pods go to.
+    /// The update revision: that of the set's template.
     pub update: Revision,
-    /// How often a name was taken by another one.
+    /// How many names were taken by a revision with other data.
     pub collisions: i32,
 }
 
@@ -112,57 +113,69 @@ pub fn sorted(snapshot: &Snapshot) -> Vec<RevisionRef> {
     all
 }
 
-/// The hash of the set's template after so many collisions.
-pub fn hash(set: &StatefulSet, collisions: i32) -> String {
-    controller_revision_hash(set.data.bytes(), Some(collisions))
+/// The hash of a template after that many collisions.
+pub fn hash(template: &PodTemplate, collisions: i32) -> String {
+    controller_revision_hash(template.data().bytes(), Some(collisions))
 }
 
 /// The name of a revision with that hash.
 pub fn name(set: &StatefulSet, hash: &str) -> String {
     let name: &str = &set.metadata.name;
-    // Names are ASCII: a cut inside a character means a name no server stores, and gives no prefix at all.
+    // Names are ASCII. A name that is not, which no server stores, gives an empty prefix if the cut falls inside a character.
     format!("{}-{hash}", name.get(..name.len().min(PREFIX)).unwrap_or_default())
 }
 
-/// Decides which revisions those are. Upstream: `getStatefulSetRevisions`.
+/// Decides which revisions are current and update, and whether one is written. Upstream: `getStatefulSetRevisions`.
 ///
-/// Equal is what holds the same bytes; a revision that differs from the template only by what a server has learnt to write, or
-/// to leave out, since then is equal as well, if it is the newest: nothing is rolled out for that (kubernetes/kubernetes#134773).
+/// Revisions are equal if they hold the same bytes. The newest revision also equals the template if they differ only by defaults
+/// that a server has learnt to write, or to leave out, since it was stored: that must not restart Pods
+/// (kubernetes/kubernetes#134773).
+///
+/// For a set that is being deleted nothing is written: the garbage collector may have taken the owner references of its revisions
+/// away already, so that a revision that is not found here need not be missing.
 pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
-    let set = &snapshot.set;
+    let (set, template) = (&snapshot.set, &snapshot.template);
     let number = revision::next_revision(stored.iter().map(|r| &***r));
     let collisions = set.status.collision_count.unwrap_or(0);
     let latest = stored.last();
-    let equal = stored.iter().rfind(|revision| revision.holds(&set.data));
-    let same = |latest: &&RevisionRef| snapshot.limits.semantic_comparison && is_same(latest, &set.data);
+    let equal = stored.iter().rfind(|revision| revision.holds(template.data()));
+    let equal_with_defaults = |latest: &&RevisionRef| {
+        snapshot.limits.semantic_comparison && latest.holds_with_defaults(template.data())
+    };
+    let new = || Revision::of_template(template, &name(set, &hash(template, collisions)));
+    let recorded = |name: &Text| (!name.is_empty()).then(|| Revision { name: name.clone(), source: Source::Recorded });
     let (update, step) = match (equal, latest) {
         (Some(equal), Some(latest)) if Arc::ptr_eq(equal, latest) => (Revision::stored(latest), Step::Nothing),
         (Some(equal), _) => (Revision::stored(equal), Step::Renumber { revision: Arc::clone(equal), number }),
-        (None, latest) => match latest.filter(same) {
+        (None, latest) => match latest.filter(equal_with_defaults) {
             Some(latest) => (Revision::stored(latest), Step::Nothing),
-            None => (Revision::new(set, &name(set, &hash(set, collisions))), Step::Create { number }),
+            None if snapshot.owner.deleting => {
+                (recorded(&set.status.update_revision).unwrap_or_else(new), Step::Nothing)
+            }
+            None => (new(), Step::Create { number }),
         },
     };
-    let recorded = &set.status.current_revision;
-    let current = stored.iter().find(|revision| *revision.meta.name == **recorded);
-    Revisions { current: current.map_or_else(|| update.clone(), Revision::stored), stored, step, update, collisions }
+    let step = if snapshot.owner.deleting { Step::Nothing } else { step };
+    let current_name = &set.status.current_revision;
+    let current = stored.iter().find(|revision| *revision.meta.name == **current_name).map(Revision::stored);
+    let current = match current {
+        None if snapshot.owner.deleting => recorded(current_name),
+        current => current,
+    };
+    Revisions { current: current.unwrap_or_else(|| update.clone()), stored, step, update, collisions }
 }
 
-/// The same revisions, after the new one was stored under that name.
-pub fn created(revisions: &Revisions, set: &Arc<StatefulSet>, name: &str, collisions: i32) -> Revisions {
-    let update = Revision::new(set, name);
-    let current =
-        if revisions.current.name == revisions.update.name { update.clone() } else { revisions.current.clone() };
+/// The same revisions after the update revision was stored under that name.
+///
+/// The current revision is the update revision if it was not stored before, and stays what it is otherwise. Their names do not tell:
+/// after a collision the current revision has the very name that the update revision was to have.
+pub fn created(revisions: &Revisions, template: &Arc<PodTemplate>, name: &str, collisions: i32) -> Revisions {
+    let update = Revision::of_template(template, name);
+    let current = match revisions.current.source {
+        Source::Stored(_) => revisions.current.clone(),
+        Source::Template(_) | Source::Recorded => update.clone(),
+    };
     Revisions { current, update, collisions, step: Step::Nothing, stored: revisions.stored.clone() }
-}
-
-/// Whether a revision holds `data` once it has today's defaults.
-fn is_same(revision: &RevisionRef, data: &Data) -> bool {
-    let defaulted = revision::template_in(revision.data.text().as_bytes()).map(|mut template| {
-        common::template::defaults::apply_defaults(&mut template);
-        template
-    });
-    defaulted.is_some_and(|template| data.is_of(&template))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Pods of another revision go, so that they come back updated.
+//! Rolling updates: Pods of another revision are deleted, so that they are created anew from the update revision.
 
 use common::intstr::Round;
 
@@ -9,27 +9,24 @@ use crate::{
     snapshot::PodRef,
 };
 
-/// How many Pods may be unavailable: at least one, and a percentage rounded down.
-pub fn most_unavailable(set: &StatefulSet) -> i32 {
+/// How many Pods may be unavailable during a rolling update: at least one. A percentage is rounded down.
+pub fn max_unavailable(set: &StatefulSet) -> i32 {
     let Update::Rolling(Some(rolling)) = &set.update else { return 1 };
-    let most = rolling.max_unavailable.as_ref().and_then(|most| most.resolve(set.replicas, Round::Down).ok());
-    most.unwrap_or(1).max(1)
+    let limit = rolling.max_unavailable.as_ref().and_then(|limit| limit.resolve(set.replicas, Round::Down).ok());
+    limit.unwrap_or(1).max(1)
 }
 
-/// Deletes Pods of another revision, from the highest number, none below the partition.
+/// Deletes Pods of another revision by descending ordinal, and none below the partition.
 ///
-/// Upstream: `processReplica` has come this far only if nothing else is to be done, where Pods wait for each other.
+/// Upstream: `updateStatefulSetAfterInvariantEstablished`.
 pub fn update(situation: &Situation<'_>, plan: &mut Reconcile) {
     if situation.set().update == Update::OnDelete {
         return;
     }
-    // A Pod that this very sync deletes is neither there nor deleted twice.
-    let over = |pod: &PodRef| pod.phase.is_terminal();
-    let outdated = |pod: &PodRef| !situation.is_updated(pod) && !pod.meta().is_deleting() && !over(pod);
     let victims = if situation.snapshot.limits.max_unavailable {
-        several(situation, plan, outdated)
+        within_limit(situation, plan)
     } else {
-        one(situation, plan, outdated).into_iter().collect()
+        highest(situation, plan).into_iter().collect()
     };
     let work: Vec<Work> = victims
         .into_iter()
@@ -40,16 +37,15 @@ pub fn update(situation: &Situation<'_>, plan: &mut Reconcile) {
     }
 }
 
-/// The highest Pod of another revision, unless one above it is not available.
-fn one(situation: &Situation<'_>, plan: &mut Reconcile, outdated: impl Fn(&PodRef) -> bool) -> Option<PodRef> {
-    let from = usize::try_from(situation.set().partition()).unwrap_or(usize::MAX);
-    for slot in situation.wanted.iter().skip(from).rev() {
-        match &slot.pod {
-            Some(pod) if outdated(pod) => return Some(pod.clone()),
+/// The highest outdated Pod, unless a Pod above it is unavailable.
+fn highest(situation: &Situation<'_>, plan: &mut Reconcile) -> Option<PodRef> {
+    for (ordinal, pod) in situation.descending(situation.lowest_updated()) {
+        match pod {
+            Some(pod) if situation.is_outdated(pod) => return Some(pod.clone()),
             Some(pod) if !situation.is_unavailable(pod) => {}
             _ => {
-                let name = situation.set().pod_name(slot.ordinal);
-                plan.waiting.push(format!("the rollout waits for Pod {name} to be available"));
+                let name = situation.set().pod_name(ordinal);
+                plan.waiting.push(|| format!("the rollout waits for Pod {name} to be available"));
                 return None;
             }
         }
@@ -57,31 +53,37 @@ fn one(situation: &Situation<'_>, plan: &mut Reconcile, outdated: impl Fn(&PodRe
     None
 }
 
-/// As many as may be unavailable besides those that are; and all that are unavailable already and of another revision, which
-/// costs nothing and gets a rollout out of a bad one (kubernetes/kubernetes#137409).
-fn several(situation: &Situation<'_>, plan: &mut Reconcile, outdated: impl Fn(&PodRef) -> bool) -> Vec<PodRef> {
-    let set = situation.set();
-    let most = most_unavailable(set);
-    let is_unavailable = |pod: &PodRef| situation.is_unavailable(pod);
-    let now = situation.wanted.iter().filter(|slot| slot.pod.as_ref().is_none_or(is_unavailable)).count() as i32;
-    plan.unavailable = Some(Unavailable { most, now: Some(now) });
-    let mut left = most.saturating_sub(now);
-    let from = usize::try_from(set.partition()).unwrap_or(usize::MAX);
-    let mut victims = Vec::new();
-    let candidates = situation.wanted.iter().skip(from).rev().filter_map(|slot| slot.pod.as_ref());
-    let mut waits = 0;
-    for pod in candidates.filter(|pod| outdated(pod)) {
-        if is_unavailable(pod) {
-            victims.push(pod.clone());
-        } else if left > 0 {
-            left -= 1;
+/// The outdated Pods that may be deleted without exceeding the limit, by descending ordinal.
+///
+/// A ready Pod is deleted only while fewer Pods than the limit are unavailable, as upstream does. Outdated Pods that are not
+/// ready serve nobody, so they do not hold up their own replacement (kubernetes/kubernetes#137409): one of them is deleted while
+/// fewer Pods than the limit are being replaced. A sync never deletes more Pods than the limit has left.
+fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> {
+    let limit = i64::from(max_unavailable(situation.set()));
+    let is_broken = |pod: &&PodRef| situation.is_outdated(pod) && !pod.is_ready();
+    let unavailable =
+        situation.missing + situation.present().filter(|pod| situation.is_unavailable(pod)).count() as i64;
+    let broken = situation.present().filter(is_broken).count() as i64;
+    let now = i32::try_from(unavailable).unwrap_or(i32::MAX);
+    plan.unavailable = Some(Unavailable { limit: max_unavailable(situation.set()), now: Some(now) });
+    // Neither can be exceeded by the deletions chosen below.
+    let mut for_ready = limit - unavailable;
+    let mut for_all = limit - (unavailable - broken);
+    let lowest = situation.lowest_updated();
+    let candidates = situation.wanted.iter().rev().take_while(|slot| i64::from(slot.ordinal) >= lowest);
+    let (mut victims, mut waiting) = (Vec::new(), 0);
+    for pod in candidates.filter_map(|slot| slot.pod.as_ref()).filter(|pod| situation.is_outdated(pod)) {
+        let ready = pod.is_ready();
+        if for_all > 0 && (!ready || for_ready > 0) {
+            for_all -= 1;
+            for_ready -= i64::from(ready);
             victims.push(pod.clone());
         } else {
-            waits += 1;
+            waiting += 1;
         }
     }
-    if waits > 0 {
-        plan.waiting.push(format!("{waits} Pods of another revision wait: {now} of at most {most} are unavailable"));
+    if waiting > 0 {
+        plan.waiting.push(|| format!("{waiting} Pods of another revision wait: {now} of at most {limit} are unavailable"));
     }
     victims
 }

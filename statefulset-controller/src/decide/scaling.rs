@@ -1,27 +1,27 @@
-//! Pods that are wanted, and Pods that are not.
+//! Creating the Pods in range and deleting those out of range.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use common::pods::Phase as PodPhase;
 
 use super::{
-    retention::{self, Owners},
-    situation::{Situation, Slot},
+    retention::Owners,
+    situation::{self, Situation, Slot},
 };
 use crate::{
-    objects::{POD_NAME_LABEL, StatefulSet},
-    plan::{Claims, From, Occasion, Pace, Phase, Reconcile, Why, Work, Wrong},
+    objects::{POD_NAME_LABEL, StatefulSet, Update},
+    plan::{Claims, Occasion, Pace, Phase, Reconcile, RevisionRole, Why, Work, Wrong},
     snapshot::{PodRef, Snapshot},
 };
 
-/// Whether the sync goes on after this Pod, where Pods wait for each other.
+/// Whether the sync continues after a Pod, where Pods wait for each other.
 type Flow = ControlFlow<()>;
 
 fn pace(set: &StatefulSet) -> Pace {
     if set.is_monotonic() { Pace::InOrder } else { Pace::Batches }
 }
 
-/// Adds a phase and says whether the next one has its turn.
+/// Adds a phase; the result says whether the next phase follows in the same sync.
 fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> Flow {
     if !work.is_empty() {
         plan.phases.push(Phase { pace: pace(set), work });
@@ -29,9 +29,9 @@ fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> 
     if set.is_monotonic() { flow } else { Continue(()) }
 }
 
-/// Every number that is wanted gets a Pod that runs, from the lowest.
+/// Creates a Pod for every ordinal in range, and repairs the Pods that exist, by ascending ordinal.
 ///
-/// Where Pods wait for each other, the first that cannot be counted on ends the sync. Upstream: `processReplica`.
+/// Where Pods wait for each other, the first unavailable one ends the sync. Upstream: `processReplica`.
 pub fn wanted(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
     let (mut work, mut flow) = (Vec::new(), Continue(()));
@@ -44,55 +44,53 @@ pub fn wanted(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
             break;
         }
     }
+    if !set.is_monotonic() {
+        plan.deferred = situation.deferred;
+    }
     end(plan, set, work, flow)
 }
 
 fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: &mut Vec<Work>) -> Flow {
     let (snapshot, set) = (situation.snapshot, situation.set());
-    let pod = set.pod_name(ordinal);
-    let stale = set.claims.iter().map(|template| set.claim_name(template, ordinal)).find(|name| {
-        let claim = snapshot.claims.get(name);
-        claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &pod))
-    });
-    if let Some(claim) = stale {
-        plan.waiting.push(format!("Pod {pod} is not created: claim {claim} goes with the one before"));
-        plan.claims_to_go.push(claim);
+    let pod = || set.pod_name(ordinal);
+    if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
+        plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is deleted with the Pod before it", pod()));
+        plan.awaited_claims.push(claim);
         return Break(());
     }
     let claims = needed(snapshot, ordinal);
-    for claim in &claims.going {
-        plan.waiting.push(format!("Pod {pod} is not created: claim {claim} is being deleted"));
-        plan.claims_to_go.push(claim.clone());
+    for claim in &claims.terminating {
+        plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
+        plan.awaited_claims.push(claim.clone());
     }
-    work.push(Work::Create { ordinal, claims, from: situation.revision_for(ordinal) });
+    work.push(Work::Create { ordinal, claims, role: situation.revision_for(ordinal) });
     Break(())
 }
 
 fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reconcile, work: &mut Vec<Work>) -> Flow {
     let set = situation.set();
     let name = &pod.meta().name;
-    let going = pod.meta().is_deleting();
     if pod.phase.is_terminal() {
-        if going {
-            plan.waiting.push(format!("Pod {name} is over and going: another one takes its place then"));
+        if pod.meta().is_deleting() {
+            plan.waiting.push(|| format!("Pod {name} has finished and is terminating: it is replaced after that"));
         } else {
-            work.push(Work::Delete { pod: pod.clone(), why: Why::Over });
+            work.push(Work::Delete { pod: pod.clone(), why: Why::Finished });
         }
         return Break(());
     }
     let pending = pod.phase == PodPhase::Pending;
     let wrong = is_wrong(set, slot.ordinal, pod);
     if pending {
-        // Claims may be what it lacks. Where Pods wait for each other, the rest has to wait, too.
+        // Missing claims keep a Pod pending. Where Pods wait for each other, everything else it lacks waits until it is ready.
         let claims = needed(situation.snapshot, slot.ordinal);
-        plan.claims_to_go.extend(claims.going.iter().cloned());
+        plan.awaited_claims.extend(claims.terminating.iter().cloned());
         let wrong = wrong.clone().filter(|_| !set.is_monotonic());
         repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Pending, work);
     }
     if set.is_monotonic()
         && let Some(problem) = blocking(situation, pod)
     {
-        plan.waiting.push(format!("Pod {name} {problem}: those after it, and updates, wait (OrderedReady)"));
+        plan.waiting.push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
         if is_stuck(situation, slot, pod) {
             let why = Why::Stuck { is_current: situation.is_current(pod) };
             work.push(Work::Delete { pod: pod.clone(), why });
@@ -107,10 +105,10 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     Continue(())
 }
 
-/// Why the others wait for a Pod, if they do.
+/// Why a Pod blocks the others, if it does.
 fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
     if pod.meta().is_deleting() {
-        Some("is going")
+        Some("is terminating")
     } else if !pod.is_running_and_ready() {
         Some("is not ready")
     } else if situation.is_unavailable(pod) {
@@ -120,19 +118,23 @@ fn blocking(situation: &Situation<'_>, pod: &PodRef) -> Option<&'static str> {
     }
 }
 
-/// Whether waiting for a Pod is in vain: it is of a template that was given up, and never got ready with it.
+/// Whether a blocking Pod is replaced by one of the update revision: it is outdated, and was never ready.
 ///
-/// Only where the operator wants it. Upstream waits, and has users delete such Pods ("forced rollback").
+/// A Pod that was ready may become ready again, and deleting it could cost a quorum; so could deleting it while a Pod above it is
+/// still being replaced. Both are left to people. Only where the operator asks for it: upstream has users delete such Pods, which
+/// its documentation calls a forced rollback.
 fn is_stuck(situation: &Situation<'_>, slot: &Slot, pod: &PodRef) -> bool {
+    let gave_up = |pod: &PodRef| situation.is_outdated(pod) && pod.was_never_ready();
     situation.snapshot.limits.replaces_stuck_pods
-        && matches!(situation.set().update, crate::objects::Update::Rolling(_))
-        && situation.revision_for(slot.ordinal) == From::Update
-        && !situation.is_updated(pod)
-        && !pod.meta().is_deleting()
-        && !pod.is_ready()
+        && matches!(situation.set().update, Update::Rolling(_))
+        && situation.revision_for(slot.ordinal) == RevisionRole::Update
+        && gave_up(pod)
+        && situation
+            .descending(i64::from(slot.ordinal) + 1)
+            .all(|(_, above)| above.is_some_and(|above| !situation.is_unavailable(above) || gave_up(above)))
 }
 
-/// The claims a Pod of that number needs and that are not there.
+/// The claims of an ordinal that its Pod cannot use yet.
 fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
     let set = &snapshot.set;
     let mut claims = Claims::default();
@@ -140,14 +142,14 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
         let name = set.claim_name(template, ordinal);
         match snapshot.claims.get(&name) {
             None => claims.missing.push((at, name)),
-            Some(claim) if claim.metadata.is_deleting() => claims.going.push(name),
+            Some(claim) if claim.metadata.is_deleting() => claims.terminating.push(name),
             Some(_) => {}
         }
     }
     claims
 }
 
-/// What is wrong with a Pod of that number, if anything is. Upstream: `identityMatches`, `storageMatches`.
+/// What a Pod of that ordinal lacks, if it lacks anything. Upstream: `identityMatches`, `storageMatches`.
 fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     let labels = pod.meta().labels.get(POD_NAME_LABEL) != Some(&*pod.meta().name);
     let claims = set.claims.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
@@ -155,7 +157,7 @@ fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     (labels || !volumes.is_empty()).then_some(Wrong { labels, volumes })
 }
 
-/// Adds what a Pod that is there needs, if it needs anything.
+/// Adds the repair of a Pod, if it needs one.
 fn repair(
     situation: &Situation<'_>,
     pod: &PodRef,
@@ -177,17 +179,19 @@ fn repair(
         }
         owners.extend(verdict.change.map(|change| (claim.clone(), change)));
     }
-    let needs = !claims.are_there() || wrong.is_some() || !owners.is_empty();
-    // Of a Pod that is as it is to be, nobody is told anything.
-    let tells = !conflicting.is_empty() && occasion != Occasion::Wanted;
-    if needs || tells {
+    // Upstream reports a conflict whenever it goes through the owner references of the claims: at each sync of a pending Pod, and
+    // otherwise when they change.
+    if owners.is_empty() && occasion != Occasion::Pending {
+        conflicting.clear();
+    }
+    if !claims.are_usable() || wrong.is_some() || !owners.is_empty() || !conflicting.is_empty() {
         work.push(Work::Repair { pod: pod.clone(), ordinal, claims, conflicting, owners, wrong, occasion });
     }
 }
 
-/// Pods that are not wanted go, from the highest number, after their claims know with whom they go.
+/// Deletes the Pods out of range by descending ordinal, after the owner references of their claims are written.
 ///
-/// Where Pods wait for each other, one goes at a time, and only a healthy one or the one that all the others wait for.
+/// Where Pods wait for each other, one Pod is deleted at a time, and only an available one or the one that blocks all others.
 /// Upstream: `processCondemned`.
 pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
@@ -201,10 +205,10 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     for (ordinal, pod) in &situation.condemned {
         let name = &pod.meta().name;
         if pod.meta().is_deleting() {
-            plan.waiting.push(format!("Pod {name} is going"));
+            plan.waiting.push(|| format!("Pod {name} is terminating"));
             flow = Break(());
         } else if set.is_monotonic() && blocking(situation, pod).is_some() && first != Some(*ordinal) {
-            plan.waiting.push(format!("Pod {name} is not deleted: it and one of those before it are unavailable"));
+            plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod before it are unavailable"));
             flow = Break(());
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });

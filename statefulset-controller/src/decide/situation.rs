@@ -1,16 +1,26 @@
-//! Who is there: Pods by their numbers, and who of them can be counted on.
+//! The Pods of a set by ordinal, as far as one sync can act on them.
 
-use super::revisions::{Revision, Revisions};
+use std::collections::BTreeMap;
+
+use super::{
+    retention,
+    revisions::{Revision, Revisions},
+};
 use crate::{
     objects::{StatefulSet, Update, ordinal_of},
-    plan::From,
+    plan::RevisionRole,
     snapshot::{PodRef, Snapshot},
 };
 
-/// A number that is wanted, and its Pod if it is there.
+/// The most Pods that one sync creates where Pods do not wait for each other. The next sync creates the following ones.
+pub const MAX_CREATES_PER_SYNC: usize = 1000;
+/// The most claims that one sync looks up for Pods that it creates. At least one Pod is created, however many claims it has.
+pub const MAX_CLAIMS_PER_SYNC: usize = 5000;
+
+/// An ordinal in range, and its Pod if there is one.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// The number.
+    /// The ordinal.
     pub ordinal: i32,
     /// The Pod.
     pub pod: Option<PodRef>,
@@ -21,33 +31,71 @@ pub struct Slot {
 pub struct Situation<'a> {
     /// What the sync sees.
     pub snapshot: &'a Snapshot,
-    /// The revisions Pods come from and go to.
+    /// The current and the update revision.
     pub revisions: &'a Revisions,
     /// All Pods of the set.
     pub claimed: &'a [PodRef],
-    /// The numbers that are wanted, from the lowest.
+    /// The ordinals in range that have a Pod or are among [`missing_ordinals`], ascending.
     pub wanted: Vec<Slot>,
-    /// Pods whose numbers are not wanted, from the highest. Those without a number are left alone.
+    /// How many ordinals in range have no Pod and are left to later syncs.
+    pub deferred: i64,
+    /// How many ordinals in range have no Pod.
+    pub missing: i64,
+    /// Pods out of range, by descending ordinal. Pods without an ordinal are left alone.
     pub condemned: Vec<(i32, PodRef)>,
 }
 
+/// The ordinals in range without a Pod that one sync looks at, ascending.
+///
+/// Where Pods wait for each other that is the first one. Otherwise it is as many as one sync creates, and among them all those
+/// for which `waits` says that their Pod cannot be created yet because of a claim: there are at most as many of these as there
+/// are claims. The work depends on the Pods and claims that exist and on the two limits, and never on the size of the range.
+pub fn missing_ordinals(
+    set: &StatefulSet,
+    has_pod: impl Fn(i32) -> bool,
+    mut waits: impl FnMut(i32) -> bool,
+) -> Vec<i32> {
+    let (mut missing, mut creates, mut claims) = (Vec::new(), 0, 0);
+    for ordinal in set.ordinals().filter(|ordinal| !has_pod(*ordinal)) {
+        let created = !waits(ordinal);
+        missing.push(ordinal);
+        if created {
+            creates += 1;
+            claims += set.claims.len();
+        }
+        if set.is_monotonic() || creates >= MAX_CREATES_PER_SYNC || claims >= MAX_CLAIMS_PER_SYNC {
+            break;
+        }
+    }
+    missing
+}
+
 impl<'a> Situation<'a> {
-    /// Puts the Pods in order.
+    /// Sorts the Pods by ordinal.
     pub fn new(snapshot: &'a Snapshot, claimed: &'a [PodRef], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
-        // Past the last number there are none.
-        let ordinals = (0..set.replicas).map_while(|at| set.start.checked_add(at));
-        let mut wanted: Vec<Slot> = ordinals.map(|ordinal| Slot { ordinal, pod: None }).collect();
+        let mut present = BTreeMap::new();
         let mut condemned = Vec::new();
         for pod in claimed {
             let Some(Some(ordinal)) = ordinal_of(&set.metadata.name, &pod.meta().name) else { continue };
-            match ordinal.checked_sub(set.start).and_then(|at| wanted.get_mut(usize::try_from(at).ok()?)) {
-                Some(slot) => slot.pod = Some(pod.clone()),
-                None => condemned.push((ordinal, pod.clone())),
+            if set.wants(ordinal) {
+                present.insert(ordinal, pod);
+            } else {
+                condemned.push((ordinal, pod.clone()));
             }
         }
         condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
-        Self { snapshot, revisions, claimed, wanted, condemned }
+        let waits = |ordinal| stale_claim(snapshot, ordinal).is_some();
+        let absent = missing_ordinals(set, |ordinal| present.contains_key(&ordinal), waits);
+        let range = set.ordinals();
+        let count = i64::from(*range.end()) - i64::from(*range.start()) + 1;
+        let missing = count - present.len() as i64;
+        let deferred = missing - absent.len() as i64;
+        let mut wanted: Vec<Slot> =
+            present.into_iter().map(|(ordinal, pod)| Slot { ordinal, pod: Some(pod.clone()) }).collect();
+        wanted.extend(absent.into_iter().map(|ordinal| Slot { ordinal, pod: None }));
+        wanted.sort_by_key(|slot| slot.ordinal);
+        Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned }
     }
 
     /// The set.
@@ -55,22 +103,50 @@ impl<'a> Situation<'a> {
         &self.snapshot.set
     }
 
-    /// Whether a Pod cannot be counted on.
+    /// The Pods in range, by ascending ordinal.
+    pub fn present(&self) -> impl DoubleEndedIterator<Item = &PodRef> {
+        self.wanted.iter().filter_map(|slot| slot.pod.as_ref())
+    }
+
+    /// The Pod of an ordinal in range.
+    fn pod(&self, ordinal: i32) -> Option<&PodRef> {
+        let at = self.wanted.binary_search_by_key(&ordinal, |slot| slot.ordinal).ok()?;
+        self.wanted.get(at)?.pod.as_ref()
+    }
+
+    /// The ordinals in range from the highest down to `lowest`, with their Pods.
+    ///
+    /// A caller stops at the first one without a Pod, so that its work depends on the number of Pods.
+    pub fn descending(&self, lowest: i64) -> impl Iterator<Item = (i32, Option<&PodRef>)> {
+        let range = self.set().ordinals();
+        let lowest = i64::from(*range.start()).max(lowest);
+        let ordinals = (lowest..=i64::from(*range.end())).rev().filter_map(|ordinal| i32::try_from(ordinal).ok());
+        ordinals.map(|ordinal| (ordinal, self.pod(ordinal)))
+    }
+
+    /// The lowest ordinal that a rolling update may replace.
+    pub fn lowest_updated(&self) -> i64 {
+        let set = self.set();
+        i64::from(set.start) + i64::from(set.partition())
+    }
+
+    /// Whether a Pod is terminating or not available.
     pub fn is_unavailable(&self, pod: &PodRef) -> bool {
         pod.is_unavailable(self.set().min_ready_seconds, self.snapshot.now)
     }
 
-    /// The Pod that the others wait for: the first wanted one that is unavailable or missing, else the unavailable one of the
-    /// condemned with the lowest number.
+    /// The ordinal that blocks the others: the lowest one in range whose Pod is unavailable or missing, else the lowest one out
+    /// of range whose Pod is unavailable.
     pub fn first_unavailable(&self) -> Option<i32> {
-        let missing = |slot: &&Slot| slot.pod.as_ref().is_none_or(|pod| self.is_unavailable(pod));
+        // The first missing ordinal of the range is among those looked at.
+        let blocks = |slot: &&Slot| slot.pod.as_ref().is_none_or(|pod| self.is_unavailable(pod));
         let condemned =
             || self.condemned.iter().rfind(|(_, pod)| self.is_unavailable(pod)).map(|(ordinal, _)| *ordinal);
-        self.wanted.iter().find(missing).map(|slot| slot.ordinal).or_else(condemned)
+        self.wanted.iter().find(blocks).map(|slot| slot.ordinal).or_else(condemned)
     }
 
-    /// Which revision a Pod of that number is made from. Upstream: `newVersionedStatefulSetPod`.
-    pub fn revision_for(&self, ordinal: i32) -> From {
+    /// The revision that a Pod of that ordinal is made from. Upstream: `newVersionedStatefulSetPod`.
+    pub fn revision_for(&self, ordinal: i32) -> RevisionRole {
         let set = self.set();
         let below = |count: i32| i64::from(ordinal) < i64::from(set.start) + i64::from(count);
         let stays = match &set.update {
@@ -78,26 +154,43 @@ impl<'a> Situation<'a> {
             Update::Rolling(Some(rolling)) => below(rolling.partition),
             Update::Rolling(None) => below(set.status.current_replicas),
         };
-        if stays { From::Current } else { From::Update }
+        if stays { RevisionRole::Current } else { RevisionRole::Update }
     }
 
-    /// Whether a Pod is of the revision Pods go to.
+    /// Whether a Pod has the update revision.
     pub fn is_updated(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.update.name.as_str()
     }
 
-    /// Whether a Pod counts as one of the revision Pods come from.
+    /// Whether a Pod has the current revision.
     pub fn is_current(&self, pod: &PodRef) -> bool {
         pod.revision() == self.revisions.current.name.as_str()
     }
+
+    /// Whether a rolling update has yet to delete a Pod: it has another revision and neither terminates nor has finished. A
+    /// finished Pod is deleted whatever its revision.
+    pub fn is_outdated(&self, pod: &PodRef) -> bool {
+        !self.is_updated(pod) && !pod.meta().is_deleting() && !pod.phase.is_terminal()
+    }
+}
+
+/// The claim of that ordinal that is about to be garbage collected with an earlier Pod, if there is one.
+pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
+    let set = &snapshot.set;
+    let pod = set.pod_name(ordinal);
+    let mut names = set.claims.iter().map(|template| set.claim_name(template, ordinal));
+    names.find(|name| {
+        let claim = snapshot.claims.get(name);
+        claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &pod))
+    })
 }
 
 impl Revisions {
-    /// One of the two.
-    pub fn get(&self, from: From) -> &Revision {
-        match from {
-            From::Current => &self.current,
-            From::Update => &self.update,
+    /// The revision in that role.
+    pub fn get(&self, role: RevisionRole) -> &Revision {
+        match role {
+            RevisionRole::Current => &self.current,
+            RevisionRole::Update => &self.update,
         }
     }
 }

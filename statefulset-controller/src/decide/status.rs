@@ -22,19 +22,18 @@ pub fn count(situation: &Situation<'_>) -> Status {
         collision_count: Some(revisions.collisions),
         ..Status::default()
     };
-    let numbered = situation.wanted.iter().filter_map(|slot| slot.pod.as_ref());
-    let numbered = numbered.chain(situation.condemned.iter().map(|(_, pod)| pod));
+    let numbered = situation.present().chain(situation.condemned.iter().map(|(_, pod)| pod));
     let pods: Vec<&PodRef> =
         if situation.snapshot.owner.deleting { situation.claimed.iter().collect() } else { numbered.collect() };
     for pod in pods {
-        let going = pod.meta().is_deleting();
+        let terminating = pod.meta().is_deleting();
         let ready = pod.is_running_and_ready();
         status.replicas += 1;
         status.ready_replicas += i32::from(ready);
         status.available_replicas +=
             i32::from(ready && pod.is_available(set.min_ready_seconds, situation.snapshot.now));
-        status.current_replicas += i32::from(!going && situation.is_current(pod));
-        status.updated_replicas += i32::from(!going && situation.is_updated(pod));
+        status.current_replicas += i32::from(!terminating && situation.is_current(pod));
+        status.updated_replicas += i32::from(!terminating && situation.is_updated(pod));
     }
     status
 }
@@ -60,7 +59,10 @@ pub fn complete(set: &StatefulSet, status: &Status) -> Status {
     status
 }
 
-/// In how long a Pod becomes available through the passing of time: judged by the time of the status, and told from `now`.
+/// How long after `now` the next Pod becomes available by the passing of time.
+///
+/// `at` is the time at which the status counted the available Pods: with another one, a Pod that became available in between would
+/// be neither counted nor waited for.
 pub fn next_check(
     set: &StatefulSet,
     claimed: &[PodRef],

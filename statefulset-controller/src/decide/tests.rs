@@ -9,7 +9,7 @@ fn none() -> Vec<String> {
 }
 
 fn waiting(world: &World) -> String {
-    world.plan().reconcile.waiting.join("; ")
+    world.plan().reconcile.waiting.into_vec().join("; ")
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn pods_come_one_after_the_other() {
     for (blocking, word) in [
         (pod(1).phase("Pending"), "web-1 is not ready"),
         (pod(1).unready(), "web-1 is not ready"),
-        (pod(1).going(), "web-1 is going"),
+        (pod(1).going(), "web-1 is terminating"),
     ] {
         assert_eq!(two(blocking.clone()).work(), none());
         assert!(waiting(&two(blocking)).contains(word));
@@ -112,7 +112,7 @@ fn new_pods_are_of_the_revision_their_number_asks_for() {
         let plan = world.plan().reconcile;
         let work = plan.phases.into_iter().flat_map(|phase| phase.work);
         work.filter_map(|work| match work {
-            crate::plan::Work::Create { from, .. } => Some(format!("{from:?}")),
+            crate::plan::Work::Create { role, .. } => Some(format!("{role:?}")),
             _ => None,
         })
         .collect()
@@ -148,20 +148,50 @@ fn several_pods_may_be_unavailable_where_the_gate_says_so() {
         );
     }
     let broken = world(4).burst().rollout_to("b").max_unavailable(json!(1)).pod(pod(3).unready()).pod(pod(1).unready());
-    assert_eq!(broken.work(), ["-3", "-1"], "what is broken and outdated costs nothing");
+    assert_eq!(broken.work(), ["-3"], "broken outdated Pods do not hold it up, and the limit holds for their deletion");
+    assert_eq!(broken.clone().pod(pod(3).going()).work(), none(), "one is being replaced");
+    assert_eq!(broken.clone().pod(pod(3).of("b").unready()).work(), none(), "an updated one is not available yet");
+    assert_eq!(broken.clone().max_unavailable(json!(3)).work(), ["-3", "-2", "-1"]);
+    assert_eq!(broken.clone().max_unavailable(json!(2)).work(), ["-3", "-1"], "a ready Pod would be the third");
     let mut off = broken;
     off.limits.max_unavailable = false;
     assert_eq!(off.work(), ["-3"], "the field means nothing without the gate");
 }
 
 #[test]
+fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
+    // The template is changed again before any Pod is available: all of them serve.
+    let early = (0..5).fold(world(5), |world, n| world.pod(pod(n).of("b").ready(20)));
+    let early = early.burst().spec("minReadySeconds", json!(300)).rollout_to("b").rollout_to("c");
+    for (limit, deleted) in [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)] {
+        assert_eq!(early.clone().max_unavailable(json!(limit)).work().len(), deleted, "maxUnavailable {limit}");
+    }}
+
+#[test]
 fn a_stuck_pod_is_replaced_if_the_operator_wants_that() {
-    let mut stuck = world(3).rollout_to("b").pod(pod(2).of("x").unready());
+    let mut stuck = world(3).rollout_to("b").pod(pod(2).of("x").never_ready());
     assert_eq!(stuck.work(), none());
     stuck.limits.replaces_stuck_pods = true;
     assert_eq!(stuck.work(), ["-2"]);
-    assert_eq!(stuck.clone().pod(pod(2).of("b").unready()).work(), none(), "it may still get ready");
-    assert_eq!(stuck.partition(3).work(), none(), "it is not to be updated");
+    assert_eq!(stuck.clone().pod(pod(2).of("b").never_ready()).work(), none(), "it may still become ready");
+    assert_eq!(stuck.clone().pod(pod(2).of("x").never_ready().going()).work(), none());
+    assert_eq!(stuck.partition(3).work(), none(), "no update reaches it");
+}
+
+#[test]
+fn a_pod_that_was_ready_is_not_taken_for_stuck() {
+    let mut rollout = world(3).rollout_to("b").pod(pod(2).of("b").unready());
+    rollout.limits.replaces_stuck_pods = true;
+    // One failed probe of an old Pod while the highest is being replaced: a quorum of three would lose its second member.
+    assert_eq!(rollout.clone().pod(pod(0).unready()).work(), none());
+    assert_eq!(rollout.clone().pod(pod(2).of("b")).pod(pod(0).unready()).work(), none(), "also if no other is unavailable");
+    for above in [pod(2).of("b").never_ready(), pod(2).of("b").going(), pod(2).unready(), pod(2).going()] {
+        let both = rollout.clone().pod(pod(1).of("x").never_ready()).pod(above);
+        assert_eq!(both.work(), none(), "an update above it is still in flight");
+    }
+    assert_eq!(rollout.clone().pod(pod(1).of("x").never_ready()).without_pod(2).work(), none());
+    let given_up = rollout.pod(pod(2).of("x").never_ready()).pod(pod(1).of("x").never_ready());
+    assert_eq!(given_up.work(), ["-1"], "the one above was given up as well");
 }
 
 #[test]
@@ -226,8 +256,8 @@ fn claims_get_the_owners_they_go_with() {
     // A claim that goes with the Pod before must be gone first.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
     assert_eq!(again.clone().claim(1, json!([])).work(), none());
-    assert_eq!(again.plan().reconcile.claims_to_go, ["data-web-2"]);
-    assert!(waiting(&again).contains("claim data-web-2 goes with the one before"));
+    assert_eq!(again.plan().reconcile.awaited_claims, ["data-web-2"]);
+    assert!(waiting(&again).contains("claim data-web-2 is deleted with the Pod before it"));
 }
 
 #[test]

@@ -1,24 +1,30 @@
-//! Pods, with what makes them somebody's number so-and-so.
+//! Pods, and how the name of a Pod gives its StatefulSet and its ordinal.
 
-use std::ops::Deref;
+use std::{borrow::Cow, ops::Deref};
 
 use common::{
+    conditions::seconds,
     intern::Text,
     meta::{Annotations, Meta},
     object::{Object, Resource},
-    pods::{PODS, Phase, Pod, Spec, Status},
+    pods::{PODS, Phase, Pod, Readiness, Spec, Status},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 
 use super::{REVISION_LABEL, STATEFUL_SETS};
 
-/// A Pod that may concern this crate: one that a StatefulSet controls, or nobody.
+/// The kubelet reads its clock twice when it starts a Pod, once for the start time and once for the condition `Ready`. The two
+/// readings are at most one second apart after they are cut to whole seconds.
+const START_JITTER: SignedDuration = SignedDuration::from_secs(1);
+
+/// A Pod that is controlled by a StatefulSet or that has no controller.
 #[derive(Clone, Debug)]
 pub struct CachedPod {
     pod: Pod,
-    /// The volumes that are claims: name of the volume, name of the claim.
+    /// The volumes that are claims, sorted by volume name: name of the volume, name of the claim.
     claims: Box<[(Text, Text)]>,
+    never_ready: bool,
 }
 
 impl Deref for CachedPod {
@@ -34,22 +40,31 @@ impl CachedPod {
         &self.pod.meta
     }
 
-    /// The claim behind a volume, if there is such a volume and it is one.
+    /// The name of the claim that a volume mounts, if the Pod has that volume and it is a claim.
     pub fn claim(&self, volume: &str) -> Option<&str> {
-        self.claims.iter().find(|(name, _)| name == volume).map(|(_, claim)| claim.as_str())
+        let at = self.claims.binary_search_by(|(name, _)| name.as_str().cmp(volume)).ok()?;
+        self.claims.get(at).map(|(_, claim)| claim.as_str())
     }
 
-    /// The revision it was made from; empty if it does not say.
+    /// Whether the Pod has not been ready since it was started.
+    ///
+    /// The kubelet writes the start time and the first value of the condition `Ready` together, so a `Ready` that changed later
+    /// has been `True` before. A Pod without a start time counts as having been ready, unless it has no condition `Ready` at all.
+    pub fn was_never_ready(&self) -> bool {
+        self.never_ready
+    }
+
+    /// The name of the revision in its label; empty without the label.
     pub fn revision(&self) -> &str {
         self.pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
     }
 
-    /// Whether it runs and is ready.
+    /// Whether its phase is `Running` and its condition `Ready` is `True`.
     pub fn is_running_and_ready(&self) -> bool {
         self.pod.phase == Phase::Running && self.pod.is_ready()
     }
 
-    /// Whether it cannot be counted on: not ready for long enough, or going.
+    /// Whether it is terminating, or has not been ready for at least `min_ready_seconds`.
     pub fn is_unavailable(&self, min_ready_seconds: i32, now: Timestamp) -> bool {
         self.pod.meta.is_deleting() || !self.pod.is_available(min_ready_seconds, now)
     }
@@ -75,12 +90,12 @@ impl Object for CachedPod {
 impl<'de> Deserialize<'de> for CachedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Wire {
+        struct Wire<'a> {
             metadata: Meta,
             #[serde(default)]
             spec: Option<WireSpec>,
-            #[serde(default)]
-            status: Option<Status>,
+            #[serde(borrow, default)]
+            status: Option<WireStatus<'a>>,
         }
         #[derive(Default, Deserialize)]
         struct WireSpec {
@@ -103,15 +118,61 @@ impl<'de> Deserialize<'de> for CachedPod {
         }
         let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
         let volumes = spec.unwrap_or_default().volumes.unwrap_or_default().into_iter();
-        let claims = volumes.filter_map(|v| Some((v.name, v.persistent_volume_claim?.claim_name))).collect();
-        Ok(Self { pod: Pod::new(metadata, Spec::default(), &status.unwrap_or_default()), claims })
+        let mut claims: Vec<(Text, Text)> =
+            volumes.filter_map(|v| Some((v.name, v.persistent_volume_claim?.claim_name))).collect();
+        claims.sort_by(|(a, _), (b, _)| a.as_str().cmp(b.as_str()));
+        let status = status.unwrap_or_default();
+        let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
+        let never_ready = status.was_never_ready();
+        let status = Status { phase, readiness: status.readiness(), ..Status::default() };
+        Ok(Self { pod: Pod::new(metadata, Spec::default(), &status), claims: claims.into(), never_ready })
     }
 }
 
-/// Which member of `set` a Pod of that name is: nothing if it is none, and nothing within if its number is one that the set
-/// never gives: too large, or written with zeros in front.
+/// What this crate reads of a Pod's `status`. The parser skips everything else, the containers' statuses above all.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus<'a> {
+    #[serde(borrow, default)]
+    phase: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    conditions: Option<Vec<WireCondition<'a>>>,
+    #[serde(default, with = "seconds")]
+    start_time: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Option<Cow<'a, str>>,
+    #[serde(default, with = "seconds")]
+    last_transition_time: Option<Timestamp>,
+}
+
+impl WireStatus<'_> {
+    fn ready(&self) -> Option<&WireCondition<'_>> {
+        self.conditions.iter().flatten().find(|condition| condition.kind == "Ready")
+    }
+
+    fn readiness(&self) -> Readiness {
+        let ready = self.ready().filter(|condition| condition.status.as_deref() == Some("True"));
+        ready.map_or(Readiness::NotReady, |condition| Readiness::Ready { since: condition.last_transition_time })
+    }
+
+    fn was_never_ready(&self) -> bool {
+        let Some(ready) = self.ready() else { return true };
+        let Some((changed, started)) = ready.last_transition_time.zip(self.start_time) else { return false };
+        ready.status.as_deref() != Some("True") && changed.duration_since(started) <= START_JITTER
+    }
+}
+
+/// The ordinal in a Pod's name: `None` if the name is not `<set>-<digits>`, and `Some(None)` if the digits are not an ordinal that
+/// the set gives: they exceed an `i32`, or begin with a zero.
 ///
-/// Upstream takes `web-01` for number 1, and may lose `web-1` behind it.
+/// Upstream reads `web-01` as ordinal 1, and can overlook `web-1` because of it.
 pub fn ordinal_of(set: &str, pod: &str) -> Option<Option<i32>> {
     let (parent, digits) = pod.rsplit_once('-')?;
     if parent != set || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -149,7 +210,38 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_whose_number_it_is() {
+    fn many_volumes_are_found_by_name() {
+        let volume = |n: usize| json!({"name": format!("v{n}"), "persistentVolumeClaim": {"claimName": format!("c{n}")}});
+        let pod = pod(None, json!({"volumes": (0..40).rev().map(volume).collect::<Vec<_>>()}));
+        assert!((0..40).all(|n| pod.claim(&format!("v{n}")) == Some(format!("c{n}").as_str())));
+    }
+
+    #[test]
+    fn a_pod_whose_readiness_changed_after_its_start_has_been_ready() {
+        let pod = |status: Value| {
+            let json = json!({"metadata": {"name": "p"}, "status": status});
+            serde_json::from_str::<CachedPod>(&json.to_string()).unwrap()
+        };
+        let ready = |status: &str, changed: Value| {
+            json!({"phase": "Running", "startTime": "2026-11-21T09:00:00Z",
+                "conditions": [{"type": "Ready", "status": status, "lastTransitionTime": changed}]})
+        };
+        for (status, never) in [
+            (json!({}), true),
+            (json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]}), true),
+            (ready("False", json!("2026-11-21T09:00:00Z")), true),
+            (ready("False", json!("2026-11-21T09:00:01Z")), true),
+            (ready("False", json!("2026-11-21T09:00:02Z")), false),
+            (ready("True", json!("2026-11-21T09:00:00Z")), false),
+            (ready("False", json!(null)), false),
+            (json!({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}), false),
+        ] {
+            assert_eq!(pod(status.clone()).was_never_ready(), never, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_name_gives_set_and_ordinal() {
         for (name, ordinal) in [
             ("web-0", Some(Some(0))),
             ("web-17", Some(Some(17))),

@@ -1,14 +1,14 @@
 //! StatefulSets.
 
+use std::ops::RangeInclusive;
+
 use common::{
-    intern::{Labels, Text},
+    intern::Text,
     intstr::IntOrString,
     json::{Raw, null_as_default},
     meta::Meta,
     object::{Object, Resource},
-    revision::{Data, Numbers},
     selector::Selector,
-    template::Template,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
@@ -17,8 +17,8 @@ use super::STATEFUL_SETS;
 
 /// A StatefulSet.
 ///
-/// An object with values that the API server's validation refuses (negative counts, no selector, a template that is none) is
-/// not read at all.
+/// An object with values that the API server's validation refuses (negative counts, no selector, no template) is not read at
+/// all.
 #[derive(Debug)]
 pub struct StatefulSet {
     /// Metadata, without finalizers.
@@ -31,10 +31,8 @@ pub struct StatefulSet {
     pub min_ready_seconds: i32,
     /// Which Pods are its own.
     pub selector: Selector,
-    /// The labels of its template.
-    pub template_labels: Labels,
-    /// What a revision of its template holds.
-    pub data: Data,
+    /// Its Pod template as the server sent it. [`PodTemplates`](super::PodTemplates) has it parsed.
+    pub template: Raw,
     /// What the claims of its Pods are made from, in their order.
     pub claims: Vec<ClaimTemplate>,
     /// What its Pods have as subdomain.
@@ -179,9 +177,17 @@ impl StatefulSet {
         self.management == Management::OrderedReady
     }
 
-    /// Whether a Pod of that number is wanted.
+    /// The ordinals in range. It may hold two thousand million of them: nothing may visit each.
+    ///
+    /// An ordinal is an `i32`, so the range ends there, however many replicas are wanted.
+    pub fn ordinals(&self) -> RangeInclusive<i32> {
+        let last = i64::from(self.start) + i64::from(self.replicas) - 1;
+        self.start..=i32::try_from(last).unwrap_or(i32::MAX)
+    }
+
+    /// Whether an ordinal is in range.
     pub fn wants(&self, ordinal: i32) -> bool {
-        ordinal >= self.start && i64::from(ordinal) < i64::from(self.start) + i64::from(self.replicas)
+        self.ordinals().contains(&ordinal)
     }
 
     /// The name of its Pod of that number.
@@ -291,11 +297,10 @@ impl Wire {
         if selector.is_empty() {
             return Err("spec.selector selects every Pod".to_owned());
         }
-        let template = spec.template.map(Template::new).unwrap_or_default();
-        if let Some(problem) = template.problem() {
-            return Err(format!("spec.template: {problem}"));
+        let template = spec.template.ok_or("spec.template is missing")?;
+        if !template.text().starts_with('{') {
+            return Err("spec.template is not an object".to_owned());
         }
-        let data = Data::new(&template, Numbers::Doubles).ok_or("spec.template is no object")?;
         let claims = spec.volume_claim_templates.unwrap_or_default().into_iter().map(claim_template);
         let update = match spec.update_strategy {
             Some(update) if &*update.kind == "OnDelete" => Update::OnDelete,
@@ -324,8 +329,7 @@ impl Wire {
             start,
             min_ready_seconds,
             selector,
-            template_labels: template.labels().clone(),
-            data,
+            template,
             claims: claims.collect::<Result<_, _>>()?,
             service: spec.service_name,
             management: if parallel { Management::Parallel } else { Management::OrderedReady },

@@ -24,7 +24,8 @@ fn ground(min_ready_seconds: i32) -> Ground {
         sets,
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         metrics: ControllerMetrics::new(&Metrics::new()),
-        awaited: Awaited::default(),
+        awaited: Arc::default(),
+        templates: Arc::default(),
     };
     Ground { watch, clock }
 }
@@ -75,15 +76,26 @@ async fn a_pod_that_got_ready_brings_its_set_again_once_it_is_available() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_gone_brings_who_waits_for_that() {
+async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     let ground = ground(0);
     let claim: Arc<Claim> = Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
     ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)));
     assert!(ground.watch.queue.is_empty());
-    ground.watch.awaited.lock().insert(claim.metadata.key(), Key::new("shop", "web"));
+    ground.watch.awaited.replace(&Key::new("shop", "web"), vec![claim.metadata.key()]);
     ground.watch.on_claim(&Event::Added(Arc::clone(&claim)));
     assert!(ground.watch.queue.is_empty());
     ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)));
     ground.watch.on_claim(&Event::Deleted(claim));
     assert_eq!(ground.watch.queue.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_a_set_that_is_gone() {
+    let ground = ground(0);
+    let set = ground.watch.sets.get("shop", "web").unwrap().unwrap();
+    ground.watch.awaited.replace(&set.metadata.key(), vec![Key::new("shop", "data-web-0")]);
+    let parsed = ground.watch.templates.get(&set.metadata.uid, &set.template).unwrap();
+    ground.watch.on_set(&Event::Deleted(Arc::clone(&set)), Origin::Watch);
+    assert_eq!(ground.watch.awaited.len(), 0);
+    assert!(!Arc::ptr_eq(&parsed, &ground.watch.templates.get(&set.metadata.uid, &set.template).unwrap()));
 }

@@ -1,7 +1,10 @@
 use serde_json::json;
 
 use crate::{
-    decide::{history, revisions::Step},
+    decide::{
+        history,
+        revisions::{Step, created},
+    },
     world::{World, empty, pod, template, world},
 };
 
@@ -98,4 +101,50 @@ fn what_was_chosen_is_never_forgotten() {
     let world = world(1).rollout_to("b").spec("revisionHistoryLimit", json!(0));
     let (plan, snapshot) = (world.plan(), world.snapshot());
     assert!(history::forget(&snapshot.set, &plan.revisions, &[]).is_empty());
+}
+
+#[test]
+fn a_current_revision_that_has_the_name_of_the_new_one_stays_what_it_is() {
+    // The name that template `b` gets is taken by the current revision, which holds template `a`.
+    let taken = empty(1).template("b").hash(0);
+    let world = empty(1).template("b").revision_of(&taken, 1, &template("a"));
+    let name = format!("web-{taken}");
+    let world = world.status(json!({"currentRevision": name, "updateRevision": name}));
+    assert_eq!(chosen(&world), words("new 2", &name, &name));
+    let (plan, snapshot) = (world.plan(), world.snapshot());
+    let after = created(&plan.revisions, &snapshot.template, "web-next", 1);
+    assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
+    assert_eq!(after.current.template(), Some(template("a")));
+    // Without a stored current revision, the new one is both.
+    let first = empty(1);
+    let after = created(&first.plan().revisions, &first.snapshot().template, "web-next", 1);
+    assert_eq!((&*after.current.name, &*after.update.name), ("web-next", "web-next"));
+}
+
+#[test]
+fn nothing_is_written_for_a_set_that_is_being_deleted() {
+    // The garbage collector has taken the owner references away: no revision is found.
+    let recorded = json!({"currentRevision": "web-a", "updateRevision": "web-b"});
+    let orphaned = empty(1).template("b").status(recorded).deleting();
+    assert_eq!(chosen(&orphaned), words("nothing", "web-a", "web-b"));
+    assert_eq!(chosen(&world(1).revision("b", 2).deleting()).0, "nothing", "none is renumbered");
+    assert_eq!(chosen(&empty(1).deleting()).0, "nothing");
+}
+
+#[test]
+fn an_explanation_names_the_write_of_a_revision() {
+    let explained = |world: &World| {
+        let plan = world.plan();
+        (plan.revisions.step.acts(), common::controller::Explain::explain(&plan).actions.first().cloned())
+    };
+    let renumbered = world(1).revision("b", 2);
+    let line = "make revision web-a number 3: the template is an earlier one";
+    assert_eq!(explained(&renumbered), (true, Some(line.to_owned())));
+    let new = world(1).template("b");
+    let line = format!("create revision web-{}, number 2: the template is new", new.hash(0));
+    assert_eq!(explained(&new), (true, Some(line)));
+    assert_eq!(explained(&world(1)), (false, None));
+    // With nothing else to do, the write alone makes the plan act.
+    let paused = renumbered.spec("updateStrategy", json!({"type": "OnDelete"}));
+    assert!(common::controller::Explain::acts(&paused.plan()));
 }

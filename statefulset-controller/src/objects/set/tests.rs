@@ -40,6 +40,25 @@ fn a_range_ends_where_numbers_do() {
 }
 
 #[test]
+fn a_range_is_never_walked_and_never_overflows() {
+    for (start, replicas, last, count) in [
+        (0, 0, -1, 0),
+        (0, 3, 2, 3),
+        (5, 2, 6, 2),
+        (0, i32::MAX, i32::MAX - 1, i64::from(i32::MAX)),
+        (i32::MAX, i32::MAX, i32::MAX, 1),
+        (i32::MAX, 0, i32::MAX - 1, 0),
+    ] {
+        let mut object = web();
+        object["spec"]["replicas"] = json!(replicas);
+        object["spec"]["ordinals"] = json!({ "start": start });
+        let range = read(&object).unwrap().ordinals();
+        assert_eq!(*range.end(), last, "{start} {replicas}");
+        assert_eq!(i64::from(*range.end()) - i64::from(*range.start()) + 1, count, "{start} {replicas}");
+    }
+}
+
+#[test]
 fn words_nobody_knows_are_the_careful_ones() {
     let mut object = web();
     object["spec"]["podManagementPolicy"] = json!("Whenever");
@@ -56,7 +75,7 @@ fn absurd_objects_are_not_read() {
         ("/spec/replicas", json!(null), "spec.replicas is missing"),
         ("/spec/selector", json!(null), "spec.selector is missing"),
         ("/spec/selector", json!({}), "spec.selector selects every Pod"),
-        ("/spec/template", json!("x"), "spec.template: Pod template is not an object"),
+        ("/spec/template", json!("x"), "spec.template is not an object"),
         ("/spec/volumeClaimTemplates", json!([{}]), "spec.volumeClaimTemplates: missing field"),
         ("/spec/updateStrategy/rollingUpdate/partition", json!(-2), "partition is -2"),
     ] {

@@ -1,0 +1,112 @@
+//! The claims whose deletion sets wait for.
+
+use std::collections::BTreeSet;
+
+use common::{map::HashMap, meta::Key};
+use parking_lot::Mutex;
+
+/// Which set waits for which claims, in both directions.
+///
+/// A claim is listed while a set waits for it: the next sync of the set replaces its claims, and the deletion of the set or of the
+/// claim removes them.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitedClaims(Mutex<Directions>);
+
+#[derive(Debug, Default)]
+struct Directions {
+    sets_by_claim: HashMap<Key, BTreeSet<Key>>,
+    claims_by_set: HashMap<Key, Vec<Key>>,
+}
+
+impl AwaitedClaims {
+    /// Makes these the claims that a set waits for.
+    pub(crate) fn replace(&self, set: &Key, claims: Vec<Key>) {
+        let mut directions = self.0.lock();
+        directions.remove(set);
+        for claim in &claims {
+            directions.sets_by_claim.entry(claim.clone()).or_default().insert(set.clone());
+        }
+        if !claims.is_empty() {
+            directions.claims_by_set.insert(set.clone(), claims);
+        }
+    }
+
+    /// Removes a set that is gone.
+    pub(crate) fn forget(&self, set: &Key) {
+        self.0.lock().remove(set);
+    }
+
+    /// Removes a claim that is gone, and returns the sets that waited for it.
+    pub(crate) fn take(&self, claim: &Key) -> BTreeSet<Key> {
+        let mut directions = self.0.lock();
+        let sets = directions.sets_by_claim.remove(claim).unwrap_or_default();
+        for set in &sets {
+            if let Some(claims) = directions.claims_by_set.get_mut(set) {
+                claims.retain(|other| other != claim);
+                if claims.is_empty() {
+                    directions.claims_by_set.remove(set);
+                }
+            }
+        }
+        sets
+    }
+}
+
+impl Directions {
+    fn remove(&mut self, set: &Key) {
+        for claim in self.claims_by_set.remove(set).unwrap_or_default() {
+            if let Some(sets) = self.sets_by_claim.get_mut(&claim) {
+                sets.remove(set);
+                if sets.is_empty() {
+                    self.sets_by_claim.remove(&claim);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+impl AwaitedClaims {
+    /// How many entries both directions have.
+    pub(crate) fn len(&self) -> usize {
+        let directions = self.0.lock();
+        directions.sets_by_claim.len() + directions.claims_by_set.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new("shop", name)
+    }
+
+    #[test]
+    fn nothing_is_kept_of_sets_and_claims_that_are_gone() {
+        let awaited = AwaitedClaims::default();
+        awaited.replace(&key("web"), vec![key("data-web-0"), key("data-web-1")]);
+        assert_eq!(awaited.len(), 3);
+        awaited.replace(&key("web"), vec![key("data-web-1")]);
+        assert_eq!(awaited.len(), 2, "the set no longer waits for the other claim");
+        assert!(awaited.take(&key("data-web-0")).is_empty());
+        assert_eq!(awaited.take(&key("data-web-1")), BTreeSet::from([key("web")]));
+        assert_eq!(awaited.len(), 0);
+        awaited.replace(&key("web"), vec![key("data-web-1")]);
+        awaited.forget(&key("web"));
+        assert_eq!(awaited.len(), 0);
+        awaited.replace(&key("web"), Vec::new());
+        assert_eq!(awaited.len(), 0);
+    }
+
+    #[test]
+    fn a_claim_may_be_awaited_by_several_sets() {
+        let awaited = AwaitedClaims::default();
+        // Template `a-b` of set `c` and template `a` of set `b-c` give their claims the same name.
+        awaited.replace(&key("c"), vec![key("a-b-c-0")]);
+        awaited.replace(&key("b-c"), vec![key("a-b-c-0")]);
+        awaited.forget(&key("c"));
+        assert_eq!(awaited.take(&key("a-b-c-0")), BTreeSet::from([key("b-c")]));
+        assert_eq!(awaited.len(), 0);
+    }
+}
