@@ -267,9 +267,7 @@ impl Work {
     pub fn acts(&self) -> bool {
         match self {
             Self::Create { .. } | Self::Delete { .. } => true,
-            Self::Repair { claims, owners, wrong, .. } => {
-                !claims.are_usable() || !owners.is_empty() || wrong.is_some()
-            }
+            Self::Repair { claims, owners, wrong, .. } => !claims.are_usable() || !owners.is_empty() || wrong.is_some(),
         }
     }
 }

@@ -216,9 +216,10 @@ impl World {
         self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
         self
     }
-    pub(crate) fn max_unavailable(mut self, most: Value) -> Self {
+    pub(crate) fn max_unavailable(mut self, limit: Value) -> Self {
         self.limits.max_unavailable = true;
-        self.spec("updateStrategy", json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}))
+        self.set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = limit;
+        self
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -181,8 +181,7 @@ impl StatefulSetController {
     async fn delete(&self, snapshot: &Snapshot, pod: &PodRef, why: Why) -> Result<bool, Error> {
         let meta = pod.meta();
         self.note_deletion(snapshot, PODS, meta);
-        let options =
-            Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
+        let options = Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
         let target = Target::object(PODS, &meta.namespace, &meta.name);
         match self.context.api.delete(target, &options).await {
             Err(error) if !error.is_not_found() => {

@@ -139,9 +139,8 @@ pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
     let collisions = set.status.collision_count.unwrap_or(0);
     let latest = stored.last();
     let equal = stored.iter().rfind(|revision| revision.holds(template.data()));
-    let equal_with_defaults = |latest: &&RevisionRef| {
-        snapshot.limits.semantic_comparison && latest.holds_with_defaults(template.data())
-    };
+    let equal_with_defaults =
+        |latest: &&RevisionRef| snapshot.limits.semantic_comparison && latest.holds_with_defaults(template.data());
     let new = || Revision::of_template(template, &name(set, &hash(template, collisions)));
     let recorded = |name: &Text| (!name.is_empty()).then(|| Revision { name: name.clone(), source: Source::Recorded });
     let (update, step) = match (equal, latest) {

@@ -83,7 +83,8 @@ fn within_limit(situation: &Situation<'_>, plan: &mut Reconcile) -> Vec<PodRef> 
         }
     }
     if waiting > 0 {
-        plan.waiting.push(|| format!("{waiting} Pods of another revision wait: {now} of at most {limit} are unavailable"));
+        plan.waiting
+            .push(|| format!("{waiting} Pods of another revision wait: {now} of at most {limit} are unavailable"));
     }
     victims
 }

@@ -165,7 +165,8 @@ fn ready_pods_that_are_not_available_yet_are_replaced_within_the_limit() {
     let early = early.burst().spec("minReadySeconds", json!(300)).rollout_to("b").rollout_to("c");
     for (limit, deleted) in [(1, 0), (4, 0), (5, 0), (6, 1), (8, 3)] {
         assert_eq!(early.clone().max_unavailable(json!(limit)).work().len(), deleted, "maxUnavailable {limit}");
-    }}
+    }
+}
 
 #[test]
 fn a_stuck_pod_is_replaced_if_the_operator_wants_that() {
@@ -184,7 +185,11 @@ fn a_pod_that_was_ready_is_not_taken_for_stuck() {
     rollout.limits.replaces_stuck_pods = true;
     // One failed probe of an old Pod while the highest is being replaced: a quorum of three would lose its second member.
     assert_eq!(rollout.clone().pod(pod(0).unready()).work(), none());
-    assert_eq!(rollout.clone().pod(pod(2).of("b")).pod(pod(0).unready()).work(), none(), "also if no other is unavailable");
+    assert_eq!(
+        rollout.clone().pod(pod(2).of("b")).pod(pod(0).unready()).work(),
+        none(),
+        "also if no other is unavailable"
+    );
     for above in [pod(2).of("b").never_ready(), pod(2).of("b").going(), pod(2).unready(), pod(2).going()] {
         let both = rollout.clone().pod(pod(1).of("x").never_ready()).pod(above);
         assert_eq!(both.work(), none(), "an update above it is still in flight");
@@ -306,21 +311,60 @@ fn the_next_look_is_when_a_pod_becomes_available() {
 
 prop_compose! {
     fn any_pod()(ordinal in 0..7i32, of in prop::sample::select(vec!["a", "b", "x"]), going in any::<bool>(),
-        phase in prop::sample::select(vec!["Pending", "Running", "Running", "Running", "Failed"]), ready in any::<bool>()) -> PodBuilder {
+        phase in prop::sample::select(vec!["Pending", "Running", "Running", "Running", "Failed"]),
+        ready in prop::sample::select(vec!["no", "never", "for long", "for long", "lately"])) -> PodBuilder {
         let mut pod = pod(ordinal).of(of).phase(phase);
-        if phase == "Running" && !ready { pod = pod.unready() }
+        if phase == "Running" {
+            pod = match ready {
+                "no" => pod.unready(),
+                "never" => pod.never_ready(),
+                "lately" => pod.ready(5),
+                _ => pod,
+            };
+        }
         if going { pod.going() } else { pod }
+    }
+}
+
+/// A reference to an owner of a claim: of the set or of the claim's Pod, in this life or an earlier one, or of somebody else.
+fn reference(kind: &str, ordinal: i32) -> Value {
+    let (api, kind, name, uid) = match kind {
+        "set" => ("apps/v1", "StatefulSet", "web".to_owned(), "SET".to_owned()),
+        "earlier set" => ("apps/v1", "StatefulSet", "web".to_owned(), "SET-OLD".to_owned()),
+        "pod" => ("v1", "Pod", format!("web-{ordinal}"), format!("POD-{ordinal}")),
+        "earlier pod" => ("v1", "Pod", format!("web-{ordinal}"), "POD-OLD".to_owned()),
+        _ => ("example.com/v1", "Backup", "b".to_owned(), "B".to_owned()),
+    };
+    json!({"apiVersion": api, "kind": kind, "name": name, "uid": uid, "controller": true, "blockOwnerDeletion": true})
+}
+
+prop_compose! {
+    fn any_claim()(ordinal in 0..7i32, kinds in prop::collection::btree_set(
+        prop::sample::select(vec!["set", "earlier set", "pod", "earlier pod", "other"]), 0..3)) -> (i32, Value) {
+        (ordinal, kinds.into_iter().map(|kind| reference(kind, ordinal)).collect())
     }
 }
 
 prop_compose! {
     fn any_world()(pods in prop::collection::vec(any_pod(), 0..7), replicas in 0..6i32, start in 0..3i32, burst in any::<bool>(),
-        partition in 0..4i32, several in prop::option::of(1..4i32)) -> World {
+        partition in 0..4i32, several in prop::option::of(1..4i32), stuck in any::<bool>(), min_ready in prop::sample::select(vec![0, 30]),
+        policy in prop::option::of((prop::sample::select(vec!["Retain", "Delete"]), prop::sample::select(vec!["Retain", "Delete"]))),
+        claims in prop::collection::vec(any_claim(), 0..7)) -> World {
         let mut world = empty(replicas).revision("a", 1).rollout_to("b").partition(partition)
-            .spec("ordinals", json!({"start": start})).status(json!({"currentRevision": "web-a"}));
-        if let Some(most) = several { world = world.max_unavailable(json!(most)) }
+            .spec("ordinals", json!({"start": start})).spec("minReadySeconds", json!(min_ready))
+            .status(json!({"currentRevision": "web-a"}));
+        world.limits.replaces_stuck_pods = stuck;
+        if let Some(limit) = several { world = world.max_unavailable(json!(limit)) }
         if burst { world = world.burst() }
-        pods.into_iter().fold(world, World::pod)
+        let world = pods.into_iter().fold(world, World::pod);
+        match policy {
+            None => world,
+            Some((when_deleted, when_scaled)) => {
+                let mut world = world.with_claims(when_deleted, when_scaled);
+                world.claims.clear();
+                claims.into_iter().fold(world, |world, (ordinal, owners)| world.claim(ordinal, owners))
+            }
+        }
     }
 }
 
@@ -331,11 +375,13 @@ proptest! {
         let set = &snapshot.set;
         let plan = world.plan();
         let work = world.work();
-        let number = |word: &String| word[1..].parse::<i32>().unwrap();
-        let created: Vec<i32> = work.iter().filter(|w| w.starts_with('+')).map(number).collect();
-        let deleted: Vec<i32> = work.iter().filter(|w| w.starts_with('-')).map(number).collect();
+        let listed = |sign: char| -> Vec<i32> {
+            work.iter().filter(|w| w.starts_with(sign)).map(|w| w[1..].parse().unwrap()).collect()
+        };
+        let (created, deleted) = (listed('+'), listed('-'));
         let there = |n: i32| snapshot.pods.keep.iter().find(|p| *p.meta().name == *set.pod_name(n));
-        let fit = |n: i32| there(n).is_some_and(|p| p.is_running_and_ready() && !p.is_unavailable(0, snapshot.now));
+        let unavailable = |p: &PodRef| p.is_unavailable(set.min_ready_seconds, snapshot.now);
+        let fit = |n: i32| there(n).is_some_and(|p| p.is_running_and_ready() && !unavailable(p));
         for n in &created {
             prop_assert!(set.wants(*n) && there(*n).is_none() && !deleted.contains(n));
         }
@@ -343,6 +389,7 @@ proptest! {
         once.sort_unstable();
         once.dedup();
         prop_assert_eq!(once.len(), deleted.len(), "no Pod is deleted twice");
+        let is_stuck = |n: i32| snapshot.limits.replaces_stuck_pods && there(n).is_some_and(|p| p.was_never_ready());
         let updates: Vec<i32> = deleted.iter().copied().filter(|n| set.wants(*n) && !there(*n).unwrap().phase.is_terminal()).collect();
         for n in &updates {
             prop_assert!(*n >= set.start + set.partition() && there(*n).unwrap().revision() != "web-b");
@@ -352,21 +399,69 @@ proptest! {
             for n in &created {
                 prop_assert!((set.start..*n).all(fit));
             }
-            let wanted = || set.start..set.start + set.replicas;
             for n in deleted.iter().filter(|n| !set.wants(**n)) {
-                prop_assert!(wanted().all(fit) && (*n + 1..8).all(|higher| set.wants(higher) || there(higher).is_none()));
+                prop_assert!(set.ordinals().all(fit) && (*n + 1..8).all(|higher| set.wants(higher) || there(higher).is_none()));
             }
-            prop_assert!(updates.is_empty() || wanted().all(fit));
+            prop_assert!(updates.is_empty() || set.ordinals().all(fit) || is_stuck(updates[0]));
         }
-        if !snapshot.limits.max_unavailable {
+        let missing_or_unavailable = set.ordinals().filter(|n| there(*n).is_none_or(unavailable)).count();
+        if snapshot.limits.max_unavailable {
+            let limit = rolling::max_unavailable(set) as usize;
+            let ready = updates.iter().filter(|n| there(**n).unwrap().is_ready()).count();
+            prop_assert!(updates.len() <= limit.max(1));
+            prop_assert!(ready == 0 || missing_or_unavailable + ready <= limit, "{ready} ready Pods, {missing_or_unavailable} unavailable");
+            let in_flight = |n: &i32| there(*n).is_none_or(|p| unavailable(p) && (p.revision() == "web-b" || p.meta().is_deleting()));
+            let in_flight = set.ordinals().filter(in_flight).count();
+            prop_assert!(updates.iter().all(|n| is_stuck(*n)) || in_flight + updates.len() <= limit, "{in_flight} in flight");
+        } else {
             prop_assert!(updates.len() <= 1);
-            for n in &updates {
-                prop_assert!((n + 1..set.start + set.replicas).all(|higher| there(higher).is_some_and(|p| !p.is_unavailable(0, snapshot.now))));
+            for n in updates.iter().filter(|n| !is_stuck(**n)) {
+                prop_assert!(((n + 1)..=*set.ordinals().end()).all(|higher| there(higher).is_some_and(|p| !unavailable(p))));
             }
         }
-        let status = plan.status;
+        let status = &plan.status;
         prop_assert!(status.available_replicas <= status.ready_replicas && status.ready_replicas <= status.replicas);
         prop_assert!(status.current_replicas >= 0 && status.current_replicas <= status.replicas);
         prop_assert!(status.updated_replicas <= status.replicas);
+    }
+
+    #[test]
+    fn claims_are_ready_before_their_pods_come_or_go(world in any_world()) {
+        let (snapshot, plan) = (world.snapshot(), world.plan());
+        let set = &snapshot.set;
+        let Some(template) = set.claims.first() else { return Ok(()) };
+        let foreign = |owners: &[common::meta::OwnerRef]| owners.iter().filter(|o| o.kind == "Backup").count();
+        let mut written = std::collections::BTreeMap::new();
+        for phase in &plan.reconcile.phases {
+            for work in &phase.work {
+                match work {
+                    Work::Create { ordinal, claims, .. } => {
+                        let name = set.claim_name(template, *ordinal);
+                        let claim = snapshot.claims.get(&name);
+                        prop_assert_eq!(claim.is_none(), claims.missing == [(0, name)]);
+                        let stale = claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &set.pod_name(*ordinal)));
+                        prop_assert!(!stale, "the claim is about to be deleted with the Pod before");
+                    }
+                    Work::Repair { owners, .. } => {
+                        for (claim, owners) in owners {
+                            prop_assert_eq!(foreign(owners), foreign(&claim.metadata.owners), "owners of others stay");
+                            written.insert(claim.metadata.name.to_string(), owners.clone());
+                        }
+                    }
+                    Work::Delete { pod, why: crate::plan::Why::Condemned } => {
+                        let ordinal = crate::objects::ordinal_of("web", &pod.meta().name).flatten().unwrap();
+                        let name = set.claim_name(template, ordinal);
+                        let Some(claim) = snapshot.claims.get(&name) else { continue };
+                        let owners = written.get(&name).map_or(&*claim.metadata.owners, |owners| &**owners);
+                        let judged = retention::Owners::new(set, &pod.meta().name, &pod.meta().uid, true).judge(owners);
+                        prop_assert_eq!(judged.change, None, "the Pod goes before its claim knows");
+                    }
+                    Work::Delete { .. } => {}
+                }
+            }
+        }
+        let mut deleting = world;
+        deleting = deleting.deleting();
+        prop_assert!(deleting.work().is_empty(), "a set that is being deleted writes nothing");
     }
 }

@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn many_volumes_are_found_by_name() {
-        let volume = |n: usize| json!({"name": format!("v{n}"), "persistentVolumeClaim": {"claimName": format!("c{n}")}});
+        let volume =
+            |n: usize| json!({"name": format!("v{n}"), "persistentVolumeClaim": {"claimName": format!("c{n}")}});
         let pod = pod(None, json!({"volumes": (0..40).rev().map(volume).collect::<Vec<_>>()}));
         assert!((0..40).all(|n| pod.claim(&format!("v{n}")) == Some(format!("c{n}").as_str())));
     }
@@ -234,7 +235,10 @@ mod tests {
             (ready("False", json!("2026-11-21T09:00:02Z")), false),
             (ready("True", json!("2026-11-21T09:00:00Z")), false),
             (ready("False", json!(null)), false),
-            (json!({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}), false),
+            (
+                json!({"conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-11-21T09:00:00Z"}]}),
+                false,
+            ),
         ] {
             assert_eq!(pod(status.clone()).was_never_ready(), never, "{status}");
         }

@@ -57,7 +57,7 @@ async fn a_claim_that_goes_with_the_pod_before_is_waited_for() {
     world.change(json!({"replicas": 2})).await;
     world.settle().await;
     assert_eq!(world.names("pods").await, ["web-0"]);
-    assert!(world.explain()["waiting"].to_string().contains("claim data-web-1 goes with the one before"));
+    assert!(world.explain()["waiting"].to_string().contains("claim data-web-1 is deleted with the Pod before it"));
     // The garbage collector comes, and nothing else happens.
     world.sandbox.delete(CLAIMS, Some(NS), "data-web-1").await.unwrap();
     world.unprotect("data-web-1").await;
@@ -139,4 +139,136 @@ async fn a_claim_that_somebody_else_manages_is_left_alone() {
     let event = "Warning ConflictingController PersistentVolumeClaim data-web-0 has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim";
     assert!(world.told(event).await, "{:#?}", world.events().await);
     assert_eq!(world.status().await["readyReplicas"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_get_their_owner_although_their_pod_is_refused() {
+    let world = World::new().await;
+    world
+        .apply(json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": NS},
+            "spec": {"hard": {"pods": "0"}}}))
+        .await;
+    world.apply(set(2, claims("Delete", "Retain"))).await;
+    world.wait(30).await;
+    assert!(world.names("pods").await.is_empty());
+    assert!(
+        world
+            .told("Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" is forbidden")
+            .await
+    );
+    assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["StatefulSet web"], "or it would outlive the set");
+    assert!(!world.told("Warning FailedUpdate").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_told_of_before_the_owners_of_its_claims_are_written() {
+    let world = World::new().await;
+    world.apply(set(1, claims("Delete", "Retain"))).await;
+    world.settle().await;
+    let created = "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful";
+    assert!(world.told(created).await);
+    // The claim is there already when the Pod comes again, and the volume binder is faster.
+    world.merge(CLAIMS, "data-web-0", json!({"metadata": {"ownerReferences": null}})).await;
+    world.sandbox.faults().add(Rule::new(Action::Conflict).identity(ME).verb("patch").resource(CLAIMS).times(1));
+    let count = async || {
+        let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+        let of_pod = events.iter().filter(|e| e["message"] == "Create Pod web-0 in StatefulSet web successful");
+        of_pod.map(|e| e["count"].as_i64().unwrap_or(1)).sum::<i64>()
+    };
+    assert_eq!(count().await, 1);
+    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.settle().await;
+    assert_eq!(count().await, 2);
+    assert_eq!(owners(&world.get(CLAIMS, "data-web-0").await), ["StatefulSet web"]);
+    assert!(!world.told("Warning").await, "{:#?}", world.events().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn claims_that_are_made_with_their_pod_get_their_owner_without_a_conflict() {
+    let world = World::new().await;
+    world.apply(set(3, claims("Delete", "Delete"))).await;
+    world.settle().await;
+    for claim in ["data-web-0", "data-web-1", "data-web-2"] {
+        assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"]);
+    }
+    assert_eq!(world.asked("patch", CLAIMS), 3, "one write each");
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_problems_with_claims_are_told_as_go_tells_them() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource(CLAIMS));
+    let mut two = set(1, claims("Retain", "Retain"));
+    let mut second = two["spec"]["volumeClaimTemplates"][0].clone();
+    second["metadata"]["name"] = json!("log");
+    two["spec"]["volumeClaimTemplates"].as_array_mut().unwrap().push(second);
+    world.apply(two).await;
+    world.wait(10).await;
+    let events = world.events().await;
+    let start =
+        "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: [failed to create PVC data-web-0: ";
+    let event = events.iter().find(|event| event.starts_with(start));
+    assert!(event.is_some_and(|e| e.contains(", failed to create PVC log-web-0: ") && e.ends_with(']')), "{events:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_the_cache_does_not_show_yet_is_told_of_on_the_pod() {
+    let world = World::new().await;
+    world.sandbox.faults().hold_watch(ME, CLAIMS);
+    let mut claim = set(1, claims("Retain", "Retain"))["spec"]["volumeClaimTemplates"][0].clone();
+    claim["apiVersion"] = json!("v1");
+    claim["kind"] = json!("PersistentVolumeClaim");
+    claim["metadata"] = json!({"name": "data-web-0", "namespace": NS});
+    world.apply(claim).await;
+    world.apply(set(1, claims("Retain", "Retain"))).await;
+    world.wait(5).await;
+    let events = world.events().await;
+    let pod =
+        "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: failed to create PVC data-web-0: ";
+    assert!(events.iter().any(|e| e.starts_with(pod) && e.ends_with("already exists")), "{events:#?}");
+    assert!(!events.iter().any(|e| e.contains("Create Claim")), "of the claim nothing is told: {events:#?}");
+    world.sandbox.faults().release_watch(ME, CLAIMS);
+    world.wait(20).await;
+    assert_eq!(world.status().await["readyReplicas"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_owner_of_a_claim_is_told_in_upstreams_words() {
+    let world = World::new().await;
+    world.apply(set(1, claims("Retain", "Retain"))).await;
+    world.settle().await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource(CLAIMS));
+    world
+        .change(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Retain"}}))
+        .await;
+    world.wait(5).await;
+    let start = "Warning FailedUpdate Update Pod web-0 in StatefulSet web failed error: could not update claim data-web-0 for delete policy ownerRefs: ";
+    assert!(world.told(start).await, "{:#?}", world.events().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_over_the_claim_of_a_condemned_pod_is_told_only_if_it_is_written() {
+    let event = "Warning ConflictingController PersistentVolumeClaim data-web-1";
+    for own_reference in [false, true] {
+        let world = World::new().await;
+        let made = world.apply(set(2, claims("Retain", "Retain"))).await;
+        world.settle().await;
+        let mut list = vec![
+            json!({"apiVersion": "example.com/v1", "kind": "Backup", "name": "b", "uid": "b-uid", "controller": true}),
+        ];
+        if own_reference {
+            let uid = made["metadata"]["uid"].clone();
+            list.push(json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": uid}));
+        }
+        world.sandbox.faults().hold_watch(ME, "statefulsets");
+        world.merge(CLAIMS, "data-web-1", json!({"metadata": {"ownerReferences": list}})).await;
+        let policy = json!({"whenDeleted": "Delete", "whenScaled": "Delete"});
+        world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
+        world.wait(1).await;
+        world.sandbox.faults().release_watch(ME, "statefulsets");
+        world.settle().await;
+        assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Backup b"]);
+        assert_eq!(world.told(event).await, own_reference, "{:#?}", world.events().await);
+        assert_eq!(world.names("pods").await, ["web-0"]);
+    }
 }

@@ -129,3 +129,62 @@ async fn conditions_of_others_stay_in_the_status() {
     let status = world.status().await;
     assert_eq!((&status["conditions"][0]["type"], &status["replicas"]), (&json!("Checked"), &json!(2)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_for_a_set_whose_children_are_orphaned() {
+    let world = World::new().await;
+    world.apply(set(2, json!({}))).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    let revisions = world.names(REVISIONS).await;
+    world.merge(SETS, "web", json!({"metadata": {"finalizers": ["orphan"]}})).await;
+    world.sandbox.delete(SETS, Some(NS), "web").await.unwrap();
+    world.settle().await;
+    world.forget();
+    // As the garbage collector does it.
+    for revision in &revisions {
+        world.merge(REVISIONS, revision, json!({"metadata": {"ownerReferences": null}})).await;
+    }
+    for pod in ["web-0", "web-1"] {
+        world.merge("pods", pod, json!({"metadata": {"ownerReferences": null}})).await;
+    }
+    world.settle().await;
+    let asked = |verb: &str| world.asked(verb, REVISIONS) + world.asked(verb, "controllerrevisions");
+    assert_eq!((asked("create"), asked("get"), asked("patch"), asked("update"), asked("delete")), (0, 0, 0, 0, 0));
+    assert_eq!(world.names(REVISIONS).await, revisions);
+    let status = world.status().await;
+    assert!(revisions.contains(&status["updateRevision"].as_str().unwrap().to_owned()), "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collision_with_the_current_revision_does_not_make_the_rollout_look_complete() {
+    let world = World::new().await;
+    world.apply(set(1, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    let before = world.status().await["currentRevision"].clone();
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    let taken = world.status().await["updateRevision"].as_str().unwrap().to_owned();
+    world.roll_out("img:1", json!({})).await;
+    world.settle().await;
+    // The next rollout wants a name that the current revision has. Only a restart brings that about here: names are hashes.
+    let mut object = world.get(REVISIONS, before.as_str().unwrap()).await;
+    world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
+    world.settle().await;
+    let owner = object["metadata"]["ownerReferences"].clone();
+    object["metadata"] = json!({"name": taken, "namespace": NS, "labels": {"app": "web"}, "ownerReferences": owner});
+    object["revision"] = json!(5);
+    world.apply(object).await;
+    world.settle().await;
+    let status = json!({"status": {"currentRevision": taken, "updateRevision": taken}});
+    world.sandbox.merge(SETS, Some(NS), "web", Some("status"), status).await.unwrap();
+    world.merge("pods", "web-0", json!({"metadata": {"labels": {"controller-revision-hash": taken}}})).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!((&status["collisionCount"], &status["currentRevision"]), (&json!(1), &json!(taken)), "{status}");
+    assert_ne!(status["updateRevision"], json!(taken));
+    assert_eq!((&status["currentReplicas"], status.get("updatedReplicas")), (&json!(1), None));
+}

@@ -114,8 +114,169 @@ async fn a_pod_of_its_name_that_is_another_controllers_is_never_touched() {
     world.wait(60).await;
     assert_eq!(world.done(), Vec::<String>::new());
     assert_eq!(world.images().await, ["web-0 img:0"]);
-    assert!(!world.told("Warning").await, "{:#?}", world.events().await);
+    let event = "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
+    assert!(world.told(event).await, "{:#?}", world.events().await);
     assert!(world.explain()["lastError"]["error"].as_str().unwrap().contains("already exists"), "{}", world.explain());
+}
+
+#[tokio::test(start_paused = true)]
+async fn condemned_pods_wait_for_the_cache_of_claims() {
+    let world = World::new().await;
+    world.apply(set(3, claims("Retain", "Delete"))).await;
+    world.settle().await;
+    world.forget();
+    world.sandbox.faults().hold_watch(ME, CLAIMS);
+    world.change(json!({"replicas": 1})).await;
+    for n in 0..20 {
+        world.wait(1).await;
+        world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
+    }
+    assert!(world.asked("delete", "pods") <= 1, "{:?}", world.done());
+    assert_eq!(world.asked("patch", CLAIMS), 2, "the owners of each claim are written once: {:?}", world.done());
+    world.sandbox.faults().release_watch(ME, CLAIMS);
+    world.settle().await;
+    assert_eq!(world.done(), ["~data-web-2", "~data-web-1", "-web-2", "-web-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_is_about_to_be_deleted_is_not_used_on_an_old_cache() {
+    let world = World::new().await;
+    world.apply(set(2, claims("Retain", "Delete"))).await;
+    world.settle().await;
+    world.forget();
+    // The claim's owners are written, and the Pod is deleted in the same sync. What is created anew must not use that claim, also
+    // while the cache does not show it.
+    world.sandbox.faults().hold_watch(ME, CLAIMS);
+    world.change(json!({"replicas": 1})).await;
+    world.wait(10).await;
+    world.change(json!({"replicas": 2})).await;
+    world.wait(20).await;
+    assert_eq!(world.asked("create", "pods"), 0, "{:?}", world.done());
+    world.sandbox.faults().release_watch(ME, CLAIMS);
+    world.wait(5).await;
+    assert_eq!(world.asked("create", "pods"), 0, "the claim is about to be deleted: {:?}", world.done());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_changed_since_is_not_deleted() {
+    for reason in ["outdated", "condemned", "finished"] {
+        let world = World::new().await;
+        world.apply(set(3, json!({"podManagementPolicy": "Parallel"}))).await;
+        world.settle().await;
+        let uid = async || world.get("pods", "web-2").await["metadata"]["uid"].clone();
+        let before = uid().await;
+        world.sandbox.faults().hold_watch(ME, "pods");
+        // The Pod is newer than the cache shows. The controller cannot know whether that matters.
+        world.merge("pods", "web-2", json!({"metadata": {"annotations": {"newer": "yes"}}})).await;
+        match reason {
+            "outdated" => world.roll_out("img:2", json!({})).await,
+            "condemned" => world.change(json!({"replicas": 2})).await,
+            _ => {
+                world.sandbox.faults().release_watch(ME, "pods");
+                let failed = json!({"status": {"phase": "Failed"}});
+                let rule =
+                    Rule::new(Action::Latency(Duration::from_secs(3))).identity(ME).verb("delete").resource("pods");
+                world.sandbox.faults().add(rule.times(1));
+                world.sandbox.merge("pods", Some("shop"), "web-2", Some("status"), failed).await.unwrap();
+                world.wait(1).await;
+                // It recovers while the deletion is on its way.
+                world.sandbox.faults().hold_watch(ME, "pods");
+                let runs = json!({"status": {"phase": "Running"}});
+                world.sandbox.merge("pods", Some("shop"), "web-2", Some("status"), runs).await.unwrap();
+            }
+        }
+        world.wait(10).await;
+        assert!(world.asked("delete", "pods") > 0, "{reason}: it is tried");
+        assert_eq!(uid().await, before, "{reason}");
+        assert!(!world.told("Warning FailedDelete").await, "{reason}");
+        world.sandbox.faults().release_watch(ME, "pods");
+        world.settle().await;
+        match reason {
+            "outdated" => assert_ne!(uid().await, before),
+            "condemned" => assert_eq!(world.names("pods").await, ["web-0", "web-1"]),
+            _ => assert_eq!(uid().await, before, "it runs again"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_has_changed_since_is_not_deleted() {
+    let world = World::new().await;
+    world.apply(set(1, json!({"revisionHistoryLimit": 1}))).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "controllerrevisions");
+    world.merge(REVISIONS, &first, json!({"metadata": {"annotations": {"kept": "for now"}}})).await;
+    world.change(json!({"revisionHistoryLimit": 0})).await;
+    world.wait(10).await;
+    assert!(world.names(REVISIONS).await.contains(&first));
+    world.sandbox.faults().release_watch(ME, "controllerrevisions");
+    world.settle().await;
+    assert!(!world.names(REVISIONS).await.contains(&first));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_without_a_template_is_reported_and_the_others_work() {
+    let world = World::new().await;
+    world.apply(set(2, json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}}))).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    let owner = world.get(REVISIONS, &first).await["metadata"]["ownerReferences"].clone();
+    world
+        .apply(json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {"spec": 7},
+            "metadata": {"name": "broken", "namespace": "shop", "labels": {"app": "web"}, "ownerReferences": owner}}))
+        .await;
+    let broken = json!({"status": {"currentRevision": "broken"}});
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    world.sandbox.merge(SETS, Some("shop"), "web", Some("status"), broken).await.unwrap();
+    world.settle().await;
+    // Ordinal 0 is below the partition: it comes from the current revision, which holds nothing.
+    world.sandbox.delete("pods", Some("shop"), "web-0").await.unwrap();
+    world.wait(20).await;
+    assert_eq!(world.names("pods").await, ["web-1"]);
+    let event = "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: cannot make Pod web-0 from revision broken";
+    assert!(world.told(event).await, "{:#?}", world.events().await);
+    world.apply(other()).await;
+    world.wait(20).await;
+    assert!(world.names("pods").await.contains(&"db-0".to_owned()), "other sets go on");
+    // Without a partition the broken revision is not needed any more.
+    world.change(json!({"updateStrategy": {"rollingUpdate": {"partition": 0}}})).await;
+    world.wait(60).await;
+    assert_eq!(world.status().await["readyReplicas"], 2);
+}
+
+/// Another set.
+fn other() -> serde_json::Value {
+    let mut other = set(1, json!({}));
+    other["metadata"]["name"] = json!("db");
+    other["spec"]["selector"]["matchLabels"]["app"] = json!("db");
+    other["spec"]["template"]["metadata"]["labels"]["app"] = json!("db");
+    other
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
+    let mut world = World::new().await;
+    world.apply(set(1, json!({"minReadySeconds": 30}))).await;
+    world.wait(5).await;
+    assert_eq!(world.status().await["readyReplicas"], 1);
+    // A process that has seen no Pod become ready, and whose sync begins just before the Pod is available and ends after that.
+    world.crash();
+    let pod = world.get("pods", "web-0").await;
+    let ready = pod["status"]["conditions"].as_array().unwrap().iter().find(|c| c["type"] == "Ready").unwrap();
+    let since: jiff::Timestamp = ready["lastTransitionTime"].as_str().unwrap().parse().unwrap();
+    let available = since + Duration::from_secs(30);
+    world.merge(SETS, "web", json!({"spec": {"replicas": 1, "revisionHistoryLimit": 3}})).await;
+    let wait = Duration::try_from(available.duration_since(world.clock.now())).unwrap();
+    world.clock.sleep(wait - Duration::from_millis(1500)).await;
+    let slow = Rule::new(Action::Latency(Duration::from_secs(3))).identity(ME).verb("patch");
+    world.sandbox.faults().add(slow.resource("statefulsets/status").times(1));
+    world.start();
+    world.wait(8).await;
+    assert_eq!(world.status().await["availableReplicas"], 1, "{}", world.status().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,264 @@
+//! The cost of a sync depends on the Pods and claims that exist, and never on numbers in a spec.
+//!
+//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+#[path = "behaviour/world.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod world;
+
+use std::{alloc::System, collections::BTreeMap, sync::Arc};
+
+use cap::Cap;
+use common::{
+    controller::Explain as _,
+    meta::Key,
+    object::Object,
+    refs::{self, Owner},
+};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use statefulset_controller::{
+    decide::{
+        decide,
+        situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
+    },
+    objects::{CachedPod, ControllerRevision, PodTemplate, STATEFUL_SETS, StatefulSet, ordinal_of},
+    plan::{Plan, Work},
+    snapshot::{Limits, Snapshot},
+};
+
+use crate::world::{NS, SETS, World, set};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// How much memory one decision and its explanation may take.
+const DECISION: usize = 8 << 20;
+/// How much memory the API server of a hundred sets, its nodes and the controller may take together.
+const CLUSTER: usize = 512 << 20;
+
+/// The limit is the process's, so one test runs at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `work` with at most that much memory more than is allocated now.
+fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
+    let result = work();
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    result
+}
+
+fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
+    let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
+    object.trim();
+    Some(Arc::new(object))
+}
+
+fn pod(ordinal: i32, ready: bool) -> Value {
+    let name = format!("web-{ordinal}");
+    let owner =
+        json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "SET", "controller": true});
+    json!({"metadata": {"name": name, "namespace": NS, "uid": format!("POD-{ordinal}"), "resourceVersion": "1",
+            "labels": {"app": "web", "controller-revision-hash": "web-old"}, "ownerReferences": [owner]},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
+}
+
+/// What a sync of `object` sees; `None` if the object is refused.
+fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snapshot> {
+    let set: Arc<StatefulSet> = read(object)?;
+    let owner = Owner::new(STATEFUL_SETS, &set.metadata);
+    let mut pods: Vec<Arc<CachedPod>> = pods.iter().filter_map(|(n, ready)| read(&pod(*n, *ready))).collect();
+    pods.dedup_by(|a, b| a.meta().name == b.meta().name);
+    let is_member = |pod: &Arc<CachedPod>| ordinal_of("web", &pod.meta().name).is_some();
+    Some(Snapshot {
+        template: Arc::new(PodTemplate::new(set.template.clone()).ok()?),
+        revisions: refs::claim(&owner, &set.selector, Vec::<Arc<ControllerRevision>>::new(), |_| true).unwrap(),
+        pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
+        claims: BTreeMap::new(),
+        limits,
+        now: Timestamp::from_second(1_800_000_000).unwrap(),
+        owner,
+        set,
+    })
+}
+
+/// A set with extreme numbers, some of which a server refuses.
+fn any_set() -> impl Strategy<Value = Value> {
+    let number = || prop::sample::select(vec![0, 1, 3, i64::from(i32::MAX) - 1, i64::from(i32::MAX), -1, i64::MAX]);
+    let limit = prop::sample::select(vec![
+        json!(null),
+        json!(0),
+        json!(1),
+        json!(i32::MAX),
+        json!(i32::MIN),
+        json!("100%"),
+        json!("999999999999%"),
+        json!("-5%"),
+        json!("x"),
+    ]);
+    let strategy = (prop::sample::select(vec!["RollingUpdate", "OnDelete"]), number(), limit);
+    let history = prop::sample::select(vec![i32::MIN, -1, 0, i32::MAX]);
+    let status = (number(), prop::sample::select(vec![0, i32::MAX]));
+    let templates = prop::sample::select(vec![0usize, 1, 50, 3000]);
+    (number(), number(), number(), any::<bool>(), strategy, (history, templates), status).prop_map(
+        |(replicas, start, ready, parallel, (kind, partition, limit), (history, templates), (current, collisions))| {
+            let claims: Vec<Value> = (0..templates).map(|n| json!({"metadata": {"name": format!("c{n}")}})).collect();
+            json!({
+                "metadata": {"name": "web", "namespace": NS, "uid": "SET", "generation": 1, "resourceVersion": "5"},
+                "spec": {"replicas": replicas, "ordinals": {"start": start}, "minReadySeconds": ready, "serviceName": "web",
+                    "podManagementPolicy": if parallel { "Parallel" } else { "OrderedReady" },
+                    "selector": {"matchLabels": {"app": "web"}},
+                    "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}},
+                    "updateStrategy": {"type": kind,
+                        "rollingUpdate": {"partition": partition, "maxUnavailable": limit}},
+                    "revisionHistoryLimit": history, "volumeClaimTemplates": claims},
+                "status": {"currentReplicas": i32::try_from(current).unwrap_or(0), "collisionCount": collisions,
+                    "currentRevision": "web-old", "updateRevision": "web-old"},
+            })
+        },
+    )
+}
+
+fn creates(plan: &Plan) -> usize {
+    let work = plan.reconcile.phases.iter().flat_map(|phase| &phase.work);
+    work.filter(|work| matches!(work, Work::Create { .. })).count()
+}
+
+proptest! {
+    #[test]
+    fn no_number_in_a_spec_makes_a_decision_expensive(
+        object in any_set(),
+        pods in prop::collection::btree_map(prop::sample::select(vec![0, 1, 2, 3, 7, i32::MAX - 1, i32::MAX]), any::<bool>(), 0..6),
+        max_unavailable in any::<bool>(), replaces_stuck_pods in any::<bool>(),
+    ) {
+        let _alone = ALONE.lock();
+        let pods: Vec<(i32, bool)> = pods.into_iter().collect();
+        let limits = Limits { max_unavailable, replaces_stuck_pods, semantic_comparison: true };
+        let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
+        let (plan, explanation) = limited(DECISION, || {
+            let plan = decide(&snapshot);
+            let explanation = plan.explain();
+            (plan, explanation)
+        });
+        let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
+        let creates = creates(&plan);
+        prop_assert!(creates <= MAX_CREATES_PER_SYNC);
+        prop_assert!(creates <= 1 || creates * snapshot.set.claims.len() < MAX_CLAIMS_PER_SYNC + snapshot.set.claims.len());
+        prop_assert!(work - creates <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
+        prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 40, "{explanation:#?}");
+        if snapshot.set.is_monotonic() {
+            prop_assert!(creates <= 1);
+        } else {
+            // Nothing is forgotten: what is not created now is counted.
+            let (first, last) = snapshot.set.ordinals().into_inner();
+            let there = pods.iter().filter(|(ordinal, _)| snapshot.set.wants(*ordinal)).count();
+            let missing = i64::from(last) - i64::from(first) + 1 - there as i64;
+            prop_assert_eq!(creates as i64 + plan.reconcile.deferred, if snapshot.owner.deleting { 0 } else { missing });
+        }
+    }
+}
+
+#[test]
+fn only_as_many_ordinals_are_visited_as_there_are_pods_and_pods_to_create() {
+    let object = |policy: &str| {
+        json!({"metadata": {"name": "web", "uid": "SET"},
+            "spec": {"replicas": i32::MAX, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
+                "template": {}, "volumeClaimTemplates": [{"metadata": {"name": "data"}}]}})
+    };
+    for (policy, present, stale, visited, missing) in [
+        ("OrderedReady", 5, 0, 6, 1),
+        ("OrderedReady", 5, 3, 6, 1),
+        ("Parallel", 5, 0, 5 + MAX_CREATES_PER_SYNC, MAX_CREATES_PER_SYNC),
+        // Ordinals that wait for a claim keep none of the others from being created.
+        ("Parallel", 5, 3, 5 + 3 + MAX_CREATES_PER_SYNC, 3 + MAX_CREATES_PER_SYNC),
+    ] {
+        let set: Arc<StatefulSet> = read(&object(policy)).unwrap();
+        let visits = std::cell::Cell::new(0);
+        let has_pod = |ordinal: i32| {
+            visits.set(visits.get() + 1);
+            ordinal < present
+        };
+        let found = missing_ordinals(&set, has_pod, |ordinal| ordinal < present + stale);
+        assert_eq!((visits.get(), found.len()), (visited, missing), "{policy} {stale}");
+    }
+}
+
+#[test]
+fn a_set_of_two_thousand_million_replicas_costs_its_neighbours_nothing() {
+    let _alone = ALONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    limited(CLUSTER, || runtime.block_on(neighbours()));
+}
+
+/// How long a hundred sets of two Pods take to become ready, and what the requests for them are, with and without hostile sets.
+async fn neighbours() {
+    let mut taken = Vec::new();
+    for hostile in [false, true] {
+        let world = World::new().await;
+        let metadata = json!({"name": "hostile"});
+        world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).await;
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods", "namespace": "hostile"},
+            "spec": {"hard": {"pods": "20"}}});
+        world.apply(quota).await;
+        let extreme = |name: &str, policy: &str, start: i32| {
+            let template = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}}}});
+            let mut object = set(
+                i32::MAX,
+                json!({"podManagementPolicy": policy, "ordinals": {"start": start}, "revisionHistoryLimit": i32::MAX,
+                    "volumeClaimTemplates": [template],
+                    "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": i32::MAX}}}),
+            );
+            object["metadata"] = json!({"name": name, "namespace": "hostile"});
+            object["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+            object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+            object
+        };
+        if hostile {
+            for (name, policy, start) in [
+                ("ordered", "OrderedReady", 0),
+                ("parallel", "Parallel", 0),
+                ("ordered-last", "OrderedReady", i32::MAX),
+                ("parallel-last", "Parallel", i32::MAX),
+            ] {
+                world.apply(extreme(name, policy, start)).await;
+            }
+            world.wait(5).await;
+        }
+        let began = world.clock.instant();
+        for n in 0..100 {
+            let mut object = set(2, json!({}));
+            object["metadata"]["name"] = json!(format!("web-{n}"));
+            let label = json!({"app": format!("web-{n}")});
+            object["spec"]["selector"] = json!({"matchLabels": label});
+            object["spec"]["template"]["metadata"]["labels"] = label;
+            world.apply(object).await;
+        }
+        let ready = async || {
+            let sets = world.sandbox.list(SETS, Some(NS)).await.unwrap();
+            sets.iter().all(|set| set["status"]["readyReplicas"] == 2)
+        };
+        while !ready().await {
+            world.wait(1).await;
+            assert!(world.clock.instant() - began < std::time::Duration::from_secs(120), "no progress");
+        }
+        taken.push(world.clock.instant() - began);
+        // What the hostile sets wait for is told in few words.
+        if hostile {
+            for name in ["ordered", "parallel"] {
+                let key = Key::new("hostile", name).to_string();
+                let explained = world.loops.as_ref().unwrap().explain(Some(&key))[0].to_string();
+                assert!(explained.len() < 4000, "{explained}");
+            }
+            let explained = world.loops.as_ref().unwrap().explain(Some("hostile/parallel"))[0].clone();
+            let waiting = explained["waiting"].to_string();
+            assert!(waiting.contains("more Pods are left to the next syncs"), "{explained}");
+        }
+    }
+    let [alone, beside] = taken[..] else { panic!("two runs") };
+    assert!(beside <= alone + std::time::Duration::from_secs(1), "{alone:?} alone, {beside:?} beside hostile sets");
+}
