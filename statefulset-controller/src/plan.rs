@@ -83,7 +83,7 @@ pub struct Reconcile {
     /// What the sync waits for.
     pub waiting: Lines,
     /// The claims that must be gone before Pods are created.
-    pub awaited_claims: Vec<String>,
+    pub claims_to_await: Vec<String>,
     /// How many Pods are left to later syncs because this one has enough to create.
     pub deferred: i64,
 }

@@ -119,7 +119,7 @@ impl StatefulSetController {
     /// Has the set synced again once one of the claims is gone that it waits for.
     pub(super) fn await_claims(&self, snapshot: &Snapshot, plan: &Reconcile) {
         let set = &snapshot.set.metadata;
-        let claims: Vec<Key> = plan.awaited_claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
+        let claims: Vec<Key> = plan.claims_to_await.iter().map(|name| Key::new(&set.namespace, name)).collect();
         self.awaited.replace(&set.key(), claims.clone());
         // The event of a claim that has gone in between found nobody waiting for it.
         let gone = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();

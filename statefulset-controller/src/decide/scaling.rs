@@ -55,13 +55,13 @@ fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: 
     let pod = || set.pod_name(ordinal);
     if let Some(claim) = situation::stale_claim(snapshot, ordinal) {
         plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is deleted with the Pod before it", pod()));
-        plan.awaited_claims.push(claim);
+        plan.claims_to_await.push(claim);
         return Break(());
     }
     let claims = needed(snapshot, ordinal);
     for claim in &claims.terminating {
         plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
-        plan.awaited_claims.push(claim.clone());
+        plan.claims_to_await.push(claim.clone());
     }
     work.push(Work::Create { ordinal, claims, role: situation.revision_for(ordinal) });
     Break(())
@@ -83,7 +83,7 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     if pending {
         // Missing claims keep a Pod pending. Where Pods wait for each other, everything else it lacks waits until it is ready.
         let claims = needed(situation.snapshot, slot.ordinal);
-        plan.awaited_claims.extend(claims.terminating.iter().cloned());
+        plan.claims_to_await.extend(claims.terminating.iter().cloned());
         let wrong = wrong.clone().filter(|_| !set.is_monotonic());
         repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Pending, work);
     }

@@ -261,7 +261,7 @@ fn claims_get_the_owners_they_go_with() {
     // A claim that goes with the Pod before must be gone first.
     let again = pods.spec("replicas", json!(3)).without_pod(2);
     assert_eq!(again.clone().claim(1, json!([])).work(), none());
-    assert_eq!(again.plan().reconcile.awaited_claims, ["data-web-2"]);
+    assert_eq!(again.plan().reconcile.claims_to_await, ["data-web-2"]);
     assert!(waiting(&again).contains("claim data-web-2 is deleted with the Pod before it"));
 }
 

@@ -271,7 +271,7 @@ async fn a_pod_that_becomes_available_during_a_sync_is_not_overlooked() {
     let available = since + Duration::from_secs(30);
     world.merge(SETS, "web", json!({"spec": {"replicas": 1, "revisionHistoryLimit": 3}})).await;
     let wait = Duration::try_from(available.duration_since(world.clock.now())).unwrap();
-    world.clock.sleep(wait - Duration::from_millis(1500)).await;
+    world.clock.sleep(wait.saturating_sub(Duration::from_millis(1500))).await;
     let slow = Rule::new(Action::Latency(Duration::from_secs(3))).identity(ME).verb("patch");
     world.sandbox.faults().add(slow.resource("statefulsets/status").times(1));
     world.start();
