@@ -18,8 +18,7 @@ lint:
 
 # A cluster on this machine with an example application, live in the terminal.
 playground *ARGS:
-    cargo build --release --workspace --bins
-    cargo run --release -p e2e --bin playground -- {{ARGS}}
+    cargo run --profile trial --bin playground -- {{ARGS}}
 
 # Throughput, CPU, memory and requests per Pod.
 bench *ARGS:

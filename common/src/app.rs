@@ -55,11 +55,18 @@ impl Definition {
     }
 }
 
-/// Runs a controller as this process.
+/// Runs a controller as this process, with the command line of the process.
 pub fn main(definition: &Definition) -> ExitCode {
+    main_with(definition, std::env::args())
+}
+
+/// Runs a controller as this process, with a command line that the caller has read.
+///
+/// The first argument is the name of the program, as in [`std::env::args`].
+pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let clock = Clock::system();
     let identity = || leader::identity(&process::hostname(), &clock);
-    let options = match parse(definition, std::env::args(), identity) {
+    let options = match parse(definition, arguments, identity) {
         Ok(Parsed::Run(options)) => options,
         Ok(Parsed::Print(text)) => {
             print(&text);

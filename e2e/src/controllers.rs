@@ -1,6 +1,8 @@
 //! The controllers of the workspace, as flags name them.
 
-use common::app::Definition;
+use std::process::ExitCode;
+
+use common::app::{self, Definition};
 
 /// Every controller, in the order in which people meet them.
 pub const ALL: &[&Definition] = &[
@@ -30,6 +32,16 @@ pub fn choose(list: &str) -> Result<Vec<&'static Definition>, String> {
         }
     }
     Ok(chosen)
+}
+
+/// Runs a controller as this process if the first argument of the command line is its name.
+///
+/// A program that calls this first holds every controller: started with such an argument it behaves as the binary of that
+/// controller does, with the same flags and exit codes.
+pub fn main() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let definition = ALL.iter().find(|d| arguments.peek() == Some(&d.name.to_owned()))?;
+    Some(app::main_with(definition, arguments))
 }
 
 /// Their names, separated by commas.

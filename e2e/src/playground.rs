@@ -2,13 +2,14 @@
 //! that rolls out twice while you watch.
 //!
 //! ```text
-//!   writes ──► world ──► rollouts ──► board ──► live view, or plain lines
+//!   writes ──► world ──► rollouts, rows ──► board ──► live view, or plain lines
 //!      └─────► limits (is maxSurge, is maxUnavailable kept?)      ▲
 //!   controllers' diagnostics ───────────────────────────────┘
 //! ```
 //!
-//! The API server and the nodes live in this process; what they accept is judged write by write. Everything ends with this
-//! process: controllers by SIGTERM, files removed.
+//! The API server and the nodes live in this process; what they accept is judged write by write. Each controller is a
+//! process of its own, which this program is started again for: `playground gc-controller --help`. Everything ends with the
+//! playground: controllers by SIGTERM, files removed.
 
 mod board;
 mod example;
@@ -23,6 +24,7 @@ mod processes;
 mod rights;
 mod rollout;
 mod show;
+mod workloads;
 mod world;
 
 use std::{
@@ -31,11 +33,11 @@ use std::{
     time::Duration,
 };
 
-use common::{app::Definition, clock::Clock};
+use common::clock::Clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cluster, command_line, process,
+    cluster, command_line, controllers, process,
     sandbox::{Refused, ServeError},
 };
 use flags::Flags;
@@ -84,6 +86,10 @@ impl From<cluster::Error> for Error {
 
 /// Runs the playground as this process.
 pub fn main() -> ExitCode {
+    // Started by a playground, or by hand, as one of the controllers.
+    if let Some(ended) = controllers::main() {
+        return ended;
+    }
     let flags: Flags = match command_line::parse(NAME) {
         Ok(flags) => flags,
         Err(code) => return code,
@@ -137,12 +143,6 @@ async fn run(flags: &Flags) -> Result<(), Error> {
         common::logging::init(common::logging::Settings::default());
     }
     let clock = Clock::system();
-    // Before anything is started: this takes long where nothing is built yet.
-    tokio::select! {
-        biased;
-        () = signals.next() => return Ok(()),
-        found = find(chosen.clone(), &clock) => found?,
-    }
     let mut ground = Ground::start(flags, clock).await?;
     if flags.bare {
         print(&format!("{NAME}: API server on {}\n{}", ground.server.url(), ground.kubeconfig.export()))?;
@@ -153,7 +153,7 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let writes = ground.sandbox.writes().subscribe();
     ground.start_nodes(flags.nodes).await;
     let mut processes = ground.start_controllers(&chosen, flags.rbac).await?;
-    let shown = show::show(flags, live, &ground, writes, &mut processes, &mut signals).await;
+    let shown = show::show(flags, live, &ground, &chosen, writes, &mut processes, &mut signals).await;
     processes.stop().await;
     ground.shutdown().await;
     shown
@@ -161,23 +161,4 @@ async fn run(flags: &Flags) -> Result<(), Error> {
 
 fn print(text: &str) -> Result<(), Error> {
     writeln!(io::stdout(), "{text}").map_err(|e| Error::Io("cannot write to stdout", e))
-}
-
-/// Finds the controllers' binaries; says so where cargo takes its time to build them.
-async fn find(chosen: Vec<&'static Definition>, clock: &Clock) -> Result<(), Error> {
-    let names: Vec<&str> = chosen.iter().map(|d| d.name).collect();
-    let mut search = tokio::task::spawn_blocking(move || processes::find(&chosen));
-    let patience = clock.sleep(Duration::from_secs(1));
-    let found = tokio::select! {
-        biased;
-        found = &mut search => found,
-        () = patience => {
-            print(&format!("{NAME}: building {} ...", names.join(", ")))?;
-            search.await
-        }
-    };
-    match found {
-        Ok(found) => Ok(found?),
-        Err(error) => Err(Error::Failed(error.to_string())),
-    }
 }

@@ -4,7 +4,9 @@
 //! 1. in the directory that `NONET_BIN_DIR` names;
 //! 2. run by cargo (`cargo test`, `cargo run`): built first, with the profile of the program that asks, so that nothing
 //!    stale is tested;
-//! 3. beside the running program, as the workspace's binaries lie in one directory.
+//! 3. beside the running program, where it is built if it is missing.
+//!
+//! A program that holds the controllers itself, as the playground does, needs no binaries: [`Launch::own_controller`].
 
 mod binary;
 mod log;
@@ -31,6 +33,7 @@ use tokio::{
     process::{Child, Command},
 };
 
+pub(crate) use binary::chosen_directory;
 pub use binary::find;
 use log::Log;
 pub use usage::Usage;
@@ -96,12 +99,24 @@ impl Launch {
     /// A controller of the workspace, which talks to the API server of `kubeconfig` and serves its diagnostics on a free
     /// loopback port, and nothing on its usual one.
     pub fn controller(name: &str, kubeconfig: &Path) -> Result<Self, Error> {
-        let arguments = vec![
-            format!("--kubeconfig={}", kubeconfig.display()),
-            "--debug-address=127.0.0.1:0".to_owned(),
-            "--secure-port=0".to_owned(),
-        ];
-        Ok(Self { name: name.to_owned(), binary: find(name)?, arguments, environment: Vec::new() })
+        Ok(Self::program(name, &find(name)?).controlling(kubeconfig))
+    }
+
+    /// The same controller out of this program, which must call [`crate::controllers::main`] first: the program is started
+    /// again, as a process of its own.
+    pub fn own_controller(name: &str, kubeconfig: &Path) -> Result<Self, Error> {
+        let program = std::env::current_exe();
+        let program = program.map_err(|e| Error::NoBinary {
+            name: name.to_owned(),
+            why: format!("the path of this program is unknown: {e}"),
+        })?;
+        Ok(Self::program(name, &program).argument(name).controlling(kubeconfig))
+    }
+
+    fn controlling(self, kubeconfig: &Path) -> Self {
+        self.argument(format!("--kubeconfig={}", kubeconfig.display()))
+            .argument("--debug-address=127.0.0.1:0")
+            .argument("--secure-port=0")
     }
 
     /// Any program, without arguments.

@@ -7,7 +7,8 @@ use jiff::Timestamp;
 
 use super::{
     processes::{Deed, Report},
-    rollout::Rollout,
+    rollout::{Phase, Rollout},
+    workloads::{Progress, Row},
     world::World,
 };
 
@@ -48,6 +49,8 @@ pub(super) struct Board {
     /// Where the example is.
     pub(super) status: String,
     pub(super) rollouts: Vec<Rollout>,
+    /// Everything that is not a Deployment.
+    pub(super) rows: Vec<Row>,
     pub(super) reports: BTreeMap<String, Report>,
     /// Oldest first.
     pub(super) history: VecDeque<Note>,
@@ -76,17 +79,19 @@ impl Board {
     pub(super) fn look(&mut self, world: &World, now: Timestamp) {
         self.now = now;
         self.rollouts = world.deployments().map(|(key, d)| Rollout::of(world, key, d, now)).collect();
+        self.rows = world.rows(now);
     }
 
     /// Keys whose controllers should be asked what they wait for.
     pub(super) fn unfinished(&self) -> Vec<String> {
         const ASKED: usize = 6;
         let mut keys: Vec<String> = Vec::new();
-        for rollout in self.rollouts.iter().filter(|r| r.phase != super::rollout::Phase::Complete) {
+        for rollout in self.rollouts.iter().filter(|r| r.phase != Phase::Complete) {
             keys.push(rollout.key.to_string());
             let parts = rollout.parts.iter().filter(|p| p.pods.available != p.size || p.pods.active() != p.size);
             keys.extend(parts.map(|p| Key::new(&rollout.key.namespace, &p.name).to_string()));
         }
+        keys.extend(self.rows.iter().filter(|row| row.progress == Progress::Underway).map(|row| row.key.to_string()));
         keys.truncate(ASKED);
         keys
     }
@@ -95,9 +100,9 @@ impl Board {
 /// A deed in one line; nothing if it only kept a status up to date.
 pub(super) fn deed_line(deed: &Deed) -> Option<String> {
     const SHOWN: usize = 3;
-    let bookkeeping = |action: &&String| {
-        action.starts_with("write the status") || action.starts_with("write status:") || action.starts_with("annotate ")
-    };
+    // Endpoints repeat what the slices of the same Service say.
+    const BOOKKEEPING: [&str; 4] = ["write the status", "write status:", "annotate ", "write the Endpoints"];
+    let bookkeeping = |action: &&String| BOOKKEEPING.iter().any(|start| action.starts_with(start));
     let actions: Vec<&String> = deed.actions.iter().filter(|a| !bookkeeping(a)).collect();
     if actions.is_empty() {
         return None;

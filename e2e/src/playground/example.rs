@@ -1,15 +1,14 @@
-//! The example application: a shop of two Deployments, rolled out twice.
+//! The example application: a shop with an object of each kind, whose images are rolled out twice.
 
 use std::{fmt::Write as _, time::Duration};
 
 use common::{clock::Instant, meta::Key};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
     limits::Limits,
     rollout::{Phase, Rollout},
-    world::World,
+    workloads::{Progress, Row},
 };
 
 /// The namespace of the example.
@@ -50,26 +49,86 @@ fn apps() -> [App; 2] {
 }
 
 /// Names of the example's Deployments.
-pub(super) fn names() -> Vec<&'static str> {
-    apps().iter().map(|app| app.name).collect()
-}
+const DEPLOYMENTS: [&str; 2] = ["web", "api"];
+/// The name of its StatefulSet, and of the headless Service that gives its Pods their names.
+const STATEFUL_SET: &str = "db";
+/// The name of its Job.
+const JOB: &str = "migrate";
+/// The name of its CronJob.
+const CRON_JOB: &str = "report";
 
-/// The image of one of them in its `n`th version.
+/// What the example consists of, in one line.
+pub(super) const PARTS: &str =
+    "Deployments web and api, StatefulSet db, Services web and db, Job migrate, CronJob report";
+
+/// The image of a container in its `n`th version.
 fn image(name: &str, n: u32) -> String {
     format!("example.com/{NAMESPACE}/{name}:1.{n}")
+}
+
+fn labels(name: &str) -> Value {
+    json!({"app.kubernetes.io/name": name, "app.kubernetes.io/part-of": NAMESPACE})
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "namespace": NAMESPACE, "labels": labels(name)})
+}
+
+/// A Pod template that serves HTTP and comes up as the script says.
+fn server(name: &str, script: &[(&str, &str)]) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        script.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
+    json!({
+        "metadata": {"labels": labels(name), "annotations": annotations},
+        "spec": {"containers": [{
+            "name": name,
+            "image": image(name, 1),
+            "ports": [{"name": "http", "containerPort": 8080}],
+            "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}},
+            "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
+        }]},
+    })
+}
+
+/// The spec of a Job whose Pods sleep.
+fn sleeping_job(name: &str, completions: u32, parallelism: u32, seconds: u32) -> Value {
+    json!({
+        "completions": completions,
+        "parallelism": parallelism,
+        "template": {
+            "metadata": {"labels": labels(name)},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{
+                    "name": name,
+                    "image": image(name, 1),
+                    "command": ["sleep", seconds.to_string()],
+                }],
+            },
+        },
+    })
 }
 
 /// What is applied first.
 pub(super) fn objects() -> Vec<Value> {
     let mut objects = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})];
+    for (name, headless) in [("web", false), (STATEFUL_SET, true)] {
+        let mut service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata(name),
+            "spec": {"selector": labels(name), "ports": [{"name": "http", "port": 80, "targetPort": "http"}]},
+        });
+        if headless {
+            service["spec"]["clusterIP"] = "None".into();
+        }
+        objects.push(service);
+    }
     for app in apps() {
-        let labels = json!({"app.kubernetes.io/name": app.name, "app.kubernetes.io/part-of": NAMESPACE});
-        let annotations: serde_json::Map<String, Value> =
-            app.script.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect();
         objects.push(json!({
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": {"name": app.name, "namespace": NAMESPACE, "labels": labels},
+            "metadata": metadata(app.name),
             "spec": {
                 "replicas": app.replicas,
                 "minReadySeconds": app.min_ready_seconds,
@@ -77,26 +136,86 @@ pub(super) fn objects() -> Vec<Value> {
                     "type": "RollingUpdate",
                     "rollingUpdate": {"maxSurge": app.max_surge, "maxUnavailable": app.max_unavailable},
                 },
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels, "annotations": annotations},
-                    "spec": {"containers": [{
-                        "name": app.name,
-                        "image": image(app.name, 1),
-                        "ports": [{"name": "http", "containerPort": 8080}],
-                        "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}},
-                        "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
-                    }]},
-                },
+                "selector": {"matchLabels": labels(app.name)},
+                "template": server(app.name, &app.script),
             },
         }));
     }
+    objects.push(json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": metadata(STATEFUL_SET),
+        "spec": {
+            "replicas": 3,
+            "serviceName": STATEFUL_SET,
+            "selector": {"matchLabels": labels(STATEFUL_SET)},
+            "template": server(STATEFUL_SET, &[("sim/start-after", "0.2"), ("sim/ready-after", "0.6")]),
+        },
+    }));
+    objects.push(json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata(JOB),
+        "spec": sleeping_job(JOB, 4, 2, 1),
+    }));
+    objects.push(json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": metadata(CRON_JOB),
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": sleeping_job(CRON_JOB, 1, 1, 2)}},
+    }));
     objects
 }
 
-/// The patch that makes a Deployment roll out its `n`th version.
-pub(super) fn update(name: &str, n: u32) -> Value {
-    json!({"spec": {"template": {"spec": {"containers": [{"name": name, "image": image(name, n)}]}}}})
+/// The patches that make the example roll out its `n`th version: a path and a body each, and what is patched.
+pub(super) fn updates(n: u32) -> Vec<(String, Value, &'static str)> {
+    let deployments = DEPLOYMENTS.into_iter().map(|name| ("deployments", name));
+    let update = |(resource, name): (&str, &'static str)| {
+        let path = format!("/apis/apps/v1/namespaces/{NAMESPACE}/{resource}/{name}");
+        let containers = json!([{"name": name, "image": image(name, n)}]);
+        (path, json!({"spec": {"template": {"spec": {"containers": containers}}}}), name)
+    };
+    deployments.chain([("statefulsets", STATEFUL_SET)]).map(update).collect()
+}
+
+/// What of the example is waited for and judged: the parts whose controllers run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    services: bool,
+    stateful_set: bool,
+    job: bool,
+    cron_job: bool,
+}
+
+impl Judged {
+    /// The parts that these controllers bring to their end. Without any, somebody else's controllers are awaited for all.
+    pub(super) fn by(controllers: &[&str]) -> Self {
+        let runs = |name: &str| controllers.is_empty() || controllers.contains(&name);
+        Self {
+            services: runs("endpointslice-controller"),
+            stateful_set: runs("statefulset-controller"),
+            job: runs("job-controller"),
+            cron_job: runs("cronjob-controller") && runs("job-controller"),
+        }
+    }
+
+    /// Kinds and names of what must be done before the next rollout.
+    fn with_each_rollout(self) -> Vec<(&'static str, &'static str)> {
+        let mut parts = Vec::new();
+        if self.stateful_set {
+            parts.push(("StatefulSet", STATEFUL_SET));
+        }
+        if self.services {
+            parts.push(("Service", "web"));
+        }
+        if self.services && self.stateful_set {
+            parts.push(("Service", STATEFUL_SET));
+        }
+        if self.job {
+            parts.push(("Job", JOB));
+        }
+        parts
+    }
 }
 
 /// Where the example is.
@@ -104,7 +223,9 @@ pub(super) fn update(name: &str, n: u32) -> Value {
 enum Step {
     /// The first or second rollout is on its way.
     Rolling(u32),
-    /// Both are done.
+    /// Both are done; the CronJob has not run yet.
+    Scheduled,
+    /// Everything is done.
     Done,
 }
 
@@ -113,17 +234,20 @@ enum Step {
 pub(super) enum Next {
     /// Nothing: it is still on its way.
     Wait,
-    /// A rollout is complete: these lines say how it went. The images are to be updated.
+    /// The first rollout is complete: these lines say how it went. The images are to be updated.
     Update(Vec<String>),
-    /// Both rollouts are complete: these lines say how the last one went.
+    /// A step is complete that asks for nothing: these lines say how it went.
+    Went(Vec<String>),
+    /// Everything is done: these lines say how the last step went.
     Done(Vec<String>),
     /// It takes too long, for this reason.
     Late(String),
 }
 
-/// Follows the example through its rollouts.
+/// Follows the example through its steps.
 #[derive(Debug)]
 pub(super) struct Example {
+    judged: Judged,
     step: Step,
     since: Instant,
     late: bool,
@@ -131,53 +255,106 @@ pub(super) struct Example {
 
 impl Example {
     /// The example was just applied.
-    pub(super) fn applied(now: Instant) -> Self {
-        Self { step: Step::Rolling(1), since: now, late: false }
+    pub(super) fn applied(judged: Judged, now: Instant) -> Self {
+        Self { judged, step: Step::Rolling(1), since: now, late: false }
     }
 
     /// One line about where it is.
-    pub(super) fn status(&self) -> String {
+    pub(super) fn status(&self) -> &'static str {
         match self.step {
-            Step::Rolling(1) => "the example is rolled out for the first time".to_owned(),
-            Step::Rolling(_) => "the example's images were updated and are rolled out".to_owned(),
-            Step::Done => "the example has rolled out twice".to_owned(),
+            Step::Rolling(1) => "the example is rolled out for the first time",
+            Step::Rolling(_) => "the example's images were updated and are rolled out",
+            Step::Scheduled => "both rollouts are complete; the CronJob runs at the next full minute",
+            Step::Done => "the example is done; the cluster is yours: try kubectl, or press u",
         }
     }
 
     /// Looks how far it is.
-    pub(super) fn look(&mut self, world: &World, limits: &Limits, now: Timestamp, instant: Instant) -> Next {
-        let Step::Rolling(n) = self.step else { return Next::Wait };
+    pub(super) fn look(&mut self, rollouts: &[Rollout], rows: &[Row], limits: &Limits, instant: Instant) -> Next {
+        let took = instant - self.since;
+        let result = match self.step {
+            Step::Rolling(n) => self.rolling(n, rollouts, rows, limits, took),
+            Step::Scheduled => done(rows, "CronJob", CRON_JOB, 1, "").map(|line| vec![line]).map_err(|why| vec![why]),
+            Step::Done => return Next::Wait,
+        };
+        let lines = match result {
+            Ok(lines) => lines,
+            Err(missing) => {
+                let late = took > PATIENCE && !self.late;
+                self.late |= late;
+                let why = || format!("not done after {} s: {}", PATIENCE.as_secs(), missing.join("; "));
+                return if late { Next::Late(why()) } else { Next::Wait };
+            }
+        };
+        (self.since, self.late) = (instant, false);
+        self.step = match self.step {
+            Step::Rolling(1) => Step::Rolling(2),
+            Step::Rolling(_) if self.judged.cron_job => Step::Scheduled,
+            Step::Rolling(_) | Step::Scheduled | Step::Done => Step::Done,
+        };
+        match self.step {
+            Step::Rolling(_) => Next::Update(lines),
+            Step::Scheduled => Next::Went(lines),
+            Step::Done => Next::Done(lines),
+        }
+    }
+
+    /// How the `n`th rollout went, or what it still lacks.
+    fn rolling(
+        &self,
+        n: u32,
+        rollouts: &[Rollout],
+        rows: &[Row],
+        limits: &Limits,
+        took: Duration,
+    ) -> Result<Vec<String>, Vec<String>> {
         let mut lines = Vec::new();
         let mut missing = Vec::new();
-        for name in names() {
+        for name in DEPLOYMENTS {
             let key = Key::new(NAMESPACE, name);
-            let Some(deployment) = world.deployment(&key) else {
-                missing.push(format!("{key} is gone"));
+            let Some(rollout) = rollouts.iter().find(|rollout| rollout.key == key) else {
+                missing.push(format!("Deployment {key} is gone"));
                 continue;
             };
-            let rollout = Rollout::of(world, &key, deployment, now);
             let revision: u32 = rollout.revision.parse().unwrap_or(0);
-            if rollout.phase != Phase::Complete || revision < n || rollout.old.active() > 0 {
-                missing.push(format!("{key}: {}", rollout.line()));
-                continue;
+            if rollout.phase == Phase::Complete && revision >= n && rollout.old.active() == 0 {
+                lines.push(summary(n, rollout, limits, took));
+            } else {
+                missing.push(format!("Deployment {key}: {}", rollout.line()));
             }
-            lines.push(summary(n, &rollout, limits, instant - self.since));
         }
-        if !missing.is_empty() {
-            let late = instant - self.since > PATIENCE && !self.late;
-            self.late |= late;
-            let why = || format!("rollout {n} is not complete after {} s: {}", PATIENCE.as_secs(), missing.join("; "));
-            return if late { Next::Late(why()) } else { Next::Wait };
+        for (kind, name) in self.judged.with_each_rollout() {
+            // Only what has a new image has a new generation.
+            let (generation, rollout) = match kind {
+                "StatefulSet" => (i64::from(n), format!(" rollout {n}")),
+                _ => (0, String::new()),
+            };
+            match done(rows, kind, name, generation, &rollout) {
+                // A Job is done once.
+                Ok(_) if kind == "Job" && n > 1 => {}
+                Ok(line) => lines.push(line),
+                Err(why) => missing.push(why),
+            }
         }
-        self.since = instant;
-        self.step = if n == 1 { Step::Rolling(2) } else { Step::Done };
-        if n == 1 { Next::Update(lines) } else { Next::Done(lines) }
+        if missing.is_empty() { Ok(lines) } else { Err(missing) }
+    }
+}
+
+/// How an object is done that has reached a generation, or how far it is.
+fn done(rows: &[Row], kind: &str, name: &str, generation: i64, what: &str) -> Result<String, String> {
+    let key = Key::new(NAMESPACE, name);
+    let row = rows.iter().find(|row| row.kind == kind && row.key == key);
+    let row = row.ok_or_else(|| format!("{kind} {key} is gone"))?;
+    if row.progress == Progress::Done && row.generation >= generation {
+        Ok(format!("{kind} {key}{what} {}: {}", row.word, row.text))
+    } else {
+        Err(format!("{kind} {key} {}", row.line()))
     }
 }
 
 /// How a complete rollout went, in one line.
 fn summary(n: u32, rollout: &Rollout, limits: &Limits, took: Duration) -> String {
-    let mut line = format!("{} rollout {n} complete in {:.1} s", rollout.key, took.as_secs_f64());
+    let mut line = format!("Deployment {} rollout {n} complete in {:.1} s", rollout.key, took.as_secs_f64());
     if let Some(extremes) = limits.extremes(&rollout.key) {
         let bounds = extremes.bounds;
         let _ = write!(line, ": at most {} Pods (replicas + maxSurge: {})", extremes.most, bounds.most);

@@ -10,10 +10,17 @@ use crate::controllers;
 /// The controllers without which a Deployment does not roll out.
 const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
+/// What the long and the short help end with.
+const AFTER_HELP: &str = "Controllers:
+  This program holds every controller and is started again for each. `playground gc-controller --help` lists the flags of
+  one. One that ends by itself, after kill -9 for example, is started again. NONET_BIN_DIR names a directory with other
+  builds of the controllers, such as target/release.";
+
 /// Starts a Kubernetes cluster on this machine, without containers: an API server in memory, nodes that run Pods, and Nonet's
-/// controllers as real processes. An example application rolls out twice while you watch; kubectl works against it.
+/// controllers as real processes. An example application rolls out twice and runs a CronJob while you watch; kubectl works
+/// against it.
 #[derive(Clone, Debug, Parser)]
-#[command(name = "playground", max_term_width = 120)]
+#[command(name = "playground", max_term_width = 120, after_help = AFTER_HELP)]
 pub(super) struct Flags {
     /// Start the API server alone: no nodes, no controllers, no example
     #[arg(long, conflicts_with_all = ["nodes", "controllers", "exit_when_done"])]
@@ -30,7 +37,8 @@ pub(super) struct Flags {
     /// Where to write the kubeconfig, instead of a directory that is removed at the end
     #[arg(long, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
-    /// End once the example has rolled out twice: with 0 if that went as it should, otherwise with 1 and a reason
+    /// End once the example is done, after two rollouts and a run of its CronJob: with 0 if all went as it should, otherwise
+    /// with 1 and a reason
     #[arg(long)]
     pub(super) exit_when_done: bool,
     /// Give each controller exactly the rights of its manifests in deploy/, and nothing else

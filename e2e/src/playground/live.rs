@@ -1,14 +1,15 @@
 //! The view for terminals.
 
-use std::{io, time::Duration};
+use std::{fmt::Write as _, io, time::Duration};
 
+use common::meta::Key;
 use ratatui::{
     DefaultTerminal, Frame,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
     layout::{Constraint, Layout, Rect},
     style::{Color, Modifier, Style, Stylize as _},
     text::{Line, Span},
-    widgets::{Block, Paragraph},
+    widgets::{Block, Borders, Paragraph},
 };
 use tokio::sync::mpsc;
 
@@ -16,6 +17,8 @@ use super::{
     board::{Board, Mood},
     processes::{Report, State},
     rollout::{Part, Phase, Rollout},
+    workloads::{Progress, Row},
+    world::Census,
 };
 
 /// What a person wants.
@@ -96,40 +99,68 @@ const SIGNS: [(char, Color); 6] = [
     ('▪', Color::DarkGray),
 ];
 
+/// From this width on a line has room for everything.
+const WIDE: u16 = 120;
+/// Rows of the head and of the foot.
+const HEAD: u16 = 4;
+const FOOT: u16 = 1;
+/// Rows of history, title included, that other panels leave where they can.
+const HISTORY: u16 = 6;
+
 fn draw(frame: &mut Frame<'_>, board: &Board) {
-    let rollouts = rollout_lines(board, frame.area().width);
-    let controllers = controller_lines(board);
-    let height = |lines: &[Line<'_>]| u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2);
-    let room = frame.area().height.saturating_sub(5 + 1);
-    let rollouts_height = height(&rollouts).min((room / 2).max(4));
-    let controllers_height = height(&controllers).min(room.saturating_sub(rollouts_height) / 2);
+    let (width, room) = (frame.area().width, frame.area().height.saturating_sub(HEAD + FOOT));
+    let rows = |lines: &[Line<'_>]| u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
+    // Where there is not enough room, controllers share lines first; then ReplicaSets are left out; then lines are.
+    let mut workloads = workload_lines(board, width, Parts::Shown);
+    let mut controllers = controller_lines(board);
+    let too_high = |workloads: &[Line<'_>], controllers: &[Line<'_>]| {
+        rows(workloads).saturating_add(rows(controllers)).saturating_add(HISTORY) > room
+    };
+    if too_high(&workloads, &controllers) {
+        controllers = short_controller_lines(board, width);
+    }
+    if too_high(&workloads, &controllers) {
+        workloads = workload_lines(board, width, Parts::Hidden);
+    }
+    let history_height = HISTORY.min(room / 4);
+    let left = room.saturating_sub(rows(&workloads).saturating_add(history_height));
+    let controllers_height = rows(&controllers).min(left.max(room / 3));
+    let workloads_height = rows(&workloads).min(room.saturating_sub(controllers_height + history_height));
     let [head, middle, players, history, foot] = Layout::vertical([
-        Constraint::Length(5),
-        Constraint::Length(rollouts_height),
+        Constraint::Length(HEAD),
+        Constraint::Length(workloads_height),
         Constraint::Length(controllers_height),
         Constraint::Min(0),
-        Constraint::Length(1),
+        Constraint::Length(FOOT),
     ])
     .areas(frame.area());
     let elapsed = board.elapsed(board.now) as u64;
     let title =
         format!(" Nonet playground · {} · {} nodes · {}:{:02} ", board.url, board.nodes, elapsed / 60, elapsed % 60);
     panel(frame, head, title, head_lines(board));
-    panel(frame, middle, legend(), rollouts);
+    panel(frame, middle, legend(), workloads);
     panel(frame, players, " Controllers ", controllers);
-    let room = usize::from(history.height.saturating_sub(2));
+    let room = usize::from(history.height.saturating_sub(1));
     panel(frame, history, " What happened, newest first ", history_lines(board, room));
-    frame.render_widget(Paragraph::new(" q quit   u roll out another image").style(Style::new().dim()), foot);
+    let keys = " q quit   u roll out another image   kill -9 a controller: it is started again";
+    frame.render_widget(Paragraph::new(keys).style(Style::new().dim()), foot);
 }
 
-fn panel<'a>(frame: &mut Frame<'_>, area: Rect, title: impl Into<Line<'a>>, lines: Vec<Line<'a>>) {
-    let block = Block::bordered().title(title).border_style(Style::new().fg(Color::DarkGray));
+/// Lines under a title. The last one says how many are missing if there is not enough room.
+fn panel<'a>(frame: &mut Frame<'_>, area: Rect, title: impl Into<Line<'a>>, mut lines: Vec<Line<'a>>) {
+    let room = usize::from(area.height.saturating_sub(1));
+    if lines.len() > room && room > 0 {
+        let missing = lines.len() - room + 1;
+        lines.truncate(room - 1);
+        lines.push(Line::from(format!("... and {missing} more lines")).dim());
+    }
+    let block = Block::new().borders(Borders::TOP).title(title).border_style(Style::new().fg(Color::DarkGray));
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
 fn legend() -> Line<'static> {
-    let mut spans = vec![Span::raw(" Rollouts · Pods: ")];
-    for ((name, _), (sign, colour)) in super::world::Census::default().named().into_iter().zip(SIGNS) {
+    let mut spans = vec![Span::raw(" Workloads · Pods: ")];
+    for ((name, _), (sign, colour)) in Census::default().named().into_iter().zip(SIGNS) {
         spans.push(Span::styled(sign.to_string(), colour));
         spans.push(Span::raw(format!(" {name} ")));
     }
@@ -149,25 +180,43 @@ fn head_lines(board: &Board) -> Vec<Line<'_>> {
     ]
 }
 
-fn rollout_lines(board: &Board, width: u16) -> Vec<Line<'_>> {
-    if board.rollouts.is_empty() {
-        return vec![
-            Line::from("no Deployments yet: kubectl create deployment hello --image=hello --replicas=3").dim(),
-        ];
+/// Whether the ReplicaSets of a Deployment have lines of their own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Parts {
+    Shown,
+    Hidden,
+}
+
+fn workload_lines(board: &Board, width: u16, parts: Parts) -> Vec<Line<'_>> {
+    if board.rollouts.is_empty() && board.rows.is_empty() {
+        let hint = "no workloads yet: kubectl create deployment hello --image=hello --replicas=3";
+        return vec![Line::from(hint).dim()];
     }
+    let names = board.rollouts.iter().map(|rollout| ("Deployment", &rollout.key));
+    let names = names.chain(board.rows.iter().map(|row| (row.kind, &row.key)));
+    let longest = names.map(|(kind, key)| format!("{kind} {key}").chars().count()).max().unwrap_or(0);
+    let column = longest.min(usize::from(width) / 3);
+    let name = |kind: &str, key: &Key| {
+        let name: String = format!("{kind} {key}").chars().take(column).collect();
+        Span::styled(format!("{name:<column$} "), Style::new().add_modifier(Modifier::BOLD))
+    };
     let mut lines = Vec::new();
     for rollout in &board.rollouts {
-        lines.push(rollout_line(rollout));
+        lines.push(rollout_line(name("Deployment", &rollout.key), rollout, width));
         if let Phase::Failed(why) = &rollout.phase {
             lines.push(Line::from(format!("    {why}")).red());
         }
-        let parts = rollout.parts.iter().filter(|p| p.size > 0 || p.pods != super::world::Census::default());
-        lines.extend(parts.map(|part| part_line(part, width)));
+        let shown = rollout.parts.iter().filter(|part| parts == Parts::Shown && part.is_visible());
+        lines.extend(shown.map(|part| part_line(part, width)));
     }
+    lines.extend(board.rows.iter().map(|row| row_line(name(row.kind, &row.key), row)));
     lines
 }
 
-fn rollout_line(rollout: &Rollout) -> Line<'_> {
+/// The width of the column with the state of an object.
+const STATE: usize = 9;
+
+fn rollout_line<'a>(name: Span<'a>, rollout: &'a Rollout, width: u16) -> Line<'a> {
     let style = match rollout.phase {
         Phase::Complete => Style::new().fg(Color::Green),
         Phase::Failed(_) => Style::new().fg(Color::Red),
@@ -175,36 +224,59 @@ fn rollout_line(rollout: &Rollout) -> Line<'_> {
         Phase::Unseen | Phase::Progressing => Style::new().fg(Color::Yellow),
     };
     let all = rollout.pods();
-    let mut spans = vec![
-        Span::styled(format!("{:<24} ", rollout.key.to_string()), Style::new().add_modifier(Modifier::BOLD)),
-        Span::styled(format!("{:<9}", rollout.phase.word()), style),
-    ];
-    spans.extend(bar(rollout));
-    let ready = all.ready + all.available;
-    spans.push(Span::raw(format!(
-        " new {}/{}  old {}  ready {ready}  available {}",
-        rollout.new.active(),
-        rollout.wanted,
-        rollout.old.active(),
-        all.available
-    )));
-    if let Some(bounds) = rollout.bounds {
-        spans.push(Span::raw(format!("  ({} to {} Pods)", bounds.least, bounds.most)).dim());
+    let wide = width >= WIDE;
+    let mut spans = vec![name, Span::styled(format!("{:<STATE$} ", rollout.phase.word()), style)];
+    spans.extend(bar(rollout, if wide { 24 } else { 12 }));
+    let (new, old) = (rollout.new.active(), rollout.old.active());
+    spans.push(Span::raw(format!(" new {new}/{}  old {old}  available {}", rollout.wanted, all.available)));
+    if wide {
+        spans.push(Span::raw(format!("  ready {}", all.ready + all.available)));
+        if let Some(bounds) = rollout.bounds {
+            spans.push(Span::raw(format!("  ({} to {} Pods)", bounds.least, bounds.most)).dim());
+        }
     }
     Line::from(spans)
 }
 
+fn row_line<'a>(name: Span<'a>, row: &'a Row) -> Line<'a> {
+    let style = match row.progress {
+        Progress::Done => Style::new().fg(Color::Green),
+        Progress::Underway => Style::new().fg(Color::Yellow),
+        Progress::Failed => Style::new().fg(Color::Red),
+        Progress::Suspended => Style::new().fg(Color::Magenta),
+    };
+    let mut spans = vec![name, Span::styled(format!("{:<STATE$} ", row.word), style)];
+    let pods = pod_signs(row.pods, 12);
+    if !pods.is_empty() {
+        spans.extend(pods);
+        spans.push(Span::raw(" "));
+    }
+    spans.push(Span::raw(row.text.as_str()));
+    Line::from(spans)
+}
+
+/// A sign for each Pod, or numbers if there are more than `room`.
+fn pod_signs(pods: Census, room: usize) -> Vec<Span<'static>> {
+    let states = pods.named();
+    let count: i32 = states.iter().map(|(_, n)| n).sum();
+    let fits = usize::try_from(count).is_ok_and(|count| count <= room);
+    let counted = states.into_iter().zip(SIGNS).filter(|((_, n), _)| *n > 0);
+    let text = |state: &str, n: i32, sign: char| {
+        if fits { sign.to_string().repeat(usize::try_from(n).unwrap_or(0)) } else { format!("{n} {state} ") }
+    };
+    counted.map(|((state, n), (sign, colour))| Span::styled(text(state, n, sign), colour)).collect()
+}
+
 /// New and available, new and not yet, old: out of what is wanted.
-fn bar(rollout: &Rollout) -> Vec<Span<'static>> {
-    const WIDTH: i32 = 24;
+fn bar(rollout: &Rollout, width: i32) -> Vec<Span<'static>> {
     let total = rollout.wanted.max(rollout.pods().active()).max(1);
     let cells = |n: i32| {
-        usize::try_from((i64::from(n) * i64::from(WIDTH) / i64::from(total)).clamp(0, i64::from(WIDTH))).unwrap_or(0)
+        usize::try_from((i64::from(n) * i64::from(width) / i64::from(total)).clamp(0, i64::from(width))).unwrap_or(0)
     };
     let done = cells(rollout.new.available);
     let coming = cells(rollout.new.active()).saturating_sub(done);
     let old = cells(rollout.pods().active()).saturating_sub(done + coming);
-    let rest = (WIDTH as usize).saturating_sub(done + coming + old);
+    let rest = usize::try_from(width).unwrap_or(0).saturating_sub(done + coming + old);
     vec![
         Span::styled("█".repeat(done), Color::Green),
         Span::styled("▓".repeat(coming), Color::Yellow),
@@ -214,56 +286,102 @@ fn bar(rollout: &Rollout) -> Vec<Span<'static>> {
 }
 
 fn part_line(part: &Part, width: u16) -> Line<'_> {
-    let name = format!("  {:<28} revision {:<3} {:<26} size {:<4} ", part.name, part.revision, part.image, part.size);
-    let room = usize::from(width).saturating_sub(name.chars().count() + 3);
-    let states = part.pods.named();
-    let count: i32 = states.iter().map(|(_, n)| n).sum();
+    let name = if width >= WIDE {
+        format!("  {:<28} revision {:<3} {:<26} size {:<4} ", part.name, part.revision, part.image, part.size)
+    } else {
+        format!("  {:<22} revision {:<3} size {:<4} ", part.name, part.revision, part.size)
+    };
+    let room = usize::from(width).saturating_sub(name.chars().count());
     let mut spans = vec![Span::raw(name).dim()];
-    for ((state, n), (sign, colour)) in states.into_iter().zip(SIGNS) {
-        if n > 0 && usize::try_from(count).is_ok_and(|count| count <= room) {
-            spans.push(Span::styled(sign.to_string().repeat(usize::try_from(n).unwrap_or(0)), colour));
-        } else if n > 0 {
-            spans.push(Span::styled(format!("{n} {state} "), colour));
-        }
-    }
+    spans.extend(pod_signs(part.pods, room));
     Line::from(spans)
 }
 
+/// One line for each controller, and what each fails at or waits for.
 fn controller_lines(board: &Board) -> Vec<Line<'_>> {
     if board.reports.is_empty() {
-        return vec![Line::from("none of this playground's own").dim()];
+        return no_controllers();
     }
     let mut lines = Vec::new();
     for report in board.reports.values() {
         lines.push(controller_line(report));
-        for (key, error) in report.failing.iter().take(2) {
-            lines.push(Line::from(format!("    {key} fails: {error}")).red());
-        }
-        for (key, waiting) in report.waiting.iter().take(3) {
-            lines.push(Line::from(format!("    {key} waits: {}", waiting.join("; "))).dim());
-        }
+        lines.extend(failing_lines(report, 2));
+        lines.extend(waiting_lines(report, 3));
     }
     lines
 }
 
-fn controller_line(report: &Report) -> Line<'_> {
-    let name = Span::styled(format!("{:<24} ", report.name), Style::new().add_modifier(Modifier::BOLD));
-    let state = match &report.state {
+fn no_controllers() -> Vec<Line<'static>> {
+    vec![Line::from("none: this playground was started with --controllers none").dim()]
+}
+
+/// Two controllers a line, then what fails, then what is waited for.
+fn short_controller_lines(board: &Board, width: u16) -> Vec<Line<'_>> {
+    if board.reports.is_empty() {
+        return no_controllers();
+    }
+    let column = usize::from(width) / 2;
+    let reports: Vec<&Report> = board.reports.values().collect();
+    let mut lines: Vec<Line<'_>> = reports
+        .chunks(2)
+        .map(|pair| {
+            let mut spans = Vec::new();
+            for report in pair {
+                let state = state_span(report);
+                let state = Span::styled(format!("{:<9} ", state.content), state.style);
+                let name = format!("{:<14} ", report.name.trim_end_matches("-controller"));
+                let pid = format!("pid {}", report.pid);
+                let used = name.chars().count() + state.content.chars().count() + pid.chars().count();
+                spans.push(Span::styled(name, Style::new().add_modifier(Modifier::BOLD)));
+                spans.push(state);
+                spans.push(Span::raw(pid));
+                spans.push(Span::raw(" ".repeat(column.saturating_sub(used))));
+            }
+            Line::from(spans)
+        })
+        .collect();
+    lines.extend(reports.iter().flat_map(|report| failing_lines(report, 1)));
+    lines.extend(reports.iter().flat_map(|report| waiting_lines(report, 1)));
+    lines
+}
+
+fn failing_lines(report: &Report, most: usize) -> impl Iterator<Item = Line<'_>> {
+    report.failing.iter().take(most).map(|(key, error)| Line::from(format!("    {key} fails: {error}")).red())
+}
+
+fn waiting_lines(report: &Report, most: usize) -> impl Iterator<Item = Line<'_>> {
+    report.waiting.iter().take(most).map(|(key, why)| Line::from(format!("    {key} waits: {}", why.join("; "))).dim())
+}
+
+fn state_span(report: &Report) -> Span<'static> {
+    match &report.state {
         State::Starting => Span::styled("starts", Color::Yellow),
         State::Running if report.leads => Span::styled("leads", Color::Green),
         State::Running => Span::styled("stands by", Color::Yellow),
-        State::Ended(why) => return Line::from(vec![name, Span::styled(why.as_str(), Color::Red)]),
-    };
-    let numbers = format!(
-        "  queue {}  requests {}  CPU {:.2} s  {:.1} MB  pid {}{}",
+        State::Ended(_) => Span::styled("has ended", Color::Red),
+    }
+}
+
+fn controller_line(report: &Report) -> Line<'_> {
+    let name = Span::styled(format!("{:<25} ", report.name), Style::new().add_modifier(Modifier::BOLD));
+    if let State::Ended(why) = &report.state {
+        return Line::from(vec![name, Span::styled(why.as_str(), Color::Red)]);
+    }
+    let mut numbers = format!(
+        "  pid {}  queue {}  requests {}  CPU {:.2} s  {:.1} MB",
+        report.pid,
         report.depth,
         report.requests,
         report.usage.cpu.as_secs_f64(),
         report.usage.resident as f64 / 1e6,
-        report.pid,
-        report.diagnostics.map_or_else(String::new, |address| format!("  http://{address}/debug/explain?format=text"))
     );
-    Line::from(vec![name, state, Span::raw(numbers)])
+    if report.restarts > 0 {
+        let _ = write!(numbers, "  restarts {}", report.restarts);
+    }
+    if let Some(address) = report.diagnostics {
+        let _ = write!(numbers, "  http://{address}/debug/explain?format=text");
+    }
+    Line::from(vec![name, state_span(report), Span::raw(numbers)])
 }
 
 fn history_lines(board: &Board, room: usize) -> Vec<Line<'_>> {
@@ -275,7 +393,7 @@ fn history_lines(board: &Board, room: usize) -> Vec<Line<'_>> {
         };
         Line::from(vec![
             Span::raw(format!("{:7.2}s ", board.elapsed(note.at))).dim(),
-            Span::raw(format!("{:<22} ", note.who)),
+            Span::raw(format!("{:<25} ", note.who)),
             Span::styled(note.text.clone(), style),
         ])
     };

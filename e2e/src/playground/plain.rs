@@ -5,14 +5,13 @@ use std::{
     io::{self, Write as _},
 };
 
-use common::meta::Key;
-
 use super::board::{Board, Mood, Note};
 
 /// Writes lines to stdout.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
-    rollouts: BTreeMap<Key, String>,
+    /// The last line about each object, by kind and name.
+    lines: BTreeMap<String, String>,
 }
 
 impl Plain {
@@ -22,25 +21,24 @@ impl Plain {
         Self::line(board.elapsed(note.at), &note.who, &format!("{mark}{}", note.text))
     }
 
-    /// Writes what has changed about rollouts.
-    pub(super) fn rollouts(&mut self, board: &Board) -> io::Result<()> {
-        for rollout in &board.rollouts {
-            let line = rollout.line();
-            if self.rollouts.get(&rollout.key) != Some(&line) {
-                Self::line(board.elapsed(board.now), &rollout.key.to_string(), &line)?;
-                self.rollouts.insert(rollout.key.clone(), line);
+    /// Writes a line about each object that has changed.
+    pub(super) fn objects(&mut self, board: &Board) -> io::Result<()> {
+        let rollouts = board.rollouts.iter().map(|rollout| (format!("Deployment {}", rollout.key), rollout.line()));
+        let rows = board.rows.iter().map(|row| (format!("{} {}", row.kind, row.key), row.line()));
+        let now: BTreeMap<String, String> = rollouts.chain(rows).collect();
+        for (object, line) in &now {
+            if self.lines.get(object) != Some(line) {
+                Self::line(board.elapsed(board.now), object, line)?;
             }
         }
-        let gone: Vec<Key> =
-            self.rollouts.keys().filter(|key| !board.rollouts.iter().any(|r| r.key == **key)).cloned().collect();
-        for key in gone {
-            self.rollouts.remove(&key);
-            Self::line(board.elapsed(board.now), &key.to_string(), "deleted")?;
+        for object in self.lines.keys().filter(|object| !now.contains_key(*object)) {
+            Self::line(board.elapsed(board.now), object, "deleted")?;
         }
+        self.lines = now;
         Ok(())
     }
 
     fn line(elapsed: f64, who: &str, text: &str) -> io::Result<()> {
-        writeln!(io::stdout(), "{elapsed:7.2}s  {who:<22} {text}")
+        writeln!(io::stdout(), "{elapsed:7.2}s  {who:<25} {text}")
     }
 }

@@ -1,8 +1,16 @@
-//! The controllers of the playground: processes that are started, asked what they do, and ended.
+//! The controllers of the playground: processes that are started, asked what they do, started again when they end by
+//! themselves, and stopped.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use common::{app::Definition, clock::Clock};
+use common::{
+    app::Definition,
+    clock::{Clock, Instant},
+};
 use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::{
@@ -11,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    process::{Error, Launch, Process, Usage},
+    process::{Error, Launch, Process, Usage, chosen_directory},
     scrape::Samples,
 };
 
@@ -21,6 +29,10 @@ const EVERY: Duration = Duration::from_millis(200);
 const EVERY_IDLE: Duration = Duration::from_secs(2);
 /// How long a controller may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause before a controller that ended by itself is started again; it doubles each time ...
+const RESTART_FIRST: Duration = Duration::from_secs(1);
+/// ... up to this.
+const RESTART_LAST: Duration = Duration::from_secs(60);
 
 /// Whether a controller lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +41,7 @@ pub(super) enum State {
     Starting,
     /// It answers.
     Running,
-    /// It has ended, although nobody told it to: its last words.
+    /// It has ended although the playground did not stop it: how, and the end of its log. It will be started again.
     Ended(String),
 }
 
@@ -51,6 +63,8 @@ pub(super) struct Report {
     /// Where it serves its diagnostics.
     pub(super) diagnostics: Option<std::net::SocketAddr>,
     pub(super) leads: bool,
+    /// How often it was started again.
+    pub(super) restarts: u32,
     /// Keys in its work queues.
     pub(super) depth: u64,
     /// Requests it has sent.
@@ -111,11 +125,18 @@ struct Player {
     process: Process,
     state: State,
     seen: Timestamp,
+    /// When it is started again, if it has ended.
+    restart_at: Option<Instant>,
+    restarts: u32,
+    clock: Clock,
 }
 
-/// Finds the binaries; under cargo they are built first, which may take minutes.
-pub(super) fn find(chosen: &[&'static Definition]) -> Result<(), Error> {
-    chosen.iter().try_for_each(|definition| crate::process::find(definition.name).map(drop))
+/// A controller out of this program, or out of the directory that `NONET_BIN_DIR` names.
+fn launch(name: &str, kubeconfig: &Path) -> Result<Launch, Error> {
+    match chosen_directory() {
+        Some(_) => Launch::controller(name, kubeconfig),
+        None => Launch::own_controller(name, kubeconfig),
+    }
 }
 
 impl Processes {
@@ -123,8 +144,8 @@ impl Processes {
     pub(super) fn start(controllers: &[(&'static Definition, PathBuf)], clock: &Clock) -> Result<Self, Error> {
         let mut players = Vec::new();
         for (definition, kubeconfig) in controllers {
-            let process = Launch::controller(definition.name, kubeconfig)?.start(clock)?;
-            players.push(Player { process, state: State::Starting, seen: Timestamp::MIN });
+            let process = launch(definition.name, kubeconfig)?.start(clock)?;
+            players.push(Player::new(process, clock));
         }
         let (to_reports, reports) = mpsc::unbounded_channel();
         let (questions, asked) = watch::channel(Vec::new());
@@ -178,7 +199,7 @@ async fn run(
             all = futures::future::join_all(all) => all,
         };
         let busy =
-            |r: &Report| r.state == State::Starting || r.depth > 0 || !r.deeds.is_empty() || !r.failing.is_empty();
+            |r: &Report| r.state != State::Running || r.depth > 0 || !r.deeds.is_empty() || !r.failing.is_empty();
         every = if questions.is_empty() && !all.iter().any(busy) { EVERY_IDLE } else { EVERY };
         if reports.send(all).is_err() {
             break;
@@ -192,14 +213,50 @@ async fn run(
     }
 }
 
+/// The pause before a controller is started again that was started again `restarts` times before.
+fn restart_delay(restarts: u32) -> Duration {
+    RESTART_FIRST.saturating_mul(1 << restarts.min(16)).min(RESTART_LAST)
+}
+
 impl Player {
+    fn new(process: Process, clock: &Clock) -> Self {
+        let (state, seen) = (State::Starting, Timestamp::MIN);
+        Self { process, state, seen, restart_at: None, restarts: 0, clock: clock.clone() }
+    }
+
+    /// Brings the state up to date with whether the process lives, and starts it again when it is time.
+    fn supervise(&mut self) {
+        let Err(error) = self.process.check() else { return };
+        let now = self.clock.instant();
+        let Some(restart_at) = self.restart_at else {
+            let delay = restart_delay(self.restarts);
+            self.restart_at = Some(now + delay);
+            self.state = State::Ended(format!("{error}; it is started again in {} s", delay.as_secs()));
+            return;
+        };
+        if now < restart_at {
+            return;
+        }
+        self.restarts += 1;
+        self.restart_at = None;
+        match self.process.restart() {
+            Ok(()) => self.state = State::Starting,
+            Err(error) => {
+                // The next look finds the process of before ended, as now, and tries again.
+                self.state = State::Ended(error.to_string());
+            }
+        }
+    }
+
     async fn report(&mut self, questions: &[String]) -> Report {
+        self.supervise();
         let mut report = Report {
             name: self.process.name().to_owned(),
             pid: self.process.pid(),
             state: self.state.clone(),
             diagnostics: self.process.debug_address(),
             leads: false,
+            restarts: self.restarts,
             depth: 0,
             requests: 0,
             usage: self.process.usage().unwrap_or_default(),
@@ -207,9 +264,7 @@ impl Player {
             waiting: Vec::new(),
             deeds: Vec::new(),
         };
-        if let Err(error) = self.process.check() {
-            self.state = State::Ended(error.to_string());
-            report.state = self.state.clone();
+        if matches!(self.state, State::Ended(_)) {
             return report;
         }
         if let Ok((200, text)) = self.process.get("/metrics").await {
@@ -246,5 +301,37 @@ impl Player {
             }
         }
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_controller_that_ended_is_started_again_after_a_pause() {
+        tokio::time::pause();
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
+        let program = Launch::program("gc-controller", Path::new("/bin/sh")).argument("-c").argument("exit 3");
+        let mut player = Player::new(program.start(&clock).unwrap(), &clock);
+        let first = player.process.pid();
+        while player.process.check().is_ok() {
+            std::thread::yield_now();
+        }
+        player.supervise();
+        let State::Ended(why) = &player.state else { panic!("{:?}", player.state) };
+        assert!(why.contains("exit status: 3") && why.ends_with("started again in 1 s"), "{why}");
+        player.supervise();
+        assert_eq!((player.process.pid(), player.restarts), (first, 0), "not before the pause is over");
+        tokio::time::advance(RESTART_FIRST).await;
+        player.supervise();
+        assert_eq!((&player.state, player.restarts), (&State::Starting, 1));
+        assert_ne!(player.process.pid(), first);
+    }
+
+    #[test]
+    fn the_pause_doubles_up_to_a_minute() {
+        let seconds: Vec<u64> = [0, 1, 2, 5, 6, 60].into_iter().map(|n| restart_delay(n).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 32, 60, 60]);
     }
 }

@@ -24,7 +24,7 @@ impl Phase {
     /// One word.
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Self::Unseen => "unseen",
+            Self::Unseen => "pending",
             Self::Progressing => "rolling",
             Self::Paused => "paused",
             Self::Complete => "complete",
@@ -41,6 +41,13 @@ pub(super) struct Part {
     pub(super) image: String,
     pub(super) size: i32,
     pub(super) pods: Census,
+}
+
+impl Part {
+    /// Whether it has Pods, or is to have some.
+    pub(super) fn is_visible(&self) -> bool {
+        self.size > 0 || self.pods != Census::default()
+    }
 }
 
 /// A Deployment's rollout.
@@ -97,9 +104,8 @@ impl Rollout {
     /// Numbers in one line.
     pub(super) fn line(&self) -> String {
         let (new, all) = (self.new, self.pods());
-        let states: Vec<String> =
-            all.named().into_iter().filter(|(_, n)| *n > 0).map(|(state, n)| format!("{n} {state}")).collect();
-        let states = if states.is_empty() { "none".to_owned() } else { states.join(", ") };
+        let states = all.line();
+        let states = if states.is_empty() { "none" } else { &states };
         let revision = if self.revision.is_empty() { "-" } else { &self.revision };
         let mut line = format!(
             "revision {revision} {}: new {}/{}, old {}, ready {}, available {} | Pods: {states}",

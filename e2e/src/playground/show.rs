@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use common::{app::Definition, clock::Instant};
 use http::Method;
 use jiff::Timestamp;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -13,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::{
     Error, NAME, Signals,
     board::{Board, Mood, deed_line},
-    example::{self, Example, Next},
+    example::{self, Example, Judged, Next},
     flags::Flags,
     ground::Ground,
     limits::Limits,
@@ -26,8 +27,10 @@ use super::{
 };
 use crate::sandbox::Write;
 
-/// How often views are brought up to date.
+/// How often views are brought up to date while objects change ...
 const TICK: Duration = Duration::from_millis(50);
+/// ... and how often while none does: Pods become available with time alone.
+const TICK_IDLE: Duration = Duration::from_millis(250);
 
 /// Where things are shown.
 enum View {
@@ -47,7 +50,13 @@ struct Show<'a> {
     /// The version of the example's images that was rolled out last.
     version: u32,
     view: View,
-    started: BTreeMap<String, bool>,
+    /// Whether an object has changed since the last look, and when that was.
+    changed: bool,
+    looked: Instant,
+    /// The process that each controller was last seen running as ...
+    running: BTreeMap<String, u32>,
+    /// ... and leading as.
+    leaders: BTreeMap<String, u32>,
     /// Why the playground is to end badly once it ends by itself.
     failures: Vec<String>,
     done: bool,
@@ -58,11 +67,12 @@ pub(super) async fn show(
     flags: &Flags,
     live: bool,
     ground: &Ground,
+    chosen: &[&'static Definition],
     mut writes: UnboundedReceiver<Arc<Write>>,
     processes: &mut Processes,
     signals: &mut Signals,
 ) -> Result<(), Error> {
-    let mut show = Show::start(flags, live, ground).await?;
+    let mut show = Show::start(flags, live, ground, chosen).await?;
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let ended = loop {
@@ -93,7 +103,12 @@ pub(super) async fn show(
 }
 
 impl<'a> Show<'a> {
-    async fn start(flags: &'a Flags, live: bool, ground: &'a Ground) -> Result<Self, Error> {
+    async fn start(
+        flags: &'a Flags,
+        live: bool,
+        ground: &'a Ground,
+        chosen: &[&'static Definition],
+    ) -> Result<Self, Error> {
         let now = ground.clock.now();
         let board = Board {
             started: now,
@@ -103,6 +118,7 @@ impl<'a> Show<'a> {
             nodes: flags.nodes,
             status: String::new(),
             rollouts: Vec::new(),
+            rows: Vec::new(),
             reports: BTreeMap::new(),
             history: VecDeque::new(),
             judged: 0,
@@ -113,6 +129,7 @@ impl<'a> Show<'a> {
         } else {
             View::Plain(Plain::default())
         };
+        let judged = Judged::by(&chosen.iter().map(|definition| definition.name).collect::<Vec<_>>());
         let mut show = Self {
             flags,
             ground,
@@ -120,10 +137,13 @@ impl<'a> Show<'a> {
             world: World::default(),
             names: Names::default(),
             limits: Limits::default(),
-            example: Example::applied(ground.clock.instant()),
+            example: Example::applied(judged, ground.clock.instant()),
             version: 1,
             view,
-            started: BTreeMap::new(),
+            changed: true,
+            looked: ground.clock.instant(),
+            running: BTreeMap::new(),
+            leaders: BTreeMap::new(),
             failures: Vec::new(),
             done: false,
         };
@@ -134,9 +154,8 @@ impl<'a> Show<'a> {
         for object in example::objects() {
             ground.sandbox.apply(object).await?;
         }
-        show.example = Example::applied(ground.clock.instant());
-        let names = example::names().join(", ");
-        let text = format!("applied the example: Deployments {names} in namespace {}", example::NAMESPACE);
+        show.example = Example::applied(judged, ground.clock.instant());
+        let text = format!("applied the example in namespace {}: {}", example::NAMESPACE, example::PARTS);
         show.say(ground.clock.now(), NAME, text, Mood::Good)?;
         Ok(show)
     }
@@ -160,6 +179,7 @@ impl<'a> Show<'a> {
 
     /// A write was accepted.
     fn wrote(&mut self, write: &Write) -> Result<(), Error> {
+        self.changed = true;
         self.world.apply(write);
         self.names.apply(write);
         let broken = self.limits.judge(&self.world, write);
@@ -196,7 +216,15 @@ impl<'a> Show<'a> {
                 self.failures.push(why.clone());
                 self.say(self.ground.clock.now(), &report.name, why, Mood::Bad)?;
             }
-            if report.leads && self.started.insert(report.name.clone(), true).is_none() {
+            if report.state == State::Running {
+                let before = self.running.insert(report.name.clone(), report.pid);
+                if before.is_some_and(|pid| pid != report.pid) {
+                    let text =
+                        format!("runs again, process {}; it leads once the Lease of the last one expires", report.pid);
+                    self.say(self.ground.clock.now(), &report.name, text, Mood::Plain)?;
+                }
+            }
+            if report.leads && self.leaders.insert(report.name.clone(), report.pid) != Some(report.pid) {
                 let address = report.diagnostics.map_or_else(String::new, |a| format!(", diagnostics on http://{a}"));
                 let text = format!("leads, process {}{address}", report.pid);
                 self.say(self.ground.clock.now(), &report.name, text, Mood::Good)?;
@@ -209,12 +237,17 @@ impl<'a> Show<'a> {
     /// Brings the view up to date, and the example one step further.
     async fn look(&mut self) -> Result<(), Error> {
         let (now, instant) = (self.ground.clock.now(), self.ground.clock.instant());
+        if !self.changed && instant - self.looked < TICK_IDLE {
+            return Ok(());
+        }
+        (self.changed, self.looked) = (false, instant);
         self.board.look(&self.world, now);
         if let View::Plain(plain) = &mut self.view {
-            plain.rollouts(&self.board).map_err(|e| Error::Io("cannot write to stdout", e))?;
+            plain.objects(&self.board).map_err(|e| Error::Io("cannot write to stdout", e))?;
         }
-        match self.example.look(&self.world, &self.limits, now, instant) {
+        match self.example.look(&self.board.rollouts, &self.board.rows, &self.limits, instant) {
             Next::Wait => {}
+            Next::Went(lines) => self.say_all(lines)?,
             Next::Update(lines) => {
                 self.say_all(lines)?;
                 self.update().await?;
@@ -224,16 +257,20 @@ impl<'a> Show<'a> {
                 self.done = true;
                 let text = match self.board.broken {
                     0 => format!(
-                        "two rollouts of {} Deployments, {} writes judged: maxSurge and maxUnavailable were kept at every one",
-                        example::names().len(),
+                        "the example is done; {} writes were judged: maxSurge and maxUnavailable were kept at every one",
                         self.board.judged
                     ),
-                    n => format!("two rollouts, but maxSurge or maxUnavailable were not kept {n} times"),
+                    n => format!("the example is done, but maxSurge or maxUnavailable were not kept {n} times"),
                 };
                 let mood = if self.board.broken == 0 { Mood::Good } else { Mood::Bad };
                 self.say(now, NAME, text, mood)?;
                 if !self.flags.exit_when_done && matches!(self.view, View::Plain(_)) {
-                    self.say(now, NAME, "it is yours now; Ctrl-C ends everything".to_owned(), Mood::Plain)?;
+                    self.say(
+                        now,
+                        NAME,
+                        "the cluster is yours now: use kubectl in another terminal; Ctrl-C ends everything".to_owned(),
+                        Mood::Plain,
+                    )?;
                 }
             }
             Next::Late(why) => {
@@ -243,7 +280,7 @@ impl<'a> Show<'a> {
                 self.say(now, NAME, why, Mood::Bad)?;
             }
         }
-        self.board.status = self.example.status();
+        self.example.status().clone_into(&mut self.board.status);
         if let View::Live(live) = &mut self.view {
             live.draw(&self.board).map_err(|e| Error::Io("cannot draw", e))?;
         }
@@ -268,9 +305,7 @@ impl<'a> Show<'a> {
         self.version += 1;
         self.limits.begin();
         let mut updated = Vec::new();
-        for name in example::names() {
-            let path = format!("/apis/apps/v1/namespaces/{}/deployments/{name}", example::NAMESPACE);
-            let patch = example::update(name, self.version);
+        for (path, patch, name) in example::updates(self.version) {
             let media = "application/strategic-merge-patch+json";
             match self.ground.sandbox.send(Method::PATCH, &path, media, Some(&patch)).await {
                 Ok(_) => updated.push(name),
@@ -304,7 +339,7 @@ impl<'a> Show<'a> {
             }
         }
         if let (Ok(()), true, false) = (&ended, flags.exit_when_done, self.done) {
-            return Err(Error::Failed("ended before the example had rolled out twice".to_owned()));
+            return Err(Error::Failed("stopped before the example was done".to_owned()));
         }
         ended
     }

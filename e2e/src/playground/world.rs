@@ -1,17 +1,20 @@
-//! Deployments, their ReplicaSets and their Pods, as the accepted writes leave them.
+//! Deployments, their ReplicaSets and all Pods as the accepted writes leave them; other kinds are in [`super::workloads`].
 
 use std::collections::BTreeMap;
 
 use common::{
     conditions::Condition,
+    intern::Labels,
     intstr::{IntOrString, resolve_fenceposts},
     meta::{Key, Meta, Uid},
     pods::Pod,
+    selector::Selector,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::workloads::{Row, Workloads};
 use crate::sandbox::Write;
 
 /// The annotation that numbers the templates of a Deployment.
@@ -50,10 +53,18 @@ struct RollingUpdate {
     max_unavailable: Option<IntOrString>,
 }
 
+/// A Pod template.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Template {
+pub(super) struct Template {
     spec: TemplateSpec,
+}
+
+impl Template {
+    /// The image of its first container; empty if it has none.
+    pub(super) fn image(&self) -> &str {
+        self.spec.containers.first().map_or("", |container| &container.image)
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -112,7 +123,7 @@ impl Deployment {
 
     /// The image of its first container.
     pub(super) fn image(&self) -> &str {
-        self.spec.template.spec.containers.first().map_or("", |c| &c.image)
+        self.spec.template.image()
     }
 }
 
@@ -152,11 +163,11 @@ impl ReplicaSet {
 
     /// The image of its first container.
     pub(super) fn image(&self) -> &str {
-        self.spec.template.spec.containers.first().map_or("", |c| &c.image)
+        self.spec.template.image()
     }
 }
 
-/// Pods of one ReplicaSet by what they are doing.
+/// Numbers of Pods by what they are doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     /// Not running yet.
@@ -190,6 +201,12 @@ impl Census {
             ("ended", self.over),
         ]
     }
+
+    /// The numbers that are not zero, in one line.
+    pub(super) fn line(&self) -> String {
+        let counted = self.named().into_iter().filter(|(_, n)| *n > 0);
+        counted.map(|(state, n)| format!("{n} {state}")).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl std::ops::Add for Census {
@@ -213,13 +230,19 @@ pub(super) struct World {
     sets: BTreeMap<Uid, ReplicaSet>,
     /// The ReplicaSets of each Deployment.
     sets_of: BTreeMap<Uid, Vec<Uid>>,
-    /// Pods by their controller.
+    /// Pods by their controller; those of none under the empty uid.
     pods: BTreeMap<Uid, BTreeMap<Key, Pod>>,
+    workloads: Workloads,
 }
 
-fn read<'a, K: Deserialize<'a>>(value: &'a Value) -> Option<K> {
-    // What validation lets through that this cannot read is not shown.
+/// Reads an object; none if validation lets something through that the projection cannot hold.
+pub(super) fn read<'a, K: Deserialize<'a>>(value: &'a Value) -> Option<K> {
     K::deserialize(value).ok()
+}
+
+/// The uid of the controller of a Pod; empty if it has none.
+fn controller_uid(pod: &Pod) -> Uid {
+    pod.meta.controller().map_or_else(|| Uid::new(""), |owner| owner.uid.clone())
 }
 
 impl World {
@@ -250,8 +273,22 @@ impl World {
                     self.add_pod(new);
                 }
             }
-            _ => {}
+            _ => self.workloads.apply(write),
         }
+    }
+
+    /// All StatefulSets, Services, Jobs and CronJobs.
+    pub(super) fn rows(&self, now: Timestamp) -> Vec<Row> {
+        self.workloads.rows(self, now)
+    }
+
+    /// How many ready Pods a Service with this selector has.
+    pub(super) fn ready_pods(&self, namespace: &str, selector: &Labels) -> usize {
+        let selector = Selector::from_map(selector.clone());
+        let serves = |pod: &&Pod| pod.meta.namespace == *namespace && selector.matches(&pod.meta.labels);
+        let pods = self.pods.values().flat_map(BTreeMap::values).filter(serves);
+        // A Pod that is being deleted is ready for its probes, but takes no new connections.
+        pods.filter(|pod| pod.is_ready() && !pod.phase.is_terminal() && !pod.meta.is_deleting()).count()
     }
 
     fn add_set(&mut self, set: ReplicaSet) {
@@ -273,17 +310,15 @@ impl World {
     }
 
     fn add_pod(&mut self, pod: Pod) {
-        if let Some(owner) = pod.meta.controller() {
-            self.pods.entry(owner.uid.clone()).or_default().insert(pod.meta.key(), pod);
-        }
+        self.pods.entry(controller_uid(&pod)).or_default().insert(pod.meta.key(), pod);
     }
 
     fn remove_pod(&mut self, pod: &Pod) {
-        let Some(owner) = pod.meta.controller() else { return };
-        if let Some(pods) = self.pods.get_mut(&owner.uid) {
+        let owner = controller_uid(pod);
+        if let Some(pods) = self.pods.get_mut(&owner) {
             pods.remove(&pod.meta.key());
             if pods.is_empty() {
-                self.pods.remove(&owner.uid);
+                self.pods.remove(&owner);
             }
         }
     }
@@ -320,13 +355,18 @@ impl World {
 
     /// What the Pods of a ReplicaSet are doing.
     pub(super) fn census(&self, set: &ReplicaSet, now: Timestamp) -> Census {
+        self.census_of_owner(&set.metadata.uid, set.spec.min_ready_seconds, now)
+    }
+
+    /// What the Pods of a controller are doing.
+    pub(super) fn census_of_owner(&self, owner: &Uid, min_ready_seconds: i32, now: Timestamp) -> Census {
         let mut census = Census::default();
-        for pod in self.pods.get(&set.metadata.uid).into_iter().flat_map(BTreeMap::values) {
+        for pod in self.pods.get(owner).into_iter().flat_map(BTreeMap::values) {
             let place = if pod.meta.is_deleting() {
                 &mut census.terminating
             } else if pod.phase.is_terminal() {
                 &mut census.over
-            } else if pod.is_available(set.spec.min_ready_seconds, now) {
+            } else if pod.is_available(min_ready_seconds, now) {
                 &mut census.available
             } else if pod.is_ready() {
                 &mut census.ready

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -29,22 +30,52 @@ pub fn find(name: &str) -> Result<PathBuf, Error> {
 
 fn search(name: &str) -> Result<PathBuf, Error> {
     let missing = |why: String| Error::NoBinary { name: name.to_owned(), why };
-    let existing = |path: PathBuf| {
-        let why = format!("{} is not there; cargo build --workspace --bins", path.display());
-        if path.is_file() { Ok(path) } else { Err(missing(why)) }
-    };
-    if let Some(directory) = std::env::var_os(BIN_DIR_VARIABLE).filter(|d| !d.is_empty()) {
-        return existing(Path::new(&directory).join(name));
+    if let Some(directory) = chosen_directory() {
+        let path = directory.join(name);
+        let why =
+            || format!("{BIN_DIR_VARIABLE} names {}; run {}", directory.display(), command_line(name, &directory));
+        return if path.is_file() { Ok(path) } else { Err(missing(why())) };
     }
-    let program =
-        std::env::current_exe().map_err(|e| missing(format!("this program does not know where it is: {e}")))?;
+    let program = std::env::current_exe().map_err(|e| missing(format!("the path of this program is unknown: {e}")))?;
     let directory = beside(&program).ok_or_else(|| missing("this program is in no directory".to_owned()))?;
-    if let Some(cargo) = std::env::var_os("CARGO")
-        && Path::new(WORKSPACE).is_file()
-    {
-        build(Path::new(&cargo), name, directory).map_err(missing)?;
+    let path = directory.join(name);
+    let cargo = std::env::var_os("CARGO");
+    // Run by hand, a program takes what is there: only cargo knows whether it is up to date.
+    if (cargo.is_some() || !path.is_file()) && Path::new(WORKSPACE).is_file() {
+        if !path.is_file() {
+            let text = format!("building {name} ({}), which takes a while ...", profile(directory));
+            // The build goes on where nobody reads this.
+            let _ = writeln!(io::stderr(), "{text}");
+        }
+        let cargo = cargo.unwrap_or_else(|| "cargo".into());
+        build(Path::new(&cargo), name, directory)
+            .map_err(|why| missing(format!("{why}; run {}", command_line(name, directory))))?;
     }
-    existing(directory.join(name))
+    let why = || format!("{} does not exist; run {}", path.display(), command_line(name, directory));
+    if path.is_file() { Ok(path) } else { Err(missing(why())) }
+}
+
+/// The directory that [`BIN_DIR_VARIABLE`] names, if it is set.
+pub(crate) fn chosen_directory() -> Option<PathBuf> {
+    std::env::var_os(BIN_DIR_VARIABLE).filter(|directory| !directory.is_empty()).map(PathBuf::from)
+}
+
+/// The profile whose binaries are in a directory of cargo's.
+fn profile(directory: &Path) -> &str {
+    match directory.file_name().and_then(|name| name.to_str()) {
+        Some("debug") | None => "dev",
+        Some(profile) => profile,
+    }
+}
+
+/// The command that builds a binary into a directory, as people type it.
+fn command_line(name: &str, directory: &Path) -> String {
+    let in_target = directory.parent().is_some_and(|target| target.join("CACHEDIR.TAG").is_file());
+    match in_target.then(|| profile(directory)) {
+        None | Some("release") => format!("`cargo build --release --package {name}`"),
+        Some("dev") => format!("`cargo build --package {name}`"),
+        Some(profile) => format!("`cargo build --profile {profile} --package {name}`"),
+    }
 }
 
 /// The directory of the profile that a program was built with: tests lie one deeper.
@@ -55,7 +86,6 @@ fn beside(program: &Path) -> Option<&Path> {
 
 /// Builds a binary into the directory of a profile.
 fn build(cargo: &Path, name: &str, directory: &Path) -> Result<(), String> {
-    let profile = directory.file_name().and_then(|n| n.to_str()).unwrap_or("debug");
     let target = directory.parent().unwrap_or(directory);
     let mut command = Command::new(cargo);
     // With this package, so that dependencies have the features they were built with for this program and are not built again.
@@ -72,15 +102,7 @@ fn build(cargo: &Path, name: &str, directory: &Path) -> Result<(), String> {
         name,
     ]);
     command.arg("--target-dir").arg(target).stdin(Stdio::null());
-    match profile {
-        "debug" => {}
-        "release" => {
-            command.arg("--release");
-        }
-        other => {
-            command.args(["--profile", other]);
-        }
-    }
+    command.args(["--profile", profile(directory)]);
     // What cargo tells a program it runs is not meant for the cargo that this program runs.
     for (variable, _) in std::env::vars_os() {
         let text = variable.to_string_lossy();
@@ -105,5 +127,20 @@ mod tests {
     fn tests_and_programs_find_the_same_directory() {
         assert_eq!(beside(Path::new("/x/debug/deps/suite-0a1b")), Some(Path::new("/x/debug")));
         assert_eq!(beside(Path::new("/x/release/playground")), Some(Path::new("/x/release")));
+    }
+
+    #[test]
+    fn a_missing_binary_comes_with_the_command_that_builds_it() {
+        let target = crate::cluster::Directory::new("binary").unwrap();
+        std::fs::write(target.path().join("CACHEDIR.TAG"), "").unwrap();
+        for (directory, expected) in [
+            ("debug", "`cargo build --package gc-controller`"),
+            ("release", "`cargo build --release --package gc-controller`"),
+            ("trial", "`cargo build --profile trial --package gc-controller`"),
+        ] {
+            assert_eq!(command_line("gc-controller", &target.path().join(directory)), expected);
+        }
+        let elsewhere = command_line("gc-controller", Path::new("/usr/local/bin"));
+        assert_eq!(elsewhere, "`cargo build --release --package gc-controller`", "no directory of cargo's");
     }
 }

@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
-use common::clock::{Clock, Instant};
+use common::{
+    clock::{Clock, Instant},
+    duration,
+};
 use parking_lot::Mutex;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -99,7 +102,7 @@ fn single(flags: &Flags) -> io::Result<bool> {
     let perturbation: Perturbation = text.parse().map_err(io::Error::other)?;
     let mut well = true;
     for (suite, scenario) in explore::scenarios(flags.scenario.as_deref()) {
-        let task = |perturbation| Task { suite, scenario: scenario.name, perturbation, seed: flags.seed };
+        let task = |perturbation| Task { suite, scenario: scenario.name, perturbation, seed: flags.fixed_seed() };
         let baseline = explore::one(&task(Perturbation::none()), None)?;
         let task = task(perturbation.clone());
         let outcome = explore::told(&task, flags.without)?;
@@ -107,7 +110,7 @@ fn single(flags: &Flags) -> io::Result<bool> {
         let (writes, hash) = (outcome.points.len(), outcome.hash);
         let mut out = io::stdout().lock();
         let time = Duration::from_secs(outcome.seconds);
-        writeln!(out, "{}/{} {perturbation} seed {}", suite.name, scenario.name, flags.seed)?;
+        writeln!(out, "{}/{} {perturbation} seed {}", suite.name, scenario.name, flags.fixed_seed())?;
         writeln!(
             out,
             "  {writes} writes of the controllers ({} unperturbed), {} in all, {} requests, {} in the cluster, hash {hash:016x}",
@@ -224,7 +227,7 @@ fn all(flags: &Flags) -> io::Result<bool> {
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let teller = Teller::new(flags, true);
     print_head(&mut io::stdout().lock())?;
-    let baselines = explore::unperturbed(&chosen, flags.seed, threads, &report, &teller)?;
+    let baselines = explore::unperturbed(&chosen, flags.fixed_seed(), threads, &report, &teller)?;
     let mut tasks = Vec::new();
     for (suite, scenario) in &chosen {
         let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
@@ -233,7 +236,7 @@ fn all(flags: &Flags) -> io::Result<bool> {
         // One family after the other, as they are told.
         perturbations.sort_by_key(Perturbation::family);
         let scenario = scenario.name;
-        let task = |perturbation| Task { suite, scenario, perturbation, seed: flags.seed };
+        let task = |perturbation| Task { suite, scenario, perturbation, seed: flags.fixed_seed() };
         tasks.extend(perturbations.into_iter().map(task));
     }
     explore::make(&tasks, &baselines, flags.without, threads, &report, &teller)?;
@@ -249,20 +252,29 @@ fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
     let began = clock.instant();
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let teller = Teller::new(flags, false);
-    let mut seed = flags.seed;
+    // Short enough to be typed.
+    let mut seed = flags.seed.unwrap_or_else(|| clock.random_u64() % 1_000_000_000);
+    writeln!(
+        io::stdout(),
+        "random runs from seed {seed}; the same again: --budget {} --seed {seed}",
+        duration::format(budget)
+    )?;
+    let mut round = 0;
     while clock.instant() - began < budget {
         // Each round has its own seed, and its own unperturbed runs to be judged by.
         let baselines = explore::unperturbed(&chosen, seed, threads, &report, &teller)?;
         let mut luck = StdRng::seed_from_u64(seed);
         let mut tasks = Vec::new();
         for n in 0..BATCH {
-            let (suite, scenario) = &chosen[n % chosen.len()];
+            // Rounds go on where the one before ended: there may be more scenarios than runs in a round.
+            let Some((suite, scenario)) = chosen.get((round * BATCH + n) % chosen.len()) else { continue };
             let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
             let perturbation = plan::random(suite, baseline, |bound| luck.random_range(0..bound));
             tasks.push(Task { suite, scenario: scenario.name, perturbation, seed });
         }
         explore::make(&tasks, &baselines, flags.without, threads, &report, &teller)?;
-        seed += 1;
+        seed = seed.wrapping_add(1);
+        round += 1;
     }
     let report = report.into_inner();
     let mut out = io::stdout().lock();

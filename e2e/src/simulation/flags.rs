@@ -17,7 +17,7 @@ pub(super) struct Flags {
     /// Make every run there is: each scenario with each fault at each write
     #[arg(long, conflicts_with = "budget")]
     pub(super) all: bool,
-    /// Make random runs, several faults in each, for that long (10m, 1h30m)
+    /// Make random runs, several faults in each, for that long (10m, 1h30m); the seed is a new one each time, unless given
     #[arg(long, value_name = "TIME", value_parser = common::duration::parse)]
     pub(super) budget: Option<Duration>,
     /// Only this suite or scenario: deployment, deployment/quota
@@ -26,9 +26,9 @@ pub(super) struct Flags {
     /// What goes wrong in a single run, as --list shows; with --all, only perturbations that start like this
     #[arg(long, value_name = "FAULTS")]
     pub(super) perturb: Option<String>,
-    /// Where all chance comes from
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(super) seed: u64,
+    /// The seed of all randomness [default: 1, with --budget a new one that is printed]
+    #[arg(long, value_name = "N")]
+    pub(super) seed: Option<u64>,
     /// How many runs are made at once [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<usize>,
@@ -41,4 +41,14 @@ pub(super) struct Flags {
     /// How many failures are told in full
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) failures: usize,
+}
+
+/// The seed of runs that are the same each time.
+const SEED: u64 = 1;
+
+impl Flags {
+    /// The seed to use where runs are to be the same each time.
+    pub(super) fn fixed_seed(&self) -> u64 {
+        self.seed.unwrap_or(SEED)
+    }
 }

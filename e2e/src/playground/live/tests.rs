@@ -6,10 +6,7 @@ use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
 use crate::{
-    playground::{
-        board::Note,
-        world::{Bounds, Census},
-    },
+    playground::{board::Note, world::Bounds},
     process::Usage,
 };
 
@@ -41,6 +38,7 @@ fn board() -> Board {
         state,
         diagnostics: None,
         leads: true,
+        restarts: 0,
         depth: 3,
         requests: 42,
         usage: Usage::default(),
@@ -57,6 +55,10 @@ fn board() -> Board {
         nodes: 6,
         status: "on its way".to_owned(),
         rollouts: vec![rollout],
+        rows: vec![
+            row("StatefulSet", "db", Progress::Underway, "rolling", "new 2/3  ready 2", new),
+            row("Service", "web", Progress::Done, "current", "endpoints 5/5", Census::default()),
+        ],
         reports: BTreeMap::from([
             ("deployment-controller".to_owned(), report("deployment-controller", State::Running)),
             ("gone-controller".to_owned(), report("gone-controller", State::Ended("it ended with 1".to_owned()))),
@@ -67,32 +69,76 @@ fn board() -> Board {
     }
 }
 
+fn row(kind: &'static str, name: &str, progress: Progress, word: &'static str, text: &str, pods: Census) -> Row {
+    Row { kind, key: Key::new("shop", name), generation: 1, progress, word, text: text.to_owned(), pods }
+}
+
 fn screen(width: u16, height: u16) -> Vec<String> {
+    screen_of(&board(), width, height)
+}
+
+fn screen_of(board: &Board, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, &board())).unwrap();
+    terminal.draw(|frame| draw(frame, board)).unwrap();
     let buffer = terminal.backend().buffer().clone();
     let row = |y: u16| (0..width).map(|x| buffer[(x, y)].symbol().to_owned()).collect::<String>();
     (0..height).map(row).collect()
 }
 
+fn assert_shows(screen: &[String], expected: &[&str]) {
+    let all = screen.join("\n");
+    for part in expected {
+        assert!(all.contains(part), "{part:?} is missing:\n{all}");
+    }
+}
+
 #[test]
 fn everything_is_on_the_screen() {
-    let all = screen(140, 40).join("\n");
-    for expected in [
+    let expected = [
         "https://127.0.0.1:6443 · 6 nodes · 1:15",
         "export KUBECONFIG=/here",
         "limits broken 1 times in 17 writes",
-        "shop/web                 rolling",
-        "new 3/6  old 3  ready 5  available 5  (5 to 8 Pods)",
+        "Deployment shop/web rolling ",
+        "new 3/6  old 3  available 5  ready 5  (5 to 8 Pods)",
         "web-new                      revision 2   web:1.2                    size 4    ○●●",
         "web-old                      revision 1   web:1.1                    size 3    ●●●×",
-        "leads  queue 3  requests 42",
+        "StatefulSet shop/db rolling   ○●● new 2/3  ready 2",
+        "Service shop/web    current   endpoints 5/5",
+        "leads  pid 4711  queue 3  requests 42",
         "shop/web waits: 1 Pod is not ready",
-        "gone-controller          it ended with 1",
-        "75.00s limits                 too many",
-    ] {
-        assert!(all.contains(expected), "{expected:?} is missing:\n{all}");
+        "gone-controller           it ended with 1",
+        "75.00s limits                    too many",
+    ];
+    assert_shows(&screen(140, 40), &expected);
+}
+
+#[test]
+fn an_ordinary_terminal_shows_every_object_and_every_controller() {
+    let mut board = board();
+    let report = board.reports["deployment-controller"].clone();
+    for name in ["cronjob", "endpointslice", "gc", "job", "node-lifecycle", "replicaset", "statefulset"] {
+        let name = format!("{name}-controller");
+        board.reports.insert(name.clone(), Report { name, waiting: Vec::new(), ..report.clone() });
     }
+    let expected = [
+        "Deployment shop/web rolling   █",
+        "new 3/6  old 3  available 5",
+        "StatefulSet shop/db rolling   ○●● new 2/3  ready 2",
+        "Service shop/web    current   endpoints 5/5",
+        "cronjob        leads     pid 4711       deployment     leads     pid 4711",
+        "gone           has ended pid 4711",
+        "statefulset    leads     pid 4711",
+        "limits                    too many",
+    ];
+    assert_shows(&screen_of(&board, 80, 24), &expected);
+}
+
+#[test]
+fn what_has_no_room_is_counted() {
+    let mut board = board();
+    board.rows =
+        (0..40).map(|n| row("Job", &format!("job-{n}"), Progress::Done, "complete", "", Census::default())).collect();
+    assert_shows(&screen_of(&board, 80, 24), &["Job shop/job-0", "more lines", "What happened", "leads"]);
 }
 
 #[test]

@@ -1,0 +1,92 @@
+//! The playground as people start it: one program, whose controllers are processes of their own.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
+
+use std::{path::Path, time::Duration};
+
+use common::clock::Clock;
+use e2e::process::{Launch, Process};
+
+/// The CronJob of the example runs at the next full minute, and machines may be busy.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+fn playground(arguments: &[&str]) -> Process {
+    let launch = Launch::program("playground", Path::new(env!("CARGO_BIN_EXE_playground")));
+    let launch = arguments.iter().fold(launch, |launch, argument| launch.argument(*argument));
+    launch.start(&Clock::system()).unwrap()
+}
+
+/// The first line of the log that contains all of `parts`.
+async fn line(process: &Process, parts: &[&str]) -> String {
+    let (clock, mut waited) = (Clock::system(), Duration::ZERO);
+    loop {
+        let found = process.log().into_iter().find(|line| parts.iter().all(|part| line.contains(part)));
+        if let Some(line) = found {
+            return line;
+        }
+        assert!(waited < PATIENCE, "no line with {parts:?}:\n{}", process.log().join("\n"));
+        clock.sleep(Duration::from_millis(50)).await;
+        waited += Duration::from_millis(50);
+    }
+}
+
+/// The process id in a line.
+fn pid(line: &str) -> i32 {
+    let (_, rest) = line.split_once("process ").unwrap();
+    rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn the_example_is_done_although_a_controller_is_killed() {
+    let mut playground = playground(&["--plain"]);
+    let killed = pid(&line(&playground, &["statefulset-controller", "leads, process"]).await);
+    let program = std::fs::read_link(format!("/proc/{killed}/exe")).unwrap();
+    assert_eq!(program, Path::new(env!("CARGO_BIN_EXE_playground")).canonicalize().unwrap());
+    let arguments = std::fs::read_to_string(format!("/proc/{killed}/cmdline")).unwrap();
+    assert_eq!(arguments.split('\0').nth(1), Some("statefulset-controller"));
+    let id = rustix::process::Pid::from_raw(killed).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+    line(&playground, &["!!", "statefulset-controller ended", "it is started again in 1 s"]).await;
+    let next = pid(&line(&playground, &["statefulset-controller", "runs again, process"]).await);
+    assert_ne!(next, killed);
+    for object in ["StatefulSet shop/db rollout 2 complete", "Service shop/web current", "CronJob shop/report has run"]
+    {
+        line(&playground, &["playground", object]).await;
+    }
+    line(&playground, &["the example is done"]).await;
+    assert!(Path::new(&format!("/proc/{next}")).exists());
+    playground.terminate().unwrap();
+    assert_eq!(playground.ended(Duration::from_secs(30)).await.unwrap().code(), Some(0));
+    assert!(!Path::new(&format!("/proc/{next}")).exists(), "its controllers end with it");
+}
+
+#[tokio::test]
+async fn the_example_is_judged_by_the_parts_whose_controllers_run() {
+    let mut playground = playground(&[
+        "--exit-when-done",
+        "--controllers",
+        "deployment-controller,replicaset-controller,job-controller",
+    ]);
+    assert_eq!(playground.ended(PATIENCE).await.unwrap().code(), Some(0), "{}", playground.log().join("\n"));
+    let log = playground.log().join("\n");
+    assert!(log.contains("Job shop/migrate complete: succeeded 4/4"), "{log}");
+    assert!(log.contains("the example is done"), "{log}");
+}
+
+#[tokio::test]
+async fn a_controller_of_the_playground_has_its_own_command_line() {
+    let mut help = playground(&["gc-controller", "--help"]);
+    assert_eq!(help.ended(PATIENCE).await.unwrap().code(), Some(0));
+    line(&help, &["gc-controller [flags]"]).await;
+    let mut refused = playground(&["gc-controller", "--nodes=3"]);
+    assert_eq!(refused.ended(PATIENCE).await.unwrap().code(), Some(2));
+    line(&refused, &["gc-controller: ", "--nodes"]).await;
+}
+
+#[tokio::test]
+async fn a_directory_without_binaries_is_refused_with_the_command_that_fills_it() {
+    let launch = Launch::program("playground", Path::new(env!("CARGO_BIN_EXE_playground")));
+    let mut playground = launch.variable("NONET_BIN_DIR", "/nowhere/release").start(&Clock::system()).unwrap();
+    assert_eq!(playground.ended(PATIENCE).await.unwrap().code(), Some(1));
+    line(&playground, &["playground: ", "NONET_BIN_DIR", "cargo build --release --package deployment-controller"])
+        .await;
+}
