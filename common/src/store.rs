@@ -312,6 +312,17 @@ impl<K: Object> Store<K> {
         bucket.map_or_else(Vec::new, |bucket| bucket.iter().filter_map(|e| e.read().ok()).collect())
     }
 
+    /// How many objects are filed under `value`, unreadable ones included.
+    pub fn count_by_index(&self, index: usize, value: &IndexValue) -> usize {
+        self.inner.read().indexes.get(index).and_then(|i| i.buckets.get(value)).map_or(0, Vec::len)
+    }
+
+    /// The values that objects are filed under, in no particular order. Costs as much as there are values, whatever the
+    /// number of objects.
+    pub fn index_values(&self, index: usize) -> Vec<IndexValue> {
+        self.inner.read().indexes.get(index).map_or_else(Vec::new, |i| i.buckets.keys().cloned().collect())
+    }
+
     /// All readable objects, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.select(|_| true)
@@ -486,6 +497,12 @@ mod tests {
         store.apply(thing("a", "a", 2, "u2"), &mut out);
         assert_eq!((names(&of("u1")), names(&of("u2"))), (vec!["b", "c"], vec!["a"]));
         assert!(orphans().is_empty());
+        assert_eq!(store.count_by_index(0, &IndexValue::Uid(Uid::new("u1"))), 2);
+        assert_eq!(store.count_by_index(1, &IndexValue::Text(Text::new("ns"))), 0);
+        let mut owners = store.index_values(0);
+        owners.sort_by_key(|owner| format!("{owner:?}"));
+        assert_eq!(owners, [IndexValue::Uid(Uid::new("u1")), IndexValue::Uid(Uid::new("u2"))]);
+        assert_eq!(store.index_values(1), []);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The loops: which events bring which key, what a sync looks at, and how a plan is carried out.
+//! The requests of each loop: the deletion of one Pod (`eviction`), and the removals of one pass (`garbage`).
 
-pub mod eviction;
-pub mod garbage;
+mod eviction;
+mod garbage;

@@ -1,41 +1,102 @@
-//! The caches that the loops of this process share: one watch of a kind, however many of them read it.
+//! The caches of Nodes and Pods, shared by the loops of this process: one watch of each kind.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use common::{informer::Listened, intern::Text, runtime::Context, store::IndexValue};
+use common::{
+    informer::Listened,
+    intern::Text,
+    runtime::Context,
+    store::{Index, IndexValue, Store},
+};
 
-use crate::objects::{CachedPod, Node, by_node};
+use crate::objects::{CachedPod, Node, by_node, ended, terminating_by_node};
 
-/// Position of the index of Pods by their node.
-const PODS_BY_NODE: usize = 0;
+/// The indexes of the Pods, in the order in which the cache has them.
+#[derive(Clone, Copy)]
+enum PodIndex {
+    Node,
+    TerminatingByNode,
+    Ended,
+}
 
-/// Nodes, and Pods by node.
+/// The caches.
 pub(crate) struct Caches {
     pub(crate) nodes: Listened<Node>,
     pub(crate) pods: Listened<CachedPod>,
 }
 
 impl Caches {
-    /// Those of this process; whoever asks first starts them.
+    /// The caches of this process; the first call starts them.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         context.shared.get_or_make(|| Self {
             nodes: Listened::start(context.api.clone(), context.caches(), &[]),
-            pods: Listened::start(context.api.clone(), context.caches(), &[by_node()]),
+            pods: Listened::start(context.api.clone(), context.caches(), POD_INDEXES),
         })
     }
 
-    /// The node of that name, if it is there and can be read.
+    /// The objects of both caches.
+    pub(crate) fn view(&self) -> CacheView<'_> {
+        CacheView { nodes: self.nodes.store(), pods: self.pods.store() }
+    }
+}
+
+/// Reads of both caches. Each costs what it returns, never a scan of all Pods.
+#[derive(Clone, Copy)]
+pub(crate) struct CacheView<'a> {
+    pub(crate) nodes: &'a Store<Node>,
+    pub(crate) pods: &'a Store<CachedPod>,
+}
+
+impl CacheView<'_> {
+    /// The node of that name, if it exists and can be read.
     pub(crate) fn node(&self, name: &str) -> Option<Arc<Node>> {
-        self.nodes.store().get_readable("", name)
+        self.nodes.get_readable("", name)
     }
 
     /// Whether there is a node of that name, readable or not.
-    pub(crate) fn has_node(&self, name: &str) -> bool {
-        self.nodes.store().peek("", name, |_| ()).is_some()
+    fn has_node(&self, name: &str) -> bool {
+        self.nodes.peek("", name, |_| ()).is_some()
     }
 
     /// The Pods that are assigned to a node.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods.store().readable_by_index(PODS_BY_NODE, &IndexValue::Text(Text::new(node)))
+        self.pods(PodIndex::Node, node)
+    }
+
+    /// The nodes that Pods are assigned to and that do not exist.
+    pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
+        self.pod_nodes(PodIndex::Node).filter(|node| !self.has_node(node)).collect()
+    }
+
+    /// The nodes that terminating Pods are assigned to, and the empty name if there is a terminating Pod without a node.
+    pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
+        self.pod_nodes(PodIndex::TerminatingByNode).collect()
+    }
+
+    /// The terminating Pods that are assigned to a node; with an empty name those without a node.
+    pub(crate) fn terminating_pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
+        self.pods(PodIndex::TerminatingByNode, node)
+    }
+
+    /// The number of Pods that have ended.
+    pub(crate) fn ended_count(&self) -> usize {
+        self.pods.count_by_index(PodIndex::Ended as usize, &IndexValue::Text(Text::default()))
+    }
+
+    /// The Pods that have ended.
+    pub(crate) fn ended_pods(&self) -> Vec<Arc<CachedPod>> {
+        self.pods(PodIndex::Ended, "")
+    }
+
+    fn pods(&self, index: PodIndex, value: &str) -> Vec<Arc<CachedPod>> {
+        self.pods.readable_by_index(index as usize, &IndexValue::Text(Text::new(value)))
+    }
+
+    fn pod_nodes(&self, index: PodIndex) -> impl Iterator<Item = Text> + use<> {
+        let text = |value| if let IndexValue::Text(text) = value { Some(text) } else { None };
+        self.pods.index_values(index as usize).into_iter().filter_map(text)
     }
 }
+
+/// The indexes of the Pods, one for each variant of [`PodIndex`].
+pub const POD_INDEXES: &[Index<CachedPod>] = &[by_node(), terminating_by_node(), ended()];

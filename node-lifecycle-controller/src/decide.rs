@@ -1,8 +1,8 @@
 //! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
 //!
-//! Each loop decides for itself: [`eviction`] about one Pod, [`garbage`] about all of them.
+//! Each loop has its own module: [`eviction`] decides about one Pod, [`garbage`] about one pass over all Pods.
 
 pub mod eviction;
 pub mod garbage;
 
-pub(crate) mod quarantine;
+pub mod quarantine;

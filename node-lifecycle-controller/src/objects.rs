@@ -4,8 +4,8 @@ mod node;
 mod pod;
 
 pub use node::{LEASES, Lease, NODES, Node};
-pub(crate) use pod::by_node;
-pub use pod::{CachedPod, ReadyCondition};
+pub use pod::{CachedPod, DisruptedSince, ReadyCondition};
+pub(crate) use pod::{by_node, ended, terminating_by_node};
 
 /// Condition of a Pod: it goes because of something that happened to where it runs.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";

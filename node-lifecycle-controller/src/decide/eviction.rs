@@ -1,4 +1,4 @@
-//! Whether a Pod has to leave, and when.
+//! Whether a Pod has to leave its node, and when.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,71 +14,78 @@ use crate::objects::CachedPod;
 /// The longest wait: longer than any cluster lives, and short enough to be added to any time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// What one sync looks at.
+/// Everything one sync of a Pod may look at.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Namespace and name of the Pod.
     pub key: Key,
-    /// The Pod, if it is there.
+    /// The Pod, if it exists.
     pub pod: Option<Arc<CachedPod>>,
-    /// The taints of its node that Pods leave for; nothing if the node is not there.
+    /// The `NoExecute` taints of its node; `None` if the node does not exist.
     pub taints: Option<Vec<Taint>>,
-    /// When a Pod of that name has to leave.
+    /// The timer of the Pod, or of an earlier Pod of the same name.
     pub timer: Option<Timer>,
     /// The time of the sync.
     pub now: Instant,
-    /// Whether tolerations may compare numbers.
+    /// Whether the toleration operators `Lt` and `Gt` are enabled.
     pub compares: bool,
 }
 
-/// When a Pod has to leave.
+/// A deletion that is due later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timer {
-    /// Which Pod.
+    /// The Pod to delete.
     pub pod: Uid,
-    /// When.
+    /// The time of the deletion.
     pub due: Instant,
 }
 
-/// What one sync does.
+impl Timer {
+    fn is_due(&self, now: Instant) -> bool {
+        self.due <= now
+    }
+}
+
+/// What one sync of a Pod does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How long until the Pod has to leave, if it may stay for now.
+    /// The time until the timer is due, if the Pod waits for one.
     pub requeue_after: Option<Duration>,
-    /// Whether a timer is stopped before its time.
+    /// Whether a timer is removed although its Pod was not deleted; this is reported as an Event.
     pub cancels: bool,
-    /// What is done then.
+    /// The action.
     pub then: Then,
-    /// Why.
+    /// The reason of the action.
     pub why: &'static str,
 }
 
-/// What is done about a Pod.
+/// What happens to a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing.
+    /// The Pod stays, and has no timer afterwards.
     Nothing,
-    /// It may stay until then.
+    /// The Pod stays until this timer is due.
     Wait(Timer),
-    /// It goes.
+    /// The Pod is deleted now.
     Delete {
-        /// Since when it was to go.
+        /// When the deletion became due.
         since: Instant,
     },
 }
 
-/// How long a Pod may stay.
+/// How long a Pod may stay on its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stay {
-    /// Not at all.
+    /// A taint is not tolerated.
     No,
-    /// That long.
+    /// Every taint is tolerated; this is the shortest `tolerationSeconds`.
     For(Duration),
-    /// For ever.
+    /// Every taint is tolerated without a limit.
     Always,
 }
 
-/// Of each taint the first toleration counts that is of it; the shortest of them all decides.
+/// The stay that the tolerations of a Pod allow: for each taint the first toleration that matches it counts, and the shortest
+/// of these limits decides.
 fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
     let mut least: Option<i64> = None;
     for taint in taints {
@@ -94,7 +101,7 @@ fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
     }
 }
 
-/// Decides what becomes of a Pod. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
+/// Decides whether a Pod stays, waits or is deleted. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { pod, taints, timer, now, compares, .. } = snapshot;
     let plan = |cancels, then, why| {
@@ -102,61 +109,57 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         let requeue_after = if let Then::Wait(timer) = &then { Some(left(timer)) } else { None };
         Plan { requeue_after, cancels, then, why }
     };
-    let Some(pod) = pod else { return plan(timer.is_some(), Then::Nothing, "the Pod is gone") };
-    // The timer of another Pod of that name went with that Pod.
-    let cancels_other = timer.as_ref().is_some_and(|timer| timer.pod != pod.meta.uid);
-    let timer = timer.as_ref().filter(|_| !cancels_other);
-    let is_due = |timer: &Timer| timer.due <= *now;
+    let is_waiting = timer.as_ref().is_some_and(|timer| !timer.is_due(*now));
+    let Some(pod) = pod else { return plan(is_waiting, Then::Nothing, "the Pod is gone") };
+    if pod.meta.is_deleting() && pod.disrupted.is_some() {
+        return plan(is_waiting, Then::Nothing, "it is terminating and has the condition with the reason");
+    }
+    // The timer of an earlier Pod of the same name ended with that Pod.
+    let timer = timer.as_ref().filter(|timer| timer.pod == pod.meta.uid);
+    let cancels_other = is_waiting && timer.is_none();
     let Some(taints) = taints else {
-        // A node that is gone has no taints that could go; who was to leave leaves.
+        // A timer outlives its node, whose taints can no longer be removed.
         return match timer {
-            Some(timer) if is_due(timer) => {
+            Some(timer) if timer.is_due(*now) => {
                 plan(false, Then::Delete { since: timer.due }, "its time on its node is over")
             }
             Some(timer) => plan(false, Then::Wait(timer.clone()), "its time on its node is not over"),
             None => plan(cancels_other, Then::Nothing, "its node is not known"),
         };
     };
+    let cancels_any = timer.is_some() || cancels_other;
     if taints.is_empty() {
-        return plan(timer.is_some() || cancels_other, Then::Nothing, "its node has no taint to leave for");
-    }
-    if pod.meta.is_deleting() && pod.disrupted.is_some() {
-        return plan(timer.is_some() || cancels_other, Then::Nothing, "it is going, and says why");
+        return plan(cancels_any, Then::Nothing, "its node has no NoExecute taint");
     }
     match (stay(pod, taints, *compares), timer) {
-        (Stay::No, timer) => {
-            let waits = timer.is_some_and(|timer| !is_due(timer));
-            plan(waits || cancels_other, Then::Delete { since: *now }, "it does not tolerate a taint of its node")
+        (Stay::No, _) => plan(is_waiting, Then::Delete { since: *now }, "it does not tolerate a taint of its node"),
+        (Stay::Always, _) => plan(cancels_any, Then::Nothing, "it tolerates the taints of its node"),
+        (Stay::For(_), Some(timer)) if timer.is_due(*now) => {
+            plan(false, Then::Delete { since: timer.due }, "it no longer tolerates a taint of its node")
         }
-        (Stay::Always, timer) => {
-            plan(timer.is_some() || cancels_other, Then::Nothing, "it tolerates the taints of its node")
-        }
-        (Stay::For(_), Some(timer)) if is_due(timer) => {
-            plan(false, Then::Delete { since: timer.due }, "it tolerates a taint of its node no longer")
-        }
-        // A timer stays as it is, whatever would be armed now.
-        (Stay::For(_), Some(timer)) => plan(false, Then::Wait(timer.clone()), WHILE),
+        // A timer is kept as it is, even if the present taints would give another time.
+        (Stay::For(_), Some(timer)) => plan(false, Then::Wait(timer.clone()), LIMITED),
         (Stay::For(Duration::ZERO), None) => {
             plan(cancels_other, Then::Delete { since: *now }, "it tolerates a taint of its node for no time")
         }
-        (Stay::For(left), None) => {
-            let due = now.checked_add(left).unwrap_or(*now);
-            plan(cancels_other, Then::Wait(Timer { pod: pod.meta.uid.clone(), due }), WHILE)
+        (Stay::For(limit), None) => {
+            let due = now.checked_add(limit).unwrap_or(*now);
+            plan(cancels_other, Then::Wait(Timer { pod: pod.meta.uid.clone(), due }), LIMITED)
         }
     }
 }
 
-const WHILE: &str = "it tolerates a taint of its node for a while";
+const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 
 impl Explain for Plan {
     fn explain(&self) -> Explanation {
         let mut out = Explanation { situation: self.why.to_owned(), ..Explanation::default() };
         if self.cancels {
-            out.actions.push("do not delete the Pod after all".to_owned());
+            out.actions.push("cancel the timer of the Pod".to_owned());
         }
         match &self.then {
             Then::Nothing => {}
-            Then::Wait(_) => out.waiting.push("the Pod is deleted when its time is over".to_owned()),
+            Then::Wait(_) => out.waiting.push("the Pod is deleted when its timer is due".to_owned()),
             Then::Delete { .. } => out.actions.push(format!("delete the Pod: {}", self.why)),
         }
         out
@@ -262,24 +265,52 @@ mod tests {
             (&for_300, None, None, "nothing"),
             // Another Pod of that name had it.
             (&for_300, Some("k"), Some(("v", 5)), "cancel, wait 300"),
-            (&always, Some("k"), Some(("v", -5)), "cancel, nothing"),
+            (&always, Some("k"), Some(("v", 5)), "cancel, nothing"),
+            // It was due: its Pod was deleted, and nothing is cancelled.
+            (&always, Some("k"), Some(("v", -5)), "nothing"),
+            (&none, Some("k"), Some(("v", -5)), "delete"),
+            (&none, Some("k"), Some(("u", -5)), "delete"),
+            (&always, Some("k"), Some(("u", -5)), "cancel, nothing"),
+            (&for_300, Some(""), Some(("u", -5)), "cancel, nothing"),
+            (&for_300, None, Some(("v", 5)), "cancel, nothing"),
         ] {
             assert_eq!(does(&snapshot(tolerations, keys, timer)), expected, "{tolerations} {keys:?} {timer:?}");
         }
         let mut gone = snapshot(&none, Some("k"), Some(("u", 5)));
         gone.pod = None;
         assert_eq!(does(&gone), "cancel, nothing");
+        gone.timer = snapshot(&none, None, Some(("u", -5))).timer.map(|timer| Timer { due: gone.now, ..timer });
+        assert_eq!(does(&gone), "nothing", "its Pod was deleted");
     }
 
     #[test]
-    fn a_pod_that_goes_and_says_why_is_left_alone() {
+    fn the_time_since_which_a_deletion_is_due_is_that_of_its_timer() {
+        let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
+        for (keys, timer, ago) in [(Some("k"), Some(("u", -7)), 7), (None, Some(("u", -7)), 7), (Some("j k"), None, 0)]
+        {
+            let tolerations = if timer.is_some() { for_300.clone() } else { json!([]) };
+            let snapshot = snapshot(&tolerations, keys, timer);
+            let Then::Delete { since } = decide(&snapshot).then else { panic!("{keys:?} is no deletion") };
+            assert_eq!((snapshot.now - since).as_secs(), ago, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn a_terminating_pod_with_the_condition_is_left_alone() {
         let mut going = snapshot(&json!([]), Some("k"), None);
         let mut pod = pod(&json!([]));
         pod.meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
         going.pod = Some(Arc::new(pod.clone()));
         assert_eq!(does(&going), "delete", "it does not say why");
-        pod.disrupted = Some(jiff::Timestamp::UNIX_EPOCH);
+        pod.disrupted = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
         going.pod = Some(Arc::new(pod));
         assert_eq!(does(&going), "nothing");
+        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now });
+        assert_eq!(does(&going), "nothing", "the timer has done its work");
+        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now + Duration::from_secs(1) });
+        assert_eq!(does(&going), "cancel, nothing");
+        going.taints = None;
+        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now });
+        assert_eq!(does(&going), "nothing", "its node is gone, and it is deleted already");
     }
 }

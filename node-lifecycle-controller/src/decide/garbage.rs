@@ -1,52 +1,73 @@
-//! Which Pods go, and why.
+//! Which Pods a pass of the Pod garbage collector removes, and why.
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{
+    clock::Instant,
     controller::{Explain, Explanation},
+    duration,
     intern::Text,
     pods::Phase,
 };
 
 use crate::objects::{CachedPod, Node};
 
-/// The taint with which an operator says that a node is dead, and nothing on it runs any more.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// How many Pods are named one by one.
-const NAMED: usize = 10;
+use super::quarantine::Quarantine;
 
-/// What a pass looks at.
-#[derive(Clone, Debug, Default)]
+/// The most missing nodes whose Pods are removed in one pass. If more are due, the next pass follows at once.
+pub const NODES_PER_PASS: usize = 100;
+/// The pause before a pass that takes up what the last one left.
+const AT_ONCE: Duration = Duration::from_millis(1);
+/// How many Pods an explanation lists one by one.
+const LISTED: usize = 10;
+
+/// The part of the caches that a pass can act on.
+#[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Pods that have ended, that are going, or whose node is missing.
-    pub pods: Vec<Arc<CachedPod>>,
-    /// The nodes of such Pods.
-    pub nodes: Vec<Arc<Node>>,
-    /// Nodes that Pods name and that are not there.
-    pub missing: BTreeSet<Text>,
-    /// Those of them that have been missing for long enough.
-    pub due: BTreeSet<Text>,
-    /// How many Pods that have ended are kept; all if this is not positive.
+    /// The Pods that have ended, if there are more than the threshold; otherwise nothing.
+    pub ended: Vec<Arc<CachedPod>>,
+    /// The number of Pods that have ended.
+    pub ended_count: usize,
+    /// How many Pods that have ended are kept; all if the number is not positive.
     pub threshold: i64,
-    /// How long after a pass the next one begins.
+    /// Nodes that are out of service, each with its terminating Pods.
+    pub terminating: Vec<(Arc<Node>, Vec<Arc<CachedPod>>)>,
+    /// Terminating Pods without a node.
+    pub unscheduled: Vec<Arc<CachedPod>>,
+    /// Nodes that Pods name and that do not exist.
+    pub missing: BTreeSet<Text>,
+    /// Nodes whose quarantine is over, at most [`NODES_PER_PASS`], each with its Pods.
+    pub pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>>,
+    /// The quarantine as the last pass left it.
+    pub quarantine: Quarantine,
+    /// How long a node is in quarantine.
+    pub quarantine_period: Duration,
+    /// The pause before the next pass.
     pub period: Duration,
+    /// The time of the pass.
+    pub now: Instant,
 }
 
-/// Why a Pod goes, as metrics name it.
+/// The reason of a removal, as metrics name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It has ended, and too many others have.
+    /// The Pod has ended, and more Pods have ended than are kept.
     Terminated,
-    /// It is going, on a node that is out of service.
+    /// The Pod is terminating on a node that is out of service.
     OutOfService,
-    /// Its node is gone.
+    /// The node of the Pod does not exist.
     Orphaned,
-    /// It is going, and has no node that could end it.
+    /// The Pod is terminating and has no node whose kubelet could finish it.
     Unscheduled,
 }
 
 impl Reason {
-    /// The value of the label.
+    /// The value of the metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Terminated => "terminated",
@@ -55,119 +76,170 @@ impl Reason {
             Self::Unscheduled => "unscheduled",
         }
     }
+
+    /// Whether the reason for which `judged` is removed is true of its live state as well.
+    pub fn still_holds(self, judged: &CachedPod, live: &CachedPod) -> bool {
+        let holds = match self {
+            Self::Terminated => live.has_ended(),
+            Self::OutOfService | Self::Unscheduled => live.meta.is_deleting() && live.node == judged.node,
+            Self::Orphaned => live.node == judged.node,
+        };
+        holds && live.meta.uid == judged.meta.uid
+    }
 }
 
-/// A Pod that goes.
+/// A Pod to remove.
 #[derive(Clone, Debug)]
 pub struct Victim {
     /// The Pod.
     pub pod: Arc<CachedPod>,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// A node that seems to be gone, and the Pods that go if it is.
+/// A node that is read from the server before its Pods are removed.
 #[derive(Clone, Debug)]
-pub struct Gone {
-    /// Its name.
+pub struct OfNode {
+    /// The name of the node.
     pub node: Text,
-    /// Its Pods.
+    /// The Pods to remove if the server confirms the state of the node.
     pub pods: Vec<Victim>,
 }
 
 /// What a pass does, in this order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Pods that have ended.
     pub terminated: Vec<Victim>,
-    /// Pods on nodes that are out of service.
-    pub out_of_service: Vec<Victim>,
-    /// Pods of nodes that are gone, if the server agrees.
-    pub gone: Vec<Gone>,
-    /// Pods without a node.
+    /// Terminating Pods on nodes that are out of service.
+    pub out_of_service: Vec<OfNode>,
+    /// Pods of nodes that do not exist.
+    pub orphaned: Vec<OfNode>,
+    /// Terminating Pods without a node.
     pub unscheduled: Vec<Victim>,
-    /// Nodes that are missing, and have not been for long enough.
+    /// The quarantine as this pass leaves it.
+    pub quarantine: Quarantine,
+    /// Nodes that are missing and whose quarantine is not over.
     pub quarantined: Vec<Text>,
-    /// How many Pods have ended, and how many may have.
-    pub ended: (usize, i64),
-    /// How long after this pass the next one begins.
-    pub requeue_after: Duration,
+    /// How long a node is in quarantine.
+    pub quarantine_period: Duration,
+    /// The pause before the next pass, if this pass takes up all nodes that are due.
+    pub period: Duration,
+    /// Whether more nodes are due than one pass takes up.
+    pub is_partial: bool,
+    /// The number of Pods that have ended.
+    pub ended_count: usize,
+    /// How many of them are kept; all if the number is not positive.
+    pub threshold: i64,
 }
 
-/// Whether a Pod is neither waiting nor running, nor said to be of an unknown state.
-pub(crate) fn is_over(pod: &CachedPod) -> bool {
-    !matches!(pod.phase, Phase::Pending | Phase::Running | Phase::Unknown)
-}
-
-/// Decides what a pass does. Upstream: `pkg/controller/podgc`, `gc`.
-pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
-    let Snapshot { pods, nodes, missing, due, threshold, period } = snapshot;
-    let victim = |reason: Reason| move |pod: &Arc<CachedPod>| Victim { pod: Arc::clone(pod), reason };
-    let over: Vec<&Arc<CachedPod>> = pods.iter().filter(|pod| is_over(pod)).collect();
-    let excess =
-        if *threshold > 0 { over.len().saturating_sub(usize::try_from(*threshold).unwrap_or(usize::MAX)) } else { 0 };
-    let ended = (over.len(), *threshold);
-    let terminated = oldest_first(over).into_iter().take(excess).map(victim(Reason::Terminated)).collect();
-    let is_dead = |name: &str| {
-        let node = nodes.iter().find(|node| &*node.metadata.name == name);
-        node.is_some_and(|node| !node.is_ready() && node.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE))
-    };
-    let going = || pods.iter().filter(|pod| pod.meta.is_deleting());
-    let dead = going().filter(|pod| !pod.node.is_empty() && is_dead(&pod.node)).collect();
-    let of = |node: &Text| pods.iter().filter(|pod| pod.node == *node).map(victim(Reason::Orphaned)).collect();
-    Plan {
-        terminated,
-        out_of_service: oldest_first(dead).into_iter().map(victim(Reason::OutOfService)).collect(),
-        gone: due.iter().map(|node| Gone { node: node.clone(), pods: of(node) }).collect(),
-        unscheduled: going().filter(|pod| pod.node.is_empty()).map(victim(Reason::Unscheduled)).collect(),
-        quarantined: missing.difference(due).cloned().collect(),
-        ended,
-        requeue_after: *period,
+/// By how much the number of Pods that have ended exceeds the threshold.
+pub(crate) fn excess(ended_count: usize, threshold: i64) -> usize {
+    match usize::try_from(threshold) {
+        Ok(0) | Err(_) => 0,
+        Ok(threshold) => ended_count.saturating_sub(threshold),
     }
 }
 
-/// Who was thrown out goes first, then who is older; names decide among equals.
-fn oldest_first(mut pods: Vec<&Arc<CachedPod>>) -> Vec<&Arc<CachedPod>> {
+/// Decides what a pass removes. Upstream: `pkg/controller/podgc`, `gc`.
+pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
+    let Snapshot { missing, quarantine, quarantine_period, now, threshold, ended_count, .. } = snapshot;
+    let terminated = first(snapshot.ended.clone(), excess(*ended_count, *threshold), removal_order);
+    let out_of_service = snapshot.terminating.iter().filter(|(node, _)| node.is_out_of_service());
+    let out_of_service = out_of_service.map(|(node, pods)| OfNode {
+        node: Text::new(&node.metadata.name),
+        pods: victims(pods.clone(), Reason::OutOfService),
+    });
+    let orphaned = snapshot.pods_of_due.iter();
+    let orphaned = orphaned
+        .map(|(node, pods)| OfNode { node: node.clone(), pods: victims(pods.clone(), Reason::Orphaned) })
+        .collect();
+    let due: BTreeSet<&Text> = quarantine.due(missing, *now, *quarantine_period).collect();
+    Plan {
+        terminated: victims(terminated, Reason::Terminated),
+        out_of_service: out_of_service.collect(),
+        orphaned,
+        unscheduled: victims(snapshot.unscheduled.clone(), Reason::Unscheduled),
+        quarantine: quarantine.next(missing, snapshot.pods_of_due.keys(), *now),
+        quarantined: missing.iter().filter(|node| !due.contains(node)).cloned().collect(),
+        quarantine_period: *quarantine_period,
+        period: snapshot.period,
+        is_partial: due.len() > snapshot.pods_of_due.len(),
+        ended_count: *ended_count,
+        threshold: *threshold,
+    }
+}
+
+fn victims(pods: Vec<Arc<CachedPod>>, reason: Reason) -> Vec<Victim> {
+    pods.into_iter().map(|pod| Victim { pod, reason }).collect()
+}
+
+/// Evicted Pods come first, then older Pods; names decide between Pods of the same age.
+fn removal_order(a: &Arc<CachedPod>, b: &Arc<CachedPod>) -> Ordering {
     let is_evicted = |pod: &CachedPod| pod.phase == Phase::Failed && pod.evicted;
-    pods.sort_by_key(|pod| (Reverse(is_evicted(pod)), pod.meta.created, Arc::clone(&pod.meta.name)));
-    pods
+    let order = Reverse(is_evicted(a)).cmp(&Reverse(is_evicted(b)));
+    let order = order.then_with(|| a.meta.created.cmp(&b.meta.created));
+    order.then_with(|| a.meta.name.cmp(&b.meta.name)).then_with(|| a.meta.namespace.as_str().cmp(&b.meta.namespace))
+}
+
+/// The first `count` items in the given order. Sorts only these.
+fn first<T>(mut items: Vec<T>, count: usize, mut order: impl FnMut(&T, &T) -> Ordering) -> Vec<T> {
+    if count == 0 {
+        return Vec::new();
+    }
+    if count < items.len() {
+        items.select_nth_unstable_by(count - 1, &mut order);
+        items.truncate(count);
+    }
+    items.sort_unstable_by(order);
+    items
+}
+
+impl Plan {
+    /// The pause before the next pass.
+    pub(crate) fn pause(&self) -> Duration {
+        if self.is_partial { AT_ONCE } else { self.period }
+    }
+
+    fn victims(&self) -> impl Iterator<Item = &Victim> {
+        let of_nodes = self.out_of_service.iter().chain(&self.orphaned).flat_map(|of_node| &of_node.pods);
+        self.terminated.iter().chain(of_nodes).chain(&self.unscheduled)
+    }
 }
 
 impl Explain for Plan {
     fn explain(&self) -> Explanation {
-        let (ended, kept) = self.ended;
-        let situation = match kept {
-            1.. => format!("{ended} Pods have ended, {kept} are kept"),
+        let situation = match self.threshold {
+            1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.threshold),
             _ => "all Pods that have ended are kept".to_owned(),
         };
-        let missing = |node: &Text| format!("Node {node} is missing; if it still is after 40s, its Pods go");
-        let gone = self.gone.iter().flat_map(|gone| &gone.pods);
-        let all = self.terminated.iter().chain(&self.out_of_service).chain(gone).chain(&self.unscheduled);
-        let count = all.clone().count();
-        let mut actions: Vec<String> = all.take(NAMED).map(Victim::to_string).collect();
-        if count > NAMED {
-            actions.push(format!("... and {} more", count - NAMED));
+        let period = duration::format(self.quarantine_period);
+        let missing =
+            |node: &Text| format!("Node {node} is missing; its Pods are removed if it is still missing after {period}");
+        let count = self.victims().count();
+        let mut actions: Vec<String> = self.victims().take(LISTED).map(Victim::to_string).collect();
+        if count > LISTED {
+            actions.push(format!("... and {} more", count - LISTED));
         }
         Explanation { situation, waiting: self.quarantined.iter().map(missing).collect(), actions }
     }
 
     fn acts(&self) -> bool {
-        let gone = self.gone.iter().any(|gone| !gone.pods.is_empty());
-        gone || !(self.terminated.is_empty() && self.out_of_service.is_empty() && self.unscheduled.is_empty())
+        self.victims().next().is_some()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
-        Some(self.requeue_after)
+        Some(self.pause())
     }
 }
 
 impl std::fmt::Display for Victim {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let why = match self.reason {
-            Reason::Terminated => "too many Pods have ended",
-            Reason::OutOfService => "it is going, and its node is out of service",
-            Reason::Orphaned => "its node is gone",
-            Reason::Unscheduled => "it is going and has no node",
+            Reason::Terminated => "more Pods have ended than are kept",
+            Reason::OutOfService => "it is terminating, and its node is out of service",
+            Reason::Orphaned => "its node does not exist",
+            Reason::Unscheduled => "it is terminating and has no node",
         };
         write!(f, "remove Pod {}: {why}", self.pod.meta.key())
     }
@@ -181,7 +253,8 @@ mod tests {
 
     fn pod(name: &str, hours: i64, change: Value) -> Arc<CachedPod> {
         let created = jiff::Timestamp::from_second(1_800_000_000 - 3600 * hours).unwrap().to_string();
-        let mut json = json!({"metadata": {"name": name, "namespace": "shop", "creationTimestamp": created}});
+        let mut json =
+            json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "creationTimestamp": created}});
         for (section, value) in change.as_object().unwrap() {
             for (field, value) in value.as_object().unwrap() {
                 json[section][field] = value.clone();
@@ -190,68 +263,189 @@ mod tests {
         Arc::new(serde_json::from_str(&json.to_string()).unwrap())
     }
 
-    fn node(name: &str, ready: &str, taints: Value) -> Arc<Node> {
-        let json = json!({"metadata": {"name": name}, "spec": {"taints": taints},
+    fn node(name: &str, ready: &str, taint: &str) -> Arc<Node> {
+        let json = json!({"metadata": {"name": name}, "spec": {"taints": [{"key": taint, "effect": "NoExecute"}]},
             "status": {"conditions": [{"type": "Ready", "status": ready}]}});
         Arc::new(serde_json::from_str(&json.to_string()).unwrap())
+    }
+
+    fn terminating() -> Value {
+        json!({"metadata": {"deletionTimestamp": "2026-11-21T09:00:00Z"}})
     }
 
     fn names(victims: &[Victim]) -> Vec<String> {
         victims.iter().map(|victim| victim.pod.meta.name.to_string()).collect()
     }
 
+    fn set(names: &[&str]) -> BTreeSet<Text> {
+        names.iter().map(|name| Text::new(name)).collect()
+    }
+
+    fn empty() -> Snapshot {
+        Snapshot {
+            ended: Vec::new(),
+            ended_count: 0,
+            threshold: 0,
+            terminating: Vec::new(),
+            unscheduled: Vec::new(),
+            missing: BTreeSet::new(),
+            pods_of_due: BTreeMap::new(),
+            quarantine: Quarantine::default(),
+            quarantine_period: Duration::from_secs(40),
+            period: Duration::from_secs(20),
+            now: common::clock::Clock::system().instant(),
+        }
+    }
+
     fn ended() -> Vec<Arc<CachedPod>> {
         let over = || json!({"status": {"phase": "Succeeded"}});
-        let thrown_out = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
-        vec![pod("a", 5, over()), pod("b", 4, over()), pod("c", 1, thrown_out), pod("d", 2, over())]
+        let evicted = |phase: &str| json!({"status": {"phase": phase, "reason": "Evicted"}});
+        vec![
+            pod("d", 2, over()),
+            pod("a", 5, over()),
+            pod("c", 1, evicted("Failed")),
+            pod("b", 5, over()),
+            pod("e", 1, evicted("Succeeded")),
+        ]
     }
 
     #[test]
-    fn the_oldest_of_too_many_go_and_before_them_who_was_thrown_out() {
-        for (threshold, going) in [(2, &["c", "a"][..]), (0, &[]), (-1, &[]), (4, &[]), (3, &["c"])] {
-            let plan = decide(&Snapshot { pods: ended(), threshold, ..Snapshot::default() });
-            assert_eq!(names(&plan.terminated), going, "{threshold}");
+    fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
+        for (threshold, removed) in [
+            (4, &["c"][..]),
+            (3, &["c", "a"]),
+            (2, &["c", "a", "b"]),
+            (1, &["c", "a", "b", "d"]),
+            (5, &[]),
+            (6, &[]),
+            (0, &[]),
+            (-1, &[]),
+            (i64::MIN, &[]),
+            (i64::MAX, &[]),
+        ] {
+            let plan = decide(&Snapshot { ended: ended(), ended_count: 5, threshold, ..empty() });
+            assert_eq!(names(&plan.terminated), removed, "{threshold}");
+            assert!(plan.terminated.iter().all(|victim| victim.reason == Reason::Terminated));
+            assert_eq!(plan.acts(), !removed.is_empty());
         }
     }
 
     #[test]
-    fn pods_that_run_or_wait_are_not_over() {
-        let phase = |phase: &str| pod("p", 1, json!({"status": {"phase": phase}}));
-        let pods = ["Pending", "Running", "Unknown", ""].map(phase).to_vec();
-        let plan = decide(&Snapshot { pods, threshold: 1, ..Snapshot::default() });
-        assert!(plan.terminated.is_empty(), "one has no phase, and one may stay");
-        assert_eq!(plan.ended, (1, 1));
+    fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() {
+        let over = || json!({"status": {"phase": "Succeeded"}});
+        let mut other = over();
+        other["metadata"] = json!({"namespace": "bazaar"});
+        let pods = vec![pod("a", 1, over()), pod("a", 1, other)];
+        let plan = decide(&Snapshot { ended: pods, ended_count: 2, threshold: 1, ..empty() });
+        assert_eq!(plan.terminated[0].pod.meta.namespace.as_str(), "bazaar");
     }
 
     #[test]
-    fn pods_that_are_going_go_from_nodes_that_are_out_of_service() {
-        let out = json!([{"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}]);
-        let nodes =
-            vec![node("dead", "Unknown", out.clone()), node("alive", "True", out), node("lost", "Unknown", json!([]))];
-        let on = |name: &str, node: &str, going: bool| {
-            let going = if going { json!({"deletionTimestamp": "2026-11-21T09:00:00Z"}) } else { json!({}) };
-            pod(name, 1, json!({"metadata": going, "spec": {"nodeName": node}}))
-        };
-        let pods = vec![on("a", "dead", true), on("b", "dead", false), on("c", "alive", true), on("d", "lost", true)];
-        let plan = decide(&Snapshot { pods, nodes, ..Snapshot::default() });
-        assert_eq!(names(&plan.out_of_service), ["a"]);
-        assert!(plan.unscheduled.is_empty() && plan.gone.is_empty());
+    fn only_pods_that_wait_run_or_are_unknown_have_not_ended() {
+        for (phase, expected) in [
+            ("Pending", false),
+            ("Running", false),
+            ("Unknown", false),
+            ("", true),
+            ("Succeeded", true),
+            ("Failed", true),
+        ] {
+            assert_eq!(pod("p", 1, json!({"status": {"phase": phase}})).has_ended(), expected, "{phase:?}");
+        }
     }
 
     #[test]
-    fn pods_of_nodes_that_are_gone_go_and_those_that_never_had_one() {
-        let pods = vec![
-            pod("a", 1, json!({"spec": {"nodeName": "gone"}})),
-            pod("b", 1, json!({"spec": {"nodeName": "fresh"}})),
-            pod("c", 1, json!({"metadata": {"deletionTimestamp": "2026-11-21T09:00:00Z"}})),
-        ];
-        let set = |names: &[&str]| names.iter().map(|name| Text::new(name)).collect::<BTreeSet<_>>();
-        let (missing, due) = (set(&["gone", "fresh"]), set(&["gone"]));
-        let plan = decide(&Snapshot { pods, missing, due, ..Snapshot::default() });
-        assert_eq!((plan.gone.len(), &*plan.gone[0].node), (1, "gone"));
-        assert_eq!(names(&plan.gone[0].pods), ["a"]);
+    fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
+        let taint = "node.kubernetes.io/out-of-service";
+        for (ready, taint, removed) in
+            [("Unknown", taint, true), ("False", taint, true), ("True", taint, false), ("Unknown", "other", false)]
+        {
+            let pods = vec![pod("a", 1, terminating())];
+            let plan = decide(&Snapshot { terminating: vec![(node("n", ready, taint), pods)], ..empty() });
+            assert_eq!(plan.out_of_service.len(), usize::from(removed), "{ready} {taint}");
+            assert_eq!(plan.acts(), removed);
+        }
+    }
+
+    #[test]
+    fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
+        let (missing, origin) = (set(&["gone", "fresh"]), empty().now);
+        let quarantine = Quarantine::default().next(&set(&["gone"]), [].iter(), origin);
+        let now = origin + Duration::from_secs(40);
+        let pods_of_due = BTreeMap::from([(Text::new("gone"), vec![pod("a", 1, json!({}))])]);
+        let unscheduled = vec![pod("c", 1, terminating())];
+        let plan = decide(&Snapshot { unscheduled, missing, pods_of_due, quarantine, now, ..empty() });
+        assert_eq!((plan.orphaned.len(), &*plan.orphaned[0].node), (1, "gone"));
+        assert_eq!(names(&plan.orphaned[0].pods), ["a"]);
         assert_eq!(names(&plan.unscheduled), ["c"]);
         assert_eq!(plan.quarantined, ["fresh"]);
-        assert!(plan.acts() && plan.explain().waiting[0].contains("fresh"));
+        assert_eq!(plan.requeue_after(), Some(Duration::from_secs(20)));
+        let explanation = plan.explain();
+        assert!(explanation.waiting[0].contains("fresh") && explanation.waiting[0].ends_with("after 40s"));
+        assert_eq!(explanation.actions.len(), 2);
+        let period = plan.quarantine_period;
+        assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "its quarantine begins anew");
+    }
+
+    #[test]
+    fn a_pass_that_takes_up_some_of_the_due_nodes_is_followed_at_once() {
+        let origin = empty().now;
+        let missing = set(&["a", "b"]);
+        let quarantine = Quarantine::default().next(&missing, [].iter(), origin);
+        let now = origin + Duration::from_secs(40);
+        let pods_of_due = BTreeMap::from([(Text::new("a"), Vec::new())]);
+        let plan = decide(&Snapshot { missing: missing.clone(), pods_of_due, quarantine, now, ..empty() });
+        assert_eq!(plan.requeue_after(), Some(AT_ONCE));
+        let due: Vec<&Text> = plan.quarantine.due(&missing, now, plan.quarantine_period).collect();
+        assert_eq!(due, [&Text::new("b")]);
+    }
+
+    #[test]
+    fn a_reason_holds_for_the_live_state_of_the_same_pod_only() {
+        let judged = pod("p", 1, json!({"spec": {"nodeName": "n"}}));
+        let live = |change: Value| pod("p", 1, change);
+        let on_node = || live(json!({"spec": {"nodeName": "n"}}));
+        let mut terminating_there = terminating();
+        terminating_there["spec"] = json!({"nodeName": "n"});
+        let ended = || live(json!({"status": {"phase": "Failed"}}));
+        let running = || live(json!({"status": {"phase": "Running"}}));
+        for (reason, live, expected) in [
+            (Reason::Orphaned, on_node(), true),
+            (Reason::Orphaned, running(), false),
+            (Reason::OutOfService, live(terminating_there.clone()), true),
+            (Reason::OutOfService, on_node(), false),
+            (Reason::Unscheduled, live(terminating()), false),
+            (Reason::Unscheduled, live(terminating_there), true),
+            (Reason::Terminated, ended(), true),
+            (Reason::Terminated, running(), false),
+        ] {
+            assert_eq!(reason.still_holds(&judged, &live), expected, "{reason:?} {live:?}");
+            let mut another = CachedPod::clone(&live);
+            another.meta.uid = common::meta::Uid::new("another");
+            assert!(!reason.still_holds(&judged, &another), "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_items_are_found_without_sorting_all() {
+        let items: Vec<u64> = (0..100_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let mut comparisons = 0_usize;
+        let found = first(items.clone(), 100, |a, b| {
+            comparisons += 1;
+            a.cmp(b)
+        });
+        let mut sorted = items.clone();
+        sorted.sort_unstable();
+        assert_eq!(found, sorted[..100]);
+        assert!(comparisons < 10 * items.len(), "{comparisons} comparisons");
+    }
+
+    #[test]
+    fn an_explanation_lists_a_few_pods_and_counts_the_rest() {
+        let unscheduled: Vec<_> = (0..12).map(|n| pod(&format!("p{n}"), 1, terminating())).collect();
+        let plan = decide(&Snapshot { unscheduled, ..empty() });
+        let actions = plan.explain().actions;
+        assert_eq!((actions.len(), actions[10].as_str()), (11, "... and 2 more"));
+        assert_eq!(actions[0], "remove Pod shop/p0: it is terminating and has no node");
     }
 }

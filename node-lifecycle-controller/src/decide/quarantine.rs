@@ -7,28 +7,36 @@ use std::{
 
 use common::{clock::Instant, intern::Text};
 
-/// Since when nodes are missing that Pods name.
-#[derive(Debug, Default)]
-pub(crate) struct Quarantine(BTreeMap<Text, Instant>);
+/// The missing nodes that Pods name, each with the time of the pass that first missed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Quarantine(BTreeMap<Text, Instant>);
 
 impl Quarantine {
-    /// Takes note of who is missing now; who has been for long enough. Those begin anew, those who are back are forgotten.
-    pub(crate) fn pass(&mut self, missing: &BTreeSet<Text>, now: Instant, least: Duration) -> BTreeSet<Text> {
-        self.0.retain(|node, _| missing.contains(node));
-        let mut due = BTreeSet::new();
-        for node in missing {
-            match self.0.get(node) {
-                Some(since) if now.saturating_duration_since(*since) >= least => {
-                    due.insert(node.clone());
-                    self.0.insert(node.clone(), now);
-                }
-                Some(_) => {}
-                None => {
-                    self.0.insert(node.clone(), now);
-                }
-            }
+    /// The nodes of `missing` that have been missing for at least `period`.
+    pub(crate) fn due<'a>(
+        &'a self,
+        missing: &'a BTreeSet<Text>,
+        now: Instant,
+        period: Duration,
+    ) -> impl Iterator<Item = &'a Text> {
+        let is_over = move |since: &Instant| now.saturating_duration_since(*since) >= period;
+        missing.iter().filter(move |node| self.0.get(*node).is_some_and(is_over))
+    }
+
+    /// The quarantine after a pass that examined the nodes of `examined`: their time begins anew, nodes that are missing for
+    /// the first time enter, and nodes that are back leave.
+    pub(crate) fn next<'a>(
+        &self,
+        missing: &BTreeSet<Text>,
+        examined: impl Iterator<Item = &'a Text>,
+        now: Instant,
+    ) -> Self {
+        let since = |node: &Text| self.0.get(node).copied().unwrap_or(now);
+        let mut next: BTreeMap<Text, Instant> = missing.iter().map(|node| (node.clone(), since(node))).collect();
+        for node in examined {
+            next.insert(node.clone(), now);
         }
-        due
+        Self(next)
     }
 }
 
@@ -36,21 +44,39 @@ impl Quarantine {
 mod tests {
     use super::*;
 
+    fn set(names: &[&str]) -> BTreeSet<Text> {
+        names.iter().map(|name| Text::new(name)).collect()
+    }
+
     #[test]
-    fn a_node_is_due_when_it_was_missing_for_long_enough() {
+    fn a_node_is_due_when_it_was_missing_for_the_whole_period() {
         let origin = common::clock::Clock::system().instant();
-        let at = |seconds: u64| origin + Duration::from_secs(seconds);
-        let least = Duration::from_secs(40);
-        let set = |names: &[&str]| names.iter().map(|name| Text::new(name)).collect::<BTreeSet<_>>();
+        let period = Duration::from_secs(40);
         let mut quarantine = Quarantine::default();
-        let mut pass = |names: &[&str], second| quarantine.pass(&set(names), at(second), least);
+        let mut pass = |names: &[&str], second| {
+            let (missing, now) = (set(names), origin + Duration::from_secs(second));
+            let due: BTreeSet<Text> = quarantine.due(&missing, now, period).cloned().collect();
+            quarantine = quarantine.next(&missing, due.iter(), now);
+            due
+        };
         assert_eq!(pass(&["a"], 0), set(&[]));
         assert_eq!(pass(&["a", "b"], 20), set(&[]));
         assert_eq!(pass(&["a", "b"], 40), set(&["a"]));
-        // It begins anew; whoever was back is as new.
+        // The time of "a" begins anew after it was examined; "b" is new again after it was back.
         assert_eq!(pass(&["a"], 60), set(&[]));
         assert_eq!(pass(&["a", "b"], 80), set(&["a"]));
         assert_eq!(pass(&["b"], 119), set(&[]));
         assert_eq!(pass(&["b"], 120), set(&["b"]));
+    }
+
+    #[test]
+    fn a_due_node_that_was_not_examined_stays_due() {
+        let origin = common::clock::Clock::system().instant();
+        let (missing, period) = (set(&["a", "b"]), Duration::from_secs(40));
+        let first = Quarantine::default().next(&missing, [].iter(), origin);
+        let later = origin + period;
+        let next = first.next(&missing, [Text::new("a")].iter(), later);
+        assert_eq!(next.due(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
+        assert_eq!(first.due(&missing, later, period).count(), 2, "a look changes nothing");
     }
 }

@@ -15,6 +15,9 @@ pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes"
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
+/// The taint with which an operator declares that nothing runs on a node any more.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
 /// A Node.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Node {
@@ -47,6 +50,11 @@ impl Node {
     /// Those of its taints that Pods have to leave for.
     pub fn evicting(&self) -> impl Iterator<Item = &Taint> {
         self.taints().iter().filter(|taint| taint.effect == NO_EXECUTE)
+    }
+
+    /// Whether an operator has declared the node dead and it does not report to be ready.
+    pub fn is_out_of_service(&self) -> bool {
+        !self.is_ready() && self.taints().iter().any(|taint| taint.key == OUT_OF_SERVICE)
     }
 
     /// Whether nothing is to be scheduled there.

@@ -1,4 +1,6 @@
-//! Who leaves a node, and when.
+//! Which Pods leave a node, and when.
+
+use std::time::Duration;
 
 use sandbox::{Action, Rule};
 use serde_json::json;
@@ -43,7 +45,7 @@ async fn a_pod_stays_for_as_long_as_it_tolerates() {
     world.taint("n", json!([leave(UNREACHABLE)])).await;
     world.wait(298).await;
     assert!(!world.is_going("while").await);
-    assert!(world.explain("shop/while").contains("deleted when its time is over"));
+    assert!(world.explain("shop/while").contains("deleted when its timer is due"));
     world.wait(4).await;
     assert!(world.is_going("while").await);
     world.wait(3600).await;
@@ -150,4 +152,123 @@ async fn a_deletion_that_fails_is_tried_until_it_succeeds() {
         let pod = world.get("p").await.unwrap();
         assert_eq!(condition(&pod, "DisruptionTarget")["reason"], "DeletionByTaintManager");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_recreated_without_taints_cancels() {
+    let world = World::new().await;
+    world.node("n", json!([leave("k")])).await;
+    world.pod("p", "n", json!([every(Some(30))])).await;
+    world.wait(10).await;
+    world.delete("nodes", None, "n").await;
+    world.wait(2).await;
+    world.node("n", json!([])).await;
+    world.wait(6).await;
+    assert_eq!(world.notes().await, [format!("Cancelling deletion of Pod {NS}/p")]);
+    world.taint("n", json!([leave("k")])).await;
+    // The first timer would have been due at 30 seconds; the second one is due at 48.
+    world.wait(25).await;
+    assert!(!world.is_going("p").await);
+    world.wait(7).await;
+    assert!(world.is_going("p").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_taints_at_the_server_loses_no_pod() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.wait(5).await;
+    // The controller learns of the Pod and of the taint, but not of the removal of the taint.
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(1).await;
+    world.sandbox.faults().hold_watch(ME, "nodes");
+    world.taint("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    world.wait(60).await;
+    assert!(!world.is_going("p").await);
+    assert_eq!(world.asked("get", "nodes"), 1, "the node was read once");
+    world.sandbox.faults().release_watch(ME, "nodes");
+    world.wait(600).await;
+    assert!(!world.is_going("p").await);
+    assert_eq!(world.notes().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_whose_removal_is_not_seen_in_time_evicts_nobody() {
+    let world = World::new().await;
+    world.node("n", json!([leave("k")])).await;
+    world.pod("p", "n", json!([every(Some(30))])).await;
+    world.wait(28).await;
+    world.sandbox.faults().hold_watch(ME, "nodes");
+    world.taint("n", json!([])).await;
+    world.wait(30).await;
+    assert!(!world.is_going("p").await);
+    assert_eq!(world.notes().await, [format!("Cancelling deletion of Pod {NS}/p")]);
+    world.sandbox.faults().release_watch(ME, "nodes");
+    world.wait(30).await;
+    assert!(!world.is_going("p").await);
+    assert_eq!(world.notes().await.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_toleration_that_is_not_seen_in_time_counts() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("ever", "n", json!([])).await;
+    world.pod("while", "n", json!([])).await;
+    world.wait(5).await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.tolerate("ever", every(None)).await;
+    world.tolerate("while", every(Some(30))).await;
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(25).await;
+    assert!(!world.is_going("ever").await && !world.is_going("while").await);
+    world.wait(10).await;
+    assert!(world.is_going("while").await, "it waited for its timer");
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.wait(600).await;
+    assert!(!world.is_going("ever").await);
+    assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/while")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_toleration_that_is_added_during_the_deletion_prevents_it() {
+    for (verb, resource) in [("patch", "pods/status"), ("delete", "pods")] {
+        let world = World::new().await;
+        world.node("n", json!([])).await;
+        world.pod("p", "n", json!([])).await;
+        let slow = Rule::new(Action::Latency(Duration::from_secs(10))).identity(ME).verb(verb).resource(resource);
+        world.sandbox.faults().add(slow.times(1));
+        world.taint("n", json!([leave("k")])).await;
+        world.wait(5).await;
+        world.tolerate("p", every(None)).await;
+        world.wait(600).await;
+        assert!(!world.is_going("p").await, "{verb} {resource}");
+        assert!(world.asked(verb, resource) >= 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_keeps_changing_is_evicted_all_the_same() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    world.sandbox.faults().add(Rule::new(Action::Conflict).identity(ME).resource("pods/status").times(7));
+    world.sandbox.faults().add(Rule::new(Action::Conflict).identity(ME).verb("delete").resource("pods").times(7));
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(120).await;
+    assert!(world.is_going("p").await);
+    assert_eq!(condition(&world.get("p").await.unwrap(), "DisruptionTarget")["reason"], "DeletionByTaintManager");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_whose_answer_is_lost_is_not_reported_as_cancelled() {
+    let world = World::new().await;
+    world.node("n", json!([leave("k")])).await;
+    world.pod("p", "n", json!([every(Some(30))])).await;
+    world.sandbox.faults().add(Rule::new(Action::CutAfter).identity(ME).verb("delete").times(1));
+    world.wait(120).await;
+    assert!(world.is_going("p").await);
+    assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/p")]);
+    assert_eq!(world.asked("delete", "pods"), 1);
 }

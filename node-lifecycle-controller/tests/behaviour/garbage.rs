@@ -1,10 +1,16 @@
 //! Which Pods are removed.
 
+use std::time::Duration;
+
 use common::settings::{Settings, TuneValue};
-use node_lifecycle_controller::garbage::TERMINATED_POD_GC_THRESHOLD;
+use node_lifecycle_controller::{
+    decide::garbage::NODES_PER_PASS,
+    garbage::{POD_GC_PERIOD, POD_GC_QUARANTINE, TERMINATED_POD_GC_THRESHOLD},
+};
+use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{NS, World, condition};
+use crate::world::{ME, NS, World, condition};
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_node_that_is_gone_end_and_go() {
@@ -104,4 +110,122 @@ async fn a_pod_that_is_going_and_has_no_node_goes() {
     world.sandbox.merge("pods", Some(NS), "p", None, json!({"metadata": {"finalizers": null}})).await.unwrap();
     world.wait(1).await;
     assert!(world.get("p").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_at_the_plan_changes_nothing() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    world.delete("nodes", None, "n").await;
+    for _ in 0..90 {
+        world.wait(1).await;
+        let explained = world.explain("pass");
+        assert!(explained.contains("state"), "{explained}");
+    }
+    assert!(world.get("p").await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_period_and_the_quarantine_can_be_set() {
+    let short = |name, seconds| (name, TuneValue::Duration(Duration::from_secs(seconds)));
+    for (quarantine, period, at_most) in [(3, 1, 5), (0, 1, 3), (60, 1, 62)] {
+        let (period, quarantine) = (short(POD_GC_PERIOD.name, period), short(POD_GC_QUARANTINE.name, quarantine));
+        let settings = Settings::new().with_tune(period.0, period.1).with_tune(quarantine.0, quarantine.1);
+        let world = World::with(settings).await;
+        world.node("n", json!([])).await;
+        world.pod("p", "n", json!([])).await;
+        world.delete("nodes", None, "n").await;
+        let TuneValue::Duration(least) = quarantine.1 else { unreachable!() };
+        if !least.is_zero() {
+            world.wait(least.as_secs() - 1).await;
+            assert!(world.get("p").await.is_some(), "{least:?}");
+        }
+        world.wait(at_most - least.as_secs() + 1).await;
+        assert!(world.get("p").await.is_none(), "{least:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_unseen_keeps_its_phase() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    let keep = json!({"metadata": {"finalizers": ["example.com/f"]}});
+    world.sandbox.merge("pods", Some(NS), "p", None, keep).await.unwrap();
+    world.wait(5).await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.status("p", json!({"phase": "Succeeded"})).await;
+    world.delete("nodes", None, "n").await;
+    world.wait(90).await;
+    let pod = world.get("p").await.unwrap();
+    assert_eq!(pod["status"]["phase"], "Succeeded");
+    assert!(!pod["metadata"]["deletionTimestamp"].is_null(), "it is removed in the same pass");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_changes_during_its_removal_is_judged_again() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    let slow = Rule::new(Action::Latency(Duration::from_secs(10))).identity(ME).verb("delete").resource("pods");
+    world.sandbox.faults().add(slow.times(1));
+    world.delete("nodes", None, "n").await;
+    while world.asked("patch", "pods/status") == 0 {
+        world.wait(1).await;
+    }
+    world.wait(1).await;
+    let path = format!("/api/v1/namespaces/{NS}/pods/p");
+    let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+    world.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&now)).await.unwrap();
+    world.node("other", json!([])).await;
+    world.pod("p", "other", json!([])).await;
+    world.wait(120).await;
+    assert!(!world.is_going("p").await, "another Pod of that name is not meant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_recovered_unseen_keeps_its_terminating_pods() {
+    let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
+    for recovery in ["taint", "report"] {
+        let world = World::new().await;
+        world.node("n", out.clone()).await;
+        world.report("n", "Unknown").await;
+        world.pod("p", "n", json!([])).await;
+        world.wait(5).await;
+        world.sandbox.faults().hold_watch(ME, "nodes");
+        match recovery {
+            "taint" => world.taint("n", json!([])).await,
+            _ => world.report("n", "True").await,
+        }
+        world.delete("pods", Some(NS), "p").await;
+        world.wait(60).await;
+        assert!(world.get("p").await.is_some(), "{recovery}");
+        assert!(world.asked("get", "nodes") >= 1, "{recovery}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_lost_nodes_are_taken_up_one_part_after_the_other() {
+    let world = World::new().await;
+    let lost = NODES_PER_PASS + 3;
+    for n in 0..lost {
+        world.pod(&format!("p{n}"), &format!("lost-{n}"), json!([])).await;
+    }
+    world.wait(63).await;
+    assert_eq!(world.sandbox.list("pods", Some(NS)).await.unwrap(), Vec::<serde_json::Value>::new());
+    assert_eq!(world.asked("get", "nodes"), lost as u64, "each node was read once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_without_work_sends_nothing() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    world.wait(5).await;
+    let before = world.sandbox.requests().count(Some(ME), None, None);
+    world.wait(3600).await;
+    let since = world.sandbox.requests().count(Some(ME), None, None) - before;
+    let watches = world.asked("watch", "pods") + world.asked("watch", "nodes");
+    assert!(since <= watches, "{since} requests, {watches} of them watches that were opened again");
 }

@@ -90,6 +90,14 @@ impl World {
         self.sandbox.create(pod).await.unwrap()
     }
 
+    /// A user adds a toleration to a Pod.
+    pub(crate) async fn tolerate(&self, pod: &str, toleration: Value) {
+        let mut all = self.get(pod).await.unwrap()["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+        all.insert(0, toleration);
+        let patch = json!({"spec": {"tolerations": all}});
+        self.sandbox.merge("pods", Some(NS), pod, None, patch).await.unwrap();
+    }
+
     pub(crate) async fn status(&self, pod: &str, status: Value) {
         self.sandbox.merge("pods", Some(NS), pod, Some("status"), json!({ "status": status })).await.unwrap();
     }

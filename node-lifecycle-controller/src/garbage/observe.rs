@@ -1,0 +1,162 @@
+//! The part of the caches that a pass of the Pod garbage collector can act on.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use common::{clock::Instant, intern::Text};
+
+use crate::{
+    caches::CacheView,
+    decide::{
+        garbage::{NODES_PER_PASS, Snapshot, excess},
+        quarantine::Quarantine,
+    },
+    objects::CachedPod,
+};
+
+/// The configured limits of a pass.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) threshold: i64,
+    pub(super) period: Duration,
+    pub(super) quarantine_period: Duration,
+}
+
+/// Reads the caches. Changes nothing, so it can be called for diagnostics as well.
+///
+/// The cost grows with the number of nodes and of Pods that may be removed, not with the number of Pods.
+pub(super) fn observe(caches: CacheView<'_>, quarantine: Quarantine, now: Instant, limits: Limits) -> Snapshot {
+    let Limits { threshold, period, quarantine_period } = limits;
+    let ended_count = caches.ended_count();
+    let ended = if excess(ended_count, threshold) > 0 { caches.ended_pods() } else { Vec::new() };
+    let missing = caches.missing_nodes();
+    let pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>> = quarantine
+        .due(&missing, now, quarantine_period)
+        .take(NODES_PER_PASS)
+        .map(|node| (node.clone(), caches.pods_of(node)))
+        .collect();
+    let mut terminating = Vec::new();
+    for name in caches.nodes_of_terminating_pods() {
+        if let Some(node) = caches.node(&name).filter(|node| node.is_out_of_service()) {
+            terminating.push((node, caches.terminating_pods_of(&name)));
+        }
+    }
+    Snapshot {
+        ended,
+        ended_count,
+        threshold,
+        terminating,
+        unscheduled: caches.terminating_pods_of(""),
+        missing,
+        pods_of_due,
+        quarantine,
+        quarantine_period,
+        period,
+        now,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use common::{clock::Clock, meta::Version, store::Store};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{caches::POD_INDEXES, objects::Node};
+
+    const LIMITS: Limits =
+        Limits { threshold: 1000, period: Duration::from_secs(20), quarantine_period: Duration::from_secs(40) };
+
+    fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
+        let mut pod = json!({"metadata": {"name": format!("p{number}"), "namespace": "shop", "uid": format!("u{number}"),
+            "resourceVersion": (number + 1).to_string()}, "spec": {"nodeName": node}, "status": {"phase": "Running"}});
+        change(&mut pod);
+        serde_json::from_str(&pod.to_string()).unwrap()
+    }
+
+    /// 200 nodes with 100 Pods each; every tenth node is lost.
+    struct Cluster {
+        nodes: Store<Node>,
+        pods: Store<CachedPod>,
+    }
+
+    impl Cluster {
+        fn new(change: impl Fn(usize, &mut Value)) -> Self {
+            let (nodes, pods) = (Store::new(&[]), Store::new(POD_INDEXES));
+            let node = |number: usize| -> Node {
+                let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+                let taints = if number == 1 { taints } else { json!([]) };
+                let node = json!({"metadata": {"name": format!("n{number}"), "uid": format!("n{number}"),
+                    "resourceVersion": (number + 1).to_string()}, "spec": {"taints": taints}});
+                serde_json::from_str(&node.to_string()).unwrap()
+            };
+            nodes.fill((0..200).filter(|number| number % 10 != 0).map(node).collect(), Version::parse("1"));
+            let on_node = |number| pod(number, &format!("n{}", number % 200), |pod| change(number, pod));
+            pods.fill((0..20_000).map(on_node).collect(), Version::parse("1"));
+            Self { nodes, pods }
+        }
+
+        fn observe(&self, quarantine: &Quarantine, now: Instant) -> Snapshot {
+            let view = CacheView { nodes: &self.nodes, pods: &self.pods };
+            observe(view, quarantine.clone(), now, LIMITS)
+        }
+
+        /// The number of cached Pods that something besides the cache holds.
+        fn held(&self) -> usize {
+            self.pods.all().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
+        }
+    }
+
+    /// How often the cache holds a running Pod: itself and in the index of the nodes.
+    const CACHED: usize = 2;
+
+    #[test]
+    fn a_pass_takes_up_the_pods_it_can_act_on_and_no_others() {
+        let cluster = Cluster::new(|_, _| {});
+        let first = Clock::system().instant();
+        let snapshot = cluster.observe(&Quarantine::default(), first);
+        assert_eq!((snapshot.missing.len(), cluster.held()), (20, 0), "the quarantine is not over");
+        let quarantine = Quarantine::default().next(&snapshot.missing, [].iter(), first);
+        let later = first + LIMITS.quarantine_period;
+        let snapshot = cluster.observe(&quarantine, later);
+        assert_eq!((snapshot.pods_of_due.len(), cluster.held()), (20, 2000));
+        let on_lost_nodes = snapshot.pods_of_due.iter().all(|(node, pods)| pods.iter().all(|pod| pod.node == *node));
+        assert!(on_lost_nodes && snapshot.terminating.is_empty() && snapshot.unscheduled.is_empty());
+    }
+
+    #[test]
+    fn terminating_and_ended_pods_are_taken_up_where_they_can_be_removed() {
+        let deleted = "2026-11-21T09:00:00Z";
+        let change = |number: usize, pod: &mut Value| match number {
+            // On node 1, which is out of service, and on node 2, which is not.
+            1 | 2 | 201 => pod["metadata"]["deletionTimestamp"] = json!(deleted),
+            3 => {
+                pod["metadata"]["deletionTimestamp"] = json!(deleted);
+                pod["spec"]["nodeName"] = json!("");
+            }
+            1000..2001 => pod["status"]["phase"] = json!("Succeeded"),
+            _ => {}
+        };
+        let cluster = Cluster::new(change);
+        let snapshot = cluster.observe(&Quarantine::default(), Clock::system().instant());
+        let names = |pods: &[Arc<CachedPod>]| pods.iter().map(|pod| pod.meta.name.to_string()).collect::<BTreeSet<_>>();
+        let expected = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        assert_eq!(snapshot.terminating.len(), 1);
+        assert_eq!(&*snapshot.terminating[0].0.metadata.name, "n1");
+        assert_eq!(names(&snapshot.terminating[0].1), expected(&["p1", "p201"]));
+        assert_eq!(names(&snapshot.unscheduled), expected(&["p3"]));
+        assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1001, 1001));
+    }
+
+    #[test]
+    fn ended_pods_are_only_counted_while_they_are_not_too_many() {
+        let ended = |number: usize, pod: &mut Value| {
+            if number < 1000 {
+                pod["status"]["phase"] = json!("Failed");
+            }
+        };
+        let snapshot = Cluster::new(ended).observe(&Quarantine::default(), Clock::system().instant());
+        assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1000, 0));
+    }
+}

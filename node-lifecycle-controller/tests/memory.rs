@@ -1,0 +1,73 @@
+//! The memory of a cached Pod and of a pass, measured in a process of its own.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+use std::{alloc::System, sync::Arc};
+
+use cap::Cap;
+use common::{meta::Version, object::Object as _, store::Store};
+use node_lifecycle_controller::{POD_INDEXES, objects::CachedPod};
+use serde_json::json;
+
+/// Counts what is allocated and not given back.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// Bytes of a Pod with its texts that no other Pod shares.
+const BUDGET: usize = 300;
+/// Bytes of its places in the cache and in the indexes: a pointer in each, and the room that they keep for more.
+const PLACES: usize = 64;
+const PODS: usize = 20_000;
+
+/// A Pod as a server sends it: with labels, owners, annotations and tolerations that many Pods share.
+fn pod(number: usize) -> CachedPod {
+    let set = number / 100;
+    let tolerated = |key: &str| {
+        json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 300})
+    };
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("web-{set:03}-7c99d5cb8d-{number:05}"), "generateName": format!("web-{set:03}-7c99d5cb8d-"),
+            "namespace": format!("shop-{}", set % 10), "uid": format!("2ff731ae-b0d1-491c-a286-{number:012x}"),
+            "resourceVersion": (number + 1).to_string(), "creationTimestamp": "2026-11-21T09:50:20Z",
+            "labels": {"app": format!("web-{set:03}"), "pod-template-hash": "7c99d5cb8d", "number": number.to_string()},
+            "annotations": {"checksum/config": format!("{number:064}")},
+            "finalizers": ["example.com/f"],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("web-{set:03}-7c99d5cb8d"),
+                "uid": format!("30f731ae-b0d1-491c-a286-{set:012x}"), "controller": true, "blockOwnerDeletion": true}],
+        },
+        "spec": {"nodeName": format!("node-{:03}", number % 50), "containers": [{"name": "app", "image": "img:1"}],
+            "tolerations": [tolerated("not-ready"), tolerated("unreachable")]},
+        "status": {"phase": if number.is_multiple_of(10) { "Succeeded" } else { "Running" },
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T09:50:29Z"}]},
+    });
+    let mut pod: CachedPod = serde_json::from_str(&pod.to_string()).unwrap();
+    pod.trim();
+    pod
+}
+
+#[test]
+fn a_cached_pod_costs_less_than_its_budget() {
+    // What all Pods share and what is allocated once exists before counting begins.
+    let warm: Vec<Arc<CachedPod>> = (0..PODS).step_by(10).map(pod).map(Arc::new).collect();
+    let mut pods = Vec::with_capacity(PODS);
+    let before = ALLOCATOR.allocated();
+    pods.extend((0..PODS).map(pod).map(Arc::new));
+    let each = (ALLOCATOR.allocated() - before) / PODS;
+    let size = size_of::<CachedPod>();
+    println!("{each} bytes per Pod, {size} of them the structure itself");
+    assert!(each <= BUDGET, "{each} bytes per Pod, {size} of them the structure itself");
+    assert!(each >= size, "{each} bytes cannot be right, the structure itself has {size}");
+    drop(pods);
+
+    let before = ALLOCATOR.allocated();
+    let store = Store::new(POD_INDEXES);
+    drop(store.fill((0..PODS).map(pod).collect(), Version::parse("1")));
+    let cached = (ALLOCATOR.allocated() - before) / PODS;
+    println!("{cached} bytes per Pod with its places in the cache and in the indexes");
+    assert_eq!(store.len(), PODS);
+    assert!((each..=each + PLACES).contains(&cached), "{cached} bytes in the cache, {each} of them the Pod");
+    drop(warm);
+}
