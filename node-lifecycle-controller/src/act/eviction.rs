@@ -33,7 +33,7 @@ enum Attempt {
     /// The Pod does not exist any more.
     Gone,
     /// The decision on the live objects is another one than the decision on the cache.
-    Revised(Snapshot, Plan),
+    Revised(Box<Snapshot>, Plan),
 }
 
 /// The live state of a Pod, with the conditions that the cache does not keep.
@@ -124,7 +124,7 @@ impl Evictor {
         };
         let plan = decide::decide(&live_snapshot);
         if !matches!(plan.then, Then::Delete { .. }) {
-            return Ok(Attempt::Revised(live_snapshot, plan));
+            return Ok(Attempt::Revised(Box::new(live_snapshot), plan));
         }
         if !std::mem::replace(is_reported, true) {
             self.event(&snapshot.key, format!("Marking for deletion Pod {}", snapshot.key));

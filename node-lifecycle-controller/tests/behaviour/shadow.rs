@@ -23,7 +23,7 @@ async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted()
     world.wait(1000).await;
     let plans = world.plans("shop/p");
     let (at, actions) = &plans[0];
-    assert_eq!(actions, &["delete the Pod: it tolerates a taint of its node no longer"]);
+    assert_eq!(actions, &["delete the Pod: it no longer tolerates a taint of its node"]);
     assert_eq!(at.duration_since(tainted).as_secs(), 300);
     assert!(!world.is_going("p").await && is_untouched(&world));
 }
@@ -41,7 +41,7 @@ async fn a_taint_that_goes_in_time_cancels_the_eviction() {
     let tainted = world.clock.now();
     world.wait(1000).await;
     let plans = world.plans("shop/p");
-    assert_eq!(plans[0].1, ["do not delete the Pod after all"]);
+    assert_eq!(plans[0].1, ["cancel the timer of the Pod"]);
     assert_eq!(plans[1].0.duration_since(tainted).as_secs(), 300, "it begins anew");
     assert!(is_untouched(&world));
 }
@@ -54,7 +54,7 @@ async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_rem
     world.wait(90).await;
     let plans = world.plans("pass");
     let (at, actions) = &plans[0];
-    assert_eq!(actions, &[format!("remove Pod {NS}/p: its node is gone")]);
+    assert_eq!(actions, &[format!("remove Pod {NS}/p: its node does not exist")]);
     let after = at.duration_since(bound).as_secs();
     assert!((40..=60).contains(&after), "{after}");
     assert!(!world.is_going("p").await && is_untouched(&world));
