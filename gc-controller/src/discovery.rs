@@ -23,7 +23,9 @@ const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")]
 /// Everything that is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Served {
-    /// Where objects of each kind live, in every version.
+    /// The resource of each kind in every version, by the name of the kind and by that name in lower case.
+    ///
+    /// Owner references name a kind either way; `...List` names no kind here, although upstream maps it to a resource.
     pub kinds: HashMap<Kind, Resource>,
     /// Resources that can be watched and collected, each in the version its server prefers.
     pub collected: BTreeSet<Resource>,
@@ -136,13 +138,23 @@ impl Served {
             kind: forever(&found.response_kind.kind),
             namespaced: found.scope == "Namespaced",
         };
-        let kind = Kind { api_version: Text::new(&resource.api_version()), kind: Text::new(resource.kind) };
-        self.kinds.entry(kind).or_insert(resource);
+        self.add_kind(resource);
         let first = preferred.insert(found.resource.clone());
         let collected = VERBS.iter().all(|verb| found.verbs.iter().any(|v| v == verb));
         if first && collected && !IGNORED.contains(&(group, &*found.resource)) {
             self.collected.insert(resource);
         }
+    }
+
+    /// Maps a kind to its resource. A kind whose own name is the lower-case name of another kind keeps that name.
+    fn add_kind(&mut self, resource: Resource) {
+        let api_version = Text::new(&resource.api_version());
+        let named = |kind: &str| Kind { api_version: api_version.clone(), kind: Text::new(kind) };
+        let known = self.kinds.entry(named(resource.kind)).or_insert(resource);
+        if known.kind != resource.kind {
+            *known = resource;
+        }
+        self.kinds.entry(named(&resource.kind.to_lowercase())).or_insert(resource);
     }
 }
 
@@ -177,6 +189,35 @@ mod tests {
         assert_eq!(served.kinds[&old].version, "v1beta1");
         assert!(served.kinds.contains_key(&Kind { api_version: "v1".into(), kind: "Event".into() }));
         assert_eq!(served.failed.into_iter().collect::<Vec<_>>(), [("x.io".into(), "v1alpha1".into())]);
+    }
+
+    #[test]
+    fn a_kind_is_found_by_its_name_in_lower_case_in_every_version() {
+        let body = json!({"kind": "APIGroupDiscoveryList", "items": [{"metadata": {"name": "x.io"}, "versions": [
+            {"version": "v2", "resources": [resource("foobars", "FooBar", &[])]},
+            {"version": "v1", "resources": [resource("foobars", "FooBar", &[]), resource("others", "foobar", &[]),
+                resource("foobarings", "FOOBAR", &[])]}]}]});
+        let mut served = Served::default();
+        served.add(body.to_string().as_bytes()).unwrap();
+        let found = |version: &str, kind: &str| {
+            let kind = Kind { api_version: Text::new(&format!("x.io/{version}")), kind: kind.into() };
+            served.kinds.get(&kind).map(|resource| (resource.version, resource.plural))
+        };
+        for (version, kind, expected) in [
+            ("v2", "FooBar", Some(("v2", "foobars"))),
+            ("v2", "foobar", Some(("v2", "foobars"))),
+            // A kind of that very name comes first.
+            ("v1", "foobar", Some(("v1", "others"))),
+            ("v1", "FooBar", Some(("v1", "foobars"))),
+            ("v1", "FOOBAR", Some(("v1", "foobarings"))),
+            ("v2", "FOOBAR", None),
+            ("v2", "fooBar", None),
+            ("v2", "foobars", None),
+            ("v2", "FooBarList", None),
+            ("v2", "foobarlist", None),
+        ] {
+            assert_eq!(found(version, kind), expected, "{version} {kind}");
+        }
     }
 
     #[test]

@@ -38,6 +38,8 @@
 //! - Of two references with one uid, one right and one wrong, the right one is never lost.
 //! - A reference that was corrected is checked anew. Dependents that come while others are released are released, too.
 //! - A reference whose name no object can have (`a/b`, `50%`, `..`) names nobody; upstream fails to ask for it, for ever.
+//! - An owner's kind is found by its name and by that name in lower case, as upstream finds it. `ConfigMapList` names no kind;
+//!   upstream takes it for one and may delete a dependent whose owner lives.
 //! - A finalizer is removed only of the object that was meant (by uid).
 
 pub mod collector;

@@ -167,3 +167,79 @@ async fn a_reference_that_is_removed_while_a_cycle_is_broken_does_not_come_back(
     assert_eq!(w.maps().await, ["b"], "it is nobody's any more");
     assert!(owners(&w.get("b").await).is_empty());
 }
+
+/// A ConfigMap whose reference to its owner is changed.
+fn child(name: &str, owner: &serde_json::Value, blocks: bool, change: serde_json::Value) -> serde_json::Value {
+    let mut reference = reference(owner, blocks);
+    for (field, value) in change.as_object().unwrap() {
+        reference[field] = value.clone();
+    }
+    map(name, &[reference])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_in_lower_case_names_the_same_owner() {
+    for propagation in ["Background", "Foreground"] {
+        for blocks in [true, false] {
+            let w = World::new().await;
+            let a = w.map("a", &[]).await;
+            w.create(child("b", &a, blocks, json!({"kind": "configmap"}))).await;
+            w.create(child("c", &a, blocks, json!({}))).await;
+            w.settle().await;
+            assert_eq!(w.maps().await, ["a", "b", "c"], "the owner lives");
+            w.remove("a", propagation).await;
+            w.settle().await;
+            assert_eq!(w.maps().await, [""; 0], "{propagation} {blocks}");
+            assert_eq!(w.metric("nonet_gc_objects_parked"), 0);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dependent_with_a_kind_in_lower_case_is_orphaned_like_any_other() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    w.create(child("b", &a, true, json!({"kind": "configmap"}))).await;
+    w.settle().await;
+    w.remove("a", "Orphan").await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["b"]);
+    assert_eq!(owners(&w.get("b").await), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_version_of_a_group_names_the_same_owner_in_lower_case_as_well() {
+    for propagation in ["Background", "Foreground"] {
+        let w = World::new().await;
+        let autoscaler = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": "h", "namespace": NS},
+            "spec": {"maxReplicas": 2, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}});
+        let owner = w.create(autoscaler).await;
+        let lower = json!({"kind": "horizontalpodautoscaler"});
+        let older = json!({"apiVersion": "autoscaling/v1"});
+        let both = json!({"apiVersion": "autoscaling/v1", "kind": "horizontalpodautoscaler"});
+        for (name, change) in [("lower", lower), ("older", older), ("both", both)] {
+            w.create(child(name, &owner, true, change)).await;
+        }
+        w.settle().await;
+        assert_eq!(w.maps().await, ["both", "lower", "older"], "the owner lives");
+        let path = format!("/apis/autoscaling/v2/namespaces/{NS}/horizontalpodautoscalers/h");
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation});
+        w.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.unwrap();
+        w.settle().await;
+        assert_eq!(w.maps().await, [""; 0], "{propagation}");
+        assert!(w.sandbox.get("horizontalpodautoscalers.autoscaling", Some(NS), "h").await.is_err(), "{propagation}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kind_of_a_list_is_no_kind_of_an_owner() {
+    for kind in ["ConfigMapList", "configmaplist", "configMap", "configmaps"] {
+        let w = World::new().await;
+        let a = w.map("a", &[]).await;
+        w.create(child("b", &a, false, json!({ "kind": kind }))).await;
+        w.wait(3600).await;
+        assert_eq!(w.maps().await, ["a", "b"], "{kind}: the owner lives");
+        assert_eq!(w.metric("nonet_gc_objects_parked"), 1, "{kind}: it waits for a kind of that name");
+    }
+}
