@@ -17,7 +17,7 @@ pub(crate) fn parse<F: Parser>(program: &str) -> Result<F, ExitCode> {
             ExitCode::SUCCESS
         }
         _ => {
-            complain(program, &one_line(&error.to_string()));
+            complain(program, &format!("{}; see --help", one_line(&error.to_string())));
             ExitCode::from(2)
         }
     })

@@ -45,7 +45,8 @@ async fn the_example_is_done_although_a_controller_is_killed() {
     assert_eq!(arguments.split('\0').nth(1), Some("statefulset-controller"));
     let id = rustix::process::Pid::from_raw(killed).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
-    line(&playground, &["!!", "statefulset-controller ended", "it is started again in 1 s"]).await;
+    line(&playground, &["statefulset-controller", "!! ended with signal: 9 (SIGKILL); it is started again in 1 s"])
+        .await;
     let next = pid(&line(&playground, &["statefulset-controller", "runs again, process"]).await);
     assert_ne!(next, killed);
     for object in ["StatefulSet shop/db rollout 2 complete", "Service shop/web current", "CronJob shop/report has run"]

@@ -10,11 +10,10 @@ use crate::controllers;
 /// The controllers without which a Deployment does not roll out.
 const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
-/// What the long and the short help end with.
-const AFTER_HELP: &str = "Controllers:
-  This program holds every controller and is started again for each. `playground gc-controller --help` lists the flags of
-  one. One that ends by itself, after kill -9 for example, is started again. NONET_BIN_DIR names a directory with other
-  builds of the controllers, such as target/release.";
+/// The last paragraph of the help.
+const AFTER_HELP: &str = "This program holds every controller and runs each as a process of its own, which it starts again if it ends, \
+    for example after kill -9. `playground gc-controller --help` lists the flags of one. \
+    NONET_BIN_DIR names a directory with other builds of the controllers, such as target/release.";
 
 /// Starts a Kubernetes cluster on this machine, without containers: an API server in memory, nodes that run Pods, and Nonet's
 /// controllers as real processes. An example application rolls out twice and runs a CronJob while you watch; kubectl works

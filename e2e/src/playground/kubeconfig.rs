@@ -3,8 +3,10 @@
 use std::{
     fs, io,
     io::Write as _,
+    net::{SocketAddr, TcpStream},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -25,6 +27,9 @@ pub(super) enum Error {
     /// It belongs to somebody.
     #[error("{0} exists and is no kubeconfig of a playground: it is not overwritten")]
     Foreign(String),
+    /// Another playground serves it.
+    #[error("{0} belongs to a playground that is still running: choose another file, or stop that one")]
+    InUse(String),
     /// The system refuses.
     #[error("cannot write {0}: {1}")]
     Io(String, io::Error),
@@ -36,6 +41,7 @@ impl KubeconfigFile {
         let shown = path.display().to_string();
         let failed = |e| Error::Io(shown.clone(), e);
         match fs::read_to_string(path) {
+            Ok(found) if is_ours(&found) && answers(&found) => return Err(Error::InUse(shown)),
             Ok(found) if is_ours(&found) => fs::remove_file(path).map_err(failed)?,
             Ok(_) => return Err(Error::Foreign(shown)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -76,6 +82,18 @@ fn is_ours(text: &str) -> bool {
     clusters == 1 && config["clusters"][0]["name"] == CLUSTER && config["current-context"] == CLUSTER
 }
 
+/// How long a server on this machine may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Whether the server of a kubeconfig accepts connections.
+fn answers(text: &str) -> bool {
+    let Ok(config) = serde_json::from_str::<Value>(text) else { return false };
+    let server = config["clusters"][0]["cluster"]["server"].as_str().unwrap_or_default();
+    let address = server.rsplit_once("//").map_or(server, |(_, address)| address);
+    let address: Option<SocketAddr> = address.parse().ok();
+    address.is_some_and(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,13 +105,17 @@ mod tests {
         let path = directory.path().join("con'fig");
         let server = sandbox::Sandbox::builder().build();
         let server = server.serve(([127, 0, 0, 1], 0).into(), sandbox::Tls::Off).await.unwrap();
-        fs::write(&path, server.kubeconfig()).unwrap();
-        let file = KubeconfigFile::write(&path, server.kubeconfig() + "\n").unwrap();
+        let text = server.kubeconfig();
+        fs::write(&path, &text).unwrap();
+        let error = KubeconfigFile::write(&path, text.clone()).unwrap_err().to_string();
+        assert!(error.contains("still running"), "{error}");
+        server.shutdown().await;
+        let file = KubeconfigFile::write(&path, format!("{text}\n")).unwrap();
         assert!(file.export().ends_with(r"con'\''fig'"), "{}", file.export());
         drop(file);
         assert!(!path.exists());
         fs::write(&path, "apiVersion: v1\nkind: Config\nclusters: []\n").unwrap();
-        let error = KubeconfigFile::write(&path, server.kubeconfig()).unwrap_err().to_string();
+        let error = KubeconfigFile::write(&path, text).unwrap_err().to_string();
         assert!(error.contains("not overwritten"), "{error}");
         assert!(path.exists());
     }

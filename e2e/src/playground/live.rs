@@ -141,7 +141,7 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     panel(frame, middle, legend(), workloads);
     panel(frame, players, " Controllers ", controllers);
     let room = usize::from(history.height.saturating_sub(1));
-    panel(frame, history, " What happened, newest first ", history_lines(board, room));
+    panel(frame, history, " What happened, newest first ", history_lines(board, room, width));
     let keys = " q quit   u roll out another image   kill -9 a controller: it is started again";
     frame.render_widget(Paragraph::new(keys).style(Style::new().dim()), foot);
 }
@@ -384,7 +384,9 @@ fn controller_line(report: &Report) -> Line<'_> {
     Line::from(vec![name, state_span(report), Span::raw(numbers)])
 }
 
-fn history_lines(board: &Board, room: usize) -> Vec<Line<'_>> {
+fn history_lines(board: &Board, room: usize, width: u16) -> Vec<Line<'_>> {
+    // The ends of lines matter more than the same ending on each name.
+    let (suffix, column) = if width < WIDE { ("-controller", 14) } else { ("", 25) };
     let line = |note: &'_ super::board::Note| {
         let style = match note.mood {
             Mood::Plain => Style::new(),
@@ -393,7 +395,7 @@ fn history_lines(board: &Board, room: usize) -> Vec<Line<'_>> {
         };
         Line::from(vec![
             Span::raw(format!("{:7.2}s ", board.elapsed(note.at))).dim(),
-            Span::raw(format!("{:<25} ", note.who)),
+            Span::raw(format!("{:<column$} ", note.who.strip_suffix(suffix).unwrap_or(&note.who))),
             Span::styled(note.text.clone(), style),
         ])
     };

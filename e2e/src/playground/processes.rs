@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    os::unix::process::ExitStatusExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -189,7 +190,7 @@ async fn run(
             biased;
             _ = stopped.wait_for(|stop| *stop) => break,
             Ok(()) = asked.changed() => {}
-            () = clock.sleep(every) => {}
+            () = until_due(&players, every, &clock) => {}
         }
         let questions = asked.borrow_and_update().clone();
         let all = players.iter_mut().map(|player| player.report(&questions));
@@ -213,9 +214,30 @@ async fn run(
     }
 }
 
+/// Waits for the next report: for that long, or until a controller needs attention.
+async fn until_due(players: &[Player], every: Duration, clock: &Clock) {
+    let due = clock.instant() + every;
+    loop {
+        clock.sleep(EVERY.min(every)).await;
+        let ended = |player: &Player| player.state == State::Running && player.process.check().is_err();
+        if clock.instant() >= due || players.iter().any(ended) {
+            return;
+        }
+    }
+}
+
 /// The pause before a controller is started again that was started again `restarts` times before.
 fn restart_delay(restarts: u32) -> Duration {
     RESTART_FIRST.saturating_mul(1 << restarts.min(16)).min(RESTART_LAST)
+}
+
+/// How a process ended, without its name. What it logged explains an exit, but nothing about a signal.
+fn ending(error: &Error) -> String {
+    match error {
+        Error::Ended { status, .. } if status.signal().is_some() => format!("ended with {status}"),
+        Error::Ended { status, last_words, .. } => format!("ended with {status}: {last_words}"),
+        other => other.to_string(),
+    }
 }
 
 impl Player {
@@ -231,7 +253,7 @@ impl Player {
         let Some(restart_at) = self.restart_at else {
             let delay = restart_delay(self.restarts);
             self.restart_at = Some(now + delay);
-            self.state = State::Ended(format!("{error}; it is started again in {} s", delay.as_secs()));
+            self.state = State::Ended(format!("{}; it is started again in {} s", ending(&error), delay.as_secs()));
             return;
         };
         if now < restart_at {

@@ -213,7 +213,7 @@ impl<'a> Show<'a> {
                 && !known.is_some_and(ended)
             {
                 let why = why.clone();
-                self.failures.push(why.clone());
+                self.failures.push(format!("{} {why}", report.name));
                 self.say(self.ground.clock.now(), &report.name, why, Mood::Bad)?;
             }
             if report.state == State::Running {
@@ -263,7 +263,7 @@ impl<'a> Show<'a> {
                     n => format!("the example is done, but maxSurge or maxUnavailable were not kept {n} times"),
                 };
                 let mood = if self.board.broken == 0 { Mood::Good } else { Mood::Bad };
-                self.say(now, NAME, text, mood)?;
+                self.say(self.ground.clock.now(), NAME, text, mood)?;
                 if !self.flags.exit_when_done && matches!(self.view, View::Plain(_)) {
                     self.say(
                         now,

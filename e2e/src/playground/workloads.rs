@@ -159,6 +159,7 @@ struct CronJobSpec {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct CronJobStatus {
+    last_schedule_time: Option<Timestamp>,
     last_successful_time: Option<Timestamp>,
 }
 
@@ -254,8 +255,7 @@ impl Workloads {
         let owned = |job: &&Job| job.metadata.controller().is_some_and(|owner| owner.uid == *uid);
         let jobs: Vec<&Job> = self.jobs.values().filter(owned).collect();
         let pods = jobs.iter().map(|job| job.pods(world, now)).fold(Census::default(), std::ops::Add::add);
-        // Names of equal length end with the time they were scheduled for.
-        let last = jobs.iter().max_by_key(|job| (job.metadata.name.len(), &job.metadata.name));
+        let last = jobs.iter().max_by_key(|job| (job.metadata.created, &job.metadata.name));
         let last = last.map_or_else(
             || "no Job yet".to_owned(),
             |job| format!("{} Jobs, last {} {}", jobs.len(), job.metadata.name, job.progress().1),
@@ -263,7 +263,7 @@ impl Workloads {
         let last = if jobs.len() == 1 { last.replacen("Jobs", "Job", 1) } else { last };
         let (progress, word) = if cron_job.spec.suspend {
             (Progress::Suspended, "suspended")
-        } else if cron_job.status.last_successful_time.is_some() {
+        } else if cron_job.status.last_schedule_time.is_some() && cron_job.status.last_successful_time.is_some() {
             (Progress::Done, "has run")
         } else {
             (Progress::Underway, "scheduled")

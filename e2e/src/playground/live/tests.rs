@@ -128,7 +128,7 @@ fn an_ordinary_terminal_shows_every_object_and_every_controller() {
         "cronjob        leads     pid 4711       deployment     leads     pid 4711",
         "gone           has ended pid 4711",
         "statefulset    leads     pid 4711",
-        "limits                    too many",
+        "limits         too many",
     ];
     assert_shows(&screen_of(&board, 80, 24), &expected);
 }

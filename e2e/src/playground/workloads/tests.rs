@@ -113,7 +113,9 @@ async fn jobs_of_a_cron_job_are_part_of_its_row() {
     let spec = json!({"completions": 3, "template": job["template"]});
     fixture.apply(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})).await;
     assert_eq!(fixture.row("Job").line(), "running: succeeded 0/3  active 0");
-    let run = json!({"lastSuccessfulTime": "2026-01-01T00:00:02Z"});
-    fixture.status("/apis/batch/v1/namespaces/default/cronjobs/report", run).await;
+    let path = "/apis/batch/v1/namespaces/default/cronjobs/report";
+    fixture.status(path, json!({"lastSuccessfulTime": "2026-01-01T00:00:02Z"})).await;
+    assert_eq!(fixture.row("CronJob").word, "scheduled", "a Job that was started by hand is no run of the schedule");
+    fixture.status(path, json!({"lastScheduleTime": "2026-01-01T00:00:00Z"})).await;
     assert_eq!((fixture.row("CronJob").word, fixture.row("CronJob").progress), ("has run", Progress::Done));
 }
