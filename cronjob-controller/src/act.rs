@@ -1,9 +1,9 @@
 //! From a plan to requests.
 //!
-//! A Job is started before it is recorded: its name is its time, so that whoever comes after a crash in between meets the name
-//! and finishes the record. What a sync has done to the status is written even if it fails later on.
+//! A Job is created before it is recorded. Its name is derived from its scheduled time, so that the sync after a crash in between
+//! finds the name taken and records the Job. The effects of a sync on the status are written even if a later step fails.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     api::{self, Delete, Patch, Target, Written},
@@ -16,54 +16,58 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    CronJobController,
-    decide::decide,
+    CronJobController, decide,
     error::Error,
-    objects::{CRON_JOBS, CronJob, JOBS, Reference, Status},
+    objects::{CRON_JOBS, CronJob, JOBS, Job, Reference, Status},
     plan::{Event, Plan, Question, Reason, Step},
-    snapshot::{Presence, Snapshot},
+    snapshot::Snapshot,
 };
 
-/// One sync being carried out.
+/// A sync whose plan is being executed.
 struct Sync<'a> {
     controller: &'a CronJobController,
     snapshot: &'a Snapshot,
     status: Status,
     changed: bool,
-    /// What has failed and is to be tried again, though the rest went on.
-    undone: Option<Error>,
+    /// The error of a step that does not keep the steps after it from being taken.
+    deferred: Option<Error>,
 }
 
 impl CronJobController {
-    pub(crate) async fn carry_out(&self, mut snapshot: Snapshot, mut plan: Plan) -> Result<Requeue, Error> {
-        // Every answer makes one question less, and a live CronJob is not read again.
+    pub(crate) async fn act(&self, mut snapshot: Snapshot, mut plan: Plan) -> Result<Requeue, Error> {
+        // Every answer settles a question, and the CronJob is read at most once.
         while !plan.questions.is_empty() {
             for question in &plan.questions {
                 match question {
-                    Question::CronJob => match self.read_live(&snapshot).await? {
+                    Question::CronJob => match self.read_cron_job(&snapshot).await? {
                         Some(live) => (snapshot.cron, snapshot.is_live) = (Arc::new(live), true),
                         None => return Ok(Requeue::No),
                     },
                     Question::Job(name) => {
-                        let presence = self.look_for(&snapshot, name).await?;
-                        snapshot.found.insert(name.clone(), presence);
+                        let found = self.look_up(&snapshot, name).await?;
+                        snapshot.answers.insert(name.clone(), found);
                     }
                 }
             }
-            plan = decide(&snapshot);
+            plan = decide::decide(&snapshot);
         }
         let status = plan.status.clone();
-        let mut sync = Sync { controller: self, snapshot: &snapshot, status, changed: plan.changed, undone: None };
+        let mut sync = Sync { controller: self, snapshot: &snapshot, status, changed: plan.changed, deferred: None };
         let done = sync.take(&plan.steps).await;
         if sync.changed && !matches!(&done, Err(Error::Request { source: api::Error::NotLeader, .. })) {
             sync.write_status().await?;
         }
         done?;
-        sync.undone.map_or(Ok(plan.requeue()), Err)
+        if let Some(error) = sync.deferred {
+            return Err(error);
+        }
+        // The plan may have been decided anew, and requests take time: the delay counts from the snapshot.
+        let taken = Duration::try_from(self.context.clock.now().duration_since(snapshot.now)).unwrap_or_default();
+        Ok(plan.requeue_after.map_or(Requeue::No, |delay| Requeue::After(delay.saturating_sub(taken))))
     }
 
-    /// The CronJob as the server has it; nothing if it is gone.
-    async fn read_live(&self, snapshot: &Snapshot) -> Result<Option<CronJob>, Error> {
+    /// The CronJob as the API server has it; nothing if it is gone or was created anew.
+    async fn read_cron_job(&self, snapshot: &Snapshot) -> Result<Option<CronJob>, Error> {
         let meta = &snapshot.cron.metadata;
         let target = Target::object(CRON_JOBS, &meta.namespace, &meta.name);
         let body = match self.context.api.get(target).await {
@@ -75,22 +79,19 @@ impl CronJobController {
         Ok(Some(live).filter(|live| live.metadata.uid == meta.uid))
     }
 
-    /// Whether a Job that is recorded as running is there.
-    async fn look_for(&self, snapshot: &Snapshot, name: &str) -> Result<Presence, Error> {
-        let what = || format!("read Job {name}");
-        let job = match self.read_job(snapshot, name).await {
-            Ok(job) => job,
-            Err(error) if error.is_not_found() => return Ok(Presence::Gone),
-            Err(error) => return Err(Error::request(what(), error)),
-        };
-        // Another one of its name is not it.
-        Ok(if snapshot.cron.status.runs(&job.uid) { Presence::There } else { Presence::Gone })
+    /// The uid of the Job of that name; nothing if there is no such Job.
+    async fn look_up(&self, snapshot: &Snapshot, name: &str) -> Result<Option<Uid>, Error> {
+        match self.read_job(snapshot, name).await {
+            Ok(job) => Ok(Some(job.metadata.uid)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(Error::request(format!("read Job {name}"), error)),
+        }
     }
 
-    async fn read_job(&self, snapshot: &Snapshot, name: &str) -> Result<Meta, api::Error> {
+    async fn read_job(&self, snapshot: &Snapshot, name: &str) -> Result<Job, api::Error> {
         let target = Target::object(JOBS, &snapshot.cron.metadata.namespace, name);
         let body = self.context.api.get(target).await?;
-        Ok(serde_json::from_slice::<Written>(&body)?.metadata)
+        Ok(serde_json::from_slice(&body)?)
     }
 }
 
@@ -103,7 +104,7 @@ impl Sync<'_> {
         &self.snapshot.cron.metadata
     }
 
-    fn tell(&self, event: Event) {
+    fn emit(&self, event: Event) {
         let object = ObjectRef::new(CRON_JOBS, self.meta());
         self.controller.context.recorder.event(&object, event.kind, event.reason, event.message);
     }
@@ -111,73 +112,78 @@ impl Sync<'_> {
     async fn take(&mut self, steps: &[Step]) -> Result<(), Error> {
         for step in steps {
             match step {
-                Step::Tell(event) => self.tell(event.clone()),
-                Step::Delete { name, uid, reason } => self.delete(name, uid, *reason).await?,
-                Step::Start { name, body, scheduled } => self.start(name, body, *scheduled).await?,
+                Step::Emit(event) => self.emit(event.clone()),
+                Step::Delete { name, uid, reason, if_refused } => {
+                    self.delete(name, uid, *reason, if_refused.as_ref()).await?;
+                }
+                Step::Create { name, body, scheduled } => self.create(name, body, *scheduled).await?,
             }
         }
         Ok(())
     }
 
-    async fn delete(&mut self, name: &str, uid: &Uid, reason: Reason) -> Result<(), Error> {
+    async fn delete(&mut self, name: &str, uid: &Uid, reason: Reason, if_refused: Option<&Event>) -> Result<(), Error> {
         let namespace = &self.meta().namespace;
         let options = Delete { uid: Some(uid.clone()), propagation: Some("Background"), ..Delete::default() };
         match self.api().delete(Target::object(JOBS, namespace, name), &options).await {
             Ok(_) => {
                 self.controller.ledger.deleted(&self.meta().uid, JOBS, namespace, name, uid);
-                self.tell(Event::normal("SuccessfulDelete", format!("Deleted job {name}")));
+                self.emit(Event::normal("SuccessfulDelete", format!("Deleted job {name}")));
             }
             Err(error) if error.is_not_found() => {}
             Err(error @ api::Error::NotLeader) => return Err(Error::request(format!("delete Job {name}"), error)),
             Err(error) => {
-                // A conflict may mean that another one has its name: the cache will tell.
+                // A conflict means that another Job has the name by now: the cache is about to show it.
                 if !error.is_conflict() {
-                    self.tell(Event::warning("FailedDelete", format!("Deleted job: {error}")));
+                    self.emit(Event::warning("FailedDelete", format!("Deleted job: {error}")));
                 }
                 if reason == Reason::Replaced {
                     return Err(Error::Replace(format!("{namespace}/{name}"), error));
                 }
-                // The others, and what else there is to do, do not wait for it.
-                self.undone = Some(Error::request(format!("delete Job {name}"), error));
+                if let Some(event) = if_refused {
+                    self.emit(event.clone());
+                }
+                // The deletion is tried again. The other steps do not wait for it.
+                self.deferred = Some(Error::request(format!("delete Job {name}"), error));
                 return Ok(());
             }
         }
-        self.changed |= self.status.strike(uid);
+        self.changed |= self.status.remove_active(uid);
         Ok(())
     }
 
-    async fn start(&mut self, name: &str, body: &Value, scheduled: Timestamp) -> Result<(), Error> {
+    async fn create(&mut self, name: &str, body: &Value, scheduled: Timestamp) -> Result<(), Error> {
         let what = || format!("create Job {name}");
         let target = Target::object(JOBS, &self.meta().namespace, "");
-        let made = match self.api().create(target, body).await {
+        let (created, run) = match self.api().create(target, body).await {
             Ok(answer) => {
-                let made: Written = serde_json::from_slice(&answer).map_err(|e| Error::request(what(), e))?;
-                if let Some(created) = made.metadata.created {
-                    self.controller.metrics.started(created.duration_since(scheduled));
+                let created: Written = serde_json::from_slice(&answer).map_err(|e| Error::request(what(), e))?;
+                let meta = created.metadata;
+                if let Some(time) = meta.created {
+                    self.controller.metrics.observe_skew(time.duration_since(scheduled));
                 }
-                self.tell(Event::normal("SuccessfulCreate", format!("Created job {name}")));
-                made.metadata
+                self.emit(Event::normal("SuccessfulCreate", format!("Created job {name}")));
+                (meta, scheduled)
             }
             Err(error) if error.is_already_exists() => {
-                let there = self.controller.read_job(self.snapshot, name).await;
-                let there = there.map_err(|error| Error::request(format!("read Job {name}"), error))?;
-                let ours = there.controller().is_some_and(|owner| owner.uid == self.meta().uid);
-                if !ours || self.status.runs(&there.uid) {
-                    tracing::info!(key = %self.meta().key(), job = name, "The Job of this run is there already, and another's");
+                let existing = self.controller.read_job(self.snapshot, name).await;
+                let existing = existing.map_err(|error| Error::request(format!("read Job {name}"), error))?;
+                let Some(run) = decide::existing_run(self.snapshot, &existing, scheduled) else {
+                    tracing::info!(key = %self.meta().key(), job = name, "The name of the run's Job is taken by another Job");
                     return Ok(());
-                }
-                there
+                };
+                (existing.metadata, run)
             }
             Err(error) => {
                 if !error.is_namespace_terminating() && !matches!(error, api::Error::NotLeader) {
-                    self.tell(Event::warning("FailedCreate", format!("Error creating job: {error}")));
+                    self.emit(Event::warning("FailedCreate", format!("Error creating job: {error}")));
                 }
                 return Err(Error::request(what(), error));
             }
         };
-        self.controller.ledger.wrote(&self.meta().uid, JOBS, made.resource_version);
-        self.status.active.push(Reference::to(&made));
-        self.status.last_schedule_time = Some(scheduled);
+        self.controller.ledger.wrote(&self.meta().uid, JOBS, created.resource_version);
+        self.status.active.push(Reference::to(&created));
+        self.status.last_schedule_time = Some(run);
         self.changed = true;
         Ok(())
     }

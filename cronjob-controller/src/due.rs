@@ -1,65 +1,87 @@
-//! Which run is due, and when to look again.
+//! The run that is due, and the time of the next one.
 //!
-//! After any downtime at most one run is made up for: the last. What is too late by `startingDeadlineSeconds` is not.
+//! After any downtime at most one run is made up for: the last one that `startingDeadlineSeconds` allows.
 //! Upstream: `pkg/controller/cronjob`, `mostRecentScheduleTime` and `nextScheduleTimeDuration`, which extrapolate from the
-//! distance of the first two runs missed and so lose runs of schedules that are not regular, and which measure `@every` from
-//! the deadline instead of the last run, so that it never fires.
-
-use std::time::Duration;
+//! distance of the first two missed runs and so lose runs of schedules that are not regular, which count `@every` from the
+//! deadline instead of from the last run, so that it never fires, and which add 100 ms to each delay.
 
 use jiff::{SignedDuration, Timestamp};
 
 use crate::schedule::Schedule;
 
-/// By how much a look comes later than the time it is for.
-const PADDING: SignedDuration = SignedDuration::from_millis(100);
-/// From how many runs missed on that is said.
+/// The number of missed runs beyond which an Event warns of them.
 const MANY: i64 = 100;
 
-/// A schedule that does not fire as schedules do. The words are upstream's.
+/// A schedule without a next firing, or with two of them in the same second. The text is upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time difference between two schedules is less than 1 second")]
 pub struct NeverFires;
 
-/// What is due.
+/// The time after which runs are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The creation of the CronJob, as long as it had no run.
+    Creation(Timestamp),
+    /// The scheduled time of the last run.
+    LastRun(Timestamp),
+}
+
+impl Anchor {
+    /// The time itself.
+    pub fn time(self) -> Timestamp {
+        match self {
+            Self::Creation(time) | Self::LastRun(time) => time,
+        }
+    }
+
+    /// Whether a run would have the same Job name as the last one.
+    fn is_in_minute_of(self, run: Timestamp) -> bool {
+        matches!(self, Self::LastRun(last) if last.as_second().div_euclid(60) == run.as_second().div_euclid(60))
+    }
+}
+
+/// The run that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
     /// The run to start, if there is one.
     pub run: Option<Timestamp>,
-    /// Whether so many runs were missed that something may be wrong.
+    /// Whether so many runs were missed that an Event warns of them.
     pub many_missed: bool,
 }
 
-/// The run that is due at `now`: the last one after `anchor`, if it is not later than `deadline` allows.
+/// The run that is due at `now`: the last firing after the anchor, unless it is later than `deadline` allows.
+///
+/// A firing within the minute of the last run, as `@every 45s` has them, is never due: its Job would have the same name.
 pub fn due(
     schedule: &Schedule,
-    anchor: Timestamp,
+    anchor: Anchor,
     deadline: Option<SignedDuration>,
     now: Timestamp,
 ) -> Result<Due, NeverFires> {
-    const NONE: Due = Due { run: None, many_missed: false };
-    let earliest = deadline.and_then(|deadline| now.checked_sub(deadline).ok()).map_or(anchor, |from| from.max(anchor));
-    // What repeats is counted from the last run, wherever the deadline lies.
-    let from = if matches!(schedule, Schedule::Every(_)) { anchor } else { earliest };
+    let start = anchor.time();
+    let earliest = deadline.and_then(|deadline| now.checked_sub(deadline).ok()).map_or(start, |from| from.max(start));
+    // An interval is counted from the last run, wherever the deadline lies.
+    let from = if matches!(schedule, Schedule::Every(_)) { start } else { earliest };
     let first = schedule.next(from).ok_or(NeverFires)?;
     if now < first {
-        return Ok(NONE);
+        return Ok(Due { run: None, many_missed: false });
     }
     let gap = schedule.next(first).map_or(0, |second| second.duration_since(first).as_secs());
     if gap < 1 {
         return Err(NeverFires);
     }
-    let run = schedule.latest(from, now).filter(|run| *run > earliest);
+    let run = schedule.latest(from, now).filter(|run| *run > earliest && !anchor.is_in_minute_of(*run));
     let missed = run.map_or(0, |run| run.duration_since(first.max(earliest)).as_secs() / gap + 1);
     Ok(Due { run, many_missed: missed > MANY })
 }
 
-/// The next time it fires that has not been looked at, and how long to wait for it.
-pub fn next_look(schedule: &Schedule, anchor: Timestamp, now: Timestamp) -> (Option<Timestamp>, Duration) {
-    let last = schedule.latest(anchor, now).unwrap_or(anchor);
-    let next = schedule.next(last);
-    let wait = next.and_then(|next| Duration::try_from(next.duration_since(now) + PADDING).ok());
-    (next, wait.unwrap_or_default())
+/// The first firing after `now` that can have a Job of its own.
+pub fn next_firing(schedule: &Schedule, anchor: Anchor, now: Timestamp) -> Option<Timestamp> {
+    match (schedule.latest(anchor.time(), now), anchor) {
+        (Some(latest), _) => schedule.next_in_another_minute(latest),
+        (None, Anchor::LastRun(last)) => schedule.next_in_another_minute(last),
+        (None, Anchor::Creation(created)) => schedule.next(created),
+    }
 }
 
 #[cfg(test)]
@@ -203,10 +225,11 @@ mod tests {
         for (text, from, now, deadline, run, many_missed, wait) in rows {
             let schedule = Schedule::parse(&format!("TZ=UTC {text}")).unwrap();
             let (from, now) = (at(from), at(now));
-            let due = due(&schedule, from, deadline.map(SignedDuration::from_secs), now).unwrap();
+            let due = due(&schedule, Anchor::LastRun(from), deadline.map(SignedDuration::from_secs), now).unwrap();
             assert_eq!(due, Due { run: run.map(at), many_missed: *many_missed }, "{text} at {now}");
-            let (_, waits) = next_look(&schedule, from, now);
-            assert!((waits.as_secs_f64() - wait).abs() < 1e-6, "{text} at {now}: {waits:?}, not {wait}");
+            // Upstream adds 100 ms.
+            let delay = next_firing(&schedule, Anchor::LastRun(from), now).unwrap().duration_since(now);
+            assert!((delay.as_secs_f64() + 0.1 - wait).abs() < 1e-6, "{text} at {now}: {delay:?}, not {wait}");
         }
     }
 
@@ -214,8 +237,33 @@ mod tests {
     fn without_any_leeway_nothing_is_ever_in_time() {
         let schedule = Schedule::parse("TZ=UTC */5 * * * *").unwrap();
         let now = at("2026-03-01T00:05:00.05Z");
-        let due = due(&schedule, at("2026-03-01T00:02:00Z"), Some(SignedDuration::ZERO), now).unwrap();
+        let anchor = Anchor::Creation(at("2026-03-01T00:02:00Z"));
+        let due = due(&schedule, anchor, Some(SignedDuration::ZERO), now).unwrap();
         assert_eq!(due.run, None);
+    }
+
+    /// Seconds after midnight at which the next firing is and, once it is there, the run that is due.
+    #[test]
+    fn firings_within_the_minute_of_the_last_run_are_left_out() {
+        let second = |second: i64| Timestamp::from_second(1_772_323_200 + second).unwrap();
+        for (text, anchor, next) in [
+            // Created at 00:00:10: the first run may be within the same minute.
+            ("@every 45s", Anchor::Creation(second(10)), 55),
+            ("@every 45s", Anchor::LastRun(second(10)), 100),
+            ("@every 45s", Anchor::LastRun(second(55)), 100),
+            ("@every 1s", Anchor::LastRun(second(55)), 60),
+            ("@every 60s", Anchor::LastRun(second(55)), 115),
+            ("@every 61s", Anchor::LastRun(second(55)), 116),
+        ] {
+            let schedule = Schedule::parse(text).unwrap();
+            for now in anchor.time().as_second()..second(next).as_second() {
+                let now = Timestamp::from_second(now).unwrap();
+                assert_eq!(next_firing(&schedule, anchor, now), Some(second(next)), "{text} after {anchor:?} at {now}");
+                let found = due(&schedule, anchor, None, now).unwrap();
+                assert_eq!(found.run, None, "{text} after {anchor:?} at {now}");
+            }
+            assert_eq!(due(&schedule, anchor, None, second(next)).unwrap().run, Some(second(next)), "{text}");
+        }
     }
 
     #[test]
@@ -223,7 +271,7 @@ mod tests {
         for text in ["59 23 31 2 *", ", * * * *", "* , * * *", "* * * , *", "* * , * ,"] {
             let schedule = Schedule::parse(&format!("TZ=UTC {text}")).unwrap();
             let (from, now) = (at("2026-03-01T00:00:00Z"), at("2026-03-02T00:00:00Z"));
-            assert_eq!(due(&schedule, from, None, now), Err(NeverFires), "{text}");
+            assert_eq!(due(&schedule, Anchor::Creation(from), None, now), Err(NeverFires), "{text}");
         }
     }
 }

@@ -1,11 +1,12 @@
-//! CronJobs: a Job for each time of a schedule.
+//! CronJobs: a Job for each time at which a schedule fires.
 //!
 //! # What it promises
 //!
-//! For each time at which the schedule of a CronJob fires at most one Job is started, at that time and not later than
-//! `startingDeadlineSeconds` allows; after any downtime at most one is made up for, the last that was missed. Under `Forbid`
-//! none is started while another one runs, under `Replace` the running one goes first. Of Jobs that have ended as many are kept
-//! as the history limits say. Nothing is started while the CronJob is suspended or going. Other owners' Jobs are never touched.
+//! For each scheduled time at most one Job is created, at that time and not later than `startingDeadlineSeconds` allows. After
+//! any downtime at most one run is made up for: the last one that was missed. Under `Forbid` no Job is created while another
+//! one is active; under `Replace` the active one is deleted first. Finished Jobs are kept up to the history limits. Nothing is
+//! created while the CronJob is suspended or terminating. Jobs of other owners are never touched, and neither are Jobs that a
+//! user has made from the CronJob by hand, until the history limits count them.
 //!
 //! # How it is laid out
 //!
@@ -16,18 +17,25 @@
 //!                └──────────────◄── the next time of the schedule
 //! ```
 //!
-//! [`schedule`] reads schedules and says when they fire; [`due`] says which run is due.
+//! [`schedule`] reads schedules and computes when they fire; [`due`] chooses the run that is due.
 //!
 //! # Where it differs from upstream
 //!
 //! - A Job belongs to a CronJob by uid, not by name.
-//! - The last run missed is found, and not extrapolated from the first two; `@every` keeps its phase under a deadline.
-//! - Deletions name the uid they mean; a Job that is gone already is no failure, and one that is going is not deleted again.
-//! - A sync waits until the caches show what the one before wrote.
+//! - The last missed run is found by search and not extrapolated from the first two. `@every` keeps its phase under a deadline,
+//!   and after a crash.
+//! - Two firings within a minute, as `@every 45s` has them, share a Job name. The later one is skipped, and nothing is recorded
+//!   for it: an interval of less than a minute starts at most one Job in each minute.
+//! - Deletions carry the uid as a precondition. A Job that is gone already is no failure, and a terminating one is not deleted
+//!   again.
+//! - A sync waits until the caches show the writes of the sync before.
 //! - After a live read the status is written onto the version that was read.
-//! - A Job that was started and not recorded is recorded, whatever the schedule is by then, and never deleted before.
-//! - Deletions of history that fail are tried again.
-//! - Where the name of a run is taken by somebody else's Job, the next run is waited for.
+//! - A Job that was created and not recorded is recorded, whatever the schedule is by then, and never deleted before. It is
+//!   recognized by its name and its scheduled-time annotation; a Job that a user has made by hand is never taken for a run.
+//! - A refused deletion of history is tried again, and does not delay the next run.
+//! - Where another Job has the name of a run, that run is skipped.
+//! - The messages of Events are cut after 1,024 bytes.
+//! - The timer for a run is set to its scheduled time, without upstream's 100 ms on top.
 
 pub mod decide;
 pub mod due;
@@ -66,22 +74,22 @@ use crate::{
     watch::Watch,
 };
 
-/// Position of the index of Jobs by the uid of their controller.
+/// The position of the index of Jobs by the uid of their controller.
 pub(crate) const JOBS_BY_OWNER: usize = 0;
 
-/// After how long a write that no cache shows is waited for no more.
+/// How long to wait for the caches to show a write of this process before syncing without it.
 pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
     name: "expectations-timeout",
     default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "After how long a write of its own that its caches do not show is waited for no more",
+    help: "How long to wait for the cache to show a write of this process before syncing without it",
 };
-/// All values of this crate that can be tuned.
+/// All values of this crate that `--tune` sets.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
-/// The flag that says how many CronJobs are synced at once.
+/// The number of CronJobs that are synced at once.
 pub const CONCURRENT_SYNCS: WorkersFlag =
     WorkersFlag { name: "concurrent-cron-job-syncs", default: 5, min: 1, help: "How many CronJobs are synced at once" };
-/// All flags of this crate that say how many objects are synced at once.
+/// All flags of this crate for the number of objects that are synced at once.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of CronJobs.
@@ -160,7 +168,7 @@ impl Controller for CronJobController {
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        self.look(key, now)
+        self.observe(key, now)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
@@ -168,7 +176,7 @@ impl Controller for CronJobController {
     }
 
     async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.carry_out(snapshot, plan).await
+        self.act(snapshot, plan).await
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -1,16 +1,16 @@
-//! What this controller counts besides its queue.
+//! The metrics of this controller besides those of its queue.
 
 use common::metrics::{Histogram, Metrics, Stability, exponential_buckets};
 use jiff::SignedDuration;
 
-/// The controller's own metric.
+/// The metric of this controller.
 #[derive(Clone, Debug)]
 pub(crate) struct ControllerMetrics {
     skew: Histogram,
 }
 
 impl ControllerMetrics {
-    /// Registers it.
+    /// Registers the metric.
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let skew = metrics.histogram(
             "cronjob_controller_job_creation_skew_duration_seconds",
@@ -22,8 +22,8 @@ impl ControllerMetrics {
         Self { skew: skew.with(&[]) }
     }
 
-    /// A Job was created that much after its time.
-    pub(crate) fn started(&self, late: SignedDuration) {
-        self.skew.observe(late.as_secs_f64());
+    /// Records the time between the scheduled time of a Job and its creation.
+    pub(crate) fn observe_skew(&self, skew: SignedDuration) {
+        self.skew.observe(skew.as_secs_f64());
     }
 }

@@ -1,4 +1,4 @@
-//! What is read of CronJobs and Jobs.
+//! The fields of CronJobs and Jobs that this controller reads.
 
 use common::{
     conditions::{Condition, seconds},
@@ -16,23 +16,25 @@ pub const CRON_JOBS: Resource =
 /// Jobs on the API server.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
 
-/// The annotation of a Job that says which time it runs for.
+/// The annotation of a Job with its scheduled time, in RFC 3339.
 pub const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
+/// The annotation that `kubectl create job --from=cronjob/...` leaves on a Job.
+const INSTANTIATE: &str = "cronjob.kubernetes.io/instantiate";
 
-/// What is done when a Job is due while another one runs.
+/// What happens when a run is due while a Job of the CronJob is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Concurrency {
-    /// They run side by side.
+    /// Jobs run side by side.
     #[default]
     Allow,
-    /// The new one has to wait.
+    /// The new Job waits until the active one has finished.
     Forbid,
-    /// The running one is deleted.
+    /// The active Job is deleted first.
     Replace,
 }
 
 impl<'de> Deserialize<'de> for Concurrency {
-    /// A policy that nobody knows, which a server would have refused, is none.
+    /// An unknown policy, which an API server refuses, counts as the default.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(match &*Text::deserialize(deserializer)? {
             "Forbid" => Self::Forbid,
@@ -45,60 +47,60 @@ impl<'de> Deserialize<'de> for Concurrency {
 /// A CronJob.
 #[derive(Clone, Debug, Deserialize)]
 pub struct CronJob {
-    /// Its metadata, without labels and annotations.
+    /// Metadata without labels and annotations.
     pub metadata: Meta,
-    /// What it wants.
+    /// The desired behaviour.
     pub spec: Spec,
-    /// What was done.
+    /// The recorded runs.
     #[serde(default)]
     pub status: Status,
 }
 
-/// What a CronJob wants.
+/// The desired behaviour of a CronJob.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
-    /// When.
+    /// The schedule as text.
     pub schedule: Box<str>,
-    /// Where the clock hangs; by default where the process runs.
+    /// The time zone of the schedule; by default that of the process.
     #[serde(default)]
     pub time_zone: Option<Text>,
-    /// How many seconds late a Job may be.
+    /// How many seconds after its scheduled time a Job may still be created.
     #[serde(default)]
     pub starting_deadline_seconds: Option<i64>,
-    /// What is done while another one runs.
+    /// What happens when a run is due while a Job is active.
     #[serde(default, deserialize_with = "null_as_default")]
     pub concurrency_policy: Concurrency,
-    /// Whether nothing is to be started.
+    /// Whether no Jobs are created.
     #[serde(default, deserialize_with = "null_as_default")]
     pub suspend: bool,
-    /// What Jobs are made from.
+    /// The template of the Jobs, unread.
     #[serde(default)]
     pub job_template: Option<Raw>,
-    /// How many Jobs that succeeded are kept.
+    /// How many complete Jobs are kept; all if absent.
     #[serde(default)]
     pub successful_jobs_history_limit: Option<i64>,
-    /// How many Jobs that failed are kept.
+    /// How many failed Jobs are kept; all if absent.
     #[serde(default)]
     pub failed_jobs_history_limit: Option<i64>,
 }
 
-/// What was done.
+/// The recorded runs of a CronJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// The Jobs that run.
+    /// The Jobs that were created and have not finished.
     #[serde(deserialize_with = "null_as_default")]
     pub active: Vec<Reference>,
-    /// For which time a Job was last started.
+    /// The scheduled time of the last Job.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_schedule_time: Option<Timestamp>,
-    /// When a Job last succeeded.
+    /// The latest completion time of a complete Job.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub last_successful_time: Option<Timestamp>,
 }
 
-/// A reference to a Job, as it is stored.
+/// A reference to a Job in the form of the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reference {
@@ -106,10 +108,10 @@ pub struct Reference {
     kind: Text,
     #[serde(skip_serializing_if = "is_empty")]
     namespace: Text,
-    /// Its name.
+    /// Name of the Job.
     #[serde(skip_serializing_if = "is_empty")]
     pub name: Text,
-    /// Its uid.
+    /// Uid of the Job.
     #[serde(skip_serializing_if = "Uid::is_empty")]
     pub uid: Uid,
     #[serde(skip_serializing_if = "is_empty")]
@@ -130,7 +132,7 @@ fn is_unknown(version: &Version) -> bool {
 }
 
 impl Reference {
-    /// To a Job.
+    /// A reference to a Job.
     pub fn to(job: &Meta) -> Self {
         Self {
             kind: Text::new(JOBS.kind),
@@ -145,13 +147,13 @@ impl Reference {
 }
 
 impl Status {
-    /// Whether that Job is recorded as running.
-    pub fn runs(&self, uid: &Uid) -> bool {
+    /// Whether that Job is recorded as active.
+    pub fn is_active(&self, uid: &Uid) -> bool {
         self.active.iter().any(|reference| reference.uid == *uid)
     }
 
-    /// Strikes a Job off. Says whether it was there.
-    pub fn strike(&mut self, uid: &Uid) -> bool {
+    /// Removes a Job from the active ones. Returns whether it was one.
+    pub fn remove_active(&mut self, uid: &Uid) -> bool {
         let before = self.active.len();
         self.active.retain(|reference| reference.uid != *uid);
         self.active.len() != before
@@ -172,17 +174,17 @@ impl Object for CronJob {
     }
 }
 
-/// How a Job ended.
+/// How a Job finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It has done what it was to do.
+    /// With success.
     Complete,
-    /// It has not.
+    /// Without success.
     Failed,
 }
 
 impl End {
-    /// As the API writes it.
+    /// The type of the condition.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Complete => "Complete",
@@ -193,36 +195,61 @@ impl End {
 
 /// A Job of a CronJob.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(from = "JobAsStored")]
 pub struct Job {
-    /// Its metadata, without labels and annotations.
+    /// Metadata without labels and annotations.
     pub metadata: Meta,
-    /// How it goes.
-    #[serde(default, deserialize_with = "null_as_default")]
+    /// The scheduled time, if the controller created this Job; nothing for a Job made by hand.
+    pub scheduled: Option<Timestamp>,
+    /// Progress of the Job.
     pub status: JobStatus,
 }
 
-/// How a Job goes.
+/// A Job before its annotations are dropped.
+#[derive(Deserialize)]
+struct JobAsStored {
+    metadata: Meta,
+    #[serde(default, deserialize_with = "null_as_default")]
+    status: JobStatus,
+}
+
+impl From<JobAsStored> for Job {
+    fn from(JobAsStored { metadata, status }: JobAsStored) -> Self {
+        let annotations = &metadata.annotations;
+        // A Job made by hand has all annotations of the template, whatever they are.
+        let by_hand = annotations.get(INSTANTIATE).is_some();
+        let scheduled = annotations.get(SCHEDULED_TIMESTAMP).filter(|_| !by_hand).and_then(|time| time.parse().ok());
+        Self { metadata, scheduled, status }
+    }
+}
+
+/// Progress of a Job.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct JobStatus {
     #[serde(deserialize_with = "end")]
     conditions: Option<End>,
-    /// When it began.
+    /// When the Job started.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub start_time: Option<Timestamp>,
-    /// When it was complete.
+    /// When the Job completed.
     #[serde(deserialize_with = "seconds::deserialize")]
     pub completion_time: Option<Timestamp>,
 }
 
 impl Job {
-    /// How it ended, if it has.
+    /// How the Job finished; nothing while it runs.
     pub fn end(&self) -> Option<End> {
         self.status.conditions
     }
+
+    /// When the Job completed with success.
+    pub fn completion_time(&self) -> Option<Timestamp> {
+        self.status.completion_time.filter(|_| self.end() == Some(End::Complete))
+    }
 }
 
-/// The first condition that says that it is over.
+/// The first true condition of a finished Job.
 fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<End>, D::Error> {
     let conditions = Option::<Vec<Condition>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(conditions.iter().filter(|condition| condition.is_true()).find_map(|condition| match &*condition.kind {
@@ -245,7 +272,7 @@ impl Object for Job {
         self.metadata.finalizers = Box::default();
     }
 
-    /// Those of CronJobs, and no others.
+    /// Only Jobs of CronJobs are cached.
     fn keep(&self) -> bool {
         self.metadata.controller().is_some_and(|owner| owner.kind == CRON_JOBS.kind)
     }

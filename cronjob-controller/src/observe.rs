@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of caches, and nothing else.
+//! From a key to a snapshot, by reads of the caches alone.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,11 +14,11 @@ use jiff::Timestamp;
 
 use crate::{CronJobController, JOBS_BY_OWNER, error::Error, objects::CRON_JOBS, snapshot::Snapshot};
 
-/// After how long a CronJob whose caches lag is looked at again although nothing of it has happened.
+/// The longest time between two checks whether the caches have caught up.
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl CronJobController {
-    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let Some(cron) = self.crons.store().get(&key.namespace, &key.name)? else {
             return Ok(Observed::Gone);
         };
@@ -34,6 +34,6 @@ impl CronJobController {
         });
         jobs.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let owner = Owner::new(CRON_JOBS, &cron.metadata);
-        Ok(Observed::Ready(Snapshot { cron, owner, is_live: false, jobs, found: BTreeMap::new(), now }))
+        Ok(Observed::Ready(Snapshot { cron, owner, is_live: false, jobs, answers: BTreeMap::new(), now }))
     }
 }

@@ -1,9 +1,9 @@
-//! What one sync does: steps in order, each with its reason, and a status that is written after them.
+//! What one sync does: steps in order, each with its reason, and the status that is written after them.
 
 use std::{fmt, time::Duration};
 
 use common::{
-    controller::{Explain, Explanation, Requeue},
+    controller::{Explain, Explanation},
     events::EventType,
     intern::Text,
     meta::Uid,
@@ -13,10 +13,15 @@ use serde_json::Value;
 
 use crate::objects::Status;
 
+/// The length of an Event's message, in bytes, beyond which the rest is left out.
+///
+/// Messages quote schedules, which may be as long as an object can be.
+const MAX_MESSAGE: usize = 1024;
+
 /// An Event on the CronJob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should look.
+    /// Normal or warning.
     pub kind: EventType,
     /// One word for machines.
     pub reason: &'static str,
@@ -25,56 +30,66 @@ pub struct Event {
 }
 
 impl Event {
-    /// An Event that all is well.
+    /// An Event of type Normal.
     pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: EventType::Normal, reason, message: message.into() }
+        Self::new(EventType::Normal, reason, message.into())
     }
 
-    /// An Event that somebody should look at.
+    /// An Event of type Warning.
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: EventType::Warning, reason, message: message.into() }
+        Self::new(EventType::Warning, reason, message.into())
+    }
+
+    fn new(kind: EventType, reason: &'static str, mut message: String) -> Self {
+        if message.len() > MAX_MESSAGE {
+            message.truncate(message.floor_char_boundary(MAX_MESSAGE - "...".len()));
+            message.push_str("...");
+        }
+        Self { kind, reason, message }
     }
 }
 
-/// What has to be read live before anything can be decided.
+/// A read of the API server that must precede the decision.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
-    /// The CronJob: the cache has a Job of its that it does not know of.
+    /// The CronJob: the cache holds a Job owned by it that `status.active` does not list.
     CronJob,
-    /// A Job that it knows of and the cache does not have.
+    /// A Job that `status.active` lists and the cache does not hold.
     Job(Text),
 }
 
 /// Why a Job is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// More have ended than are kept.
+    /// There are more finished Jobs than the history limit.
     History,
-    /// The next one takes its place.
+    /// The next run is due, and the policy is Replace.
     Replaced,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Only tells.
-    Tell(Event),
-    /// Deletes a Job and strikes it off the status.
+    /// Emits an Event.
+    Emit(Event),
+    /// Deletes a Job and removes it from the active ones.
     Delete {
-        /// Its name.
+        /// Name of the Job.
         name: Text,
-        /// Its uid.
+        /// Uid of the Job.
         uid: Uid,
-        /// Why.
+        /// Why it is deleted.
         reason: Reason,
+        /// The Event to emit if the deletion is refused.
+        if_refused: Option<Event>,
     },
-    /// Starts a Job and records it. The last step.
-    Start {
-        /// Its name, by which it is started at most once.
+    /// Creates a Job and records it. The last step.
+    Create {
+        /// Name of the Job, which keeps a run from being started twice.
         name: Text,
         /// The whole object.
         body: Box<Value>,
-        /// The time it runs for.
+        /// The scheduled time.
         scheduled: Timestamp,
     },
 }
@@ -82,34 +97,27 @@ pub enum Step {
 /// What one sync does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// What has to be read first; then nothing else is decided yet.
+    /// The reads that must come first. While there are any, nothing else is decided.
     pub questions: Vec<Question>,
-    /// What is done, in order.
+    /// The steps in order.
     pub steps: Vec<Step>,
-    /// The status as it is to be, deletions and the new Job aside.
+    /// The status to write, without the effects of deletions and of the new Job.
     pub status: Status,
-    /// Whether that is another one than is stored.
+    /// Whether that status differs from the stored one.
     pub changed: bool,
-    /// In how long to look again.
-    pub again: Option<Duration>,
+    /// The time from the snapshot to the next sync, if no event comes before.
+    pub requeue_after: Option<Duration>,
     /// The situation in words.
     pub situation: String,
-    /// What is waited for.
+    /// What the CronJob waits for.
     pub waiting: Vec<String>,
-}
-
-impl Plan {
-    /// When to look again.
-    pub fn requeue(&self) -> Requeue {
-        self.again.map_or(Requeue::No, Requeue::After)
-    }
 }
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CronJob => f.write_str("read the CronJob: it does not know of one of its Jobs"),
-            Self::Job(name) => write!(f, "read Job {name}: it is recorded as running, and the cache does not have it"),
+            Self::CronJob => f.write_str("read the CronJob: it does not list one of its Jobs as active"),
+            Self::Job(name) => write!(f, "read Job {name}: it is listed as active, and the cache does not hold it"),
         }
     }
 }
@@ -117,12 +125,12 @@ impl fmt::Display for Question {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tell(event) => write!(f, "tell: {}", event.message),
+            Self::Emit(event) => write!(f, "emit an Event: {}", event.message),
             Self::Delete { name, reason: Reason::History, .. } => {
-                write!(f, "delete Job {name}: more have ended than are kept")
+                write!(f, "delete Job {name}: it is beyond the history limit")
             }
-            Self::Delete { name, reason: Reason::Replaced, .. } => write!(f, "delete Job {name}: the next one is due"),
-            Self::Start { name, scheduled, .. } => write!(f, "start Job {name}: it is due since {scheduled}"),
+            Self::Delete { name, reason: Reason::Replaced, .. } => write!(f, "delete Job {name}: the next run is due"),
+            Self::Create { name, scheduled, .. } => write!(f, "create Job {name}: it is due since {scheduled}"),
         }
     }
 }
@@ -138,10 +146,9 @@ impl Explain for Plan {
     }
 
     fn acts(&self) -> bool {
-        self.changed || !self.questions.is_empty() || self.steps.iter().any(|step| !matches!(step, Step::Tell(_)))
+        self.changed || !self.questions.is_empty() || self.steps.iter().any(|step| !matches!(step, Step::Emit(_)))
     }
-
     fn requeue_after(&self) -> Option<Duration> {
-        self.again
+        self.requeue_after
     }
 }

@@ -1,19 +1,29 @@
-//! The schedule of a CronJob: five fields or a descriptor, in a time zone, and when it fires.
+//! The schedule of a CronJob: five fields or a descriptor, in a time zone, and the times at which it fires.
 //!
-//! The dialect is that of robfig/cron v3 with its standard parser, which API servers validate with; no crate speaks it
-//! exactly (Sunday is 0 and not 7, `*/2` in a day field is a restriction and `*` is none, `@every`). So are the firing times,
-//! down to what happens around the days on which clocks change: upstream and we must agree on the name of a Job, which is its
-//! time.
+//! The dialect is that of robfig/cron v3 with its standard parser, which API servers validate schedules with. The firing times
+//! are those of the same library, including the days on which clocks change: the name of a Job is derived from its scheduled
+//! time, so two controllers that disagree about a time would create a Job too many or too few at a hand-over.
+//!
+//! ```text
+//! parse.rs ──► fields.rs ──► next.rs ◄── zone.rs
+//!  dialect      cron          chrono      chrono-tz, or the system's rules
+//! ```
+//!
+//! The crate `cron` holds the sets of allowed values and finds the next wall-clock time in them. [`next`] maps it to an instant,
+//! and walks as robfig/cron does where clocks change nearby. Times outside of this module are jiff's, as everywhere else in this
+//! project; inside of it they are Unix seconds and chrono's dates.
 
+mod fields;
 mod next;
 mod parse;
 mod zone;
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 
-pub use zone::{UnknownZone, lookup as zone};
+pub use fields::Fields;
+pub use zone::{UnknownZone, Zone};
 
 /// Why a schedule cannot be read, in the words of upstream's parser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,68 +36,63 @@ impl ParseError {
     }
 }
 
-/// When a Job is due.
+/// A schedule that has been read.
 #[derive(Clone, Debug)]
 pub enum Schedule {
-    /// At the times that fields name.
+    /// Fires at the wall-clock times that the fields allow.
     Fields {
-        /// Which.
+        /// The allowed wall-clock times.
         fields: Fields,
-        /// Where.
-        zone: TimeZone,
+        /// The zone of the clock.
+        zone: Zone,
     },
-    /// Again and again after the same time, which is whole seconds.
+    /// Fires at a constant distance from the time before, in whole seconds, at least one.
     Every(Duration),
 }
 
-/// The values of the five fields: bit `n` is set if the value `n` is allowed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Fields {
-    minute: u64,
-    hour: u64,
-    day_of_month: u64,
-    month: u64,
-    day_of_week: u64,
-    /// Whether a day field is unrestricted, so that only the other one counts.
-    day_of_month_star: bool,
-    day_of_week_star: bool,
-}
-
-impl fmt::Debug for Fields {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { minute, hour, day_of_month, month, day_of_week, .. } = self;
-        write!(f, "Fields({minute:x} {hour:x} {day_of_month:x} {month:x} {day_of_week:x})")
-    }
-}
-
 impl Schedule {
-    /// Reads a schedule; a prefix `TZ=...` names its zone, otherwise it is in the zone of the process.
+    /// Reads a schedule.
+    ///
+    /// A prefix `TZ=...` names the time zone; without one the schedule is in the zone of the process.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         parse::schedule(text)
     }
 
-    /// The first time after `after` at which it fires; none within five years.
+    /// The first time after `after` at which the schedule fires, if there is one within five years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
-        match self {
-            Self::Fields { fields, zone } => next::next(fields, zone, after),
-            Self::Every(interval) => {
-                let whole = Timestamp::from_second(next::second(after)).ok()?;
-                whole.checked_add(*interval).ok()
-            }
-        }
+        let after = second(after);
+        let next = match self {
+            Self::Fields { fields, zone } => next::next(fields, zone, after)?,
+            Self::Every(interval) => after.checked_add(seconds(*interval))?,
+        };
+        Timestamp::from_second(next).ok()
     }
 
-    /// The last time after `after` and not after `now` at which it fires, if there is one.
+    /// The first time after `firing`, and outside of its minute, at which the schedule fires.
     ///
-    /// Upstream extrapolates from the distance of the first two and loses runs of schedules that are not regular.
+    /// The name of a Job is derived from a minute, so that the later one of two firings within a minute cannot get a Job.
+    pub fn next_in_another_minute(&self, firing: Timestamp) -> Option<Timestamp> {
+        let Self::Every(interval) = self else { return self.next(firing) };
+        let (firing, interval) = (second(firing), seconds(*interval));
+        let rest_of_minute = 60 - firing.rem_euclid(60);
+        let steps = rest_of_minute.saturating_add(interval - 1) / interval;
+        Timestamp::from_second(firing.checked_add(steps.max(1).checked_mul(interval)?)?).ok()
+    }
+
+    /// The last time after `after`, and not after `now`, at which the schedule fires.
+    ///
+    /// Takes a number of steps that grows with the logarithm of the distance between the two. Upstream extrapolates from the
+    /// first two firings instead, and so loses runs of schedules whose firings are not equally spaced.
     pub fn latest(&self, after: Timestamp, now: Timestamp) -> Option<Timestamp> {
         let first = self.next(after).filter(|first| *first <= now)?;
         if let Self::Every(interval) = self {
-            let (first, now, interval) = (first.as_second(), next::second(now), interval.as_secs() as i64);
+            let (first, now, interval) = (first.as_second(), second(now), seconds(*interval));
             return Timestamp::from_second(first + (now - first) / interval * interval).ok();
         }
-        // `early` is followed by a firing that is not after `now`, `late` is not.
-        let (mut early, mut late, mut latest) = (next::second(after), next::second(now), first);
+        // A firing that is not after `now` follows `early`; none follows `late`.
+        let mut early = second(after);
+        let mut late = second(now);
+        let mut latest = first;
         while late - early > 1 {
             let middle = early + (late - early) / 2;
             match Timestamp::from_second(middle).ok().and_then(|from| self.next(from)).filter(|next| *next <= now) {
@@ -100,6 +105,16 @@ impl Schedule {
         }
         Some(latest)
     }
+}
+
+/// The Unix second that contains an instant.
+fn second(at: Timestamp) -> i64 {
+    at.as_nanosecond().div_euclid(1_000_000_000) as i64
+}
+
+/// The length of an interval in seconds, at least one.
+fn seconds(interval: Duration) -> i64 {
+    i64::try_from(interval.as_secs()).unwrap_or(i64::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -2,33 +2,24 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{intern::Text, refs::Owner};
+use common::{intern::Text, meta::Uid, refs::Owner};
 use jiff::Timestamp;
 
 use crate::objects::{CronJob, Job};
-
-/// Whether a Job that is recorded as running and that the cache does not have is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It is; the cache lags.
-    There,
-    /// It is not.
-    Gone,
-}
 
 /// A CronJob, its Jobs, and the time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The CronJob.
     pub cron: Arc<CronJob>,
-    /// The same as an owner.
+    /// The CronJob as an owner.
     pub owner: Owner,
-    /// Whether it was read live.
+    /// Whether the CronJob was read from the API server instead of the cache.
     pub is_live: bool,
-    /// The Jobs it controls, by name.
+    /// The cached Jobs that the CronJob controls, by name.
     pub jobs: Vec<Arc<Job>>,
-    /// What live reads told of other Jobs, by name.
-    pub found: BTreeMap<Text, Presence>,
+    /// Answers of the API server about Jobs that are recorded as active and not cached: the uid behind each name, or nothing.
+    pub answers: BTreeMap<Text, Option<Uid>>,
     /// The time.
     pub now: Timestamp,
 }

@@ -1,6 +1,6 @@
-//! Which event brings which CronJob to the queue.
+//! The CronJobs that an event enqueues.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Clock,
@@ -15,7 +15,7 @@ use common::{
 
 use crate::{
     decide,
-    due::next_look,
+    due::{Anchor, next_firing},
     objects::{CRON_JOBS, CronJob, Job},
     plan,
 };
@@ -30,7 +30,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Every event of a CronJob brings it to the queue; another schedule does so when it next fires.
+    /// Enqueues the CronJob of an event: at its next firing if the schedule was changed, otherwise at once.
     pub(crate) fn on_cron(&self, event: &Event<CronJob>, origin: Origin) {
         if let Event::Deleted(cron) = event {
             self.ledger.forget(&cron.metadata.uid);
@@ -45,13 +45,15 @@ impl Watch {
 
     fn on_schedule(&self, cron: &CronJob) {
         let now = self.clock.now();
-        match decide::effective(&cron.spec) {
+        match decide::changed_schedule(&cron.spec) {
             Ok(schedule) => {
-                let (_, wait) = next_look(&schedule, decide::anchor(cron).unwrap_or(now), now);
-                self.queue.add_after(cron.metadata.key(), wait);
+                let anchor = decide::anchor(cron).unwrap_or(Anchor::Creation(now));
+                let next = next_firing(&schedule, anchor, now);
+                let delay = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok()).unwrap_or_default();
+                self.queue.add_after(cron.metadata.key(), delay);
             }
             Err(_) => {
-                let message = format!("unparseable schedule for cronjob: {}", cron.spec.schedule);
+                let message = format!("unparseable schedule for cronjob: {}", spec.schedule);
                 let event = plan::Event::warning("UnParseableCronJobSchedule", message);
                 let object = ObjectRef::new(CRON_JOBS, &cron.metadata);
                 self.recorder.event(&object, event.kind, event.reason, event.message);
@@ -59,7 +61,7 @@ impl Watch {
         }
     }
 
-    /// Every change of a Job brings the CronJob it belongs, or belonged, to.
+    /// Enqueues the CronJob that controls, or controlled, the Job of an event.
     pub(crate) fn on_job(&self, event: &Event<Job>, _origin: Origin) {
         match event {
             Event::Added(job) | Event::Deleted(job) => self.add_owner(&job.metadata),

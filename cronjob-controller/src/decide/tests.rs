@@ -1,10 +1,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::refs::Owner;
+use common::{intern::Text, refs::Owner};
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
-use super::*;
-use crate::objects::CRON_JOBS;
+use super::{create::wall_time, *};
+use crate::{
+    objects::{CRON_JOBS, SCHEDULED_TIMESTAMP},
+    plan::{Question, Reason, Step},
+    schedule::{Schedule, Zone},
+};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -25,7 +30,7 @@ fn world(spec: Value, status: Value, jobs: &[Value]) -> Snapshot {
         cron: Arc::new(cron),
         is_live: false,
         jobs,
-        found: BTreeMap::new(),
+        answers: BTreeMap::new(),
         now: at("2026-03-01T00:07:30Z"),
     }
 }
@@ -73,7 +78,7 @@ fn history_is_trimmed_from_its_old_end() {
         let jobs: Vec<Value> = jobs.iter().map(|(name, start, end)| job(name, *start, Some(end))).collect();
         let plan = decide(&world(spec, json!({}), &jobs));
         let want: Vec<String> =
-            gone.iter().map(|name| format!("delete Job {name}: more have ended than are kept")).collect();
+            gone.iter().map(|name| format!("delete Job {name}: it is beyond the history limit")).collect();
         assert_eq!(steps(&plan), want);
     }
 }
@@ -89,7 +94,7 @@ fn a_job_that_goes_already_is_not_deleted_again() {
 #[test]
 fn the_job_of_a_run_is_the_template_and_its_time() {
     let plan = decide(&world(json!({}), json!({}), &[]));
-    let [Step::Start { name, body, scheduled }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
+    let [Step::Create { name, body, scheduled }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
     assert_eq!((&**name, *scheduled), ("tick-29538725", at("2026-03-01T00:05:00Z")));
     assert_eq!(body["spec"], json!({"template": {"unheard": {"of": [1.50]}}}), "verbatim");
     assert_eq!(body["metadata"]["annotations"], json!({SCHEDULED_TIMESTAMP: "2026-03-01T00:05:00Z"}));
@@ -105,7 +110,7 @@ fn times_are_written_with_the_offset_of_their_zone() {
         ("2026-11-01T06:30:00Z", Some("America/New_York"), "2026-11-01T01:30:00-05:00"),
         ("2026-07-01T12:00:00Z", Some("Asia/Kathmandu"), "2026-07-01T17:45:00+05:45"),
     ] {
-        let zone = zone.map(|zone| schedule::zone(zone).unwrap());
+        let zone = zone.map(|zone| Zone::named(zone).unwrap());
         assert_eq!(wall_time(at(time), zone.as_ref()), want);
     }
 }
@@ -131,15 +136,27 @@ fn nothing_is_started_on_a_schedule_that_makes_no_sense() {
         (json!({"timeZone": "../etc"}), "UnknownTimeZone", "invalid timeZone: \"../etc\": time: invalid location name"),
     ] {
         let plan = decide(&world(spec, json!({}), &[]));
-        assert_eq!(plan.steps, [Step::Tell(Event::warning(reason, message))]);
-        assert_eq!((plan.requeue(), plan.waiting), (common::controller::Requeue::No, vec![message.to_owned()]));
+        assert_eq!(plan.steps, [Step::Emit(Event::warning(reason, message))]);
+        assert_eq!((plan.requeue_after, plan.waiting), (None, vec![message.to_owned()]));
     }
+}
+
+#[test]
+fn a_change_to_an_unknown_zone_enqueues_by_the_schedule_alone() {
+    let spec = |zone: &str, schedule: &str| {
+        world(json!({"timeZone": zone, "schedule": schedule}), json!({}), &[]).cron.spec.clone()
+    };
+    assert!(effective_schedule(&spec("Mars/Base", "*/5 * * * *")).is_err());
+    assert!(changed_schedule(&spec("Mars/Base", "*/5 * * * *")).is_ok());
+    assert!(changed_schedule(&spec("Mars/Base", "nonsense")).is_err());
+    let in_zone = changed_schedule(&spec("Asia/Kathmandu", "0 0 * * *")).unwrap().next(at("2026-03-01T00:00:00Z"));
+    assert_eq!(in_zone, Some(at("2026-03-01T18:15:00Z")));
 }
 
 #[test]
 fn a_zone_in_the_schedule_is_honoured_and_frowned_upon() {
     let plan = decide(&world(json!({"schedule": "TZ=Asia/Kathmandu 50 5 * * *", "timeZone": null}), json!({}), &[]));
-    let [Step::Tell(event), Step::Start { scheduled, .. }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
+    let [Step::Emit(event), Step::Create { scheduled, .. }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
     assert_eq!((event.reason, *scheduled), ("UnsupportedSchedule", at("2026-03-01T00:05:00Z")));
 }
 
@@ -150,10 +167,10 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
     assert!(plan.steps.is_empty() && !plan.changed);
     let mut answered = world(json!({"suspend": true}), running(&["gone"]), &[job("stray", Some(1), None)]);
     answered.is_live = true;
-    answered.found.insert("gone".into(), Presence::Gone);
+    answered.answers.insert("gone".into(), None);
     let plan = decide(&answered);
     let told: Vec<&str> =
-        plan.steps.iter().filter_map(|s| if let Step::Tell(event) = s { Some(event.reason) } else { None }).collect();
+        plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect();
     assert_eq!(told, ["UnexpectedJob", "MissingJob"]);
     assert!(plan.changed && plan.status.active.is_empty());
 }
@@ -164,8 +181,183 @@ fn a_cron_job_that_goes_starts_nothing_and_still_tidies_up() {
         world(json!({"successfulJobsHistoryLimit": 0}), running(&["a"]), &[job("a", Some(1), Some("Complete"))]);
     Arc::make_mut(&mut snapshot.cron).metadata.deleted = Some(snapshot.now);
     let plan = decide(&snapshot);
-    assert_eq!(steps(&plan), ["delete Job a: more have ended than are kept"]);
+    assert_eq!(steps(&plan), ["delete Job a: it is beyond the history limit"]);
     assert!(plan.changed && plan.status.active.is_empty() && plan.status.last_successful_time.is_some());
+}
+
+/// A Job that the controller created for a run.
+fn run(scheduled: &str, start: Option<u32>, end: Option<&str>) -> Value {
+    let mut job = job(&job_name("tick", at(scheduled)), start, end);
+    job["metadata"]["annotations"] = json!({SCHEDULED_TIMESTAMP: scheduled});
+    job
+}
+
+fn events(plan: &Plan) -> Vec<&str> {
+    plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect()
+}
+
+/// `kubectl create job --from=cronjob/tick <name>`, with the annotations of the template.
+fn by_hand(name: &str, annotations: Value, end: Option<&str>) -> Value {
+    let mut job = job(name, Some(1), end);
+    job["metadata"]["annotations"] = annotations;
+    job["metadata"]["annotations"]["cronjob.kubernetes.io/instantiate"] = json!("manual");
+    job
+}
+
+/// Names that users give, among them those of runs: of the one that is due, of one before the creation and of a future one.
+const NAMES: &[&str] =
+    &["tick-1", "tick-29538725", "tick-29538720", "tick-29539000", "tick-0", "tick-", "tick", "x-1", "manual"];
+
+#[test]
+fn a_job_made_by_hand_never_changes_the_schedule_whatever_its_name_is() {
+    let annotations =
+        [json!({}), json!({SCHEDULED_TIMESTAMP: "2026-03-01T00:05:00Z"}), json!({SCHEDULED_TIMESTAMP: "no time"})];
+    for name in NAMES {
+        for annotations in &annotations {
+            for policy in ["Allow", "Forbid", "Replace"] {
+                for end in [None, Some("Complete"), Some("Failed")] {
+                    let spec = json!({"concurrencyPolicy": policy});
+                    let mut snapshot = world(spec.clone(), json!({}), &[by_hand(name, annotations.clone(), end)]);
+                    snapshot.is_live = true;
+                    let plan = decide(&snapshot);
+                    let without = decide(&world(spec, json!({}), &[]));
+                    assert_eq!(plan.status.active, []);
+                    assert_eq!(plan.status.last_schedule_time, None, "{name}");
+                    assert_eq!(plan.requeue_after, without.requeue_after);
+                    // Nothing but an Event about the Job itself is added.
+                    let added = plan.steps.len() - without.steps.len();
+                    assert_eq!(events(&plan).len(), added);
+                    assert!(plan.steps.ends_with(&without.steps), "{:?}", plan.steps);
+                }
+            }
+        }
+    }
+}
+
+/// A Job without the annotation is not a run, even if the mark of kubectl is missing, as with other clients.
+#[test]
+fn only_a_job_with_the_time_of_its_name_after_the_last_run_is_recorded() {
+    let unrecorded = |scheduled: &str, name: Option<&str>, last: Option<&str>| {
+        let mut job = run(scheduled, Some(1), None);
+        if let Some(name) = name {
+            job["metadata"]["name"] = json!(name);
+        }
+        let snapshot = world(json!({}), json!({"lastScheduleTime": last}), &[job]);
+        unrecorded_run(&snapshot, &snapshot.jobs[0])
+    };
+    let run = "2026-03-01T00:05:20Z";
+    assert_eq!(unrecorded(run, None, None), Some(at(run)), "to the second, as intervals have them");
+    assert_eq!(unrecorded("2026-03-01T03:05:20+03:00", None, None), Some(at(run)));
+    assert_eq!(unrecorded(run, Some("tick-29538724"), None), None, "the name of another minute");
+    assert_eq!(unrecorded(run, None, Some(run)), None, "recorded already");
+    assert_eq!(unrecorded("2026-03-01T00:01:00Z", None, None), None, "before the CronJob was created");
+    assert_eq!(unrecorded("2026-03-01T00:08:00Z", None, None), None, "in the future");
+}
+
+#[test]
+fn a_crash_before_the_record_does_not_cost_an_interval_its_phase() {
+    // Created at 00:02:00, the first run is at 00:05:20.
+    let spec = json!({"schedule": "@every 200s"});
+    let mut snapshot = world(spec, json!({}), &[run("2026-03-01T00:05:20Z", Some(1), None)]);
+    snapshot.is_live = true;
+    let plan = decide(&snapshot);
+    assert_eq!(plan.status.last_schedule_time, Some(at("2026-03-01T00:05:20Z")));
+    assert_eq!(plan.requeue_after, Some(Duration::from_secs(70)), "the next run is at 00:08:40");
+}
+
+#[test]
+fn an_existing_job_stands_for_the_run_only_if_this_controller_created_it_for_the_run() {
+    let wanted = at("2026-03-01T00:05:00Z");
+    let owned = |mut job: Value, owner: &str| {
+        job["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
+            "uid": owner, "controller": true}]);
+        let snapshot = world(json!({}), running(&["recorded"]), &[]);
+        let job: Job = serde_json::from_str(&job.to_string()).unwrap();
+        existing_run(&snapshot, &job, wanted)
+    };
+    let ours = run("2026-03-01T00:05:20Z", None, None);
+    assert_eq!(owned(ours.clone(), "U"), Some(at("2026-03-01T00:05:20Z")), "with the second of its own");
+    assert_eq!(owned(ours.clone(), "V"), None, "of another owner");
+    assert_eq!(owned(by_hand("tick-29538725", json!({}), None), "U"), None, "made by hand");
+    assert_eq!(owned(run("2026-03-01T00:06:00Z", None, None), "U"), None, "for another run");
+    let mut recorded = ours;
+    recorded["metadata"]["uid"] = json!("recorded");
+    assert_eq!(owned(recorded, "U"), None, "recorded already");
+}
+
+#[test]
+fn a_finished_job_whose_deletion_is_refused_is_still_reported() {
+    let jobs = [job("a", Some(1), Some("Complete"))];
+    let plan = decide(&world(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), running(&["a"]), &jobs));
+    let [Step::Delete { if_refused: Some(event), .. }] = &plan.steps[..] else { panic!("{:?}", plan.steps) };
+    assert_eq!(event.message, "Saw completed job: a, condition: Complete");
+}
+
+#[test]
+fn a_negative_history_limit_deletes_nothing_and_a_huge_one_neither() {
+    let jobs = [job("a", Some(1), Some("Complete")), job("b", Some(2), Some("Failed"))];
+    for limit in [-1, i64::MIN, i64::from(i32::MAX), i64::MAX] {
+        let spec = json!({"successfulJobsHistoryLimit": limit, "failedJobsHistoryLimit": limit, "suspend": true});
+        assert_eq!(steps(&decide(&world(spec, json!({}), &jobs))), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_status_with_thousands_of_active_jobs_is_looked_up_in_parts() {
+    let names: Vec<String> = (0..5_000).map(|at| format!("j{at:04}")).collect();
+    let mut snapshot = world(json!({}), running(&names.iter().map(String::as_str).collect::<Vec<_>>()), &[]);
+    let mut syncs = 0;
+    while !snapshot.cron.status.active.is_empty() {
+        snapshot.answers.clear();
+        let plan = decide(&snapshot);
+        assert!((1..=100).contains(&plan.questions.len()), "{}", plan.questions.len());
+        for question in plan.questions {
+            let Question::Job(name) = question else { panic!("{question:?}") };
+            snapshot.answers.insert(name, None);
+        }
+        let plan = decide(&snapshot);
+        assert!(plan.questions.is_empty() && plan.changed);
+        let is_last = plan.status.active.is_empty();
+        assert_eq!(plan.steps.iter().any(|step| matches!(step, Step::Create { .. })), is_last, "what is active first");
+        assert!(is_last || plan.requeue_after == Some(LOOKUP_PAUSE));
+        Arc::make_mut(&mut snapshot.cron).status = plan.status;
+        syncs += 1;
+    }
+    assert_eq!(syncs, 50);
+}
+
+#[test]
+fn messages_are_cut() {
+    let plan = decide(&world(json!({"schedule": "é ".repeat(400_000)}), json!({}), &[]));
+    let [Step::Emit(event)] = &plan.steps[..] else { panic!("{:?}", plan.steps.len()) };
+    assert!(event.message.starts_with("unparseable schedule: \"é é ") && event.message.ends_with("..."));
+    assert!(event.message.len() <= 1024 && plan.waiting[0].len() <= 1024);
+}
+
+/// Times and numbers that no API server lets pass, and some that it does.
+#[test]
+fn extreme_values_neither_panic_nor_create_anything_twice() {
+    let times = ["0001-01-01T00:00:00Z", "1970-01-01T00:00:00Z", "2026-03-01T00:05:00Z", "9999-12-30T22:00:00Z"];
+    let schedules = ["* * * * *", "@every 1s", "@every 2540400h", "0 0 29 2 *", "59 23 31 2 *", ", , , , ,", "@yearly"];
+    for schedule in schedules {
+        for last in times {
+            for deadline in [None, Some(0), Some(1), Some(i64::MAX), Some(i64::MIN), Some(-1)] {
+                let spec = json!({"schedule": schedule, "startingDeadlineSeconds": deadline});
+                let mut snapshot = world(spec, json!({"lastScheduleTime": last}), &[]);
+                for _ in 0..3 {
+                    let plan = decide(&snapshot);
+                    let mut status = plan.status.clone();
+                    if let Some(Step::Create { scheduled, .. }) = plan.steps.last() {
+                        assert!(Some(*scheduled) > status.last_schedule_time, "{schedule} after {last}");
+                        status.last_schedule_time = Some(*scheduled);
+                    }
+                    Arc::make_mut(&mut snapshot.cron).status = status;
+                }
+                let again = decide(&snapshot);
+                assert!(!again.steps.iter().any(|step| matches!(step, Step::Create { .. })), "{schedule} after {last}");
+            }
+        }
+    }
 }
 
 prop_compose! {
@@ -174,14 +366,125 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// Jobs made by hand, under names of runs, too.
+    fn manual_jobs()(
+        jobs in prop::collection::vec((
+            prop_oneof![
+                prop::sample::select(NAMES).prop_map(str::to_owned), "tick-[0-9]{1,9}", (29_538_700u64..29_538_800).prop_map(|m| format!("tick-{m}")),
+            ],
+            prop::option::of(prop_oneof![
+                (0u32..60).prop_map(|minute| format!("2026-03-01T00:{minute:02}:00Z")), Just("garbage".to_owned()), Just(String::new()),
+            ]),
+            prop::option::of(prop::sample::select(vec!["Complete", "Failed"])),
+        ), 0..4)
+    ) -> Vec<Value> {
+        jobs.iter().map(|(name, time, end)| {
+            let annotations = time.as_ref().map_or(json!({}), |time| json!({SCHEDULED_TIMESTAMP: time}));
+            by_hand(name, annotations, *end)
+        }).collect()
+    }
+}
+
+/// A year of a CronJob in virtual time: each plan is executed, Jobs finish after `takes`, and time goes on to the next sync.
+fn year(schedule: &str, zone: &str, policy: &str, takes: i64, start: Timestamp) -> Vec<Timestamp> {
+    let spec = json!({"schedule": schedule, "timeZone": zone, "concurrencyPolicy": policy,
+        "successfulJobsHistoryLimit": 3, "failedJobsHistoryLimit": 1});
+    let mut snapshot = world(spec, json!({}), &[]);
+    Arc::make_mut(&mut snapshot.cron).metadata.created = Some(start);
+    let end = start + jiff::SignedDuration::from_hours(365 * 24);
+    let (mut runs, mut finishes) = (Vec::new(), BTreeMap::new());
+    snapshot.now = start;
+    while snapshot.now < end {
+        let now = snapshot.now;
+        for job in &mut snapshot.jobs {
+            if finishes.get(&job.metadata.name).is_some_and(|at| *at <= now) && job.end().is_none() {
+                let mut finished = serde_json::to_value(json!({"metadata": {"name": job.metadata.name, "namespace": "shop",
+                    "uid": job.metadata.uid.to_string()}, "status": {"conditions": [{"type": "Complete", "status": "True"}]}})).unwrap();
+                finished["status"]["startTime"] = json!(job.scheduled.unwrap().to_string());
+                finished["status"]["completionTime"] = json!(now.to_string());
+                finished["metadata"]["annotations"] = json!({SCHEDULED_TIMESTAMP: job.scheduled.unwrap().to_string()});
+                *job = Arc::new(serde_json::from_str(&finished.to_string()).unwrap());
+            }
+        }
+        let plan = decide(&snapshot);
+        assert!(plan.questions.is_empty(), "{:?}", plan.questions);
+        let mut status = plan.status.clone();
+        for step in &plan.steps {
+            match step {
+                Step::Delete { uid, .. } => {
+                    snapshot.jobs.retain(|job| job.metadata.uid != *uid);
+                    status.remove_active(uid);
+                }
+                Step::Create { name, scheduled, body } => {
+                    let mut body = (**body).clone();
+                    body["metadata"]["uid"] = json!(format!("uid of {}", &**name));
+                    let job: Job = serde_json::from_str(&body.to_string()).unwrap();
+                    assert!(snapshot.jobs.iter().all(|other| other.metadata.name != job.metadata.name), "{}", &**name);
+                    status.active.push(crate::objects::Reference::to(&job.metadata));
+                    status.last_schedule_time = Some(*scheduled);
+                    finishes.insert(job.metadata.name.clone(), now + jiff::SignedDuration::from_secs(takes));
+                    assert_eq!(*scheduled, now, "not a second late");
+                    runs.push(*scheduled);
+                    snapshot.jobs.push(Arc::new(job));
+                }
+                Step::Emit(_) => {}
+            }
+        }
+        assert!(snapshot.jobs.len() <= 3 + 1 + status.active.len(), "the history is bounded");
+        Arc::make_mut(&mut snapshot.cron).status = status;
+        let next = now + plan.requeue_after.unwrap();
+        assert!(next > now, "the key does not come back at once");
+        // The end of a Job brings the key back earlier.
+        let ends = finishes.values().copied().filter(|at| *at > now).min();
+        snapshot.now = ends.map_or(next, |ends| ends.min(next));
+    }
+    runs
+}
+
+/// The firings of a year, one after the other.
+fn firings(schedule: &str, zone: &str, start: Timestamp) -> Vec<Timestamp> {
+    let schedule = Schedule::parse(&format!("TZ={zone} {schedule}")).unwrap();
+    let end = start + jiff::SignedDuration::from_hours(365 * 24);
+    std::iter::successors(schedule.next(start), |last| schedule.next(*last)).take_while(|at| *at < end).collect()
+}
+
+#[test]
+fn in_a_year_each_firing_has_exactly_one_run() {
+    let start = at("2026-01-01T00:00:30Z");
+    for (schedule, zone, count) in [
+        ("0 * * * *", "UTC", 8760),
+        // An hour less in spring, one more in autumn.
+        ("30 * * * *", "America/New_York", 8760),
+        // Once in the gap, twice in the overlap.
+        ("30 2 * * *", "Europe/Berlin", 365),
+        ("30 1 * * *", "America/New_York", 366),
+        ("30 2 * * *", "America/New_York", 364),
+        // The missing midnight of a day in April.
+        ("0 0 * * *", "Africa/Cairo", 365),
+        ("0 12 * * 5", "Africa/Cairo", 51),
+        ("15 10 29 2 *", "UTC", 0),
+        ("0 0 1,15 * 3", "Asia/Kathmandu", 73),
+        ("@every 7h", "UTC", 1251),
+        ("@monthly", "Australia/Lord_Howe", 12),
+    ] {
+        let runs = year(schedule, zone, "Allow", 600, start);
+        assert_eq!(runs, firings(schedule, zone, start), "{schedule} in {zone}");
+        assert_eq!(runs.len(), count, "{schedule} in {zone}");
+        assert_eq!(year(schedule, zone, "Replace", 10_000, start), runs, "Replace: {schedule} in {zone}");
+    }
+}
+
 proptest! {
     #[test]
     fn what_every_plan_keeps(
-        jobs in jobs(), recorded in prop::collection::btree_set(0usize..6, 0..6), policy in prop::sample::select(vec!["Allow", "Forbid", "Replace"]),
+        mut jobs in jobs(), manual in manual_jobs(), recorded in prop::collection::btree_set(0usize..6, 0..6), policy in prop::sample::select(vec!["Allow", "Forbid", "Replace"]),
         suspend in any::<bool>(), deleting in any::<bool>(), limit in prop::option::of(0i64..3), deadline in prop::option::of(0i64..400),
         last in prop::option::of(0u32..8),
     ) {
         let names: Vec<String> = recorded.iter().map(|at| format!("j{at}")).collect();
+        let by_hand: Vec<Uid> = manual.iter().map(|job| Uid::new(job["metadata"]["uid"].as_str().unwrap())).collect();
+        jobs.extend(manual);
         let mut status = running(&names.iter().map(String::as_str).collect::<Vec<_>>());
         status["lastScheduleTime"] = json!(last.map(|minute| format!("2026-03-01T00:0{minute}:00Z")));
         let spec = json!({"concurrencyPolicy": policy, "suspend": suspend, "successfulJobsHistoryLimit": limit,
@@ -189,7 +492,7 @@ proptest! {
         let mut snapshot = world(spec, status, &jobs);
         snapshot.is_live = true;
         for name in &names {
-            snapshot.found.insert(Text::new(name), Presence::Gone);
+            snapshot.answers.insert(Text::new(name), None);
         }
         if deleting {
             Arc::make_mut(&mut snapshot.cron).metadata.deleted = Some(snapshot.now);
@@ -197,8 +500,15 @@ proptest! {
         let plan = decide(&snapshot);
         prop_assert!(plan.questions.is_empty());
         let starts: Vec<&Timestamp> =
-            plan.steps.iter().filter_map(|s| if let Step::Start { scheduled, .. } = s { Some(scheduled) } else { None }).collect();
+            plan.steps.iter().filter_map(|s| if let Step::Create { scheduled, .. } = s { Some(scheduled) } else { None }).collect();
         prop_assert!(starts.len() <= 1, "one sync starts at most one Job");
+        let last_run = starts.first().copied().copied().or(snapshot.cron.status.last_schedule_time);
+        prop_assert!(plan.status.last_schedule_time <= last_run, "no Job made by hand is a run");
+        prop_assert!(plan.status.active.iter().all(|reference| !by_hand.contains(&reference.uid)));
+        let replaces_by_hand = plan.steps.iter().any(
+            |s| matches!(s, Step::Delete { uid, reason: Reason::Replaced, .. } if by_hand.contains(uid))
+        );
+        prop_assert!(!replaces_by_hand);
         let ended = |uid: &Uid| snapshot.jobs.iter().any(|job| job.metadata.uid == *uid && job.end().is_some());
         for step in &plan.steps {
             if let Step::Delete { uid, reason: Reason::History, .. } = step {

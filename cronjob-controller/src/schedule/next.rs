@@ -1,57 +1,92 @@
-//! The next time that fields name, as robfig/cron finds it.
+//! The next instant at which fields in a time zone fire, as robfig/cron finds it.
 //!
-//! The search walks: months, days, hours, minutes, each by calendar or by the clock, and starts over when it wraps. Where
-//! clocks change, the way decides the result: times in a spring gap do not fire, times in an autumn overlap fire twice, and
-//! around a midnight that does not exist whole days may be lost or gained. All of it is kept, since a time that only one side
-//! of a hand-over knows would be a Job too many or too few.
+//! As long as clocks do not change, that is the next allowed wall-clock time. Where they do, the result depends on the way
+//! robfig/cron searches: it walks by months, days, hours and minutes, by the calendar or by the clock, and starts over when it
+//! wraps. Times in a spring gap do not fire, times in an autumn overlap fire twice, and around a midnight that does not exist,
+//! or where clocks change by half an hour, days are lost or gained. All of that is kept.
 
-use jiff::{Timestamp, civil, tz::TimeZone};
+use chrono::{DateTime, Datelike as _, Days, NaiveDate, NaiveDateTime, NaiveTime, Timelike as _};
 
-use super::Fields;
+use super::{fields::Fields, zone::Zone};
 
-/// How many years are searched.
-const HORIZON: i16 = 5;
+/// How many calendar years the search goes ahead.
+const HORIZON: i32 = 5;
 const MINUTE: i64 = 60;
 const HOUR: i64 = 3600;
+const DAY: i64 = 86_400;
+/// Clocks of a zone never change twice within this time, at least not from 1970 on.
+pub(super) const BETWEEN_CHANGES: i64 = 5 * DAY;
+/// How far around a time changes of clocks matter to the search for it.
+const MARGIN: i64 = 2 * DAY;
+/// The years from which a search stays within those that the crate `cron` knows.
+const YEARS: std::ops::Range<i32> = 1971..2095;
 
-/// An instant, in whole seconds, and what clocks in the zone show.
+/// An instant, in Unix seconds, and the time that clocks show then.
 #[derive(Clone, Copy)]
 struct Moment {
     at: i64,
-    wall: civil::DateTime,
+    wall: NaiveDateTime,
 }
 
-pub(super) fn next(fields: &Fields, zone: &TimeZone, after: Timestamp) -> Option<Timestamp> {
-    // Nothing would be found, minute by minute.
-    if fields.minute == 0 || fields.hour == 0 || fields.month == 0 {
+/// The first Unix second after `after` at which the fields fire; nothing if there is none within five years.
+pub(super) fn next(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
+    if fields.is_empty() {
         return None;
     }
     let clock = Clock(zone);
-    let mut t = clock.at(second(after) + 1)?;
-    let limit = t.wall.year().checked_add(HORIZON)?;
-    // Whether the search has left its start: from then on it is at the beginning of whatever it walks by.
+    let start = clock.at(after.checked_add(1)?)?;
+    match next_in_steady_time(fields, &clock, start) {
+        Some(next) => Some(next),
+        None => walk(fields, &clock, start),
+    }
+}
+
+/// The next allowed wall-clock time as an instant, if clocks do not change on the way to it.
+fn next_in_steady_time(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
+    if !YEARS.contains(&start.wall.year()) {
+        return None;
+    }
+    let wall = fields.next_wall(start.wall).filter(|wall| wall.year() <= start.wall.year() + HORIZON)?;
+    let next = start.at + (wall - start.wall).num_seconds();
+    // The walk begins with the month of its start where that is not allowed.
+    let first_day = if fields.allows_month(start.wall.month()) { start.wall.day() } else { 1 };
+    let begin = start.at - i64::from(start.wall.day() - first_day) * DAY;
+    clock.is_steady(begin - MARGIN, next + MARGIN).then_some(next)
+}
+
+/// The result of the walk alone.
+#[cfg(test)]
+pub(super) fn next_by_walk(fields: &Fields, zone: &Zone, after: i64) -> Option<i64> {
+    let clock = Clock(zone);
+    let start = clock.at(after.checked_add(1)?)?;
+    if fields.is_empty() { None } else { walk(fields, &clock, start) }
+}
+
+/// The search of robfig/cron, step by step.
+fn walk(fields: &Fields, clock: &Clock<'_>, start: Moment) -> Option<i64> {
+    let mut t = start;
+    let limit = t.wall.year() + HORIZON;
+    // Whether the search has left its start. From then on it is at the beginning of each unit it walks by.
     let mut touched = false;
     'wrap: loop {
         if t.wall.year() > limit {
             return None;
         }
-        while !has(fields.month, t.wall.month()) {
+        while !fields.allows_month(t.wall.month()) {
             if !std::mem::replace(&mut touched, true) {
-                t = clock.date(t.wall.date().first_of_month(), civil::Time::midnight())?;
+                t = clock.date(t.wall.date().with_day(1)?, NaiveTime::MIN)?;
             }
-            let following = t.wall.date().last_of_month().tomorrow().ok()?;
-            let day = t.wall.day().min(following.days_in_month());
-            t = clock.date(following.with().day(day).build().ok()?, t.wall.time())?;
+            t = clock.date(next_month(t.wall.date())?, t.wall.time())?;
             if t.wall.month() == 1 {
                 continue 'wrap;
             }
         }
-        while !fields.allow_day(t.wall.date()) {
+        while !fields.allows_date(t.wall.date()) {
             if !std::mem::replace(&mut touched, true) {
-                t = clock.date(t.wall.date(), civil::Time::midnight())?;
+                t = clock.date(t.wall.date(), NaiveTime::MIN)?;
             }
-            t = clock.date(t.wall.date().tomorrow().ok()?, t.wall.time())?;
-            // Midnight did not exist.
+            t = clock.date(t.wall.date().succ_opt()?, t.wall.time())?;
+            // Midnight does not exist on this day.
             let hour = i64::from(t.wall.hour());
             if hour > 12 {
                 t = clock.at(t.at + (24 - hour) * HOUR)?;
@@ -62,16 +97,16 @@ pub(super) fn next(fields: &Fields, zone: &TimeZone, after: Timestamp) -> Option
                 continue 'wrap;
             }
         }
-        while !has(fields.hour, t.wall.hour()) {
+        while !fields.allows_hour(t.wall.hour()) {
             if !std::mem::replace(&mut touched, true) {
-                t = clock.date(t.wall.date(), civil::time(t.wall.hour(), 0, 0, 0))?;
+                t = clock.date(t.wall.date(), NaiveTime::from_hms_opt(t.wall.hour(), 0, 0)?)?;
             }
             t = clock.at(t.at + HOUR)?;
             if t.wall.hour() == 0 {
                 continue 'wrap;
             }
         }
-        while !has(fields.minute, t.wall.minute()) {
+        while !fields.allows_minute(t.wall.minute()) {
             if !std::mem::replace(&mut touched, true) {
                 t = clock.at(t.at - t.at.rem_euclid(MINUTE))?;
             }
@@ -87,49 +122,46 @@ pub(super) fn next(fields: &Fields, zone: &TimeZone, after: Timestamp) -> Option
                 continue 'wrap;
             }
         }
-        return Timestamp::from_second(t.at).ok();
+        return Some(t.at);
     }
 }
 
-/// The second an instant is in.
-pub(super) fn second(at: Timestamp) -> i64 {
-    at.as_nanosecond().div_euclid(1_000_000_000) as i64
+/// The same day one month later, as Go counts: a day that the month does not have is one of the month after.
+fn next_month(date: NaiveDate) -> Option<NaiveDate> {
+    let first = date.with_day(1)?.checked_add_months(chrono::Months::new(1))?;
+    first.checked_add_days(Days::new(u64::from(date.day() - 1)))
 }
 
-fn has(bits: u64, value: i8) -> bool {
-    bits & (1 << value) != 0
-}
-
-impl Fields {
-    /// With a day field that is unrestricted both have to match, otherwise one of them.
-    fn allow_day(&self, date: civil::Date) -> bool {
-        let of_month = has(self.day_of_month, date.day());
-        let of_week = has(self.day_of_week, date.weekday().to_sunday_zero_offset());
-        if self.day_of_month_star || self.day_of_week_star { of_month && of_week } else { of_month || of_week }
-    }
-}
-
-/// Clocks of a zone.
-struct Clock<'a>(&'a TimeZone);
+/// The clocks of a zone.
+struct Clock<'a>(&'a Zone);
 
 impl Clock<'_> {
     /// What clocks show at an instant.
     fn at(&self, at: i64) -> Option<Moment> {
-        let wall = self.0.to_datetime(Timestamp::from_second(at).ok()?);
-        Some(Moment { at, wall })
+        let shown = at.checked_add(self.0.offset_at(at)?)?;
+        Some(Moment { at, wall: DateTime::from_timestamp(shown, 0)?.naive_utc() })
     }
 
-    fn offset(&self, at: i64) -> Option<i64> {
-        Some(i64::from(self.0.to_offset(Timestamp::from_second(at).ok()?).seconds()))
-    }
-
-    /// When clocks show this. Of a time that does not exist, or exists twice, Go's choice.
-    fn date(&self, date: civil::Date, time: civil::Time) -> Option<Moment> {
-        let utc = civil::DateTime::from_parts(date, time).to_zoned(TimeZone::UTC).ok()?.timestamp().as_second();
-        let at = match self.offset(utc)? {
+    /// The instant at which clocks show a time. For a time that does not exist, or exists twice, it is the one Go chooses.
+    fn date(&self, date: NaiveDate, time: NaiveTime) -> Option<Moment> {
+        let utc = date.and_time(time).and_utc().timestamp();
+        let at = match self.0.offset_at(utc)? {
             0 => utc,
-            offset => utc - self.offset(utc - offset)?,
+            offset => utc - self.0.offset_at(utc - offset)?,
         };
         self.at(at)
+    }
+
+    /// Whether clocks do not change between two instants.
+    fn is_steady(&self, from: i64, to: i64) -> bool {
+        let offset = self.0.offset_at(from);
+        let mut at = from;
+        while at < to {
+            at = to.min(at + BETWEEN_CHANGES);
+            if self.0.offset_at(at) != offset {
+                return false;
+            }
+        }
+        offset.is_some()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::duration;
 
-use super::{Fields, ParseError, Schedule, zone};
+use super::{Fields, ParseError, Schedule, Zone, fields::Sets};
 
 /// One of the five fields.
 struct Field {
@@ -34,7 +34,7 @@ pub(super) fn schedule(text: &str) -> Result<Schedule, ParseError> {
         let Some((name, fields)) = prefixed.split_once(' ') else {
             return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
         };
-        let found = zone::lookup(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
+        let found = Zone::named(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
         zone = Some(found);
         rest = fields.trim();
     }
@@ -46,22 +46,24 @@ pub(super) fn schedule(text: &str) -> Result<Schedule, ParseError> {
         let found = parts.len();
         return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
     };
-    let (minute, hour) = (field(minute, &MINUTE)?, field(hour, &HOUR)?);
-    let (day_of_month, month, day_of_week) =
-        (field(day_of_month, &DAY_OF_MONTH)?, field(month, &MONTH)?, field(day_of_week, &DAY_OF_WEEK)?);
-    let fields = Fields {
-        minute: minute.0,
-        hour: hour.0,
-        day_of_month: day_of_month.0,
-        month: month.0,
-        day_of_week: day_of_week.0,
-        day_of_month_star: day_of_month.1,
-        day_of_week_star: day_of_week.1,
-    };
-    Ok(Schedule::Fields { fields, zone: zone.unwrap_or_else(zone::local) })
+    // Fields are read from left to right: the first error counts.
+    let minute = field(minute, &MINUTE)?;
+    let hour = field(hour, &HOUR)?;
+    let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
+    let month = field(month, &MONTH)?;
+    let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
+    let fields = Fields::new(&Sets {
+        minutes: minute.values,
+        hours: hour.values,
+        days_of_month: day_of_month.values,
+        months: month.values,
+        days_of_week: day_of_week.values,
+        any_day: day_of_month.is_star || day_of_week.is_star,
+    })?;
+    Ok(Schedule::Fields { fields, zone: zone.unwrap_or_else(Zone::local) })
 }
 
-fn descriptor(text: &str, zone: Option<jiff::tz::TimeZone>) -> Result<Schedule, ParseError> {
+fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
     let fields = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
         "@monthly" => "0 0 1 * *",
@@ -110,19 +112,27 @@ fn duration_error(text: &str, unsigned: &str) -> String {
     invalid
 }
 
-/// The values a field allows, and whether it is unrestricted.
-fn field(text: &str, field: &Field) -> Result<(u64, bool), ParseError> {
-    let (mut bits, mut star) = (0, false);
+/// The values that a field, or an item of one, allows.
+#[derive(Clone, Copy, Default)]
+struct Allowed {
+    /// Bit `n` is set if the value `n` is allowed.
+    values: u64,
+    /// Whether the field is unrestricted.
+    is_star: bool,
+}
+
+fn field(text: &str, field: &Field) -> Result<Allowed, ParseError> {
+    let mut allowed = Allowed::default();
     for item in text.split(',').filter(|item| !item.is_empty()) {
-        let (more, unrestricted) = range(item, field)?;
-        bits |= more;
-        star |= unrestricted;
+        let more = range(item, field)?;
+        allowed.values |= more.values;
+        allowed.is_star |= more.is_star;
     }
-    Ok((bits, star))
+    Ok(allowed)
 }
 
 /// `low[-high][/step]`.
-fn range(item: &str, field: &Field) -> Result<(u64, bool), ParseError> {
+fn range(item: &str, field: &Field) -> Result<Allowed, ParseError> {
     let parts: Vec<&str> = item.split('/').collect();
     let bounds: Vec<&str> = parts[0].split('-').collect();
     let everything = matches!(bounds[0], "*" | "?");
@@ -161,9 +171,9 @@ fn range(item: &str, field: &Field) -> Result<(u64, bool), ParseError> {
     if step == 0 {
         return Err(ParseError(format!("step of range should be a positive number: {item}")));
     }
-    let bits =
-        (low..=high).step_by(usize::try_from(step).unwrap_or(usize::MAX)).fold(0, |bits, value| bits | 1 << value);
-    Ok((bits, everything && step == 1))
+    let values =
+        (low..=high).step_by(usize::try_from(step).unwrap_or(usize::MAX)).fold(0, |values, value| values | 1 << value);
+    Ok(Allowed { values, is_star: everything && step == 1 })
 }
 
 /// A number, or one of the names of a field.

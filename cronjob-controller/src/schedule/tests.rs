@@ -1,7 +1,26 @@
+use std::cell::Cell;
+
+use chrono::{DateTime, Datelike as _, NaiveDateTime, Timelike as _};
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::*;
+
+thread_local! {
+    static LOOKUPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Counts a lookup of an offset: the step that the search for a firing consists of.
+pub(super) fn count_lookup() {
+    LOOKUPS.set(LOOKUPS.get() + 1);
+}
+
+/// The number of lookups that `work` makes.
+fn lookups<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = LOOKUPS.get();
+    let result = work();
+    (result, LOOKUPS.get() - before)
+}
 
 /// What the library that upstream uses says.
 const VECTORS: &str = include_str!("../../testdata/firing-times.jsonl");
@@ -15,6 +34,16 @@ fn parse(schedule: &str, zone: &str) -> Result<Schedule, ParseError> {
     if zone.is_empty() { Schedule::parse(schedule) } else { Schedule::parse(&format!("TZ={zone} {schedule}")) }
 }
 
+/// The same schedule, in the rules of the binary instead of the system's.
+fn with_bundled_zone(schedule: Schedule, name: &str) -> Schedule {
+    match schedule {
+        Schedule::Fields { fields, .. } if !matches!(name, "" | "Local") => {
+            Schedule::Fields { fields, zone: Zone::bundled(name).unwrap() }
+        }
+        other => other,
+    }
+}
+
 #[test]
 fn times_and_errors_are_those_of_the_library_upstream_uses() {
     let mut compared = 0;
@@ -22,24 +51,174 @@ fn times_and_errors_are_those_of_the_library_upstream_uses() {
         let vector: Value = serde_json::from_str(line).unwrap();
         let text = |key: &str| vector[key].as_str().unwrap();
         let found = parse(text("schedule"), text("timeZone"));
+        compared += 1;
         if let Some(error) = vector["error"].as_str() {
             assert_eq!(found.unwrap_err().to_string(), error, "{line}");
-        } else {
-            let schedule = found.unwrap_or_else(|error| panic!("{line}: {error}"));
-            let mut from = at(text("from"));
-            for next in vector["next"].as_array().unwrap() {
-                let found = schedule.next(from);
-                if next == "never" {
-                    assert_eq!(found, None, "{line}");
-                } else {
-                    assert_eq!(found, Some(at(next.as_str().unwrap())), "after {from}: {line}");
-                    from = found.unwrap();
-                }
+            continue;
+        }
+        let schedule = found.unwrap_or_else(|error| panic!("{line}: {error}"));
+        let bundled = with_bundled_zone(schedule.clone(), text("timeZone"));
+        let mut from = at(text("from"));
+        for next in vector["next"].as_array().unwrap() {
+            let expected = (next != "never").then(|| at(next.as_str().unwrap()));
+            assert_eq!(schedule.next(from), expected, "after {from}: {line}");
+            assert_eq!(bundled.next(from), expected, "after {from}, with the rules of the binary: {line}");
+            from = expected.unwrap_or(from);
+        }
+    }
+    assert_eq!(compared, 1123);
+}
+
+/// Firing times around changes of clocks, computed with robfig/cron and tzdata 2025b.
+const CLOCK_CHANGES: &str = include_str!("../../testdata/clock-changes.txt");
+
+#[test]
+fn times_around_clock_changes_are_those_of_the_library_upstream_uses() {
+    let mut compared = 0;
+    for line in CLOCK_CHANGES.lines().filter(|line| !line.starts_with('#')) {
+        let [zone, text, after, firings] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let schedule = with_bundled_zone(parse(text, zone).unwrap(), zone);
+        let mut from = at(after);
+        for firing in firings.split(' ') {
+            let found = schedule.next(from);
+            if firing == "never" {
+                assert_eq!(found, None, "{line}");
+            } else {
+                assert_eq!(found, Some(at(firing)), "after {from}: {line}");
+                from = found.unwrap();
+            }
+            compared += 1;
+        }
+    }
+    assert!(compared > 300, "{compared}");
+}
+
+#[test]
+fn zones_of_old_names_are_known_without_the_rules_of_the_system() {
+    for (name, offset) in [("US/Eastern", -5), ("EST5EDT", -5), ("Etc/GMT+5", -5), ("Asia/Calcutta", 5), ("GB", 0)] {
+        let zone = Zone::bundled(name).unwrap();
+        assert_eq!(zone.offset_at(1_772_323_200).unwrap() / 3600, offset, "{name}");
+        assert!(Zone::named(name).is_ok(), "{name}");
+    }
+    for name in ["us/eastern", "Nowhere", "EASTERN"] {
+        assert_eq!(Zone::named(name).unwrap_err(), UnknownZone::Unknown(name.to_owned()));
+    }
+}
+
+/// What `next` relies on to tell from a few offsets that clocks do not change in between.
+#[test]
+fn clocks_of_a_zone_do_not_change_twice_within_days() {
+    const DAY: i64 = 86_400;
+    let end = at("2100-01-01T00:00:00Z").as_second();
+    for zone in chrono_tz::TZ_VARIANTS.iter() {
+        let rules = Zone::Bundled(*zone);
+        let mut last_change = None;
+        let mut offset = rules.offset_at(0);
+        for day in (0..end).step_by(DAY as usize) {
+            let next = rules.offset_at(day);
+            if next != offset {
+                let since = last_change.map_or(i64::MAX, |last| day - last);
+                assert!(since > next::BETWEEN_CHANGES, "{zone}: {since} s before {day}");
+                (last_change, offset) = (Some(day), next);
             }
         }
-        compared += 1;
     }
-    assert!(compared > 1000, "{compared}");
+    for name in jiff::tz::db().available() {
+        let zone = jiff::tz::TimeZone::get(name.as_str()).unwrap();
+        let mut last: Option<(i64, jiff::tz::Offset)> = None;
+        for change in zone.following(Timestamp::UNIX_EPOCH).take_while(|change| change.timestamp().as_second() < end) {
+            let (time, offset) = (change.timestamp().as_second(), change.offset());
+            if let Some((_, before)) = last
+                && before == offset
+            {
+                continue;
+            }
+            let since = last.map_or(i64::MAX, |(last, _)| time - last);
+            assert!(since > next::BETWEEN_CHANGES, "{}: {since} s before {time}", name.as_str());
+            last = Some((time, offset));
+        }
+    }
+}
+
+/// Fields as sets of values, for the evaluator that the search is compared with.
+#[derive(Clone, Debug)]
+struct Wanted {
+    minutes: Vec<u32>,
+    hours: Vec<u32>,
+    days: Vec<u32>,
+    months: Vec<u32>,
+    weekdays: Vec<u32>,
+}
+
+impl Wanted {
+    fn text(&self) -> String {
+        let field = |values: &[u32]| match values {
+            [] => "*".to_owned(),
+            _ => values.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+        };
+        let fields = [&self.minutes, &self.hours, &self.days, &self.months, &self.weekdays];
+        fields.map(|values| field(values)).join(" ")
+    }
+
+    fn allows(&self, wall: NaiveDateTime) -> bool {
+        let has = |values: &[u32], value| values.is_empty() || values.contains(&value);
+        let day = has(&self.days, wall.day());
+        let weekday = has(&self.weekdays, wall.weekday().num_days_from_sunday());
+        let is_either = !self.days.is_empty() && !self.weekdays.is_empty();
+        has(&self.minutes, wall.minute())
+            && has(&self.hours, wall.hour())
+            && has(&self.months, wall.month())
+            && if is_either { day || weekday } else { day && weekday }
+    }
+
+    /// The first minute after `after` at which clocks show an allowed time, minute by minute.
+    fn next(&self, zone: &Zone, after: i64, until: i64) -> Option<i64> {
+        let first = (after.div_euclid(60) + 1) * 60;
+        (first..until).step_by(60).find(|minute| {
+            let shown = minute + zone.offset_at(*minute).unwrap();
+            self.allows(DateTime::from_timestamp(shown, 0).unwrap().naive_utc())
+        })
+    }
+}
+
+prop_compose! {
+    fn wanted()(
+        minutes in prop::collection::vec(0u32..60, 0..4), hours in prop::collection::vec(0u32..24, 0..4),
+        days in prop::collection::vec(1u32..32, 0..3), months in prop::collection::vec(1u32..13, 0..5),
+        weekdays in prop::collection::vec(0u32..7, 0..3),
+    ) -> Wanted {
+        Wanted { minutes, hours, days, months, weekdays }
+    }
+}
+
+/// Clocks change by an hour, and not at midnight: every instant at which they show an allowed time is a firing.
+const PLAIN_ZONES: &[&str] =
+    &["UTC", "America/New_York", "Europe/Berlin", "Europe/London", "Asia/Kathmandu", "Australia/Sydney", "Asia/Tokyo"];
+/// Clocks change at midnight or by half an hour.
+const ODD_ZONES: &[&str] = &[
+    "Africa/Cairo",
+    "Asia/Beirut",
+    "America/Santiago",
+    "America/Havana",
+    "Australia/Lord_Howe",
+    "America/Sao_Paulo",
+    "America/Asuncion",
+    "Asia/Gaza",
+    "Africa/Casablanca",
+    "Pacific/Apia",
+    "Asia/Tehran",
+    "Atlantic/Azores",
+];
+
+/// A second between 1975 and 2090, or one within days of a clock change of the zone.
+fn instant(zone: &Zone, year: i64, near: bool) -> i64 {
+    const DAY: i64 = 86_400;
+    let start = year * 31_556_952 + 157_766_400;
+    if !near {
+        return start;
+    }
+    let changed = (0..400).map(|day| start + day * DAY).find(|day| zone.offset_at(*day) != zone.offset_at(day + DAY));
+    changed.map_or(start, |day| day - 2 * DAY + year % 7 * 40_000)
 }
 
 #[test]
@@ -66,6 +245,100 @@ fn intervals_are_whole_seconds_and_at_least_one() {
     for (text, seconds) in [("1h30m", 5400), ("90.9s", 90), ("10ms", 1), ("-5m", 1), ("+2m", 120), ("0", 1)] {
         let Schedule::Every(interval) = Schedule::parse(&format!("@every {text}")).unwrap() else { panic!("{text}") };
         assert_eq!(interval.as_secs(), seconds, "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_next_firing_is_the_first_minute_whose_wall_clock_time_is_allowed(
+        wanted in wanted(), zone in prop::sample::select(PLAIN_ZONES), year in 0i64..115, near in any::<bool>(),
+        seconds in 0i64..3_000_000,
+    ) {
+        let zone = Zone::bundled(zone).unwrap();
+        let after = instant(&zone, year, near) + seconds;
+        // 40 days hold every date but for months that are left out.
+        let until = after + 40 * 86_400;
+        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let found = next::next(&fields, &zone, after);
+        let expected = wanted.next(&zone, after, until);
+        prop_assert_eq!(found.filter(|found| *found < until), expected, "{} after {}", wanted.text(), after);
+    }
+
+    #[test]
+    fn the_odd_days_of_a_zone_are_those_of_its_clock_changes(
+        wanted in wanted(), zone in prop::sample::select(ODD_ZONES), year in 0i64..115, seconds in 0i64..3_000_000,
+    ) {
+        let zone = Zone::bundled(zone).unwrap();
+        let after = instant(&zone, year, false) + seconds;
+        let until = after + 20 * 86_400;
+        // The search begins with the month.
+        let changes = (after - 33 * 86_400..until + 86_400).step_by(86_400)
+            .any(|at| zone.offset_at(at) != zone.offset_at(after));
+        prop_assume!(!changes);
+        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let found = next::next(&fields, &zone, after);
+        prop_assert_eq!(found.filter(|found| *found < until), wanted.next(&zone, after, until));
+    }
+
+    /// The short cut through the crate `cron` never differs from the search of robfig/cron.
+    #[test]
+    fn the_crate_and_the_walk_agree(
+        wanted in wanted(), zone in prop::sample::select(vec![PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
+        near in any::<bool>(), seconds in 0i64..3_000_000,
+    ) {
+        let zone = Zone::bundled(zone).unwrap();
+        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let mut after = instant(&zone, year, near) + seconds;
+        for _ in 0..5 {
+            let found = next::next(&fields, &zone, after);
+            prop_assert_eq!(found, next::next_by_walk(&fields, &zone, after), "{} after {}", wanted.text(), after);
+            let Some(found) = found else { break };
+            after = found;
+        }
+    }
+
+    /// Whatever the text and the times are, few offsets are looked up.
+    #[test]
+    fn a_search_takes_few_steps(
+        wanted in wanted(), zone in prop::sample::select(vec![PLAIN_ZONES, ODD_ZONES].concat()),
+        after in -200_000_000_000i64..253_000_000_000, span in 0i64..200_000_000_000,
+    ) {
+        let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };
+        let schedule = Schedule::Fields { fields, zone: Zone::bundled(zone).unwrap() };
+        let after = Timestamp::from_second(after).unwrap();
+        let now = Timestamp::from_second(after.as_second().saturating_add(span).min(253_000_000_000)).unwrap();
+        let (_, steps) = lookups(|| schedule.next(after));
+        prop_assert!(steps < 3_000, "{steps} steps to the next firing");
+        let (_, steps) = lookups(|| schedule.latest(after, now));
+        prop_assert!(steps < 60_000, "{steps} steps to the latest firing");
+    }
+}
+
+#[test]
+fn the_latest_of_millions_of_missed_firings_takes_few_steps() {
+    for (text, latest) in [
+        ("* * * * *", "2026-03-01T00:05:00Z"),
+        ("*/7 * * * 1", "2026-02-23T23:56:00Z"),
+        ("0 0 29 2 *", "2024-02-29T00:00:00Z"),
+        ("@every 1s", "2026-03-01T00:05:30Z"),
+    ] {
+        let schedule = parse(text, "UTC").unwrap();
+        let (found, steps) = lookups(|| schedule.latest(Timestamp::UNIX_EPOCH, at("2026-03-01T00:05:30Z")));
+        assert_eq!(found, Some(at(latest)), "{text}");
+        // The search halves 56 years of seconds: 31 times.
+        assert!(steps < 20_000, "{text}: {steps}");
+    }
+}
+
+#[test]
+fn a_schedule_of_a_megabyte_is_read() {
+    let minutes = "*/5,".repeat(250_000);
+    let schedule = Schedule::parse(&format!("TZ=UTC {minutes} * * * *")).unwrap();
+    assert_eq!(schedule.next(at("2026-03-01T00:01:00Z")), Some(at("2026-03-01T00:05:00Z")));
+    for item in ["1-".repeat(500_000), "1/".repeat(500_000), "9".repeat(1_000_000), "x ".repeat(500_000)] {
+        assert!(Schedule::parse(&format!("{item} * * * *")).is_err());
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 mod history;
+mod manual;
 mod runs;
 mod shadow;
 mod trouble;

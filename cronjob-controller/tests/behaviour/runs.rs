@@ -136,3 +136,15 @@ async fn another_schedule_starts_nothing_by_itself() {
     world.wait(300).await;
     assert_eq!(world.runs().await, ["00:20"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_started_within_milliseconds_of_its_time() {
+    let world = World::new().await;
+    world.apply(tick("*/5 * * * *")).await;
+    let due: jiff::Timestamp = "2026-03-01T00:05:00Z".parse().unwrap();
+    let left = std::time::Duration::try_from(due.duration_since(world.clock.now())).unwrap();
+    world.clock.sleep(left - std::time::Duration::from_millis(5)).await;
+    assert_eq!(world.runs().await, Vec::<String>::new());
+    world.clock.sleep(std::time::Duration::from_millis(50)).await;
+    assert_eq!(world.runs().await, ["00:05"]);
+}

@@ -1,4 +1,4 @@
-//! Shadow mode: runs are decided when they are due, and started by nobody.
+//! Shadow mode: runs are decided when they are due, and no Job is created.
 
 use common::settings::Settings;
 use serde_json::json;
@@ -20,8 +20,8 @@ async fn a_run_is_decided_when_it_is_due_and_started_by_nobody() {
     assert_eq!(
         starts,
         [
-            "00:05:00 start Job tick-29538725: it is due since 2026-03-01T00:05:00Z",
-            "00:10:00 start Job tick-29538730: it is due since 2026-03-01T00:10:00Z",
+            "00:05:00 create Job tick-29538725: it is due since 2026-03-01T00:05:00Z",
+            "00:10:00 create Job tick-29538730: it is due since 2026-03-01T00:10:00Z",
         ]
     );
     assert!(world.sandbox.writes().all().iter().all(|write| write.identity != ME));
@@ -33,7 +33,7 @@ async fn what_has_to_be_read_first_does_not_stop_the_clock() {
     world.apply(tick("*/5 * * * *")).await;
     world.wait(185).await;
     assert_eq!(world.active().await.len(), 1);
-    // The Job is recorded as running and gone from the cache: only a read, which a shadow does not make, tells why.
+    // The Job is listed as active and gone from the cache. A shadow makes no read to find out why.
     world.crash();
     world.remove("tick-29538725").await;
     world.start_shadow();

@@ -1,0 +1,85 @@
+//! The status: active Jobs, and the times of the last run and the last success.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::meta::Uid;
+
+use super::{saw_completed, unrecorded_run};
+use crate::{
+    objects::Reference,
+    plan::{Event, Plan, Question, Step},
+    snapshot::Snapshot,
+};
+
+/// How many Jobs are looked up on the API server in one sync at most.
+///
+/// Nobody but the controller should write the status, and then hardly any are. A status with thousands of made-up entries is
+/// worked off over several syncs.
+const MAX_LOOKUPS: usize = 100;
+
+/// Brings the status in line with the Jobs there are.
+///
+/// `active` are the uids that the status lists as active, and `surplus` those of the Jobs that this plan deletes. Asks the
+/// questions that cannot be answered from the caches. Returns whether every active Job is accounted for.
+pub(super) fn reconcile(
+    plan: &mut Plan,
+    snapshot: &Snapshot,
+    active: &BTreeSet<&Uid>,
+    surplus: &BTreeSet<&Uid>,
+) -> bool {
+    let mut finished: BTreeSet<&Uid> = BTreeSet::new();
+    let mut found: Vec<Reference> = Vec::new();
+    for job in &snapshot.jobs {
+        let uid = &job.metadata.uid;
+        let unrecorded = unrecorded_run(snapshot, job);
+        match job.end() {
+            None if active.contains(uid) => {}
+            None if !snapshot.is_live => {
+                plan.questions.push(Question::CronJob);
+                continue;
+            }
+            None if unrecorded.is_some() => found.push(Reference::to(&job.metadata)),
+            None => {
+                let name = &job.metadata.name;
+                let message = format!("Saw a job that the controller did not create or forgot: {name}");
+                plan.steps.push(Step::Emit(Event::warning("UnexpectedJob", message)));
+            }
+            Some(end) => {
+                if active.contains(uid) && finished.insert(uid) && !surplus.contains(uid) {
+                    plan.steps.push(Step::Emit(saw_completed(job, end)));
+                }
+                let completed = job.completion_time();
+                plan.status.last_successful_time = plan.status.last_successful_time.max(completed);
+            }
+        }
+        plan.status.last_schedule_time = plan.status.last_schedule_time.max(unrecorded);
+    }
+    plan.questions.dedup();
+    let cached: BTreeSet<&Uid> = snapshot.jobs.iter().map(|job| &job.metadata.uid).collect();
+    let mut unknown: BTreeMap<&str, Question> = BTreeMap::new();
+    plan.status.active.retain(|reference| {
+        if cached.contains(&reference.uid) {
+            return !finished.contains(&reference.uid);
+        }
+        match snapshot.answers.get(&reference.name) {
+            // Another Job of the same name is not the one that is recorded.
+            Some(uid) if uid.as_ref() == Some(&reference.uid) => true,
+            Some(_) => {
+                let message = format!("Active job went missing: {}", reference.name);
+                plan.steps.push(Step::Emit(Event::normal("MissingJob", message)));
+                false
+            }
+            None => true,
+        }
+    });
+    plan.status.active.append(&mut found);
+    for reference in plan.status.active.iter().filter(|reference| !cached.contains(&reference.uid)) {
+        if !snapshot.answers.contains_key(&reference.name) {
+            unknown.insert(&reference.name, Question::Job(reference.name.clone()));
+        }
+    }
+    let lookups = MAX_LOOKUPS.saturating_sub(snapshot.answers.len());
+    let is_complete = unknown.is_empty();
+    plan.questions.extend(unknown.into_values().take(lookups));
+    is_complete
+}

@@ -1,0 +1,100 @@
+//! The wall-clock times that the five fields of a schedule allow, held by the crate `cron`.
+//!
+//! The dialect of a schedule is gone by now: each field is the set of its values, written out as a list of numbers, which means
+//! the same in every dialect. Three differences remain, and are settled here:
+//!
+//! - A rule of the crate demands both day fields. A schedule that restricts both of them demands one: it has two rules.
+//! - The crate counts the days of the week from 1.
+//! - The crate has no empty list. A rule with an empty field never fires, and is left out.
+
+use chrono::{Datelike as _, NaiveDate, NaiveDateTime, TimeDelta};
+use cron::{Schedule as Rule, TimeUnitSpec as _};
+
+use super::ParseError;
+
+/// The values that each field allows: bit `n` is set if the value `n` is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sets {
+    pub(super) minutes: u64,
+    pub(super) hours: u64,
+    pub(super) days_of_month: u64,
+    pub(super) months: u64,
+    /// Sunday is 0.
+    pub(super) days_of_week: u64,
+    /// Whether one of the day fields is unrestricted, so that a date has to be in both of them.
+    pub(super) any_day: bool,
+}
+
+/// The wall-clock times at which a schedule fires.
+#[derive(Clone, Debug)]
+pub struct Fields {
+    /// A time is allowed if one of the rules allows it. All of them have the same minutes, hours and months.
+    rules: Vec<Rule>,
+}
+
+const EVERY_DAY_OF_MONTH: u64 = 0xffff_fffe;
+const EVERY_DAY_OF_WEEK: u64 = 0x7f;
+
+impl Fields {
+    pub(super) fn new(sets: &Sets) -> Result<Self, ParseError> {
+        let days: &[(u64, u64)] = if sets.any_day {
+            &[(sets.days_of_month, sets.days_of_week)]
+        } else {
+            &[(sets.days_of_month, EVERY_DAY_OF_WEEK), (EVERY_DAY_OF_MONTH, sets.days_of_week)]
+        };
+        let mut rules = Vec::with_capacity(days.len());
+        for (days_of_month, days_of_week) in days {
+            let values = [sets.minutes, sets.hours, *days_of_month, sets.months, *days_of_week];
+            if values.contains(&0) {
+                continue;
+            }
+            let [minutes, hours, days_of_month, months, days_of_week] = values;
+            let expression = format!(
+                "0 {} {} {} {} {}",
+                list(minutes, 0),
+                list(hours, 0),
+                list(days_of_month, 0),
+                list(months, 0),
+                list(days_of_week, 1)
+            );
+            let rule = expression.parse().map_err(|error| ParseError::new(format!("{expression}: {error}")))?;
+            rules.push(rule);
+        }
+        Ok(Self { rules })
+    }
+
+    /// Whether no wall-clock time is allowed because a field is empty.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    pub(super) fn allows_month(&self, month: u32) -> bool {
+        self.rules.first().is_some_and(|rule| rule.months().includes(month))
+    }
+
+    pub(super) fn allows_date(&self, date: NaiveDate) -> bool {
+        let weekday = date.weekday().number_from_sunday();
+        self.rules.iter().any(|rule| rule.days_of_month().includes(date.day()) && rule.days_of_week().includes(weekday))
+    }
+
+    pub(super) fn allows_hour(&self, hour: u32) -> bool {
+        self.rules.first().is_some_and(|rule| rule.hours().includes(hour))
+    }
+
+    pub(super) fn allows_minute(&self, minute: u32) -> bool {
+        self.rules.first().is_some_and(|rule| rule.minutes().includes(minute))
+    }
+
+    /// The first allowed wall-clock time at or after `from`, between the years 1970 and 2100.
+    pub(super) fn next_wall(&self, from: NaiveDateTime) -> Option<NaiveDateTime> {
+        let before = from.checked_sub_signed(TimeDelta::seconds(1))?.and_utc();
+        self.rules.iter().filter_map(|rule| rule.after(&before).next()).min().map(|time| time.naive_utc())
+    }
+}
+
+/// The values of a set, each with `offset` added.
+fn list(set: u64, offset: u32) -> String {
+    let values: Vec<String> =
+        (0..u64::BITS).filter(|value| set & (1 << value) != 0).map(|value| (value + offset).to_string()).collect();
+    values.join(",")
+}

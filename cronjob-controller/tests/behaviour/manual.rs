@@ -1,0 +1,109 @@
+//! Jobs that users make from a CronJob by hand, and names that two runs would share.
+
+use serde_json::{Value, json};
+
+use crate::world::{CRONS, JOBS, NS, World, tick};
+
+/// `kubectl create job --from=cronjob/tick <name>`.
+async fn create_by_hand(world: &World, name: &str) {
+    let cron = world.sandbox.get(CRONS, Some(NS), "tick").await.unwrap();
+    let template = &cron["spec"]["jobTemplate"];
+    let mut annotations = template["metadata"]["annotations"].clone();
+    annotations["cronjob.kubernetes.io/instantiate"] = json!("manual");
+    world
+        .apply(json!({"apiVersion": "batch/v1", "kind": "Job", "spec": template["spec"], "metadata": {
+            "name": name, "namespace": NS, "annotations": annotations, "labels": template["metadata"]["labels"],
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
+                "uid": cron["metadata"]["uid"], "controller": true}]}}))
+        .await;
+}
+
+async fn by_hand(policy: &str, names: &[&str]) -> World {
+    let world = World::new().await;
+    let mut object = tick("*/5 * * * *");
+    object["spec"]["concurrencyPolicy"] = json!(policy);
+    // The template of a Job that was copied once.
+    object["spec"]["jobTemplate"]["metadata"]["annotations"] =
+        json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-03-01T00:05:00Z"});
+    world.apply(object).await;
+    world.wait(10).await;
+    for name in names {
+        create_by_hand(&world, name).await;
+    }
+    world.wait(60).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_made_by_hand_leave_schedule_and_status_alone_whatever_their_names() {
+    for policy in ["Allow", "Forbid", "Replace"] {
+        let names = ["tick-1", "tick-29538720", "tick-29538721", "tick-29539999", "tick-x", "x-1"];
+        let world = by_hand(policy, &names).await;
+        let status = world.status().await;
+        assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &Value::Null), "{policy}");
+        for name in names {
+            let event = format!("Warning UnexpectedJob Saw a job that the controller did not create or forgot: {name}");
+            assert_eq!(world.event(&event).await, 1, "{policy}");
+        }
+        world.wait(120).await;
+        assert_eq!(world.active().await, ["tick-29538725"], "{policy}: the first run is started at its time");
+        world.wait(300).await;
+        let last = if policy == "Forbid" { "2026-03-01T00:05:00Z" } else { "2026-03-01T00:10:00Z" };
+        assert_eq!(world.status().await["lastScheduleTime"], last, "{policy}");
+        for name in names {
+            let job = world.sandbox.get(JOBS, Some(NS), name).await.unwrap();
+            assert_eq!(job["metadata"]["deletionTimestamp"], Value::Null, "{policy}: {name} is not replaced");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_made_by_hand_under_the_name_of_a_run_costs_that_run_and_no_more() {
+    let world = by_hand("Allow", &["tick-29538725"]).await;
+    world.wait(125).await;
+    let status = world.status().await;
+    assert_eq!((&status["active"], &status["lastScheduleTime"]), (&Value::Null, &Value::Null), "it is no run");
+    world.wait(300).await;
+    assert_eq!(world.active().await, ["tick-29538730"]);
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:10:00Z");
+    assert!(world.asked("create", JOBS) <= 3, "the name is not tried again and again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_of_less_than_a_minute_has_one_job_a_minute() {
+    let world = World::new().await;
+    world.apply(tick("@every 45s")).await;
+    // From 00:02:00: 00:02:45, 00:03:30, 00:04:15, and 00:05:00. The one at 00:05:45 has the name of the one before.
+    world.wait(170).await;
+    world.end("tick-29538722", "Complete").await;
+    world.wait(20).await;
+    assert_eq!(world.runs().await, ["00:02", "00:03", "00:04", "00:05"]);
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z");
+    world.end("tick-29538725", "Complete").await;
+    world.wait(38).await;
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:00Z", "no time is recorded without a Job");
+    assert_eq!(world.event("Normal SawCompletedJob Saw completed job: tick-29538725").await, 1);
+    assert_eq!(world.active().await, ["tick-29538723", "tick-29538724"]);
+    world.wait(45).await;
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:06:30Z");
+    assert_eq!(world.asked("create", JOBS), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interval_keeps_its_phase_when_the_record_of_a_run_was_lost() {
+    use sandbox::{Action, Rule};
+
+    let mut world = World::new().await;
+    world.apply(tick("@every 200s")).await;
+    let lost = Rule::new(Action::CutBefore).identity(crate::world::ME).verb("patch").resource("cronjobs/status");
+    world.sandbox.faults().add(lost);
+    world.wait(201).await;
+    assert_eq!((world.runs().await, world.active().await.len()), (vec!["00:05".to_owned()], 0));
+    world.crash();
+    world.sandbox.faults().clear();
+    world.start();
+    world.wait(5).await;
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:05:20Z", "to the second");
+    world.wait(200).await;
+    assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:08:40Z");
+}
