@@ -53,7 +53,7 @@ impl Watch {
                 self.queue.add_after(cron.metadata.key(), delay);
             }
             Err(_) => {
-                let message = format!("unparseable schedule for cronjob: {}", spec.schedule);
+                let message = format!("unparseable schedule for cronjob: {}", cron.spec.schedule);
                 let event = plan::Event::warning("UnParseableCronJobSchedule", message);
                 let object = ObjectRef::new(CRON_JOBS, &cron.metadata);
                 self.recorder.event(&object, event.kind, event.reason, event.message);

@@ -110,7 +110,7 @@ fn zones_of_old_names_are_known_without_the_rules_of_the_system() {
 fn clocks_of_a_zone_do_not_change_twice_within_days() {
     const DAY: i64 = 86_400;
     let end = at("2100-01-01T00:00:00Z").as_second();
-    for zone in chrono_tz::TZ_VARIANTS.iter() {
+    for zone in &chrono_tz::TZ_VARIANTS {
         let rules = Zone::Bundled(*zone);
         let mut last_change = None;
         let mut offset = rules.offset_at(0);
@@ -285,7 +285,7 @@ proptest! {
     /// The short cut through the crate `cron` never differs from the search of robfig/cron.
     #[test]
     fn the_crate_and_the_walk_agree(
-        wanted in wanted(), zone in prop::sample::select(vec![PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
+        wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()), year in 0i64..115,
         near in any::<bool>(), seconds in 0i64..3_000_000,
     ) {
         let zone = Zone::bundled(zone).unwrap();
@@ -302,7 +302,7 @@ proptest! {
     /// Whatever the text and the times are, few offsets are looked up.
     #[test]
     fn a_search_takes_few_steps(
-        wanted in wanted(), zone in prop::sample::select(vec![PLAIN_ZONES, ODD_ZONES].concat()),
+        wanted in wanted(), zone in prop::sample::select([PLAIN_ZONES, ODD_ZONES].concat()),
         after in -200_000_000_000i64..253_000_000_000, span in 0i64..200_000_000_000,
     ) {
         let Schedule::Fields { fields, .. } = Schedule::parse(&wanted.text()).unwrap() else { unreachable!() };

@@ -58,7 +58,7 @@ async fn forbid_waits_for_the_job_before_and_then_makes_up_for_the_last_run() {
     let policy = "Not starting job because prior execution is running and concurrency policy is Forbid";
     assert_eq!(world.event(&format!("Normal JobAlreadyActive {policy}")).await, 1);
     assert!(
-        world.explain()["waiting"].to_string().contains("waits for the one before (Forbid)"),
+        world.explain()["waiting"].to_string().contains("waits for the active Job (Forbid)"),
         "{}",
         world.explain()
     );
@@ -143,7 +143,7 @@ async fn a_run_is_started_within_milliseconds_of_its_time() {
     world.apply(tick("*/5 * * * *")).await;
     let due: jiff::Timestamp = "2026-03-01T00:05:00Z".parse().unwrap();
     let left = std::time::Duration::try_from(due.duration_since(world.clock.now())).unwrap();
-    world.clock.sleep(left - std::time::Duration::from_millis(5)).await;
+    world.clock.sleep(left.saturating_sub(std::time::Duration::from_millis(5))).await;
     assert_eq!(world.runs().await, Vec::<String>::new());
     world.clock.sleep(std::time::Duration::from_millis(50)).await;
     assert_eq!(world.runs().await, ["00:05"]);
