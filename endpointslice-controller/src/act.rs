@@ -1,7 +1,9 @@
 //! From a plan to requests.
 //!
-//! Slices are created, changed and deleted in this order, so that no endpoint is missing in between. What fails ends the work
-//! on that address type, and the other one goes on.
+//! Writes are sent in the order of the plan, which [`crate::decide::sequence`] chose so that no endpoint is missing in between.
+//! A failure ends the work on its address type; the other one goes on.
+
+use std::time::Duration;
 
 use common::{
     api::{self, Api, Delete, Patch, Target, Written},
@@ -9,6 +11,7 @@ use common::{
     controller::Requeue,
     events::{EventType, ObjectRef},
     meta::{Key, Meta, Uid},
+    queue::Queue,
 };
 
 use crate::{
@@ -16,29 +19,32 @@ use crate::{
     body::{Change, Whole},
     error::Error,
     objects::{AddressType, ENDPOINT_SLICES, SERVICES, Slice},
-    own_writes::OwnWrites,
-    plan::{Doomed, Draft, Face, Plan, Writes},
+    own_writes::{OwnWrites, Sending, Wrote},
+    plan::{Doomed, Draft, Plan, SliceMetadata, Writes},
     snapshot::Snapshot,
 };
 
-/// Writes slices of one Service and remembers that it did.
+/// Writes the slices of one Service and remembers its writes.
 pub(crate) struct Writer<'a> {
     pub(crate) api: &'a Api,
     pub(crate) ledger: &'a Ledger,
     pub(crate) own: &'a OwnWrites,
+    pub(crate) queue: &'a Queue<Key>,
+    /// How long changes of slices by others are gathered.
+    pub(crate) delay: Duration,
     /// The Service.
     pub(crate) key: &'a Key,
-    /// Whose record in the ledger this is.
+    /// The owner of the record in the ledger.
     pub(crate) owner: &'a Uid,
 }
 
 /// What became of a new slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// It is there.
+pub(crate) enum Created {
+    /// It exists.
     Yes,
-    /// Nothing can be made here any more.
-    NamespaceGoes,
+    /// The namespace is being deleted: nothing can be created in it.
+    NamespaceTerminating,
 }
 
 impl Writer<'_> {
@@ -46,30 +52,54 @@ impl Writer<'_> {
         Target::object(ENDPOINT_SLICES, &self.key.namespace, name)
     }
 
+    /// Notes the end of a request. If somebody else changed a slice meanwhile, the Service is synced again.
+    fn finish(&self, sending: Sending<'_>, wrote: Option<(&Uid, Wrote)>) {
+        if sending.finish(wrote) {
+            self.queue.gather(self.key.clone(), self.delay);
+        }
+    }
+
     /// Creates a slice.
     ///
     /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows
     /// a slice that was created after all. If it does not, there are two slices with the same endpoints for a moment, and
     /// the next sync removes one. Waiting for certainty instead would leave dead endpoints ready in the other slices.
-    pub(crate) async fn create(&self, face: &Face, kind: AddressType, draft: &Draft) -> Result<Made, api::Error> {
-        let answer = match self.api.create(self.target(""), &Whole::new(face, kind, draft)).await {
+    pub(crate) async fn create(
+        &self,
+        shared: &SliceMetadata,
+        kind: AddressType,
+        draft: &Draft,
+    ) -> Result<Created, api::Error> {
+        let sending = self.own.begin(self.key);
+        let answer = match self.api.create(self.target(""), &Whole::new(shared, kind, draft)).await {
             Ok(answer) => answer,
-            Err(error) if error.is_namespace_terminating() => return Ok(Made::NamespaceGoes),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.finish(sending, None);
+                let is_terminating = error.is_namespace_terminating();
+                return if is_terminating { Ok(Created::NamespaceTerminating) } else { Err(error) };
+            }
         };
         let Meta { uid, resource_version, .. } = serde_json::from_slice::<Written>(&answer)?.metadata;
         self.ledger.created(self.owner, ENDPOINT_SLICES, &uid, resource_version);
-        self.own.wrote(self.key, &uid, resource_version);
-        Ok(Made::Yes)
+        self.finish(sending, Some((&uid, Wrote::Version(resource_version))));
+        Ok(Created::Yes)
     }
 
     /// Changes a slice.
     pub(crate) async fn change(&self, base: &Slice, change: &Change<'_>) -> Result<(), api::Error> {
-        let answer = self.api.patch(self.target(&base.metadata.name), Patch::Merge, change).await?;
-        let written = serde_json::from_slice::<Written>(&answer)?.metadata;
-        self.ledger.wrote(self.owner, ENDPOINT_SLICES, written.resource_version);
-        self.own.wrote(self.key, &written.uid, written.resource_version);
-        Ok(())
+        let sending = self.own.begin(self.key);
+        match self.api.patch(self.target(&base.metadata.name), Patch::Merge, change).await {
+            Ok(answer) => {
+                let written = serde_json::from_slice::<Written>(&answer)?.metadata;
+                self.ledger.wrote(self.owner, ENDPOINT_SLICES, written.resource_version);
+                self.finish(sending, Some((&written.uid, Wrote::Version(written.resource_version))));
+                Ok(())
+            }
+            Err(error) => {
+                self.finish(sending, None);
+                Err(error)
+            }
+        }
     }
 
     /// Deletes a slice in the version that was decided on. A slice that is gone already counts as deleted.
@@ -78,10 +108,15 @@ impl Writer<'_> {
     pub(crate) async fn delete(&self, slice: &Doomed) -> Result<(), api::Error> {
         let options =
             Delete { uid: Some(slice.uid.clone()), version: Some(slice.resource_version), ..Delete::default() };
+        let sending = self.own.begin(self.key);
         match self.api.delete(self.target(&slice.name), &options).await {
-            Ok(_) => self.own.deleted(self.key, &slice.uid),
-            Err(error) if error.is_not_found() => {}
-            Err(error) => return Err(error),
+            Ok(_) => self.finish(sending, Some((&slice.uid, Wrote::Deletion))),
+            Err(error) => {
+                self.finish(sending, None);
+                if !error.is_not_found() {
+                    return Err(error);
+                }
+            }
         }
         self.ledger.deleted(self.owner, ENDPOINT_SLICES, &self.key.namespace, &slice.name, &slice.uid);
         Ok(())
@@ -89,10 +124,10 @@ impl Writer<'_> {
 }
 
 impl SliceController {
-    pub(crate) async fn carry_out(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+    pub(crate) async fn execute(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
         let service = &snapshot.service.metadata;
         let key = service.key();
-        if self.services.store().peek(&key.namespace, &key.name, |meta| meta.uid == service.uid) == Some(true) {
+        if self.members.services.store().peek(&key.namespace, &key.name, |meta| meta.uid == service.uid) == Some(true) {
             self.memories.keep(&key, plan.memory.clone());
             if plan.is_ours {
                 self.metrics.planned(&key, &plan);
@@ -116,7 +151,15 @@ impl SliceController {
 
     async fn write(&self, snapshot: &Snapshot, plan: &Plan, key: &Key) -> Result<(), Error> {
         let service = &snapshot.service.metadata;
-        let writer = Writer { api: &self.context.api, ledger: &self.ledger, own: &self.own, key, owner: &service.uid };
+        let writer = Writer {
+            api: &self.context.api,
+            ledger: &self.ledger,
+            own: &self.own,
+            queue: &self.queue,
+            delay: self.slice_delay,
+            key,
+            owner: &service.uid,
+        };
         let mut errors = Vec::new();
         for writes in &plan.writes {
             errors.extend(writes.left_out.iter().cloned().map(Error::LeftOut));
@@ -143,19 +186,19 @@ impl SliceController {
     }
 
     async fn write_one(&self, writer: &Writer<'_>, plan: &Plan, writes: &Writes) -> Result<(), Error> {
-        let (face, key) = (&plan.face, writer.key);
+        let (shared, key) = (&plan.slice_metadata, writer.key);
         for draft in &writes.create {
-            let made = writer.create(face, writes.kind, draft).await;
+            let created = writer.create(shared, writes.kind, draft).await;
             let what = || format!("failed to create EndpointSlice for Service {key}");
-            match made.map_err(|error| Error::request(what(), error))? {
-                Made::Yes => self.metrics.changed("create"),
-                Made::NamespaceGoes => return Ok(()),
+            match created.map_err(|error| Error::request(what(), error))? {
+                Created::Yes => self.metrics.changed("create"),
+                Created::NamespaceTerminating => return Ok(()),
             }
         }
         for draft in &writes.update {
             let Some(base) = &draft.base else { continue };
             let what = || format!("failed to update {} EndpointSlice for Service {key}", base.metadata.name);
-            let changed = writer.change(base, &Change::new(face, base, draft)).await;
+            let changed = writer.change(base, &Change::new(shared, base, draft)).await;
             changed.map_err(|error| Error::request(what(), error))?;
             self.metrics.changed("update");
         }

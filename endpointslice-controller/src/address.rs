@@ -1,6 +1,9 @@
 //! Addresses, read as leniently as they were once written and written in one form.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    fmt::{self, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use crate::objects::AddressType;
 
@@ -33,7 +36,23 @@ fn dotted(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
-/// The type of slices that an address belongs into.
+/// Whether `text` is the canonical form of an address. Does not allocate.
+pub fn is_text_of(address: IpAddr, text: &str) -> bool {
+    /// A text that the written parts are taken off, one after the other.
+    struct Rest<'a>(&'a str);
+
+    impl fmt::Write for Rest<'_> {
+        fn write_str(&mut self, part: &str) -> fmt::Result {
+            self.0 = self.0.strip_prefix(part).ok_or(fmt::Error)?;
+            Ok(())
+        }
+    }
+
+    let mut rest = Rest(text);
+    write!(rest, "{address}").is_ok() && rest.0.is_empty()
+}
+
+/// The address type of the slices that an address belongs in.
 pub fn family(address: IpAddr) -> AddressType {
     if address.is_ipv4() { AddressType::Ipv4 } else { AddressType::Ipv6 }
 }
@@ -61,6 +80,11 @@ mod tests {
             ("web", None),
         ] {
             assert_eq!(parse(text).map(|address| address.to_string()).as_deref(), canonical, "{text}");
+            if let Some(address) = parse(text) {
+                assert_eq!(is_text_of(address, text), canonical == Some(text), "{text}");
+                assert!(canonical.is_some_and(|canonical| is_text_of(address, canonical)), "{text}");
+            }
         }
+        assert!(!is_text_of([10, 0, 0, 1].into(), "10.0.0.12") && !is_text_of([10, 0, 0, 12].into(), "10.0.0.1"));
     }
 }

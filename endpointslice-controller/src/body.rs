@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     objects::{AddressType, ENDPOINT_SLICES, Endpoint, Port, Slice, TRIGGER_TIME},
-    plan::{Draft, Face},
+    plan::{Draft, SliceMetadata},
 };
 
 /// A new slice.
@@ -38,18 +38,18 @@ struct NewMeta<'a> {
 
 impl<'a> Whole<'a> {
     /// The slice of a draft.
-    pub(crate) fn new(face: &'a Face, kind: AddressType, draft: &'a Draft) -> Self {
-        let mut annotations: BTreeMap<&str, &str> = face.annotations.iter().collect();
-        annotations.extend(face.trigger_time.as_deref().map(|time| (TRIGGER_TIME, time)));
+    pub(crate) fn new(shared: &'a SliceMetadata, kind: AddressType, draft: &'a Draft) -> Self {
+        let mut annotations: BTreeMap<&str, &str> = shared.annotations.iter().collect();
+        annotations.extend(shared.trigger_time.as_deref().map(|time| (TRIGGER_TIME, time)));
         Self {
             api_version: ENDPOINT_SLICES.api_version(),
             kind: ENDPOINT_SLICES.kind,
             metadata: NewMeta {
-                generate_name: &face.generate_name,
-                namespace: &face.namespace,
-                labels: &face.labels,
+                generate_name: &shared.generate_name,
+                namespace: &shared.namespace,
+                labels: &shared.labels,
                 annotations,
-                owner_references: [&face.owner],
+                owner_references: [&shared.owner],
             },
             address_type: kind,
             endpoints: &draft.endpoints,
@@ -95,15 +95,15 @@ fn difference<'a>(
 
 impl<'a> Change<'a> {
     /// What makes `base` into the draft. Owners stay.
-    pub(crate) fn new(face: &'a Face, base: &'a Slice, draft: &'a Draft) -> Self {
+    pub(crate) fn new(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
         let meta = &base.metadata;
         let old = meta.annotations.get(TRIGGER_TIME);
-        let new = face.trigger_time.as_deref();
+        let new = shared.trigger_time.as_deref();
         Self {
             metadata: ChangedMeta {
                 resource_version: meta.resource_version,
                 uid: &meta.uid,
-                labels: difference(meta.labels.iter(), face.labels.iter()),
+                labels: difference(meta.labels.iter(), shared.labels.iter()),
                 annotations: if old == new { BTreeMap::new() } else { BTreeMap::from([(TRIGGER_TIME, new)]) },
                 owner_references: None,
             },
@@ -113,11 +113,11 @@ impl<'a> Change<'a> {
     }
 
     /// What makes `base` into the draft with all annotations and the owner.
-    pub(crate) fn everything(face: &'a Face, base: &'a Slice, draft: &'a Draft) -> Self {
-        let mut change = Self::new(face, base, draft);
-        change.metadata.annotations = difference(base.metadata.annotations.iter(), face.annotations.iter());
+    pub(crate) fn everything(shared: &'a SliceMetadata, base: &'a Slice, draft: &'a Draft) -> Self {
+        let mut change = Self::new(shared, base, draft);
+        change.metadata.annotations = difference(base.metadata.annotations.iter(), shared.annotations.iter());
         change.metadata.owner_references =
-            (base.metadata.owners.to_vec() != [face.owner.clone()]).then_some([&face.owner]);
+            (base.metadata.owners.to_vec() != [shared.owner.clone()]).then_some([&shared.owner]);
         change
     }
 }

@@ -7,39 +7,22 @@ use common::{
     intern::Text,
     meta::Meta,
     runtime::Context,
-    store::{Index, IndexValue, by_namespace},
+    store::{Index, IndexValue},
 };
 
 use crate::objects::{Endpoints, Node, Pod, SERVICE_NAME, Service, Slice};
 
-/// Position of the index of Services by one label of their selectors.
-pub(crate) const SERVICES_BY_SELECTOR: usize = 0;
-/// Position of the index of Pods by namespace.
-pub(crate) const PODS_BY_NAMESPACE: usize = 0;
 /// Position of the index of slices by Service.
 pub(crate) const SLICES_BY_SERVICE: usize = 0;
 
 /// Services.
 pub(crate) fn services(context: &Context) -> Arc<Listened<Service>> {
-    let by_selector = Index {
-        name: "selector",
-        of: |meta, service: Option<&Service>| {
-            let (key, value) = service?.spec.selector.as_slice().first()?;
-            Some(label_value(&meta.namespace, key, value))
-        },
-    };
-    let start = || Listened::start(context.api.clone(), context.caches(), &[by_selector]);
-    context.shared.get_or_make(start)
+    context.shared.get_or_make(|| Listened::start(context.api.clone(), context.caches(), &[]))
 }
 
-/// What Services are filed under whose selector begins with that label.
-pub(crate) fn label_value(namespace: &str, key: &str, value: &str) -> IndexValue {
-    IndexValue::Text(Text::new(&format!("{namespace}/{key}={value}")))
-}
-
-/// Pods.
+/// Pods. Which Service selects them is in [`crate::members`].
 pub(crate) fn pods(context: &Context) -> Arc<Listened<Pod>> {
-    context.shared.get_or_make(|| Listened::start(context.api.clone(), context.caches(), &[by_namespace()]))
+    context.shared.get_or_make(|| Listened::start(context.api.clone(), context.caches(), &[]))
 }
 
 /// Nodes.

@@ -2,10 +2,11 @@
 
 pub mod desired;
 pub mod distribution;
-pub mod face;
+pub mod endpoints;
 pub mod mirror;
-pub mod older;
 pub mod pack;
+pub mod sequence;
+pub mod slice_metadata;
 pub mod subsets;
 pub mod trigger;
 pub mod zones;
@@ -17,9 +18,10 @@ use crate::{
     plan::{Counts, Doomed, Draft, Plan, Spread, Writes},
     snapshot::Snapshot,
 };
-use desired::{Desired, desired};
+use desired::{Desired, Group, desired};
 use distribution::Distribution;
 use pack::Sorted;
+use sequence::{Creation, Sequence};
 
 /// Decides what is written about the slices of a Service.
 ///
@@ -29,13 +31,13 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan { memory: memory.clone(), ..Plan::default() };
     if !service.selects() {
         plan.memory.hints.clear();
-        plan.memory.told = false;
+        plan.memory.hints_announced = false;
         return plan;
     }
     plan.is_ours = true;
-    let (trigger_time, seen) = trigger::newest_change(snapshot);
+    let (trigger_time, seen) = trigger::trigger_time(memory.seen.as_deref(), service, &snapshot.pods);
     plan.memory.seen = Some(Arc::new(seen));
-    plan.face = face::face(service, trigger_time);
+    plan.slice_metadata = slice_metadata::slice_metadata(service, trigger_time);
     let distribution = Distribution::of(service);
     plan.spread = Spread {
         by_capacity: matches!(distribution, Distribution::ByCapacity),
@@ -81,29 +83,24 @@ fn decide_one(
 ) -> Writes {
     let service = &snapshot.service;
     let Desired { groups, left_out } = desired(snapshot, kind);
-    let size = |group: &desired::Group| group.endpoints.len();
+    let size = |group: &Group<'_>| group.candidates.len();
+    let max_endpoints = snapshot.max_endpoints_per_slice;
     let mut counts = Counts {
         endpoints: groups.iter().map(size).sum(),
-        enough: groups.iter().map(|group| size(group).div_ceil(snapshot.most)).sum::<usize>().max(1),
+        enough: groups.iter().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
         ..Counts::default()
     };
-    let mut sorted = pack::pack(service, &plan.face, slices, groups, snapshot.most);
+    let mut sorted = pack::pack(service, &plan.slice_metadata, slices, groups, max_endpoints);
     (counts.added, counts.removed) = (sorted.added, sorted.removed);
     place_holder(&mut sorted, plan, service, slices.len());
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
-    sorted.leave_what_is_as_wanted(&plan.face);
+    sorted.leave_what_is_as_wanted(&plan.slice_metadata);
     counts.slices = sorted.create.len() + sorted.update.len() + sorted.keep.len();
-    let (mut create, mut update, delete) = recycle(sorted, service);
-    if service.metadata.is_deleting() {
-        create.clear();
-    }
-    // A draft that is empty because its endpoints went is written like any other.
-    update.sort_by(|a, b| name(a).cmp(name(b)));
+    let Sorted { create, update, delete, .. } = sorted;
+    let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
+    let Sequence { create, update, delete } =
+        sequence::sequence(create, update, delete, creation, |slice| is_owned(slice, service));
     Writes { kind, create, update, delete, left_out, events, counts }
-}
-
-fn name(draft: &Draft) -> &str {
-    draft.base.as_ref().map_or("", |base| &base.metadata.name)
 }
 
 /// Sees to it that one slice is left, an empty one if need be.
@@ -115,7 +112,7 @@ fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usiz
         slice.endpoints.is_empty()
             && slice.ports.is_empty()
             && is_owned(slice, service)
-            && face::same_but_empty(&slice.metadata.labels, &plan.face.labels)
+            && slice_metadata::same_but_empty(&slice.metadata.labels, &plan.slice_metadata.labels)
     };
     match sorted.delete.as_slice() {
         [only] if stands(only) => sorted.keep.append(&mut sorted.delete),
@@ -129,20 +126,6 @@ pub(crate) fn is_owned(slice: &Slice, service: &Service) -> bool {
     owners.iter().any(|owner| {
         owner.kind == SERVICES.kind && owner.api_version == SERVICES.version && owner.uid == service.metadata.uid
     })
-}
-
-/// Writes new slices over those that would be deleted.
-fn recycle(sorted: Sorted, service: &Service) -> (Vec<Draft>, Vec<Draft>, Vec<Doomed>) {
-    let Sorted { mut create, mut update, delete, .. } = sorted;
-    let mut doomed = Vec::new();
-    for slice in delete {
-        let over = if is_owned(&slice, service) { create.pop() } else { None };
-        match over {
-            Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
-            None => doomed.push(Doomed::new(&slice)),
-        }
-    }
-    (create, update, doomed)
 }
 
 #[cfg(test)]

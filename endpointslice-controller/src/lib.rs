@@ -1,58 +1,62 @@
-//! Endpoints of Services: which Pods are behind a Service, as kube-proxy and others read it.
+//! Endpoints of Services: the Pods behind each Service, in the form that kube-proxy and others read.
 //!
 //! # What it promises
 //!
-//! Each Service with a selector ends up with slices that name every Pod it selects that has an address and has not ended,
-//! once for each address type, with whether it is ready, serves and is going; and always with one slice at least. No slice is
-//! filled with more endpoints than `--max-endpoints-per-slice`. A change is written with as few requests as possible, endpoints
-//! stay in the slice they are in, and nothing is written where nothing changed. Nobody else's slices are touched, and nothing
-//! is decided on a view that lacks this process's own last writes.
+//! Each Service with a selector gets slices that list every selected Pod that has an address and has not finished, once per
+//! address type, with its conditions; and always at least one slice. No slice is filled beyond `--max-endpoints-per-slice`.
+//! A change takes as few writes as possible, endpoints stay in the slice they are in, and nothing is written where nothing
+//! changed. A consumer that follows every write never loses a ready endpoint that is to stay. Slices of others are not touched,
+//! and no decision is based on a view that lacks this process's own last writes.
 //!
 //! # How it is laid out
 //!
 //! ```text
 //! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act.rs ──► API server
-//!     │                      ▲                       (pure)         │
-//!     │                      └────────── memory.rs ◄────────────────┘
-//!     └ matching.rs: the Services of a Pod    own_writes.rs: whose echo an event is    topology.rs: shares of zones
+//!     ▲                      ▲                       (pure)         │
+//!     │                      ├────────── memory.rs ◄────────────────┘
+//! own_writes.rs          members.rs: the Pods of each Service (membership.rs)
+//!                        topology.rs: the zones and the capacity of Nodes
 //! ```
 //!
-//! [`decide::desired`] makes endpoints of Pods, [`decide::pack`] puts them into slices, [`decide::distribution`] says who
-//! should use which.
+//! [`decide::desired`] turns Pods into candidates, [`decide::pack`] puts them into slices, [`decide::distribution`] gives hints,
+//! [`decide::sequence`] orders the writes.
 //!
-//! Beside that, hand-made Endpoints of Services without a selector are mirrored into slices ([`mirroring`]), and Endpoints, the
-//! older form of slices, are kept ([`older`]): loops of their own on the same caches.
+//! Two more loops use the same caches: [`mirroring`] copies hand-made Endpoints of Services without a selector into slices, and
+//! [`endpoints`] keeps an Endpoints object for every Service with a selector.
 //!
 //! # Where it differs from upstream
 //!
-//! Why is in `docs/decisions/0010-endpoints.md`.
+//! The reasons are in `docs/decisions/0010-endpoints.md`.
 //!
-//! - Own writes are waited for by identity, in `common`'s ledger. Slices are patched, onto the version that was looked at; so
-//!   are those that a new content is written over, which upstream replaces unconditionally.
-//! - A slice that somebody deletes is missed also if it was not written by this process.
-//! - A slice that is going counts as gone.
+//! - The members of each Service are kept in an index; no event and no sync walks over a namespace.
+//! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted in the version that was decided
+//!   on; upstream replaces a reused slice unconditionally.
+//! - Writes are ordered so that no endpoint is missing between two of them.
+//! - The deletion of a slice is noticed also if another process wrote the slice.
+//! - A terminating slice counts as gone.
 //! - Endpoints are taken in the order of their Pods' names. Hints are given zone by zone in the order of their names.
 //! - Nothing is written where a slice would come out as it is.
-//! - An empty slice stands for a Service only if it belongs to this very one.
-//! - A Pod that ended brings its Services also if its readiness did not change.
-//! - A Service that is no longer looked after is forgotten with its hints.
-//! - Shares of zones are known before the first sync.
-//! - A sync that keeps failing is tried again and again, every 1000 s in the end.
+//! - An empty slice stands for a Service only if the Service owns it.
+//! - A Pod that has finished brings its Services also if its readiness did not change.
+//! - A Service that no longer has a selector is forgotten with its hints.
+//! - Shares of zones are known before the first sync, and checked once a second while Nodes change.
+//! - A sync that keeps failing is retried without end, every 1000 s at last.
 
 pub mod address;
 pub mod decide;
+pub mod endpoints;
 pub mod error;
+pub mod membership;
 pub mod memory;
 pub mod mirroring;
 pub mod objects;
-pub mod older;
 pub mod plan;
 pub mod snapshot;
 
 mod act;
 mod body;
 mod caches;
-mod matching;
+mod members;
 mod metrics;
 mod observe;
 mod own_writes;
@@ -72,12 +76,14 @@ use common::{
     settings::{FeatureGate, Tune, TuneValue, WorkersFlag},
 };
 use jiff::Timestamp;
+use tokio::task::JoinSet;
 
 use crate::{
     error::Error,
+    members::SharedMembership,
     memory::Memories,
     metrics::ControllerMetrics,
-    objects::{CONTROLLER, Node, Pod, Service, Slice},
+    objects::{CONTROLLER, Node, Slice},
     own_writes::OwnWrites,
     plan::Plan,
     snapshot::Snapshot,
@@ -85,26 +91,26 @@ use crate::{
     watch::{Parked, SliceWatch, Watch},
 };
 
-/// After how long a write that no cache shows is waited for no more.
+/// How long to wait for the cache to show a write of this process before syncing without it.
 pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
     name: "expectations-timeout",
     default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "After how long a write of its own that its caches do not show is waited for no more",
+    help: "How long to wait for the cache to show a write of this process before syncing without it",
 };
 /// All values of this crate that can be tuned.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
-/// How many endpoints a slice is filled with.
+/// The number of endpoints up to which a slice is filled.
 pub const MAX_ENDPOINTS_PER_SLICE: Tune = Tune {
     name: "max-endpoints-per-slice",
     default: TuneValue::Count(100),
-    help: "The most endpoints that are put into an EndpointSlice",
+    help: "The maximum number of endpoints that are added to an EndpointSlice",
 };
-/// For how long changes of Pods are gathered.
+/// How long changes of Pods are gathered.
 pub const UPDATES_BATCH_PERIOD: Tune = Tune {
     name: "endpointslice-updates-batch-period",
     default: TuneValue::Duration(Duration::ZERO),
-    help: "For how long changes of Pods are gathered before the EndpointSlices of their Services are written",
+    help: "How long changes of Pods are gathered before the EndpointSlices of their Services are written",
 };
 /// All values that are flags.
 pub const FLAGS: &[Tune] = &[
@@ -112,20 +118,20 @@ pub const FLAGS: &[Tune] = &[
     UPDATES_BATCH_PERIOD,
     mirroring::MAX_ENDPOINTS_PER_SUBSET,
     mirroring::UPDATES_BATCH_PERIOD,
-    older::UPDATES_BATCH_PERIOD,
+    endpoints::UPDATES_BATCH_PERIOD,
 ];
 
-/// The flag that says how many Services are synced at once.
+/// The flag for the number of Services that are synced at the same time.
 pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-service-endpoint-syncs",
     default: 5,
     min: 1,
-    help: "How many Services have their EndpointSlices synced at once",
+    help: "Number of Services whose EndpointSlices are synced at the same time",
 };
-/// All flags of this crate that say how many objects are synced at once.
-pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, older::CONCURRENT_SYNCS];
+/// All flags of this crate for numbers of workers.
+pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS];
 
-/// Endpoints are spread as `spec.trafficDistribution` says. It can no longer be switched.
+/// `spec.trafficDistribution` is followed. The gate is locked.
 pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate = FeatureGate {
     name: "PreferSameTrafficDistribution",
     default: true,
@@ -135,13 +141,13 @@ pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate = FeatureGate {
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[PREFER_SAME_TRAFFIC_DISTRIBUTION];
 
-/// The shortest time for which changes of slices by others are gathered. Upstream: `endpointSliceChangeMinSyncDelay`.
+/// The shortest time that changes of slices by others are gathered. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGES: Duration = Duration::from_secs(1);
-/// How a Service whose sync fails is delayed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+/// The back-off of a Service whose sync fails. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
 
-/// The loop of slices of Services with a selector.
+/// The loop that keeps the slices of Services with a selector.
 pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition {
     name: "endpointslice-controller",
     alias: "endpointslice",
@@ -150,12 +156,12 @@ pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition {
     start,
 };
 /// All loops of this crate.
-pub const LOOPS: &[LoopDefinition] = &[ENDPOINT_SLICE, mirroring::ENDPOINT_SLICE_MIRRORING, older::ENDPOINTS_LOOP];
+pub const LOOPS: &[LoopDefinition] = &[ENDPOINT_SLICE, mirroring::ENDPOINT_SLICE_MIRRORING, endpoints::ENDPOINTS_LOOP];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "endpointslice-controller",
-    about: "Keeps EndpointSlices: which Pods are behind a Service",
+    about: "Keeps EndpointSlices and Endpoints: the Pods behind each Service",
     loops: LOOPS,
     workers: WORKERS,
     gates: GATES,
@@ -166,8 +172,8 @@ pub const DEFINITION: Definition = Definition {
 /// The controller of slices of Services with a selector.
 pub struct SliceController {
     context: Context,
-    services: Arc<Listened<Service>>,
-    pods: Arc<Listened<Pod>>,
+    queue: Queue<Key>,
+    members: Arc<SharedMembership>,
     nodes: Arc<Listened<Node>>,
     slices: Arc<Listened<Slice>>,
     topology: Arc<Topology>,
@@ -176,7 +182,11 @@ pub struct SliceController {
     parked: Arc<Parked>,
     ledger: Ledger,
     metrics: Arc<ControllerMetrics>,
-    most: usize,
+    max_endpoints_per_slice: usize,
+    /// How long changes of slices by others are gathered.
+    slice_delay: Duration,
+    /// The task that checks hints after changes of Nodes. It ends with the controller.
+    _recheck: JoinSet<()>,
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
@@ -192,7 +202,7 @@ impl SliceController {
         let settings = Arc::clone(&context.settings);
         let batch = settings.duration(&UPDATES_BATCH_PERIOD);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
-        let (services, pods) = (caches::services(&context), caches::pods(&context));
+        let members = SharedMembership::shared(&context);
         let (nodes, slices) = (caches::nodes(&context), caches::slices(&context));
         let topology = Arc::new(Topology::new(Arc::clone(nodes.store())));
         let memories: Arc<Memories> = Arc::default();
@@ -200,7 +210,6 @@ impl SliceController {
         let metrics = Arc::new(ControllerMetrics::new(&context.metrics));
         let watch = Arc::new(Watch {
             queue: queue.clone(),
-            services: Arc::clone(services.store()),
             topology: Arc::clone(&topology),
             memories: Arc::clone(&memories),
             own: Arc::clone(&own),
@@ -208,20 +217,42 @@ impl SliceController {
             metrics: Arc::clone(&metrics),
             batch,
         });
-        let on_slice = SliceWatch {
-            queue,
-            writer: CONTROLLER,
+        let slice_delay = batch.max(SLICE_CHANGES);
+        let slice_watch = SliceWatch {
+            queue: queue.clone(),
+            managed_by: CONTROLLER,
             own: Arc::clone(&own),
             parked: Arc::clone(&parked),
-            delay: batch.max(SLICE_CHANGES),
+            delay: slice_delay,
         };
-        let (on_service, on_pod) = (Arc::clone(&watch), Arc::clone(&watch));
-        services.listen(Box::new(move |event, origin| on_service.on_service(event, origin)));
-        pods.listen(Box::new(move |event, origin| on_pod.on_pod(event, origin)));
-        nodes.listen(Box::new(move |event, origin| watch.on_node(event, origin)));
-        slices.listen(Box::new(move |event, origin| on_slice.on_slice(event, origin)));
-        let most = usize::try_from(settings.count(&MAX_ENDPOINTS_PER_SLICE)).unwrap_or(usize::MAX).max(1);
-        Self { context, services, pods, nodes, slices, topology, memories, own, parked, ledger, metrics, most }
+        let service_watch = Arc::clone(&watch);
+        members.services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
+        let pod_watch = Arc::clone(&watch);
+        members.listen(move |concerned| pod_watch.on_pod(concerned));
+        let of_nodes = Arc::clone(&topology);
+        nodes.listen(Box::new(move |event, _| of_nodes.on_node(event)));
+        slices.listen(Box::new(move |event, origin| slice_watch.on_slice(event, origin)));
+        let mut recheck = JoinSet::new();
+        let (clock, of_nodes) = (context.clock.clone(), Arc::clone(&topology));
+        recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_hints()).await });
+        let max_endpoints_per_slice =
+            usize::try_from(settings.count(&MAX_ENDPOINTS_PER_SLICE)).unwrap_or(usize::MAX).max(1);
+        Self {
+            context,
+            queue,
+            members,
+            nodes,
+            slices,
+            topology,
+            memories,
+            own,
+            parked,
+            ledger,
+            metrics,
+            max_endpoints_per_slice,
+            slice_delay,
+            _recheck: recheck,
+        }
     }
 }
 
@@ -232,7 +263,7 @@ impl Controller for SliceController {
     type Error = Error;
 
     fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        self.look(key)
+        self.snapshot(key)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
@@ -240,11 +271,12 @@ impl Controller for SliceController {
     }
 
     async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.carry_out(snapshot, plan).await
+        self.execute(snapshot, plan).await
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        vec![self.services.informer(), self.pods.informer(), self.nodes.informer(), self.slices.informer()]
+        let SharedMembership { services, pods, .. } = &*self.members;
+        vec![services.informer(), pods.informer(), self.nodes.informer(), self.slices.informer()]
     }
 
     fn waiting(&self, key: &Key) {

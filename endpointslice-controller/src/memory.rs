@@ -9,31 +9,34 @@ use common::{
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{decide::zones::Counts, objects::AddressType};
+use crate::{
+    decide::zones::Counts,
+    objects::{AddressType, Pod},
+};
 
-/// How many endpoints each zone was told to use.
+/// How many endpoints serve each zone, by address type.
 pub type Hints = BTreeMap<AddressType, Counts>;
 
 /// What is remembered of one Service.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Whose this is.
+    /// The uid of the Service.
     pub uid: Uid,
-    /// The changes that were seen; none before the first sync.
+    /// What the last sync saw; `None` before the first one.
     pub seen: Option<Arc<Seen>>,
-    /// How many endpoints each zone was told to use, where hints go by the capacity of zones.
+    /// How many endpoints serve each zone, where hints go by the capacity of zones.
     pub hints: Hints,
-    /// Whether users were told that such hints are given.
-    pub told: bool,
+    /// Whether the Event that announces such hints was emitted.
+    pub hints_announced: bool,
 }
 
-/// When what a Service consists of last changed, as it was last seen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A Service and its Pods, as the last sync saw them.
+#[derive(Clone, Debug)]
 pub struct Seen {
-    /// The Service.
+    /// When the Service was created.
     pub service: Timestamp,
-    /// Its Pods by name, sorted.
-    pub pods: Vec<(Arc<str>, Timestamp)>,
+    /// Its Pods by name. The list is shared with the index of members.
+    pub pods: Arc<[Arc<Pod>]>,
 }
 
 /// The memories of all Services.
@@ -66,10 +69,5 @@ impl Memories {
         let mut all: Vec<_> = hinted.map(|(key, memory)| (key.clone(), memory.hints.clone())).collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
-    }
-
-    /// Whether any Service has such hints.
-    pub(crate) fn any_hints(&self) -> bool {
-        self.0.lock().values().any(|memory| !memory.hints.is_empty())
     }
 }

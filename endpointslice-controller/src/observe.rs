@@ -1,66 +1,74 @@
-//! From a key to a snapshot: reads of caches, and nothing else.
+//! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    consistency::Cache,
+    consistency::{Cache, Ledger},
     controller::Observed,
-    meta::Key,
+    meta::{Key, Uid},
     object::Unreadable,
-    store::{IndexValue, Store},
+    store::Store,
 };
 
 use crate::{
     SliceController,
-    caches::{PODS_BY_NAMESPACE, SLICES_BY_SERVICE, service_value},
+    caches::{SLICES_BY_SERVICE, service_value},
     error::Error,
-    objects::{CONTROLLER, Pod, Service, Slice},
-    snapshot::{Member, Place, Snapshot},
+    objects::{CONTROLLER, Slice},
+    snapshot::Snapshot,
 };
 
 /// After how long a Service whose caches lag is looked at again although nothing of it has happened.
 pub(crate) const RECHECK: Duration = Duration::from_secs(2);
 
-/// The slices that `writer` keeps for a Service, by name, without those that are going.
-pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, writer: &str) -> Result<Vec<Arc<Slice>>, Unreadable> {
+/// The slices of a Service with that value of the label `managed-by`, by name, without terminating ones.
+pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Result<Vec<Arc<Slice>>, Unreadable> {
     let mut slices = store
         .select_by_index(SLICES_BY_SERVICE, &service_value(&key.namespace, &key.name), |meta| !meta.is_deleting())?;
-    slices.retain(|slice| slice.is_managed_by(writer));
+    slices.retain(|slice| slice.is_managed_by(managed_by));
     Ok(slices)
 }
 
-/// The Pods that a Service selects, by name.
-pub(crate) fn pods_of(store: &Store<Pod>, service: &Service) -> Result<Vec<Arc<Pod>>, Unreadable> {
-    let namespace = IndexValue::Text(service.metadata.namespace.clone());
-    store.select_by_index(PODS_BY_NAMESPACE, &namespace, |meta| meta.labels.contains_all(&service.spec.selector))
+/// Drops the record of an owner if the cache shows all its writes. A sync does so by itself; this is for owners that may
+/// have had their last sync.
+pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn Cache) {
+    let _ = ledger.behind(owner, &[cache], Default::default);
+}
+
+/// The key waits: the index of members has not seen the Service that the cache shows. Its handler runs at any moment.
+pub(crate) fn wait_for_index<S>() -> Observed<S> {
+    let why = "the index of Pods has not seen this state of the Service yet".to_owned();
+    Observed::Waiting { why, at_most: Duration::from_millis(10) }
 }
 
 impl SliceController {
-    pub(crate) fn look(&self, key: &Key) -> Result<Observed<Snapshot>, Error> {
-        let Some(service) = self.services.store().get(&key.namespace, &key.name)? else {
+    pub(crate) fn snapshot(&self, key: &Key) -> Result<Observed<Snapshot>, Error> {
+        let Some(service) = self.members.services.store().get(&key.namespace, &key.name)? else {
             return Ok(Observed::Gone);
         };
         let uid = &service.metadata.uid;
-        let memory = self.memories.of(key, uid);
-        let most = self.most;
+        let mut snapshot = Snapshot {
+            memory: self.memories.of(key, uid),
+            service: Arc::clone(&service),
+            pods: Arc::default(),
+            zones: self.topology.zones(),
+            slices: Vec::new(),
+            ratios: None,
+            max_endpoints_per_slice: self.max_endpoints_per_slice,
+        };
         if !service.selects() {
-            let (members, slices) = (Vec::new(), Vec::new());
-            return Ok(Observed::Ready(Snapshot { service, members, slices, memory, ratios: None, most }));
+            return Ok(Observed::Ready(snapshot));
         }
-        let children = || slices_of(self.slices.store(), key, CONTROLLER).unwrap_or_default();
-        let uids = || children().iter().map(|slice| slice.metadata.uid.clone()).collect();
         let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some((behind, left)) = self.ledger.behind(uid, &caches, uids) {
+        if let Some((behind, left)) = self.ledger.behind(uid, &caches, Default::default) {
             return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
         }
-        let slices = slices_of(self.slices.store(), key, CONTROLLER)?;
-        let pods = pods_of(self.pods.store(), &service)?;
-        let members = pods.into_iter().map(|pod| Member { place: self.place(&pod), pod }).collect();
-        let ratios = if service.wants_topology_hints() { self.topology.ratios() } else { None };
-        Ok(Observed::Ready(Snapshot { service, members, slices, memory, ratios, most }))
-    }
-
-    fn place(&self, pod: &Pod) -> Place {
-        self.nodes.store().get_readable("", &pod.node).map_or(Place::Unknown, Place::On)
+        let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
+        snapshot.pods = pods;
+        snapshot.slices = slices_of(self.slices.store(), key, CONTROLLER)?;
+        if service.wants_topology_hints() {
+            snapshot.ratios = self.topology.ratios().map(Arc::new);
+        }
+        Ok(Observed::Ready(snapshot))
     }
 }

@@ -48,9 +48,9 @@ impl Draft {
     }
 }
 
-/// What all slices of a Service that are written say of themselves.
+/// The metadata that all written slices of a Service share.
 #[derive(Clone, Debug, Default)]
-pub struct Face {
+pub struct SliceMetadata {
     /// The beginning of the names of new ones.
     pub generate_name: String,
     /// Their namespace.
@@ -154,8 +154,8 @@ pub struct Spread {
 pub struct Plan {
     /// Whether this Service is looked after at all.
     pub is_ours: bool,
-    /// What is written into every slice.
-    pub face: Face,
+    /// The metadata of every slice that is written.
+    pub slice_metadata: SliceMetadata,
     /// By address type.
     pub writes: Vec<Writes>,
     /// Slices of other address types, which go last.

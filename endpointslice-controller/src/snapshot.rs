@@ -2,28 +2,33 @@
 
 use std::sync::Arc;
 
+use common::{intern::Text, map::HashMap};
+
 use crate::{
     decide::zones::Ratios,
     memory::Memory,
-    objects::{Node, Pod, Service, Slice},
+    objects::{Pod, Service, Slice},
 };
 
-/// Where a Pod is.
-#[derive(Clone, Debug)]
-pub enum Place {
-    /// Not assigned to a node, or on a node that is not in the cache.
-    Unknown,
-    /// On a node.
-    On(Arc<Node>),
-}
+/// The zone of every Node in the cache, by the Node's name.
+#[derive(Clone, Debug, Default)]
+pub struct Zones(HashMap<Text, Text>);
 
-/// A Pod that the Service selects.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// The Pod.
-    pub pod: Arc<Pod>,
-    /// Where it is.
-    pub place: Place,
+impl Zones {
+    /// The zone of a Node, empty if the Node has none; `None` if the Node is not in the cache.
+    pub fn zone_of(&self, node: &Text) -> Option<&Text> {
+        self.0.get(node)
+    }
+
+    /// Sets the zone of a Node.
+    pub fn insert(&mut self, node: Text, zone: Text) {
+        self.0.insert(node, zone);
+    }
+
+    /// Forgets a Node.
+    pub fn remove(&mut self, node: &Text) {
+        self.0.remove(node);
+    }
 }
 
 /// A Service, its Pods and its slices.
@@ -31,14 +36,16 @@ pub struct Member {
 pub struct Snapshot {
     /// The Service.
     pub service: Arc<Service>,
-    /// The Pods it selects, by name.
-    pub members: Vec<Member>,
-    /// The slices written for it, by name; none that is going.
+    /// The Pods that the Service selects, by name.
+    pub pods: Arc<[Arc<Pod>]>,
+    /// The zones of all Nodes.
+    pub zones: Arc<Zones>,
+    /// The slices that the loop keeps for the Service, by name, without terminating ones.
     pub slices: Vec<Arc<Slice>>,
-    /// What was remembered.
+    /// What was remembered of the Service.
     pub memory: Memory,
-    /// The shares of zones; none if they cannot be told. Only where hints by the capacity of zones are asked for.
+    /// The zones' shares of the CPU; `None` if they are unknown. Set only for Services that ask for hints by capacity.
     pub ratios: Option<Arc<Ratios>>,
-    /// The most endpoints that a slice is filled with.
-    pub most: usize,
+    /// The number of endpoints up to which a slice is filled.
+    pub max_endpoints_per_slice: usize,
 }

@@ -1,6 +1,6 @@
 //! Which event brings which Service to the queue.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
@@ -8,17 +8,15 @@ use common::{
     map::HashSet,
     meta::{Key, Meta},
     queue::{Priority, Queue},
-    store::{Event, Origin, Store},
+    store::{Event, Origin},
 };
 use parking_lot::Mutex;
 
 use crate::{
-    decide::zones,
-    matching,
     memory::Memories,
     metrics::ControllerMetrics,
-    objects::{Node, Pod, SERVICE_NAME, Service, Slice},
-    own_writes::OwnWrites,
+    objects::{SERVICE_NAME, Service, Slice},
+    own_writes::{Author, OwnWrites},
     topology::Topology,
 };
 
@@ -27,26 +25,26 @@ use crate::{
 pub(crate) struct Parked(Mutex<HashSet<Key>>);
 
 impl Parked {
-    /// Its sync waits.
+    /// Notes that the sync of a key waits.
     pub(crate) fn park(&self, key: &Key) {
         self.0.lock().insert(key.clone());
     }
 
-    /// Something has come that it may have waited for. Says whether it did wait.
+    /// Notes an event that the sync of a key may have waited for. Returns whether it did wait.
     pub(crate) fn wake(&self, key: &Key) -> bool {
         self.0.lock().remove(key)
     }
 }
 
-/// Turns events of slices into keys of their Services. Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd` and
-/// its like.
+/// Turns events of slices into keys of their Services. Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`,
+/// `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
 pub(crate) struct SliceWatch {
     pub(crate) queue: Queue<Key>,
-    /// Whose slices count.
-    pub(crate) writer: &'static str,
+    /// The value of the label [`MANAGED_BY`](crate::objects::MANAGED_BY) of the slices that this loop writes.
+    pub(crate) managed_by: &'static str,
     pub(crate) own: Arc<OwnWrites>,
     pub(crate) parked: Arc<Parked>,
-    /// For how long changes are gathered.
+    /// How long changes by others are gathered.
     pub(crate) delay: Duration,
 }
 
@@ -56,44 +54,50 @@ fn service_key(slice: &Meta) -> Option<Key> {
 }
 
 impl SliceWatch {
-    /// What others do to slices brings their Service to the queue; own writes do so only where a sync waits to see them.
+    /// Enqueues the Service of a slice that somebody else changed. Own writes do so only if a sync waits to see them.
     pub(crate) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
-        let ours = |slice: &Slice| slice.is_managed_by(self.writer);
+        let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
         match event {
-            // Each Service comes to the queue by itself then.
+            // After the first list, every Service is enqueued on its own account.
             Event::Added(_) if origin == Origin::Initial => {}
-            Event::Added(slice) if ours(slice) => self.came(&slice.metadata),
-            Event::Deleted(slice) if ours(slice) => self.gone(&slice.metadata),
+            Event::Added(slice) if ours(slice) => self.on_change(&slice.metadata),
+            Event::Deleted(slice) if ours(slice) => self.on_deletion(&slice.metadata),
             Event::Added(_) | Event::Deleted(_) => {}
             Event::Updated { old, new } if !ours(old) || !ours(new) || old.service() != new.service() => {
                 for slice in [old, new].into_iter().filter(|slice| ours(slice)) {
-                    self.changed(&slice.metadata);
+                    self.enqueue(&slice.metadata);
                 }
             }
-            Event::Updated { new, .. } => self.came(&new.metadata),
-            Event::Unreadable(slice) => self.changed(&slice.meta),
+            Event::Updated { new, .. } => self.on_change(&new.metadata),
+            Event::Unreadable(slice) => self.enqueue(&slice.meta),
         }
     }
 
-    fn came(&self, slice: &Meta) {
+    fn on_change(&self, slice: &Meta) {
         let Some(key) = service_key(slice) else { return };
-        if !self.own.is_echo(&key, slice) {
-            self.changed(slice);
-        } else if self.parked.wake(&key) {
+        match self.own.author_of(&key, slice) {
+            Author::Own => self.wake(key),
+            Author::Other => self.enqueue(slice),
+            Author::Undecided => {}
+        }
+    }
+
+    fn on_deletion(&self, slice: &Meta) {
+        let Some(key) = service_key(slice) else { return };
+        match self.own.author_of_deletion(&key, &slice.uid) {
+            Author::Own => self.wake(key),
+            Author::Other => self.enqueue(slice),
+            Author::Undecided => {}
+        }
+    }
+
+    fn wake(&self, key: Key) {
+        if self.parked.wake(&key) {
             self.queue.add(key, Priority::Normal);
         }
     }
 
-    fn gone(&self, slice: &Meta) {
-        let Some(key) = service_key(slice) else { return };
-        if !self.own.is_gone(&key, &slice.uid) {
-            self.changed(slice);
-        } else if self.parked.wake(&key) {
-            self.queue.add(key, Priority::Normal);
-        }
-    }
-
-    fn changed(&self, slice: &Meta) {
+    fn enqueue(&self, slice: &Meta) {
         let Some(key) = service_key(slice) else { return };
         if self.parked.wake(&key) {
             self.queue.add(key, Priority::Normal);
@@ -103,22 +107,21 @@ impl SliceWatch {
     }
 }
 
-/// Turns events of everything else into keys. Upstream: `pkg/controller/endpointslice`, `onServiceUpdate`, `addPod`,
-/// `updateNode` and their like.
+/// Turns all other events into keys. Upstream: `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`,
+/// `syncPod`, `checkNodeTopologyDistribution`.
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
-    pub(crate) services: Arc<Store<Service>>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) memories: Arc<Memories>,
     pub(crate) own: Arc<OwnWrites>,
     pub(crate) ledger: Ledger,
     pub(crate) metrics: Arc<ControllerMetrics>,
-    /// For how long changes of Pods are gathered.
+    /// How long changes of Pods are gathered.
     pub(crate) batch: Duration,
 }
 
 impl Watch {
-    /// Every event of a Service brings it to the queue.
+    /// Enqueues a Service at every event of it.
     pub(crate) fn on_service(&self, event: &Event<Service>, origin: Origin) {
         let key = event.meta().key();
         if let Event::Deleted(service) = event {
@@ -131,33 +134,17 @@ impl Watch {
         self.queue.add(key, priority(origin));
     }
 
-    /// A Pod brings the Services that select it.
-    pub(crate) fn on_pod(&self, event: &Event<Pod>, origin: Origin) {
-        // Each Service comes to the queue by itself then.
-        if origin != Origin::Initial {
-            for key in matching::concerned(&self.services, event) {
-                self.queue.gather(key, self.batch);
-            }
+    /// Enqueues the Services that an event of a Pod concerns.
+    pub(crate) fn on_pod(&self, concerned: &BTreeSet<Key>) {
+        for key in concerned {
+            self.queue.gather(key.clone(), self.batch);
         }
     }
 
-    /// A Node brings the Services whose hints no longer fit the capacity of zones.
-    pub(crate) fn on_node(&self, event: &Event<Node>, _origin: Origin) {
-        if let Event::Updated { old, new } = event
-            && old.is_ready == new.is_ready
-            && old.zone == new.zone
-        {
-            return;
-        }
-        self.topology.changed();
-        if !self.memories.any_hints() {
-            return;
-        }
-        let ratios = self.topology.ratios();
-        for (key, hints) in self.memories.with_hints() {
-            if hints.values().any(|counts| zones::is_overloaded(ratios.as_deref(), counts)) {
-                self.queue.add(key, Priority::Normal);
-            }
+    /// Enqueues the Services whose hints no longer fit the capacity of the zones.
+    pub(crate) fn recheck_hints(&self) {
+        for key in self.topology.overloaded(&self.memories) {
+            self.queue.add(key, Priority::Normal);
         }
     }
 }

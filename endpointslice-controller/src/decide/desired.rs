@@ -1,34 +1,46 @@
-//! The endpoints a Service is to have, grouped by the ports they have.
+//! The endpoints that a Service is to have, grouped by their ports.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use common::{intern::Text, intstr::IntOrString};
 
 use crate::{
     address,
     objects::{AddressType, Conditions, Endpoint, Pod, Port, Service, ServicePort, TargetRef},
-    snapshot::{Member, Place, Snapshot},
+    snapshot::Snapshot,
 };
 
-/// Endpoints with the same ports.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    /// The ports, in the Service's order.
-    pub ports: Vec<Port>,
-    /// The endpoints, by the names of their Pods.
-    pub endpoints: Vec<Endpoint>,
+/// A Pod that is to be an endpoint of one address type.
+///
+/// It is compared with the endpoint that a slice has already, field by field, without building another endpoint: most
+/// endpoints of a large Service are as they should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pod: &'a Pod,
+    service: &'a Service,
+    zone: Option<&'a Text>,
+    address_type: AddressType,
 }
 
-/// What is wanted of one address type.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Desired {
-    /// The groups; ports differ between any two.
-    pub groups: Vec<Group>,
-    /// Pods that were left out because nobody has heard of their node.
+/// Candidates with the same ports.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// The ports, in the Service's order.
+    pub ports: Vec<Port>,
+    /// The candidates, by the names of their Pods.
+    pub candidates: Vec<Candidate<'a>>,
+}
+
+/// The endpoints wanted for one address type.
+#[derive(Clone, Debug, Default)]
+pub struct Desired<'a> {
+    /// The groups; no two have the same ports.
+    pub groups: Vec<Group<'a>>,
+    /// Pods that were left out because their Node is not in the cache, each with the reason.
     pub left_out: Vec<String>,
 }
 
-/// Ports in whatever order: what slices are told apart by.
+/// Ports in a canonical order, by which slices are grouped.
 pub fn port_key(ports: &[Port]) -> Vec<Port> {
     let mut key = ports.to_vec();
     key.sort();
@@ -38,51 +50,75 @@ pub fn port_key(ports: &[Port]) -> Vec<Port> {
 /// The endpoints of one address type that the Pods of a Service make.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
-pub fn desired(snapshot: &Snapshot, kind: AddressType) -> Desired {
+pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
     let service = &snapshot.service;
     let mut out = Desired::default();
-    // Most Pods resolve the ports as the one before.
-    let mut by_numbers: BTreeMap<Vec<Option<i32>>, usize> = BTreeMap::new();
-    let mut by_key: BTreeMap<Vec<Port>, usize> = BTreeMap::new();
-    for Member { pod, place } in &snapshot.members {
-        if !pod.is_eligible() {
-            continue;
-        }
-        let numbers: Vec<Option<i32>> = service.spec.ports.iter().map(|port| resolve(port, pod)).collect();
-        let group = match by_numbers.get(&numbers) {
+    let mut resolver = PortResolver::new(service);
+    let mut group_of_key: BTreeMap<Vec<Port>, usize> = BTreeMap::new();
+    let mut group_of_numbers: BTreeMap<Vec<Option<i32>>, usize> = BTreeMap::new();
+    for pod in snapshot.pods.iter().filter(|pod| pod.is_eligible()) {
+        let numbers = resolver.numbers(pod);
+        let group = match group_of_numbers.get(numbers) {
             Some(known) => *known,
             None => {
-                let ports = ports(service, &numbers);
-                let group = *by_key.entry(port_key(&ports)).or_insert(out.groups.len());
+                let ports = ports(service, numbers);
+                let group = *group_of_key.entry(port_key(&ports)).or_insert(out.groups.len());
                 if group == out.groups.len() {
-                    out.groups.push(Group { ports, endpoints: Vec::new() });
+                    // Most Services have one group.
+                    let expected = if group == 0 { snapshot.pods.len() } else { 0 };
+                    out.groups.push(Group { ports, candidates: Vec::with_capacity(expected) });
                 }
-                by_numbers.insert(numbers, group);
+                group_of_numbers.insert(numbers.to_vec(), group);
                 group
             }
         };
-        if matches!(place, Place::Unknown) && !service.spec.publish_not_ready_addresses {
+        let zone = snapshot.zones.zone_of(&pod.node);
+        if zone.is_none() && !service.spec.publish_not_ready_addresses {
             let (namespace, pod_name, name) = (&pod.metadata.namespace, &pod.metadata.name, &service.metadata.name);
             let node = &pod.node;
             out.left_out.push(format!("skipping Pod {pod_name} for Service {namespace}/{name}: Node {node} Not Found"));
             continue;
         }
-        if let Some(endpoint) = endpoint(pod, place, service, kind) {
-            out.groups[group].endpoints.push(endpoint);
+        if pod.ips.iter().any(|ip| address::family(*ip) == address_type) {
+            let zone = zone.filter(|zone| !zone.is_empty());
+            out.groups[group].candidates.push(Candidate { pod, service, zone, address_type });
         }
     }
     out
 }
 
-/// The number a port of a Service has on a Pod.
-pub fn resolve(port: &ServicePort, pod: &Pod) -> Option<i32> {
+/// Resolves the ports of a Service on one Pod after the other, without allocating.
+pub struct PortResolver<'a> {
+    service: &'a Service,
+    /// Whether some port of the Service names a port of the Pods.
+    has_named_ports: bool,
+    numbers: Vec<Option<i32>>,
+}
+
+impl<'a> PortResolver<'a> {
+    /// A resolver of the ports of that Service.
+    pub fn new(service: &'a Service) -> Self {
+        let is_named = |port: &ServicePort| matches!(port.target_port, Some(IntOrString::Text(_)));
+        let has_named_ports = service.spec.ports.iter().any(is_named);
+        Self { service, has_named_ports, numbers: Vec::new() }
+    }
+
+    /// The numbers of the Service's ports on a Pod, in the Service's order; `None` for a port that the Pod does not have.
+    pub fn numbers(&mut self, pod: &Pod) -> &[Option<i32>] {
+        if self.has_named_ports || self.numbers.is_empty() {
+            self.numbers.clear();
+            self.numbers.extend(self.service.spec.ports.iter().map(|port| resolve(port, pod)));
+        }
+        &self.numbers
+    }
+}
+
+/// The number of a Service's port on a Pod.
+fn resolve(port: &ServicePort, pod: &Pod) -> Option<i32> {
     match &port.target_port {
         None => Some(port.port),
         Some(IntOrString::Int(number)) => Some(*number),
-        Some(IntOrString::Text(name)) => {
-            let same = pod.ports.iter().find(|own| own.name == *name && own.protocol == port.protocol);
-            same.map(|own| own.number)
-        }
+        Some(IntOrString::Text(name)) => pod.port(name, &port.protocol),
     }
 }
 
@@ -98,41 +134,78 @@ fn ports(service: &Service, numbers: &[Option<i32>]) -> Vec<Port> {
         .collect()
 }
 
-/// The name of a Pod in the domain of a Service, if it has one there.
-pub fn hostname(pod: &Pod, service: &Service) -> Option<Text> {
-    let named = !pod.hostname.is_empty() && *pod.subdomain == *service.metadata.name;
-    named.then(|| pod.hostname.clone())
+/// The name of a Pod in the DNS domain of a Service, if it has one there.
+pub fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a Text> {
+    let is_named = !pod.hostname.is_empty() && *pod.subdomain == *service.metadata.name;
+    is_named.then_some(&pod.hostname)
 }
 
-/// A reference to a Pod.
-pub fn target(pod: &Pod) -> TargetRef {
-    TargetRef {
-        kind: Text::new("Pod"),
-        namespace: pod.metadata.namespace.clone(),
-        name: Arc::clone(&pod.metadata.name),
-        uid: pod.metadata.uid.clone(),
-        ..TargetRef::default()
+impl<'a> Candidate<'a> {
+    /// The name of the Pod.
+    pub fn name(&self) -> &'a str {
+        &self.pod.metadata.name
     }
-}
 
-/// The endpoint that a Pod makes; none if it has no address of that type.
-fn endpoint(pod: &Pod, place: &Place, service: &Service, kind: AddressType) -> Option<Endpoint> {
-    let ours = pod.ips.iter().filter(|address| address::family(**address) == kind);
-    let mut addresses: Vec<Box<str>> = ours.map(|address| address.to_string().into()).collect();
-    if addresses.is_empty() {
-        return None;
+    /// Whether an endpoint of a slice is this one, in whatever state.
+    pub fn is_same_endpoint(&self, there: &Endpoint) -> bool {
+        let Some(target) = &there.target_ref else { return false };
+        *target.name == *self.pod.metadata.name
+            && target.namespace == self.pod.metadata.namespace
+            && there.hostname.as_deref().unwrap_or_default()
+                == hostname(self.pod, self.service).map_or("", |name| name.as_str())
+            && self.has_addresses(&there.addresses)
     }
-    addresses.sort_unstable();
-    let (serving, terminating) = (pod.is_ready, pod.metadata.is_deleting());
-    let ready = service.spec.publish_not_ready_addresses || (serving && !terminating);
-    let zone = if let Place::On(node) = place { Some(&node.zone).filter(|zone| !zone.is_empty()) } else { None };
-    Some(Endpoint {
-        addresses: addresses.into(),
-        conditions: Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) },
-        hostname: hostname(pod, service),
-        target_ref: Some(target(pod)),
-        node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
-        zone: zone.cloned(),
-        hints: None,
-    })
+
+    fn has_addresses(&self, sorted: &[Box<str>]) -> bool {
+        let mut ours = self.pod.ips.iter().filter(|ip| address::family(**ip) == self.address_type);
+        match (ours.next(), ours.next(), sorted) {
+            (Some(only), None, [text]) => address::is_text_of(*only, text),
+            (Some(_), Some(_), texts) if texts.len() > 1 => *self.addresses() == *texts,
+            _ => false,
+        }
+    }
+
+    /// Its addresses, sorted as texts.
+    fn addresses(&self) -> Box<[Box<str>]> {
+        let ours = self.pod.ips.iter().filter(|ip| address::family(**ip) == self.address_type);
+        let mut addresses: Box<[Box<str>]> = ours.map(|ip| ip.to_string().into()).collect();
+        addresses.sort_unstable();
+        addresses
+    }
+
+    fn conditions(&self) -> Conditions {
+        let serving = self.pod.is_ready;
+        let terminating = self.pod.metadata.is_deleting();
+        let ready = self.service.spec.publish_not_ready_addresses || (serving && !terminating);
+        Conditions { ready: Some(ready), serving: Some(serving), terminating: Some(terminating) }
+    }
+
+    /// Whether an endpoint that is this one is in the wanted state, hints aside.
+    pub fn is_up_to_date(&self, there: &Endpoint) -> bool {
+        let node = Some(&self.pod.node).filter(|node| !node.is_empty());
+        let is_target = |target: &TargetRef| {
+            target.kind == "Pod"
+                && target.uid == self.pod.metadata.uid
+                && target.api_version.is_empty()
+                && target.field_path.is_empty()
+        };
+        there.conditions == self.conditions()
+            && there.node_name.as_ref() == node
+            && there.zone.as_ref() == self.zone
+            && there.target_ref.as_ref().is_some_and(is_target)
+    }
+
+    /// The endpoint in the wanted state, without hints.
+    pub fn endpoint(&self) -> Endpoint {
+        let pod = self.pod;
+        Endpoint {
+            addresses: self.addresses(),
+            conditions: self.conditions(),
+            hostname: hostname(pod, self.service).cloned(),
+            target_ref: Some(TargetRef::to_pod(pod)),
+            node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
+            zone: self.zone.cloned(),
+            hints: None,
+        }
+    }
 }

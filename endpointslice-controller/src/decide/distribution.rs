@@ -1,6 +1,6 @@
-//! Who should use which endpoint: hints.
+//! Hints: the zones and nodes whose clients should use an endpoint.
 
-use common::events::EventType;
+use common::{events::EventType, intern::Text};
 
 use super::{pack::Sorted, zones};
 use crate::{
@@ -12,13 +12,13 @@ use crate::{
 /// How the endpoints of a Service are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distribution {
-    /// Anybody uses any of them.
+    /// Without hints.
     Free,
-    /// Zones have shares by their capacity.
+    /// Each zone gets a share of the endpoints that fits its share of the CPU.
     ByCapacity,
-    /// Whoever is in the zone of one uses it.
+    /// Each endpoint is for clients in its zone.
     SameZone,
-    /// Whoever is on the node of one uses it, then whoever is in its zone.
+    /// Each endpoint is for clients on its node, then for clients in its zone.
     SameNode,
 }
 
@@ -56,11 +56,11 @@ pub fn spread(
     let memory = &mut plan.memory;
     if distribution != Distribution::ByCapacity {
         let mut events = Vec::new();
-        if memory.told {
+        if memory.hints_announced {
             events.push(disabled("Topology Aware Hints has been disabled", kind));
         }
         memory.hints.remove(&kind);
-        memory.told = false;
+        memory.hints_announced = false;
         match distribution {
             Distribution::Free | Distribution::ByCapacity => no_hints(sorted),
             Distribution::SameZone => same_place(sorted, false),
@@ -71,7 +71,7 @@ pub fn spread(
     match zones::by_capacity(sorted, snapshot.ratios.as_deref()) {
         Ok(counts) => {
             memory.hints.insert(kind, counts);
-            if std::mem::replace(&mut memory.told, true) {
+            if std::mem::replace(&mut memory.hints_announced, true) {
                 return Vec::new();
             }
             let message = format!("Topology Aware Hints has been enabled, addressType: {kind}");
@@ -79,7 +79,7 @@ pub fn spread(
         }
         Err(refused) => {
             memory.hints.remove(&kind);
-            memory.told = false;
+            memory.hints_announced = false;
             no_hints(sorted);
             vec![disabled(&refused.to_string(), kind)]
         }
@@ -99,16 +99,18 @@ fn no_hints(sorted: &mut Sorted) {
     }
 }
 
-/// Points every endpoint that is ready to those in its zone and, with `nodes`, to those on its node.
+/// Hints every ready endpoint to its zone and, with `nodes`, to its node.
 fn same_place(sorted: &mut Sorted, nodes: bool) {
-    let wanted =
-        |endpoint: &Endpoint| Hints::new(endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes));
+    fn place(endpoint: &Endpoint, nodes: bool) -> (Option<&Text>, Option<&Text>) {
+        (endpoint.zone.as_ref(), endpoint.node_name.as_ref().filter(|_| nodes))
+    }
     let is_right = |endpoint: &Endpoint| {
-        let given = endpoint.hints.as_ref().filter(|hints| !hints.is_empty());
-        !endpoint.is_ready() || given == wanted(endpoint).as_ref()
+        let (zone, node) = place(endpoint, nodes);
+        !endpoint.is_ready() || endpoint.is_hinted_to(zone, node)
     };
     sorted.rewrite(|slice: &Slice| !slice.endpoints.iter().all(is_right));
     for endpoint in sorted.written().filter(|endpoint| endpoint.is_ready()) {
-        endpoint.hints = wanted(endpoint);
+        let (zone, node) = place(endpoint, nodes);
+        endpoint.hints = Hints::new(zone, node);
     }
 }

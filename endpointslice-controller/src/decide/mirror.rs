@@ -11,14 +11,19 @@ use common::{
     refs::Owner,
 };
 
-use super::{desired::port_key, face::generate_name, subsets};
+use super::{
+    desired::port_key,
+    sequence::{Creation, Sequence, sequence},
+    slice_metadata::generate_name,
+    subsets,
+};
 use crate::{
     address,
     objects::{
         Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
         SERVICE_NAME, Service, Slice, Subset, TRIGGER_TIME,
     },
-    plan::{Counts, Doomed, Draft, Event, Face, Writes},
+    plan::{Counts, Doomed, Draft, Event, SliceMetadata, Writes},
 };
 
 /// The label of Endpoints that are not to be mirrored.
@@ -40,7 +45,7 @@ pub struct MirrorSnapshot {
     /// The slices that mirror them, by name.
     pub slices: Vec<Arc<Slice>>,
     /// The most addresses of a subset that are mirrored.
-    pub most: usize,
+    pub max_endpoints_per_subset: usize,
 }
 
 /// What one sync does.
@@ -49,7 +54,7 @@ pub struct MirrorPlan {
     /// Whether there is something to mirror.
     pub mirrors: bool,
     /// What is written into every slice.
-    pub face: Face,
+    pub slice_metadata: SliceMetadata,
     /// By address type.
     pub writes: Vec<Writes>,
     /// What is said of the Endpoints.
@@ -92,18 +97,16 @@ pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
         let writes = Writes { kind, create, update, delete, left_out, events, counts: Counts::default() };
         return MirrorPlan { writes: vec![writes], ..MirrorPlan::default() };
     };
-    let mut plan = MirrorPlan { mirrors: true, face: face(endpoints), ..MirrorPlan::default() };
-    let mut desired = wanted(&endpoints.subsets, snapshot.most, &mut plan);
+    let mut plan = MirrorPlan { mirrors: true, slice_metadata: slice_metadata(endpoints), ..MirrorPlan::default() };
+    let mut desired = wanted(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
+    let creation = if endpoints.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
     for kind in [AddressType::Ipv4, AddressType::Ipv6] {
         let mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>> = BTreeMap::new();
         for slice in snapshot.slices.iter().filter(|slice| slice.is_of(kind)) {
             there.entry(port_key(&slice.ports)).or_default().push(Arc::clone(slice));
         }
         let wanted = desired.remove(&kind).unwrap_or_default();
-        let mut writes = one_type(&mut plan, kind, there, wanted);
-        if endpoints.metadata.is_deleting() {
-            writes.create.clear();
-        }
+        let writes = one_type(&mut plan, kind, there, wanted, creation);
         plan.writes.push(writes);
     }
     plan
@@ -147,6 +150,7 @@ fn one_type(
     kind: AddressType,
     mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>>,
     wanted: Wanted,
+    creation: Creation,
 ) -> Writes {
     let mut counts = Counts::default();
     let (mut create, mut update): (Vec<Draft>, Vec<Draft>) = Default::default();
@@ -172,21 +176,14 @@ fn one_type(
         counts.added += changes.added;
         counts.removed += changes.removed;
         plan.updated += changes.updated;
-        if changes != Changes::default() || !says_the_same(&base, &plan.face) {
+        if changes != Changes::default() || !says_the_same(&base, &plan.slice_metadata) {
             update.push(Draft { base: Some(base), endpoints, ports });
         }
     }
     delete.extend(there.into_values().flatten());
-    let mut create = create.into_iter();
-    let mut doomed = Vec::new();
-    for slice in delete {
-        match create.next() {
-            Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
-            None => doomed.push(Doomed::new(&slice)),
-        }
-    }
+    let Sequence { create, update, delete } = sequence(create, update, delete, creation, |_| true);
     let (left_out, events) = Default::default();
-    Writes { kind, create: create.collect(), update, delete: doomed, left_out, events, counts }
+    Writes { kind, create, update, delete, left_out, events, counts }
 }
 
 /// What happens to the endpoints of a slice.
@@ -213,20 +210,20 @@ fn compare(old: &[Endpoint], new: &[Endpoint]) -> Changes {
 }
 
 /// Whether a slice says what it is to say beside its endpoints, and does not belong to Endpoints of the same name before.
-fn says_the_same(slice: &Slice, face: &Face) -> bool {
+fn says_the_same(slice: &Slice, wanted: &SliceMetadata) -> bool {
     let meta = &slice.metadata;
     let another = |owner: &common::meta::OwnerRef| {
-        owner.kind == ENDPOINTS.kind && owner.name == face.owner.name && owner.uid != face.owner.uid
+        owner.kind == ENDPOINTS.kind && owner.name == wanted.owner.name && owner.uid != wanted.owner.uid
     };
-    meta.labels == face.labels && meta.annotations == face.annotations && !meta.owners.iter().any(another)
+    meta.labels == wanted.labels && meta.annotations == wanted.annotations && !meta.owners.iter().any(another)
 }
 
-fn face(endpoints: &Endpoints) -> Face {
+fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
     let meta: &Meta = &endpoints.metadata;
     let own = [(SERVICE_NAME, &*meta.name), (MANAGED_BY, MIRRORING)];
     let mut annotations = meta.annotations.clone();
     annotations.retain(|key| key != TRIGGER_TIME && key != LAST_APPLIED);
-    Face {
+    SliceMetadata {
         generate_name: generate_name(&meta.name),
         namespace: meta.namespace.clone(),
         labels: Labels::from_pairs(meta.labels.iter().chain(own)),

@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{Group, port_key},
-    face, is_owned,
+    desired::{Candidate, Group, port_key},
+    is_owned,
+    slice_metadata::same_labels,
 };
 use crate::{
-    objects::{Endpoint, Identity, Port, Service, Slice},
-    plan::{Draft, Face},
+    objects::{Endpoint, Port, Service, Slice},
+    plan::{Draft, SliceMetadata},
 };
 
 /// What becomes of slices.
@@ -51,10 +52,10 @@ impl Sorted {
     }
 
     /// Writes nothing where a slice would come out as it is.
-    pub fn leave_what_is_as_wanted(&mut self, wanted: &Face) {
+    pub fn leave_what_is_as_wanted(&mut self, wanted: &SliceMetadata) {
         let is_as_wanted = |draft: &Draft| {
             draft.base.as_ref().is_some_and(|base| {
-                base.endpoints == draft.endpoints && face::same_labels(&base.metadata.labels, &wanted.labels)
+                base.endpoints == draft.endpoints && same_labels(&base.metadata.labels, &wanted.labels)
             })
         };
         let (same, update): (Vec<_>, Vec<_>) = std::mem::take(&mut self.update).into_iter().partition(is_as_wanted);
@@ -63,110 +64,177 @@ impl Sorted {
     }
 }
 
-/// Puts endpoints into slices, `most` into each.
+/// Where the candidate of a Pod is: its group, and its position there.
+type Places<'a> = HashMap<&'a str, (usize, usize)>;
+
+/// Puts endpoints into slices, up to `max_endpoints` into each.
 ///
 /// Endpoints stay where they are, slices that change anyway are filled first, and at most one slice is changed to take what
-/// is left. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
-pub fn pack(service: &Service, face: &Face, slices: &[Arc<Slice>], groups: Vec<Group>, most: usize) -> Sorted {
+/// is left. A new slice begins with the endpoints of one slice that is to go, so that it can take the place of that slice
+/// without moving them. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
+pub fn pack<'a>(
+    service: &Service,
+    metadata: &SliceMetadata,
+    slices: &[Arc<Slice>],
+    groups: Vec<Group<'a>>,
+    max_endpoints: usize,
+) -> Sorted {
     let mut sorted = Sorted::default();
-    let mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>> = BTreeMap::new();
+    let mut places: Places<'a> = HashMap::default();
+    places.reserve(groups.iter().map(|group| group.candidates.len()).sum());
+    let mut group_of_key: BTreeMap<Vec<Port>, usize> = BTreeMap::new();
+    for (at, group) in groups.iter().enumerate() {
+        group_of_key.insert(port_key(&group.ports), at);
+        places.extend(group.candidates.iter().enumerate().map(|(place, candidate)| (candidate.name(), (at, place))));
+    }
+    let mut packings: Vec<Packing<'a>> = groups.into_iter().map(Packing::new).collect();
     for slice in slices {
-        if is_owned(slice, service) {
-            there.entry(port_key(&slice.ports)).or_default().push(Arc::clone(slice));
-        } else {
-            sorted.delete.push(Arc::clone(slice));
+        let group = group_of_key.get(&port_key(&slice.ports)).filter(|_| is_owned(slice, service));
+        match group {
+            Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
+            None => sorted.delete.push(Arc::clone(slice)),
         }
     }
-    for group in groups {
-        let own = there.remove(&port_key(&group.ports)).unwrap_or_default();
-        pack_group(&mut sorted, face, own, group, most);
+    for slice in sorted.delete.iter().filter(|slice| is_owned(slice, service)) {
+        let mut shared: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (group, place) in slice.endpoints.iter().filter_map(|there| find(there, &places, &packings)) {
+            shared.entry(group).or_default().push(place);
+        }
+        // To the group that takes most of it.
+        let most = shared.into_iter().max_by_key(|(group, places)| (places.len(), std::cmp::Reverse(*group)));
+        if let Some((group, places)) = most {
+            packings[group].seeds.push(places);
+        }
     }
-    sorted.delete.extend(there.into_values().flatten());
+    for packing in packings {
+        packing.fill(max_endpoints, &mut sorted);
+    }
     sorted
 }
 
-/// The endpoints of a group that are in no slice yet.
-struct Left {
-    endpoints: Vec<Option<Endpoint>>,
-    count: usize,
-    next: usize,
+/// The place of the candidate that an endpoint of a slice is a state of, if no slice has it yet.
+fn find(there: &Endpoint, places: &Places<'_>, packings: &[Packing<'_>]) -> Option<(usize, usize)> {
+    let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
+    let packing = &packings[group];
+    (!packing.taken[place] && packing.candidates[place].is_same_endpoint(there)).then_some((group, place))
 }
 
-impl Left {
-    fn take(&mut self, at: usize) -> Option<Endpoint> {
-        let taken = self.endpoints[at].take();
-        self.count -= usize::from(taken.is_some());
-        taken
+/// The packing of one group.
+struct Packing<'a> {
+    ports: Vec<Port>,
+    candidates: Vec<Candidate<'a>>,
+    /// Which candidates are in a slice.
+    taken: Vec<bool>,
+    /// How many candidates are in no slice.
+    left: usize,
+    /// Every candidate before this one is in a slice.
+    next: usize,
+    update: Vec<Draft>,
+    keep: Vec<Arc<Slice>>,
+    /// Candidates that are together in a slice that is to go.
+    seeds: Vec<Vec<usize>>,
+}
+
+impl<'a> Packing<'a> {
+    fn new(group: Group<'a>) -> Self {
+        let Group { ports, candidates } = group;
+        let (taken, left) = (vec![false; candidates.len()], candidates.len());
+        let (update, keep, seeds) = Default::default();
+        Self { ports, candidates, taken, left, next: 0, update, keep, seeds }
     }
 
-    /// Moves up to `room` of them.
-    fn fill(&mut self, slice: &mut Vec<Endpoint>, room: usize) {
-        let mut room = room.min(self.count);
-        while room > 0 {
-            if let Some(endpoint) = self.take(self.next) {
-                slice.push(endpoint);
-                room -= 1;
+    fn take(&mut self, place: usize) -> bool {
+        let is_free = !std::mem::replace(&mut self.taken[place], true);
+        self.left -= usize::from(is_free);
+        is_free
+    }
+
+    /// Decides what becomes of a slice with the ports of this group.
+    fn sort_in(
+        &mut self,
+        group: usize,
+        slice: &Arc<Slice>,
+        places: &Places<'_>,
+        metadata: &SliceMetadata,
+        sorted: &mut Sorted,
+    ) {
+        let mut kept: Vec<usize> = Vec::with_capacity(slice.endpoints.len());
+        let mut changed = false;
+        for there in &slice.endpoints {
+            let named = there.target_ref.as_ref().and_then(|target| places.get(&*target.name));
+            let place = named.filter(|(of, _)| *of == group).map(|(_, place)| *place);
+            match place.filter(|place| self.candidates[*place].is_same_endpoint(there) && self.take(*place)) {
+                Some(place) => {
+                    changed |= !self.candidates[place].is_up_to_date(there);
+                    kept.push(place);
+                }
+                None => {
+                    changed = true;
+                    sorted.removed += 1;
+                }
+            }
+        }
+        if changed && kept.is_empty() {
+            sorted.delete.push(Arc::clone(slice));
+        } else if changed {
+            let endpoints = kept.iter().map(|place| self.candidates[*place].endpoint()).collect();
+            self.update.push(Draft { base: Some(Arc::clone(slice)), endpoints, ports: slice.ports.clone() });
+        } else if same_labels(&slice.metadata.labels, &metadata.labels) {
+            self.keep.push(Arc::clone(slice));
+        } else {
+            self.update.push(Draft::of(slice));
+        }
+    }
+
+    /// Moves candidates into a slice until it is full.
+    fn top_up(&mut self, endpoints: &mut Vec<Endpoint>, max_endpoints: usize) {
+        while self.left > 0 && endpoints.len() < max_endpoints {
+            if self.take(self.next) {
+                endpoints.push(self.candidates[self.next].endpoint());
             }
             self.next += 1;
         }
     }
-}
 
-fn pack_group(sorted: &mut Sorted, face: &Face, slices: Vec<Arc<Slice>>, group: Group, most: usize) {
-    let Group { ports, endpoints } = group;
-    let positions: HashMap<Identity<'_>, usize> =
-        endpoints.iter().enumerate().map(|(at, endpoint)| (endpoint.identity(), at)).collect();
-    // Where each endpoint of each slice is among those that are wanted.
-    let places: Vec<Vec<Option<usize>>> = slices
-        .iter()
-        .map(|slice| slice.endpoints.iter().map(|old| positions.get(&old.identity()).copied()).collect())
-        .collect();
-    drop(positions);
-    let mut left = Left { count: endpoints.len(), endpoints: endpoints.into_iter().map(Some).collect(), next: 0 };
-    let (mut update, mut keep): (Vec<Draft>, Vec<Arc<Slice>>) = (Vec::new(), Vec::new());
-    for (slice, places) in slices.into_iter().zip(places) {
-        let mut changed = false;
-        let mut kept = Vec::with_capacity(slice.endpoints.len());
-        for (old, place) in slice.endpoints.iter().zip(places) {
-            let Some(new) = place.and_then(|at| left.take(at)) else {
-                sorted.removed += 1;
-                changed = true;
-                continue;
+    /// Finds a slice for every candidate that has none.
+    fn fill(mut self, max_endpoints: usize, sorted: &mut Sorted) {
+        sorted.added += self.left;
+        let mut update = std::mem::take(&mut self.update);
+        update.sort_by_key(|draft| std::cmp::Reverse(draft.endpoints.len()));
+        for draft in &mut update {
+            self.top_up(&mut draft.endpoints, max_endpoints);
+        }
+        // The largest comes last and is used first.
+        self.seeds.sort_by_key(Vec::len);
+        while self.left > 0 {
+            let fits =
+                if self.left < max_endpoints { closest_to_full(&self.keep, self.left, max_endpoints) } else { None };
+            let mut draft = match fits {
+                Some(at) => Draft::of(&self.keep.remove(at)),
+                None => self.new_slice(max_endpoints),
             };
-            changed |= !old.says_the_same(&new);
-            kept.push(new);
+            self.top_up(&mut draft.endpoints, max_endpoints);
+            if draft.base.is_some() { update.push(draft) } else { sorted.create.push(draft) }
         }
-        if changed && kept.is_empty() {
-            sorted.delete.push(slice);
-        } else if changed {
-            let ports = slice.ports.clone();
-            update.push(Draft { base: Some(slice), endpoints: kept, ports });
-        } else if face::same_labels(&slice.metadata.labels, &face.labels) {
-            keep.push(slice);
-        } else {
-            update.push(Draft::of(&slice));
+        sorted.update.append(&mut update);
+        sorted.keep.append(&mut self.keep);
+    }
+
+    /// A new slice with the endpoints of one that is to go, as far as they are in no other slice.
+    fn new_slice(&mut self, max_endpoints: usize) -> Draft {
+        let mut draft = Draft::new(self.ports.clone());
+        for place in self.seeds.pop().unwrap_or_default().into_iter().take(max_endpoints) {
+            if self.take(place) {
+                draft.endpoints.push(self.candidates[place].endpoint());
+            }
         }
+        draft
     }
-    sorted.added += left.count;
-    update.sort_by_key(|draft| std::cmp::Reverse(draft.endpoints.len()));
-    for draft in &mut update {
-        let room = most.saturating_sub(draft.endpoints.len());
-        left.fill(&mut draft.endpoints, room);
-    }
-    while left.count > 0 {
-        let fits = if left.count < most { closest_to_full(&keep, left.count, most) } else { None };
-        let mut draft = fits.map_or_else(|| Draft::new(ports.clone()), |at| Draft::of(&keep.remove(at)));
-        let room = most.saturating_sub(draft.endpoints.len());
-        left.fill(&mut draft.endpoints, room);
-        if draft.base.is_some() { update.push(draft) } else { sorted.create.push(draft) }
-    }
-    sorted.update.append(&mut update);
-    sorted.keep.append(&mut keep);
 }
 
-/// The slice that is fullest once it has taken all of `more`, if one has room for them.
-fn closest_to_full(slices: &[Arc<Slice>], more: usize, most: usize) -> Option<usize> {
-    let fits = slices.iter().enumerate().filter(|(_, slice)| slice.endpoints.len() + more <= most);
+/// The fullest slice that has room for `more` endpoints, if there is one.
+fn closest_to_full(slices: &[Arc<Slice>], more: usize, max_endpoints: usize) -> Option<usize> {
+    let fits = slices.iter().enumerate().filter(|(_, slice)| slice.endpoints.len() + more <= max_endpoints);
     // Of several the first.
     fits.max_by_key(|(at, slice)| (slice.endpoints.len(), std::cmp::Reverse(*at))).map(|(at, _)| at)
 }

@@ -1,4 +1,5 @@
 mod mirror;
+mod packing;
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,8 +9,8 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    decide, face, subsets, trigger,
-    world::{node, pod, service, slice, snapshot},
+    decide, slice_metadata, subsets, trigger,
+    world::{NODE, node, pod, service, slice, snapshot},
     zones::{self, Refused},
 };
 use crate::{
@@ -39,6 +40,13 @@ fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Ve
     sizes(&decide(&world).writes[0])
 }
 
+/// Makes a Pod unready.
+fn unready(world: &mut Snapshot, at: usize) {
+    let mut pods = world.pods.to_vec();
+    Arc::make_mut(&mut pods[at]).is_ready = false;
+    world.pods = pods.into();
+}
+
 fn update(pairs: &[(&str, usize)]) -> Vec<(String, usize)> {
     pairs.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect()
 }
@@ -60,12 +68,12 @@ fn what_changes_anyway_is_filled_first_the_fullest_before() {
     let mut world = snapshot((0..230).map(pod), 100);
     world.slices = vec![slice("a", 0..80), slice("b", 80..110), slice("c", 110..200)];
     for at in [0, 80] {
-        Arc::make_mut(&mut world.members[at].pod).is_ready = false;
+        unready(&mut world, at);
     }
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![], update(&[("a", 100), ("b", 40)]), vec![]));
     let mut world = snapshot((0..229).map(pod), 100);
     world.slices = vec![slice("a", 0..99), slice("b", 99..109)];
-    Arc::make_mut(&mut world.members[0].pod).is_ready = false;
+    unready(&mut world, 0);
     assert_eq!(sizes(&decide(&world).writes[0]), (vec![100], update(&[("a", 100), ("b", 29)]), vec![]));
 }
 
@@ -92,11 +100,13 @@ fn a_slice_without_endpoints_goes_or_stands_for_the_service() {
 #[test]
 fn the_order_of_the_addresses_of_an_endpoint_says_nothing() {
     let two = json!([{"ip": "10.0.0.9"}, {"ip": "10.0.0.10"}]);
-    let pod = serde_json::from_value(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p"},
-        "status": {"podIP": "10.0.0.9", "podIPs": two, "conditions": [{"type": "Ready", "status": "True"}]}}));
+    let pod = serde_json::from_value(
+        json!({"metadata": {"name": "p", "namespace": "ns", "uid": "p"}, "spec": {"nodeName": NODE},
+        "status": {"podIP": "10.0.0.9", "podIPs": two, "conditions": [{"type": "Ready", "status": "True"}]}}),
+    );
     let mut world = snapshot([pod.unwrap()], 100);
     for order in [["10.0.0.10", "10.0.0.9"], ["10.0.0.9", "10.0.0.10"]] {
-        let endpoint = json!({"addresses": order, "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
+        let endpoint = json!({"addresses": order, "nodeName": NODE, "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
             "conditions": {"ready": true, "serving": true, "terminating": false}});
         let mut there = Slice::clone(&slice("a", []));
         there.endpoints = vec![serde_json::from_value(endpoint).unwrap()];
@@ -144,18 +154,24 @@ fn who_has_no_selector_is_left_alone() {
 #[test]
 fn names_begin_with_that_of_the_service() {
     assert_eq!(
-        (face::generate_name("web"), face::generate_name(&"a".repeat(63))),
+        (slice_metadata::generate_name("web"), slice_metadata::generate_name(&"a".repeat(63))),
         ("web-".into(), "a".repeat(63) + "-")
     );
-    assert_eq!(face::generate_name(&"a".repeat(253)), "a".repeat(253));
+    assert_eq!(slice_metadata::generate_name(&"a".repeat(253)), "a".repeat(253));
 }
 
 fn at(text: &str) -> Timestamp {
-    format!("2026-01-01T{text}:00Z").parse().unwrap()
+    format!("2026-01-01T{text:0>5}:00Z").parse().unwrap()
 }
 
 fn seen(pods: &[(&str, &str)]) -> Seen {
-    Seen { service: at("10:00"), pods: pods.iter().map(|(name, time)| (Arc::from(*name), at(time))).collect() }
+    let pod = |(name, time): &(&str, &str)| {
+        let mut pod = pod(0);
+        pod.metadata.name = Arc::from(*name);
+        pod.ready_changed = (!time.is_empty()).then(|| at(time));
+        Arc::new(pod)
+    };
+    Seen { service: at("10:00"), pods: pods.iter().map(pod).collect() }
 }
 
 #[test]
@@ -166,14 +182,25 @@ fn the_earliest_change_that_was_not_seen_counts() {
         (Some(&before), seen(&[("p1", "12:00"), ("p2", "12:07")]), Some("12:07")),
         (Some(&before), seen(&[("p1", "12:10"), ("p2", "12:09")]), Some("12:09")),
         (Some(&before), seen(&[]), None),
+        (Some(&before), seen(&[("p0", ""), ("p1", "12:00")]), None),
+        (
+            Some(&seen(&[("p0", "11:00"), ("p1", ""), ("p3", "13:00")])),
+            seen(&[("p1", "9:30"), ("p3", "13:00")]),
+            Some("9:30"),
+        ),
+        (Some(&seen(&[("p0", "11:00"), ("p9", "11:00")])), seen(&[("p5", "14:00"), ("p9", "13:00")]), Some("13:00")),
+        (Some(&before), before.clone(), None),
     ] {
-        assert_eq!(trigger::since(known, &now), change.map(at), "{now:?}");
+        assert_eq!(trigger::earliest_change(known, &now), change.map(at), "{now:?}");
     }
 }
 
 fn shares(of: &[(&str, &str)]) -> Option<zones::Ratios> {
-    let nodes: Vec<_> = of.iter().map(|(zone, cpu)| node(zone, cpu)).collect();
-    zones::ratios(&nodes)
+    let mut capacity = zones::Capacity::default();
+    for (zone, cpu) in of {
+        capacity.add(&node(zone, cpu));
+    }
+    capacity.ratios()
 }
 
 /// The least, and the most, that each zone gets of so many endpoints.
@@ -280,7 +307,7 @@ proptest! {
                 pod.is_ready = round % 2 == 0 || !unready.contains(&index);
                 pod
             };
-            let (slices, most) = (world.slices.clone(), world.most);
+            let slices = world.slices.clone();
             world = Snapshot { slices, ..snapshot(pods.iter().map(|index| wanted(*index)), most) };
             let plan = decide(&world);
             carry_out(&mut world, &plan, round);

@@ -1,31 +1,51 @@
-//! When the newest change happened that a sync is about.
+//! The time of the change that a sync reacts to.
 
-use std::sync::Arc;
+use std::{cmp::Ordering, sync::Arc};
 
 use jiff::Timestamp;
 
-use crate::{memory::Seen, snapshot::Snapshot};
+use crate::{
+    memory::Seen,
+    objects::{Pod, Service},
+};
 
-/// The earliest change since the last sync, as slices tell it, and what has been seen now.
+/// The earliest change since the last sync, as slices show it, and what this sync has seen.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
-pub fn newest_change(snapshot: &Snapshot) -> (Option<String>, Seen) {
-    let pods = snapshot.members.iter().map(|member| &member.pod);
-    let pods = pods.filter_map(|pod| Some((Arc::clone(&pod.metadata.name), pod.ready_changed?)));
-    let now = Seen { service: snapshot.service.metadata.created.unwrap_or_default(), pods: pods.collect() };
-    let earliest = since(snapshot.memory.seen.as_deref(), &now);
-    (earliest.map(|time| time.to_string()), now)
+pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Arc<[Arc<Pod>]>) -> (Option<String>, Seen) {
+    let now = Seen { service: service.metadata.created.unwrap_or_default(), pods: Arc::clone(pods) };
+    (earliest_change(before, &now).map(|time| time.to_string()), now)
 }
 
-/// The earliest of the changes that were not seen before. Of a Service that was never seen, that it was created.
-pub fn since(before: Option<&Seen>, now: &Seen) -> Option<Timestamp> {
+/// The earliest change that was not seen before; for a Service that was never seen, the time of its creation.
+pub fn earliest_change(before: Option<&Seen>, now: &Seen) -> Option<Timestamp> {
     let Some(before) = before else { return Some(now.service) };
-    let known = |name: &Arc<str>| {
-        let at = before.pods.binary_search_by(|(other, _)| other.cmp(name)).ok()?;
-        Some(before.pods[at].1)
-    };
-    let pods =
-        now.pods.iter().filter(|(name, time)| known(name).is_none_or(|seen| *time > seen)).map(|(_, time)| *time);
-    let service = (now.service > before.service).then_some(now.service);
-    pods.chain(service).min()
+    let mut earliest = (now.service > before.service).then_some(now.service);
+    if Arc::ptr_eq(&before.pods, &now.pods) {
+        return earliest;
+    }
+    // Both lists are sorted by name.
+    let mut old = before.pods.iter().peekable();
+    for new in now.pods.iter() {
+        let mut known = None;
+        while let Some(candidate) = old.peek() {
+            if Arc::ptr_eq(candidate, new) {
+                known = old.next();
+                break;
+            }
+            match candidate.metadata.name.cmp(&new.metadata.name) {
+                Ordering::Less => drop(old.next()),
+                Ordering::Equal => {
+                    known = old.next();
+                    break;
+                }
+                Ordering::Greater => break,
+            }
+        }
+        let Some(time) = new.ready_changed else { continue };
+        if known.and_then(|known| known.ready_changed).is_none_or(|seen| time > seen) {
+            earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));
+        }
+    }
+    earliest
 }

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use common::intern::Text;
 use serde_json::{Value, json};
 
 use crate::{
     memory::Memory,
     objects::{CONTROLLER, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, Slice},
-    snapshot::{Member, Place, Snapshot},
+    snapshot::{Snapshot, Zones},
 };
 
 const UID: &str = "service-uid";
+/// The Node of all Pods; it has no zone.
+pub(crate) const NODE: &str = "n";
 
 pub(crate) fn service(spec: &Value) -> Arc<Service> {
     let mut object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": UID,
@@ -26,9 +29,11 @@ pub(crate) fn service(spec: &Value) -> Arc<Service> {
 /// The Pod `p<index>` with an address of each family, ready.
 pub(crate) fn pod(index: usize) -> Pod {
     let (name, ip) = (format!("p{index:04}"), format!("10.{}.{}.{}", index / 62_500, index / 250 % 250, index % 250));
-    serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns", "uid": name},
+    serde_json::from_value(
+        json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": {"nodeName": NODE},
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}, {"ip": format!("fd00::{index:x}")}],
-            "conditions": [{"type": "Ready", "status": "True"}]}}))
+            "conditions": [{"type": "Ready", "status": "True"}]}}),
+    )
     .unwrap()
 }
 
@@ -41,10 +46,18 @@ pub(crate) fn node(zone: &str, cpu: &str) -> Node {
 }
 
 /// A Service with these Pods and nothing else.
-pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, most: usize) -> Snapshot {
-    let members = pods.into_iter().map(|pod| Member { pod: Arc::new(pod), place: Place::On(Arc::default()) }).collect();
-    let memory = Memory::default();
-    Snapshot { service: service(&json!({})), members, slices: Vec::new(), memory, ratios: None, most }
+pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize) -> Snapshot {
+    let mut zones = Zones::default();
+    zones.insert(NODE.into(), Text::default());
+    Snapshot {
+        service: service(&json!({})),
+        pods: pods.into_iter().map(Arc::new).collect(),
+        zones: Arc::new(zones),
+        slices: Vec::new(),
+        memory: Memory::default(),
+        ratios: None,
+        max_endpoints_per_slice: max_endpoints,
+    }
 }
 
 /// A slice of the Service with the endpoints of these Pods.
@@ -53,7 +66,7 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
         .into_iter()
         .map(|index| {
             let pod = pod(index);
-            json!({"addresses": [pod.ips[0].to_string()], "targetRef": {"kind": "Pod", "namespace": "ns",
+            json!({"addresses": [pod.ips[0].to_string()], "nodeName": NODE, "targetRef": {"kind": "Pod", "namespace": "ns",
                 "name": pod.metadata.name, "uid": pod.metadata.uid},
                 "conditions": {"ready": true, "serving": true, "terminating": false}})
         })

@@ -39,20 +39,57 @@ pub enum Refused {
     Nothing,
 }
 
-/// The shares of zones; none if a node does not say what it has or where it is, or if there are not two zones.
-pub fn ratios<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<Ratios> {
-    let mut cpus: BTreeMap<Text, i64> = BTreeMap::new();
-    for node in nodes.into_iter().filter(|node| node.counts && node.is_ready) {
+/// The CPU of all zones, kept up to date Node by Node.
+#[derive(Clone, Debug, Default)]
+pub struct Capacity {
+    /// Thousandths of CPUs, and the number of Nodes.
+    zones: BTreeMap<Text, (i128, usize)>,
+    /// The number of Nodes without a zone or without CPUs.
+    incomplete: usize,
+}
+
+impl Capacity {
+    /// Adds the CPU of a Node. A Node that is not ready, or is excluded by its labels, counts for nothing.
+    pub fn add(&mut self, node: &Node) {
+        if !(node.counts && node.is_ready) {
+            return;
+        }
         if node.zone.is_empty() || node.cpu == 0 {
+            self.incomplete += 1;
+            return;
+        }
+        let (cpu, nodes) = self.zones.entry(node.zone.clone()).or_default();
+        *cpu += i128::from(node.cpu);
+        *nodes += 1;
+    }
+
+    /// Takes the CPU of a Node away that was added in this state.
+    pub fn remove(&mut self, node: &Node) {
+        if !(node.counts && node.is_ready) {
+            return;
+        }
+        if node.zone.is_empty() || node.cpu == 0 {
+            self.incomplete = self.incomplete.saturating_sub(1);
+            return;
+        }
+        if let Some((cpu, nodes)) = self.zones.get_mut(&node.zone) {
+            *cpu -= i128::from(node.cpu);
+            *nodes = nodes.saturating_sub(1);
+            if *nodes == 0 {
+                self.zones.remove(&node.zone);
+            }
+        }
+    }
+
+    /// The share of each zone; `None` if a Node lacks information, or if there are not two zones.
+    pub fn ratios(&self) -> Option<Ratios> {
+        let total: i128 = self.zones.values().map(|(cpu, _)| cpu).sum();
+        if self.incomplete > 0 || self.zones.len() < 2 || total == 0 {
             return None;
         }
-        *cpus.entry(node.zone.clone()).or_default() += node.cpu;
+        let share = |(zone, (cpu, _)): (&Text, &(i128, usize))| (zone.clone(), *cpu as f64 / total as f64);
+        Some(Ratios(self.zones.iter().map(share).collect()))
     }
-    let total: i64 = cpus.values().sum();
-    if cpus.len() < 2 || total == 0 {
-        return None;
-    }
-    Some(Ratios(cpus.into_iter().map(|(zone, cpu)| (zone, cpu as f64 / total as f64)).collect()))
 }
 
 /// Whether hints that were given no longer fit: a zone has fewer endpoints than it needs.

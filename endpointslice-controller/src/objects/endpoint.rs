@@ -1,9 +1,11 @@
 //! One endpoint of a slice.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use common::{intern::Text, json::null_as_default, meta::Uid};
 use serde::{Deserialize, Deserializer, Serialize};
+
+use super::Pod;
 
 /// An endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -79,6 +81,23 @@ pub struct TargetRef {
     /// A part of it; only others write it.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Text,
+}
+
+impl TargetRef {
+    /// A reference to a Pod.
+    pub fn to_pod(pod: &Pod) -> Self {
+        static POD: LazyLock<Text> = LazyLock::new(|| Text::new("Pod"));
+        static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
+        Self {
+            kind: POD.clone(),
+            namespace: pod.metadata.namespace.clone(),
+            name: Arc::clone(&pod.metadata.name),
+            uid: pod.metadata.uid.clone(),
+            api_version: EMPTY.clone(),
+            resource_version: EMPTY.clone(),
+            field_path: EMPTY.clone(),
+        }
+    }
 }
 
 impl PartialEq for TargetRef {
@@ -161,7 +180,17 @@ impl Endpoint {
         self.hints.as_deref().map_or(&[], |hints| &hints.for_nodes)
     }
 
-    /// Whether anybody should use it in particular.
+    /// Whether its hints name exactly this zone and this node.
+    pub fn is_hinted_to(&self, zone: Option<&Text>, node: Option<&Text>) -> bool {
+        let names = |hints: &[Hint], wanted: Option<&Text>| match (hints, wanted) {
+            ([], None) => true,
+            ([only], Some(wanted)) => only.name == *wanted,
+            _ => false,
+        };
+        names(self.zone_hints(), zone) && names(self.node_hints(), node)
+    }
+
+    /// Whether it has any hints.
     pub fn has_hints(&self) -> bool {
         self.hints.as_ref().is_some_and(|hints| !hints.is_empty())
     }

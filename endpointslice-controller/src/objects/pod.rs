@@ -25,7 +25,8 @@ pub struct Pod {
     pub hostname: Text,
     /// The domain of its hostname; empty if none.
     pub subdomain: Text,
-    /// Its named ports: those of containers, then those of sidecars.
+    /// Its named ports, sorted by name and protocol; of several the first one in the Pod comes first. Containers come before
+    /// sidecars.
     pub ports: Box<[PodPort]>,
     /// Whether it has ended.
     pub is_over: bool,
@@ -56,6 +57,13 @@ impl Pod {
     /// Whether the Pod has, or may have, endpoints.
     pub fn is_eligible(&self) -> bool {
         !self.is_over && self.has_address
+    }
+
+    /// The number of the port with that name and protocol.
+    pub fn port(&self, name: &str, protocol: &str) -> Option<i32> {
+        let first = self.ports.partition_point(|port| (&*port.name, &*port.protocol) < (name, protocol));
+        let port = self.ports.get(first)?;
+        (port.name == *name && port.protocol == *protocol).then_some(port.number)
     }
 }
 
@@ -133,6 +141,9 @@ impl<'de> Deserialize<'de> for Pod {
             protocol: port.protocol.unwrap_or_else(|| Text::new("TCP")),
             number: port.number,
         });
+        let mut ports: Box<[PodPort]> = ports.collect();
+        // The sort is stable: the first of several ports with the same name and protocol stays the first.
+        ports.sort_by(|a, b| (&a.name, &a.protocol).cmp(&(&b.name, &b.protocol)));
         let ready = status.conditions.into_iter().flatten().find(|condition| condition.kind == "Ready");
         let ips = status.pod_ips.unwrap_or_default();
         Ok(Self {
@@ -140,7 +151,7 @@ impl<'de> Deserialize<'de> for Pod {
             node: spec.node_name,
             hostname: spec.hostname,
             subdomain: spec.subdomain,
-            ports: ports.collect(),
+            ports,
             is_over: Phase::parse(&status.phase).is_terminal(),
             is_ready: ready.as_ref().is_some_and(|ready| ready.status == TRUE),
             ready_changed: ready.and_then(|ready| ready.last_transition_time),

@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
+mod endpoints;
 mod hints;
 mod mirrored;
-mod older;
 mod shadow;
 mod slices;
 mod trouble;

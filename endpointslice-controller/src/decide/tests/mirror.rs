@@ -20,7 +20,7 @@ fn snapshot(subsets: &Value, slices: &[Value]) -> MirrorSnapshot {
         endpoints: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "subsets": subsets})).unwrap())),
         service: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "spec": {}})).unwrap())),
         slices: slices.iter().map(read_slice).collect(),
-        most: 1000,
+        max_endpoints_per_subset: 1000,
     }
 }
 

@@ -1,24 +1,24 @@
-//! What slices of a Service say of themselves.
+//! The labels, owner and names of the slices of a Service.
 
 use common::{intern::Labels, meta::Annotations, refs::Owner, selector};
 
 use crate::{
     objects::{CONTROLLER, HEADLESS, MANAGED_BY, SERVICE_NAME, SERVICES, Service},
-    plan::Face,
+    plan::SliceMetadata,
 };
 
-/// Labels that are ours to write, whatever the Service says.
+/// Labels of slices that are not copied from the Service.
 const RESERVED: [&str; 3] = [HEADLESS, SERVICE_NAME, MANAGED_BY];
 
-/// What every slice of this Service says that is written now.
-pub fn face(service: &Service, trigger_time: Option<String>) -> Face {
+/// The metadata of every slice of this Service that is written now.
+pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceMetadata {
     let meta = &service.metadata;
     let mut labels: Vec<(&str, &str)> = meta.labels.iter().filter(|(key, _)| !RESERVED.contains(key)).collect();
     labels.extend([(SERVICE_NAME, &*meta.name), (MANAGED_BY, CONTROLLER)]);
     if service.is_headless() {
         labels.push((HEADLESS, ""));
     }
-    Face {
+    SliceMetadata {
         generate_name: generate_name(&meta.name),
         namespace: meta.namespace.clone(),
         labels: Labels::from_pairs(labels),
@@ -35,11 +35,10 @@ pub fn generate_name(service: &str) -> String {
 
 /// Whether a slice has the labels it is to have; a change of the reserved ones alone does not count.
 pub fn same_labels(slice: &Labels, wanted: &Labels) -> bool {
-    let free = |labels: &Labels| {
-        let free = labels.as_slice().iter().filter(|(key, _)| !RESERVED.contains(&key.as_str()));
-        free.cloned().collect::<Vec<_>>()
-    };
-    slice == wanted || free(slice) == free(wanted)
+    fn copied(labels: &Labels) -> impl Iterator<Item = (&str, &str)> {
+        labels.iter().filter(|(key, _)| !RESERVED.contains(key))
+    }
+    slice == wanted || copied(slice).eq(copied(wanted))
 }
 
 /// Whether two sets of labels are the same if one that is not there counts as an empty one.

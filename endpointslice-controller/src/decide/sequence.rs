@@ -1,0 +1,182 @@
+//! The order of writes in which no endpoint is missing in between.
+//!
+//! Consumers use the union of all slices of a Service, and they see every write on its own. Creates come first and deletes
+//! last: neither takes an endpoint away that another slice is yet to get. An update can do so if the endpoint moves from
+//! one slice to another, so the slice that gets the endpoint is written first.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use common::map::HashMap;
+
+use crate::{
+    objects::{Endpoint, Slice},
+    plan::{Doomed, Draft},
+};
+
+/// Writes in the order in which they are sent: creates, updates, deletes.
+#[derive(Clone, Debug, Default)]
+pub struct Sequence {
+    /// New slices.
+    pub create: Vec<Draft>,
+    /// New states of slices.
+    pub update: Vec<Draft>,
+    /// Slices to delete.
+    pub delete: Vec<Doomed>,
+}
+
+/// Whether slices may be created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Creation {
+    /// They may.
+    Allowed,
+    /// The owner is being deleted.
+    Forbidden,
+}
+
+/// Writes new slices over slices to delete where `may_reuse` allows it, and orders the writes.
+///
+/// A new slice takes the place of the slice that it shares most endpoints with. After each prefix of the sequence, an endpoint
+/// that was ready before and is ready at the end is in some slice. Where two updates exchange endpoints, one of them becomes
+/// a new slice and a deletion; this costs one more write.
+pub fn sequence(
+    create: Vec<Draft>,
+    update: Vec<Draft>,
+    delete: Vec<Arc<Slice>>,
+    creation: Creation,
+    may_reuse: impl Fn(&Slice) -> bool,
+) -> Sequence {
+    let mut out = Sequence::default();
+    let (reusable, others): (Vec<_>, Vec<_>) = delete.into_iter().partition(|slice| may_reuse(slice));
+    let mut updates = update;
+    reuse(create, reusable, &mut updates, &mut out);
+    out.delete.extend(others.iter().map(|slice| Doomed::new(slice)));
+    updates.sort_by(|a, b| base_name(a).cmp(base_name(b)));
+    if creation == Creation::Forbidden {
+        out.create.clear();
+    }
+    order(updates, creation, &mut out);
+    out.delete.sort_by(|a, b| a.name.cmp(&b.name));
+    out
+}
+
+fn base_name(draft: &Draft) -> &str {
+    draft.base.as_ref().map_or("", |base| &base.metadata.name)
+}
+
+/// Pairs new slices with slices to delete: first those with the most endpoints in common, then whatever is left.
+fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut Sequence) {
+    let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
+    if !create.is_empty() {
+        let mut draft_of: HashMap<&[Box<str>], usize> = HashMap::default();
+        for (at, draft) in create.iter().enumerate() {
+            draft_of.extend(draft.endpoints.iter().map(|endpoint| (&*endpoint.addresses, at)));
+        }
+        for (at, slice) in delete.iter().enumerate() {
+            let mut shared: BTreeMap<usize, usize> = BTreeMap::new();
+            for draft in slice.endpoints.iter().filter_map(|endpoint| draft_of.get(&*endpoint.addresses)) {
+                *shared.entry(*draft).or_default() += 1;
+            }
+            pairs.extend(shared.into_iter().map(|(draft, count)| (Reverse(count), at, draft)));
+        }
+    }
+    pairs.sort_unstable();
+    let mut create: Vec<Option<Draft>> = create.into_iter().map(Some).collect();
+    let mut delete: Vec<Option<Arc<Slice>>> = delete.into_iter().map(Some).collect();
+    for (_, slice, draft) in pairs {
+        if delete[slice].is_some()
+            && let Some(draft) = create[draft].take()
+        {
+            update.push(Draft { base: delete[slice].take(), ..draft });
+        }
+    }
+    let mut create = create.into_iter().flatten();
+    for slice in delete.into_iter().flatten() {
+        match create.next() {
+            Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
+            None => out.delete.push(Doomed::new(&slice)),
+        }
+    }
+    out.create.extend(create);
+}
+
+fn ready(endpoints: &[Endpoint]) -> impl Iterator<Item = &[Box<str>]> {
+    endpoints.iter().filter(|endpoint| endpoint.is_ready()).map(|endpoint| &*endpoint.addresses)
+}
+
+/// For each update, those that must be written before it: they get a ready endpoint that it loses.
+fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
+    let mut gained_by: HashMap<&[Box<str>], usize> = HashMap::default();
+    let mut lost: Vec<Vec<&[Box<str>]>> = Vec::new();
+    for (at, draft) in updates.iter().enumerate() {
+        let old: BTreeSet<&[Box<str>]> = draft.base.iter().flat_map(|base| ready(&base.endpoints)).collect();
+        let new: BTreeSet<&[Box<str>]> = ready(&draft.endpoints).collect();
+        gained_by.extend(new.difference(&old).map(|address| (*address, at)));
+        lost.push(old.difference(&new).copied().collect());
+    }
+    let gainers =
+        |addresses: &Vec<&[Box<str>]>| addresses.iter().filter_map(|lost| gained_by.get(lost).copied()).collect();
+    lost.iter().map(gainers).collect()
+}
+
+/// Orders updates; breaks cycles.
+fn order(updates: Vec<Draft>, creation: Creation, out: &mut Sequence) {
+    if updates.len() < 2 {
+        out.update.extend(updates);
+        return;
+    }
+    let waits_for = predecessors(&updates);
+    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); updates.len()];
+    let mut missing: Vec<usize> = waits_for.iter().map(BTreeSet::len).collect();
+    for (at, before) in waits_for.iter().enumerate() {
+        for before in before {
+            followers[*before].push(at);
+        }
+    }
+    let mut updates: Vec<Option<Draft>> = updates.into_iter().map(Some).collect();
+    let mut free: BTreeSet<usize> = (0..updates.len()).filter(|at| missing[*at] == 0).collect();
+    let mut first_left = 0;
+    loop {
+        let next = free.pop_first();
+        let at = match next {
+            Some(at) => at,
+            None => {
+                while updates.get(first_left).is_some_and(Option::is_none) {
+                    first_left += 1;
+                }
+                if first_left == updates.len() {
+                    return;
+                }
+                on_cycle(first_left, &waits_for, &updates)
+            }
+        };
+        let Some(draft) = updates[at].take() else { continue };
+        match &draft.base {
+            Some(base) if next.is_none() && creation == Creation::Allowed => {
+                out.delete.push(Doomed::new(base));
+                out.create.push(Draft { base: None, ..draft });
+            }
+            _ => out.update.push(draft),
+        }
+        for follower in &followers[at] {
+            missing[*follower] = missing[*follower].saturating_sub(1);
+            if missing[*follower] == 0 {
+                free.insert(*follower);
+            }
+        }
+    }
+}
+
+/// An update on a cycle that `from` waits for, directly or not. All updates left wait for one that is left.
+fn on_cycle(from: usize, waits_for: &[BTreeSet<usize>], updates: &[Option<Draft>]) -> usize {
+    let mut visited = BTreeSet::new();
+    let mut at = from;
+    while visited.insert(at) {
+        let Some(before) = waits_for[at].iter().find(|before| updates[**before].is_some()) else { break };
+        at = *before;
+    }
+    at
+}

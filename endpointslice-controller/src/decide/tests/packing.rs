@@ -1,0 +1,365 @@
+//! Properties of whole syncs: where endpoints are, how many writes that takes, and what consumers see in between.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    decide::{
+        decide,
+        distribution::Distribution,
+        sequence::{Creation, sequence},
+        world::{NODE, pod, service, slice, snapshot},
+    },
+    objects::{AddressType, Endpoint, Pod, Slice},
+    plan::{Draft, Plan, Writes},
+    snapshot::{Snapshot, Zones},
+};
+
+/// Slices by name.
+type Slices = BTreeMap<String, Slice>;
+
+/// The addresses that are ready in some slice: what a consumer uses.
+fn ready(slices: &Slices) -> BTreeSet<Box<str>> {
+    let endpoints = slices.values().flat_map(|slice| &slice.endpoints).filter(|endpoint| endpoint.is_ready());
+    endpoints.flat_map(|endpoint| endpoint.addresses.iter().cloned()).collect()
+}
+
+/// The slices after each write of a plan, in the order in which the writes are sent.
+fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices> {
+    let mut now: Slices = start.iter().map(|slice| (slice.metadata.name.to_string(), Slice::clone(slice))).collect();
+    let mut all = vec![now.clone()];
+    let filled = |base: &Slice, draft: &Draft| {
+        let mut slice = base.clone();
+        (slice.endpoints, slice.ports) = (draft.endpoints.clone(), draft.ports.clone());
+        slice
+    };
+    for writes in writes {
+        for (at, draft) in writes.create.iter().enumerate() {
+            let name = format!("n{round:02}-{}-{at}", writes.kind);
+            let mut base = Slice::clone(&slice(&name, []));
+            base.address_type = writes.kind.as_str().into();
+            now.insert(name, filled(&base, draft));
+            all.push(now.clone());
+        }
+        for draft in &writes.update {
+            let base = draft.base.as_ref().unwrap();
+            now.insert(base.metadata.name.to_string(), filled(base, draft));
+            all.push(now.clone());
+        }
+        for slice in &writes.delete {
+            now.remove(&*slice.name).unwrap();
+            all.push(now.clone());
+        }
+    }
+    all
+}
+
+/// Fails if an address that is ready before and after is not ready in between.
+fn never_missing(prefixes: &[Slices]) -> Result<(), TestCaseError> {
+    let (first, last) = (ready(&prefixes[0]), ready(prefixes.last().unwrap()));
+    for (at, slices) in prefixes.iter().enumerate() {
+        let missing: Vec<_> = first.intersection(&last).filter(|address| !ready(slices).contains(*address)).collect();
+        prop_assert!(missing.is_empty(), "after {at} of {} writes: {missing:?}", prefixes.len() - 1);
+    }
+    Ok(())
+}
+
+fn number_of_writes(plan: &Plan) -> usize {
+    plan.writes.iter().map(Writes::len).sum()
+}
+
+/// What a Pod is like in a round.
+#[derive(Clone, Debug)]
+struct Look {
+    exists: bool,
+    ready: bool,
+    port: i32,
+    families: u8,
+}
+
+fn look() -> impl Strategy<Value = Look> {
+    (0u8..6, 0u8..5, 0i32..12, 0u8..8).prop_map(|(exists, ready, port, families)| Look {
+        exists: exists > 0,
+        ready: ready > 0,
+        port: if port < 10 { 8080 } else { 9000 + port },
+        families,
+    })
+}
+
+fn looking(index: usize, look: &Look) -> Pod {
+    let mut object = json!({"metadata": {"name": format!("p{index:04}"), "namespace": "ns", "uid": format!("p{index}")},
+        "spec": {"nodeName": format!("n{}", index % 2),
+            "containers": [{"ports": [{"name": "web", "containerPort": look.port, "protocol": "TCP"}]}]},
+        "status": {"phase": "Running", "podIP": "::", "conditions":
+            [{"type": "Ready", "status": if look.ready { "True" } else { "False" }}]}});
+    let (four, six) = (json!({"ip": format!("10.0.0.{index}")}), json!({"ip": format!("fd00::{index:x}")}));
+    object["status"]["podIPs"] = match look.families {
+        0 => json!([four]),
+        1 => json!([six]),
+        _ => json!([four, six]),
+    };
+    serde_json::from_value(object).unwrap()
+}
+
+fn world(pods: &[Look], spec: &Value, slices: Vec<Arc<Slice>>, max_endpoints: usize) -> Snapshot {
+    let pods = pods.iter().enumerate().filter(|(_, look)| look.exists).map(|(at, look)| looking(at, look));
+    let mut zones = Zones::default();
+    zones.insert("n0".into(), "a".into());
+    zones.insert("n1".into(), "b".into());
+    Snapshot { service: service(spec), zones: Arc::new(zones), slices, ..snapshot(pods, max_endpoints) }
+}
+
+/// The number of writes that packing may take: every slice that has to change, and what is left over in full slices.
+fn bound(world: &Snapshot, kind: AddressType) -> usize {
+    let port_of = |pod: &Pod| pod.port("web", "TCP").unwrap();
+    let has = |pod: &Pod| pod.ips.iter().any(|ip| ip.is_ipv4() == (kind == AddressType::Ipv4));
+    let mut left: BTreeMap<&str, &Pod> = BTreeMap::new();
+    left.extend(world.pods.iter().filter(|pod| has(pod)).map(|pod| (&*pod.metadata.name, &**pod)));
+    let (mut must, mut room) = (0, BTreeMap::<i32, usize>::new());
+    let mut doomed_or_moved = 0;
+    let mut kept_slices = 0;
+    for slice in world.slices.iter().filter(|slice| slice.is_of(kind)) {
+        let port = slice.ports.first().and_then(|port| port.port);
+        let name = |endpoint: &Endpoint| endpoint.target_ref.as_ref().unwrap().name.to_string();
+        let own = |endpoint: &&Endpoint| left.get(&*name(endpoint)).is_some_and(|pod| Some(port_of(pod)) == port);
+        let moved = slice.endpoints.iter().any(|e| left.get(&*name(e)).is_some_and(|pod| Some(port_of(pod)) != port));
+        let kept: Vec<&Endpoint> = slice.endpoints.iter().filter(own).collect();
+        let same = kept.iter().all(|e| left[&*name(e)].is_ready == (e.conditions.serving == Some(true)));
+        let changes = kept.len() < slice.endpoints.len() || !same || kept.is_empty();
+        must += usize::from(changes);
+        doomed_or_moved += usize::from(moved && !kept.is_empty());
+        kept_slices += usize::from(!kept.is_empty());
+        if changes && !kept.is_empty() {
+            *room.entry(port.unwrap_or_default()).or_default() +=
+                world.max_endpoints_per_slice.saturating_sub(kept.len());
+        }
+        for name in kept.iter().map(|endpoint| name(endpoint)).collect::<Vec<_>>() {
+            left.remove(&*name);
+        }
+    }
+    let mut more: BTreeMap<i32, usize> = BTreeMap::new();
+    for pod in left.values() {
+        *more.entry(port_of(pod)).or_default() += 1;
+    }
+    let new: usize = more
+        .iter()
+        .map(|(port, count)| {
+            count.saturating_sub(*room.get(port).unwrap_or(&0)).div_ceil(world.max_endpoints_per_slice)
+        })
+        .sum();
+    let place_holder = usize::from(kept_slices == 0 && left.is_empty());
+    must + new + doomed_or_moved + place_holder
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn ports_and_families_are_packed_with_few_writes_and_no_endpoint_is_missing_in_between(
+        rounds in proptest::collection::vec((proptest::collection::vec(look(), 24), any::<bool>()), 1..6),
+        max_endpoints in 1usize..9,
+        same_zone in any::<bool>(),
+    ) {
+        let mut slices: Vec<Arc<Slice>> = Vec::new();
+        let mut numbered_before = None;
+        for (round, (pods, numbered)) in rounds.iter().enumerate() {
+            let target = if *numbered { json!(7070) } else { json!("web") };
+            let mut spec = json!({"ipFamilies": ["IPv4", "IPv6"],
+                "ports": [{"name": "http", "port": 80, "targetPort": target, "protocol": "TCP"}]});
+            if same_zone {
+                spec["trafficDistribution"] = json!("PreferSameZone");
+            }
+            let world = world(pods, &spec, slices.clone(), max_endpoints);
+            let plan = decide(&world);
+            let prefixes = prefixes(&slices, &plan.writes, round);
+            never_missing(&prefixes)?;
+            if !numbered && numbered_before == Some(false) {
+                let most = bound(&world, AddressType::Ipv4) + bound(&world, AddressType::Ipv6);
+                prop_assert!(number_of_writes(&plan) <= most, "{} > {most}: {:?}", number_of_writes(&plan), plan.writes);
+            }
+            numbered_before = Some(*numbered);
+            slices = prefixes.into_iter().next_back().unwrap().into_values().map(Arc::new).collect();
+            for kind in ["IPv4", "IPv6"] {
+                let of_kind: Vec<&Arc<Slice>> = slices.iter().filter(|slice| slice.address_type == kind).collect();
+                let mut found: Vec<String> = Vec::new();
+                for slice in &of_kind {
+                    prop_assert!(slice.endpoints.len() <= max_endpoints);
+                    for endpoint in &slice.endpoints {
+                        let name = endpoint.target_ref.as_ref().unwrap().name.to_string();
+                        let pod = world.pods.iter().find(|pod| *pod.metadata.name == *name).unwrap();
+                        let port = if *numbered { Some(7070) } else { pod.port("web", "TCP") };
+                        prop_assert_eq!(slice.ports[0].port, port);
+                        prop_assert_eq!(endpoint.is_ready(), pod.is_ready);
+                        let hint = (same_zone && pod.is_ready).then_some(&**endpoint.zone.as_ref().unwrap());
+                        prop_assert_eq!(endpoint.zone_hints().first().map(|hint| &*hint.name), hint);
+                        found.push(name);
+                    }
+                }
+                found.sort();
+                let has = |pod: &&Arc<Pod>| pod.ips.iter().any(|ip| ip.is_ipv4() == (kind == "IPv4"));
+                let wanted: Vec<String> = world.pods.iter().filter(has).map(|pod| pod.metadata.name.to_string()).collect();
+                prop_assert_eq!(found, wanted);
+                prop_assert!(!of_kind.is_empty());
+            }
+            let again = Snapshot { slices: slices.clone(), memory: plan.memory.clone(), ..world };
+            prop_assert!(decide(&again).writes.iter().all(Writes::is_empty), "nothing is left to do");
+        }
+    }
+}
+
+/// A slice with these Pods of the port 8080.
+fn with(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Slice> {
+    slice(name, pods)
+}
+
+#[test]
+fn a_change_of_the_port_moves_no_endpoint_to_another_slice() {
+    let mut world = snapshot((0..150).map(pod), 100);
+    world.service = service(&json!({"ports": [{"name": "http", "port": 80, "targetPort": 9090, "protocol": "TCP"}]}));
+    for (a, b) in [
+        ((0..100).collect::<Vec<_>>(), (100..150).collect::<Vec<_>>()),
+        ((0..150).step_by(2).collect(), (1..150).step_by(2).collect()),
+        ((100..150).collect(), (0..100).collect()),
+    ] {
+        world.slices = vec![with("a", a.clone()), with("b", b.clone())];
+        let plan = decide(&world);
+        let writes = &plan.writes[0];
+        assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (0, 2, 0));
+        never_missing(&prefixes(&world.slices, &plan.writes, 0)).unwrap();
+        assert_eq!(writes.update.iter().map(|draft| draft.endpoints.len()).sum::<usize>(), 150);
+    }
+}
+
+fn draft(base: &Arc<Slice>, pods: impl IntoIterator<Item = usize>) -> Draft {
+    Draft { base: Some(Arc::clone(base)), ..Draft::of(&slice("x", pods)) }
+}
+
+#[test]
+fn updates_are_ordered_so_that_what_moves_is_there_before_it_is_gone() {
+    // The endpoints of a go to b, those of b to c.
+    let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
+    let update = vec![draft(&a, 6..8), draft(&b, 0..2), draft(&c, 2..6)];
+    let out = sequence(Vec::new(), update, Vec::new(), Creation::Allowed, |_| true);
+    let names: Vec<&str> = out.update.iter().map(|draft| &*draft.base.as_ref().unwrap().metadata.name).collect();
+    assert_eq!((names, out.create.len(), out.delete.len()), (vec!["c", "b", "a"], 0, 0));
+}
+
+#[test]
+fn slices_that_exchange_endpoints_take_one_write_more() {
+    let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
+    let update = vec![draft(&a, 2..4), draft(&b, 4..6), draft(&c, 0..2)];
+    let out = sequence(Vec::new(), update.clone(), Vec::new(), Creation::Allowed, |_| true);
+    assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 2, 1));
+    let world = [a, b, c];
+    let (left_out, events, counts) = Default::default();
+    let writes = Writes {
+        kind: AddressType::Ipv4,
+        create: out.create,
+        update: out.update,
+        delete: out.delete,
+        left_out,
+        events,
+        counts,
+    };
+    never_missing(&prefixes(&world, &[writes], 0)).unwrap();
+    // Nothing can be created for a Service that is being deleted.
+    let out = sequence(Vec::new(), update, Vec::new(), Creation::Forbidden, |_| true);
+    assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
+}
+
+#[test]
+fn a_new_slice_takes_the_place_of_the_one_it_shares_most_with() {
+    let (a, b) = (with("a", 0..3), with("b", 3..6));
+    let create = vec![Draft::of(&slice("x", [3, 4, 5, 0])), Draft::of(&slice("y", [1, 2]))];
+    let create = create.into_iter().map(|draft| Draft { base: None, ..draft }).collect();
+    let out = sequence(create, Vec::new(), vec![a, b], Creation::Allowed, |_| true);
+    let shown: Vec<(&str, usize)> =
+        out.update.iter().map(|d| (&*d.base.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
+    // The endpoint 0 moves from a to b.
+    assert_eq!(shown, [("b", 4), ("a", 2)]);
+}
+
+#[test]
+fn a_slice_of_somebody_else_is_not_written_over() {
+    let create = vec![Draft { base: None, ..Draft::of(&slice("x", 0..2)) }];
+    let out = sequence(create, Vec::new(), vec![with("a", 0..2)], Creation::Allowed, |_| false);
+    assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 0, 1));
+}
+
+#[test]
+fn hints_are_for_the_zone_or_the_node_of_each_ready_endpoint() {
+    let one = [Look { exists: true, ready: true, port: 8080, families: 0 }];
+    let hints = |spec: Value, slices: Vec<Arc<Slice>>| -> Option<(Vec<String>, Vec<String>)> {
+        let plan = decide(&world(&one, &spec, slices, 100));
+        let draft = plan.writes[0].create.first().or(plan.writes[0].update.first())?;
+        let names = |hints: &[crate::objects::Hint]| hints.iter().map(|hint| hint.name.to_string()).collect();
+        Some((names(draft.endpoints[0].zone_hints()), names(draft.endpoints[0].node_hints())))
+    };
+    let some = |zones: &[&str], nodes: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Some((owned(zones), owned(nodes)))
+    };
+    let spec = |name: &str| json!({"trafficDistribution": name});
+    assert_eq!(hints(spec("PreferSameZone"), vec![]), some(&["a"], &[]));
+    assert_eq!(hints(spec("PreferClose"), vec![]), some(&["a"], &[]));
+    assert_eq!(hints(spec("PreferSameNode"), vec![]), some(&["a"], &["n0"]));
+    assert_eq!(hints(json!({}), vec![]), some(&[], &[]));
+    // A slice that is right but for its hints is written again, one that is right is not.
+    let written = |spec: Value| {
+        let plan = decide(&world(&one, &spec, vec![], 100));
+        prefixes(&[], &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect::<Vec<_>>()
+    };
+    for (from, to, changes) in [
+        ("PreferSameZone", "PreferSameNode", some(&["a"], &["n0"])),
+        ("PreferSameNode", "PreferSameZone", some(&["a"], &[])),
+        ("PreferSameNode", "PreferSameNode", None),
+        ("PreferClose", "PreferSameZone", None),
+        ("PreferSameNode", "none", some(&[], &[])),
+        ("none", "PreferSameZone", some(&["a"], &[])),
+    ] {
+        assert_eq!(hints(spec(to), written(spec(from))), changes, "{from} to {to}");
+    }
+}
+
+#[test]
+fn a_distribution_has_the_name_that_the_service_gives_it() {
+    let name = |spec: Value| {
+        let service = service(&spec);
+        Distribution::of(&service).name(&service)
+    };
+    for known in ["PreferClose", "PreferSameZone", "PreferSameNode"] {
+        assert_eq!(name(json!({ "trafficDistribution": known })), Some(known));
+    }
+    assert_eq!((name(json!({"trafficDistribution": "Else"})), name(json!({}))), (None, None));
+    let mut hinted = (*service(&json!({"trafficDistribution": "PreferClose"}))).clone();
+    hinted.metadata.annotations =
+        common::meta::Annotations::from_pairs([("service.kubernetes.io/topology-mode", "Auto")]);
+    assert_eq!(Distribution::of(&hinted).name(&hinted), None);
+}
+
+#[test]
+fn many_ports_on_many_different_pods_are_resolved_by_search() {
+    let ports: Vec<Value> = (0..100)
+        .map(|n| json!({"name": format!("s{n}"), "port": n + 1, "targetPort": format!("p{n}"), "protocol": "TCP"}))
+        .collect();
+    let pods = (0..100).map(|index| {
+        let own: Vec<Value> = (0..1_000)
+            .map(|n| json!({"name": format!("p{n}"), "containerPort": n + index, "protocol": "TCP"}))
+            .collect();
+        let mut object = json!({"metadata": {"name": format!("p{index:03}"), "namespace": "ns", "uid": "u"},
+            "spec": {"nodeName": NODE, "containers": [{"ports": own}]}});
+        object["status"] = json!({"podIP": "10.0.0.1", "podIPs": [{"ip": format!("10.0.0.{index}")}]});
+        serde_json::from_value(object).unwrap()
+    });
+    let mut world = snapshot(pods, 100);
+    world.service = service(&json!({ "ports": ports }));
+    let plan = decide(&world);
+    assert_eq!(plan.writes[0].create.len(), 100, "each Pod has numbers of its own");
+    let last = &plan.writes[0].create[99];
+    assert_eq!((last.ports.len(), last.ports[7].port), (100, Some(106)));
+}

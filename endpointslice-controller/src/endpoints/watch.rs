@@ -1,0 +1,66 @@
+//! Which event brings which Endpoints to the queue.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use common::{
+    consistency::Ledger,
+    controller::priority,
+    meta::Key,
+    queue::Queue,
+    store::{Event, Origin, Store},
+};
+
+use super::record;
+use crate::{
+    decide::mirror::LEADER,
+    memory::Memories,
+    objects::{Endpoints, Service},
+    observe::drop_satisfied_record,
+    watch::Parked,
+};
+
+/// Turns events into keys. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
+pub(super) struct Watch {
+    pub(super) queue: Queue<Key>,
+    pub(super) memories: Arc<Memories>,
+    pub(super) parked: Arc<Parked>,
+    pub(super) ledger: Ledger,
+    pub(super) cache: Arc<Store<Endpoints>>,
+    /// How long changes of Pods are gathered.
+    pub(super) batch: Duration,
+}
+
+impl Watch {
+    /// Enqueues a Service at every event of it.
+    pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
+        let key = event.meta().key();
+        if let Event::Deleted(service) = event {
+            self.memories.forget(&key, &service.metadata.uid);
+        }
+        self.queue.add(key, priority(origin));
+    }
+
+    /// Enqueues the Services that an event of a Pod concerns.
+    pub(super) fn on_pod(&self, concerned: &BTreeSet<Key>) {
+        for key in concerned {
+            self.queue.gather(key.clone(), self.batch);
+        }
+    }
+
+    /// Enqueues Endpoints that were deleted, or whose sync waited for this event.
+    pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
+        let key = event.meta().key();
+        let comes = match event {
+            // What a predecessor left behind is deleted; a lock has no Service and stays.
+            Event::Added(there) => origin == Origin::Initial && there.metadata.annotations.get(LEADER).is_none(),
+            Event::Deleted(_) => true,
+            Event::Updated { .. } | Event::Unreadable(_) => false,
+        };
+        if matches!(event, Event::Deleted(_)) {
+            drop_satisfied_record(&self.ledger, &record(&key), &*self.cache);
+        }
+        if self.parked.wake(&key) || comes {
+            self.queue.add(key, priority(origin));
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The index of members that the loops of one process share, and the Services that an event of a Pod concerns.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use common::{
+    informer::Listened,
+    meta::Key,
+    object::Unreadable,
+    runtime::Context,
+    store::{Event, Origin, Store},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    caches,
+    membership::{Members, Membership, ServiceNames},
+    objects::{Pod, Service},
+};
+
+/// A function that is called with the Services that an event of a Pod concerns.
+type Listener = Box<dyn Fn(&BTreeSet<Key>) + Send + Sync>;
+
+/// The Pods of every Service.
+pub(crate) struct SharedMembership {
+    pub(crate) services: Arc<Listened<Service>>,
+    pub(crate) pods: Arc<Listened<Pod>>,
+    index: Arc<Mutex<Membership>>,
+    listeners: Arc<Mutex<Vec<Listener>>>,
+}
+
+impl SharedMembership {
+    /// The index of this process. The first call starts the watches of Services and Pods.
+    pub(crate) fn shared(context: &Context) -> Arc<Self> {
+        let (services, pods) = (caches::services(context), caches::pods(context));
+        context.shared.get_or_make(|| Self::new(services, pods))
+    }
+
+    fn new(services: Arc<Listened<Service>>, pods: Arc<Listened<Pod>>) -> Self {
+        let (index, listeners): (Arc<Mutex<Membership>>, Arc<Mutex<Vec<Listener>>>) = Default::default();
+        let of_services = Arc::clone(&index);
+        services.listen(Box::new(move |event, _| on_service(&mut of_services.lock(), event)));
+        let (of_pods, told, store) = (Arc::clone(&index), Arc::clone(&listeners), Arc::clone(pods.store()));
+        pods.listen(Box::new(move |event, origin| {
+            let concerned = on_pod(&mut of_pods.lock(), &store, event);
+            // After the first list, every Service is enqueued on its own account.
+            if origin != Origin::Initial && !concerned.is_empty() {
+                told.lock().iter().for_each(|listener| listener(&concerned));
+            }
+        }));
+        Self { services, pods, index, listeners }
+    }
+
+    /// Calls `listener` with the Services that an event of a Pod concerns, from now on.
+    pub(crate) fn listen(&self, listener: impl Fn(&BTreeSet<Key>) + Send + Sync + 'static) {
+        self.listeners.lock().push(Box::new(listener));
+    }
+
+    /// The Pods that a Service selects, by name; `None` if the index has not seen this state of the Service yet.
+    pub(crate) fn pods_of(&self, service: &Service) -> Result<Option<Arc<[Arc<Pod>]>>, Unreadable> {
+        if !service.selects() {
+            return Ok(Some(Arc::default()));
+        }
+        let meta = &service.metadata;
+        let members = self.index.lock().members(&meta.namespace, &meta.name, &service.spec.selector)?;
+        Ok(match members {
+            Members::Pods(pods) => Some(pods),
+            Members::Unknown => None,
+        })
+    }
+}
+
+fn on_service(index: &mut Membership, event: &Event<Service>) {
+    match event {
+        Event::Added(service) | Event::Updated { new: service, .. } => index.put_service(service),
+        Event::Deleted(service) => index.remove_service(&service.metadata.namespace, &service.metadata.name),
+        Event::Unreadable(service) => index.remove_service(&service.meta.namespace, &service.meta.name),
+    }
+}
+
+/// Brings the index up to date. Returns the Services that the event concerns.
+///
+/// Upstream: `staging/src/k8s.io/endpointslice/util`, `GetServicesToUpdateOnPodChange`.
+fn on_pod(index: &mut Membership, store: &Store<Pod>, event: &Event<Pod>) -> BTreeSet<Key> {
+    let names = match event {
+        Event::Added(pod) => index.put_pod(None, pod).1,
+        Event::Deleted(pod) => index.remove_pod(pod),
+        Event::Unreadable(pod) => {
+            let is_gone = matches!(store.get(&pod.meta.namespace, &pod.meta.name), Ok(None));
+            index.put_unreadable(pod, is_gone)
+        }
+        Event::Updated { old, new } => {
+            let (before, after) = index.put_pod(Some(old), new);
+            concerned(old, new, before, &after)
+        }
+    };
+    let namespace = &event.meta().namespace;
+    names.into_iter().map(|name| Key { namespace: namespace.clone(), name }).collect()
+}
+
+fn concerned(old: &Pod, new: &Pod, before: ServiceNames, after: &ServiceNames) -> ServiceNames {
+    let labels_changed = old.metadata.labels != new.metadata.labels
+        || (&old.hostname, &old.subdomain) != (&new.hostname, &new.subdomain);
+    let state = |pod: &Pod| (pod.metadata.deleted, pod.is_ready, pod.is_over);
+    let state_changed = state(old) != state(new) || old.ips != new.ips;
+    match (labels_changed, state_changed) {
+        (false, false) => ServiceNames::new(),
+        (false, true) => before,
+        (true, true) => &before | after,
+        (true, false) => &before ^ after,
+    }
+}

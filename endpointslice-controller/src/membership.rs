@@ -1,0 +1,363 @@
+//! Which Pods each Service selects, kept up to date in both directions.
+//!
+//! Between Pods and Services stand *label sets*: Pods with the same labels share one, and a Service selects all Pods of a
+//! set or none. Per namespace there are two indexes:
+//!
+//! ```text
+//! label ──► label sets that have it     to find the sets of a new Service: by the rarest label of its selector
+//! label ──► Services filed under it     to find the Services of a new set: each Service is filed under one label of its
+//!                                       selector, the one under which the fewest are filed
+//! ```
+//!
+//! The result is kept: each set lists its Services, each Service lists its sets and its Pods. An event of a Pod whose labels
+//! are known tests no selector. Only new labels, and new selectors, cost tests; how many does not depend on which label of a
+//! selector comes first, or on how many Services share one of its labels.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use common::{
+    intern::{Labels, Text},
+    map::HashMap,
+    object::{Malformed, Object as _, Unreadable},
+};
+
+use crate::objects::{Pod, Service};
+
+/// A label: key and value.
+type Label = (Text, Text);
+/// The number of a label set; never used again.
+type SetId = u64;
+
+/// The work that was done, for tests that hold it to a bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Selectors that were compared with label sets.
+    pub tests: u64,
+    /// Labels that were looked up in an index.
+    pub lookups: u64,
+    /// Lists of members that were changed.
+    pub changed_lists: u64,
+}
+
+/// The Services and Pods of all namespaces.
+#[derive(Debug, Default)]
+pub struct Membership {
+    namespaces: HashMap<Text, Namespace>,
+    next_set: SetId,
+    work: Work,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    /// Services with a selector, by name.
+    services: HashMap<Arc<str>, Selected>,
+    /// The Services filed under a label.
+    filed_under: HashMap<Label, BTreeSet<Arc<str>>>,
+    sets: HashMap<SetId, LabelSet>,
+    set_of: HashMap<Labels, SetId>,
+    /// The label sets that have a label.
+    sets_with: HashMap<Label, BTreeSet<SetId>>,
+    /// Pods that cannot be read, by name.
+    unreadable: BTreeMap<Arc<str>, Arc<Malformed>>,
+}
+
+/// What is known of a Service.
+#[derive(Debug)]
+struct Selected {
+    selector: Labels,
+    label: Label,
+    sets: BTreeSet<SetId>,
+    pods: Roster,
+    /// The Pods as a list to share, if they have not changed since it was made.
+    shared: Option<Arc<[Arc<Pod>]>>,
+}
+
+/// Pods with the same labels.
+#[derive(Debug)]
+struct LabelSet {
+    labels: Labels,
+    pods: Roster,
+    services: BTreeSet<Arc<str>>,
+}
+
+/// Pods by name.
+#[derive(Clone, Debug, Default)]
+struct Roster(Vec<Arc<Pod>>);
+
+impl Roster {
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        // Lists come in order.
+        if self.0.last().is_none_or(|last| &*last.metadata.name < name) {
+            return Err(self.0.len());
+        }
+        self.0.binary_search_by(|pod| (*pod.metadata.name).cmp(name))
+    }
+
+    fn put(&mut self, pod: &Arc<Pod>) {
+        match self.find(&pod.metadata.name) {
+            Ok(at) => self.0[at] = Arc::clone(pod),
+            Err(at) => self.0.insert(at, Arc::clone(pod)),
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Ok(at) = self.find(name) {
+            self.0.remove(at);
+            if self.0.capacity() > 64 && self.0.len() < self.0.capacity() / 4 {
+                self.0.shrink_to(self.0.len() * 2);
+            }
+        }
+    }
+}
+
+/// What the index has for a Service.
+#[derive(Debug)]
+pub enum Members {
+    /// The Pods, by name.
+    Pods(Arc<[Arc<Pod>]>),
+    /// The index knows no Service of that name with that selector yet.
+    Unknown,
+}
+
+/// The names of Services that select a Pod, in order.
+pub type ServiceNames = BTreeSet<Arc<str>>;
+
+impl Membership {
+    /// The work that was done so far.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    /// Takes a Service in, or a change of one.
+    pub fn put_service(&mut self, service: &Service) {
+        let meta = &service.metadata;
+        let selector = if service.selects() { service.spec.selector.clone() } else { Labels::empty() };
+        let known = self.namespaces.get(&meta.namespace).and_then(|namespace| namespace.services.get(&meta.name));
+        if known.is_some_and(|known| known.selector == selector) {
+            return;
+        }
+        self.remove_service(&meta.namespace, &meta.name);
+        if selector.is_empty() {
+            return;
+        }
+        let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
+        namespace.add_service(&meta.name, selector, &mut self.work);
+    }
+
+    /// Takes a Service out.
+    pub fn remove_service(&mut self, namespace: &Text, name: &str) {
+        if let Some(known) = self.namespaces.get_mut(namespace) {
+            known.remove_service(name);
+        }
+        self.drop_if_empty(namespace);
+    }
+
+    /// Takes a Pod in, or a change of one. `old` is what was taken in before under this name, if anything. Returns the
+    /// Services that selected the old Pod, and those that select the new one.
+    pub fn put_pod(&mut self, old: Option<&Pod>, new: &Arc<Pod>) -> (ServiceNames, ServiceNames) {
+        let Self { namespaces, next_set, work } = self;
+        let namespace = namespaces.entry(new.metadata.namespace.clone()).or_default();
+        let labels = &new.metadata.labels;
+        let before = match old {
+            Some(old) if old.metadata.labels == *labels => None,
+            Some(old) => Some(namespace.remove_pod(&old.metadata.labels, &old.metadata.name, work)),
+            None => Some(ServiceNames::new()),
+        };
+        let after = namespace.put_pod(labels, new, next_set, work);
+        let before = before.unwrap_or_else(|| after.clone());
+        self.drop_if_empty(&new.metadata.namespace);
+        (before, after)
+    }
+
+    /// Takes a Pod out. Returns the Services that selected it.
+    pub fn remove_pod(&mut self, pod: &Pod) -> ServiceNames {
+        let meta = &pod.metadata;
+        let Some(namespace) = self.namespaces.get_mut(&meta.namespace) else { return ServiceNames::new() };
+        let services = namespace.remove_pod(&meta.labels, &meta.name, &mut self.work);
+        self.drop_if_empty(&meta.namespace);
+        services
+    }
+
+    /// Takes a Pod in of which only the metadata can be read, or notes that it is gone. Returns the Services that select it.
+    pub fn put_unreadable(&mut self, pod: &Arc<Malformed>, is_gone: bool) -> ServiceNames {
+        let meta = &pod.meta;
+        let namespace = self.namespaces.entry(meta.namespace.clone()).or_default();
+        let mut services = namespace.find_and_remove_pod(&meta.name, &mut self.work);
+        let selecting = namespace.services.iter().filter(|(_, known)| meta.labels.contains_all(&known.selector));
+        services.extend(selecting.map(|(name, _)| Arc::clone(name)));
+        if is_gone {
+            namespace.unreadable.remove(&meta.name);
+        } else {
+            namespace.unreadable.insert(Arc::clone(&meta.name), Arc::clone(pod));
+        }
+        self.drop_if_empty(&meta.namespace);
+        services
+    }
+
+    /// The Pods of a Service with that selector.
+    ///
+    /// # Errors
+    /// If one of them cannot be read: endpoints that lack a Pod would be wrong.
+    pub fn members(&mut self, namespace: &Text, name: &str, selector: &Labels) -> Result<Members, Unreadable> {
+        let Some(namespace) = self.namespaces.get_mut(namespace) else { return Ok(Members::Unknown) };
+        let Some(known) = namespace.services.get_mut(name).filter(|known| known.selector == *selector) else {
+            return Ok(Members::Unknown);
+        };
+        if let Some(pod) = namespace.unreadable.values().find(|pod| pod.meta.labels.contains_all(selector)) {
+            let (resource, key, error) = (Pod::RESOURCE, pod.meta.key().to_string(), pod.error.clone());
+            return Err(Unreadable { resource, key, error });
+        }
+        let shared = known.shared.get_or_insert_with(|| known.pods.0.as_slice().into());
+        Ok(Members::Pods(Arc::clone(shared)))
+    }
+
+    fn drop_if_empty(&mut self, name: &Text) {
+        let is_empty = |namespace: &Namespace| {
+            namespace.services.is_empty() && namespace.sets.is_empty() && namespace.unreadable.is_empty()
+        };
+        if self.namespaces.get(name).is_some_and(is_empty) {
+            self.namespaces.remove(name);
+        }
+    }
+}
+
+impl Namespace {
+    fn add_service(&mut self, name: &Arc<str>, selector: Labels, work: &mut Work) {
+        let labels = selector.as_slice();
+        work.lookups += 2 * labels.len() as u64;
+        let filed = |label: &&Label| self.filed_under.get(*label).map_or(0, BTreeSet::len);
+        let Some(label) = labels.iter().min_by_key(filed).cloned() else { return };
+        // A label that no Pod has ends the search.
+        let with = |label: &Label| self.sets_with.get(label);
+        let rarest = labels.iter().map(with).min_by_key(|sets| sets.map_or(0, BTreeSet::len)).flatten();
+        let selects = |set: &&SetId| {
+            work.tests += 1;
+            self.sets.get(*set).is_some_and(|set| set.labels.contains_all(&selector))
+        };
+        let sets: BTreeSet<SetId> = rarest.into_iter().flatten().filter(selects).copied().collect();
+        let mut pods = Roster::default();
+        for set in &sets {
+            if let Some(set) = self.sets.get_mut(set) {
+                set.services.insert(Arc::clone(name));
+                pods.0.extend_from_slice(&set.pods.0);
+            }
+        }
+        if sets.len() > 1 {
+            pods.0.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        }
+        self.filed_under.entry(label.clone()).or_default().insert(Arc::clone(name));
+        self.services.insert(Arc::clone(name), Selected { selector, label, sets, pods, shared: None });
+    }
+
+    fn remove_service(&mut self, name: &str) {
+        let Some(Selected { label, sets, .. }) = self.services.remove(name) else { return };
+        for set in &sets {
+            if let Some(set) = self.sets.get_mut(set) {
+                set.services.remove(name);
+            }
+        }
+        remove_from(&mut self.filed_under, &label, name);
+    }
+
+    fn put_pod(&mut self, labels: &Labels, pod: &Arc<Pod>, next: &mut SetId, work: &mut Work) -> ServiceNames {
+        self.unreadable.remove(&pod.metadata.name);
+        if labels.is_empty() {
+            return ServiceNames::new();
+        }
+        let set = match self.set_of.get(labels) {
+            Some(known) => *known,
+            None => {
+                *next += 1;
+                self.add_set(*next, labels, work);
+                *next
+            }
+        };
+        let Some(set) = self.sets.get_mut(&set) else { return ServiceNames::new() };
+        set.pods.put(pod);
+        for name in &set.services {
+            if let Some(service) = self.services.get_mut(name) {
+                work.changed_lists += 1;
+                service.pods.put(pod);
+                service.shared = None;
+            }
+        }
+        set.services.clone()
+    }
+
+    fn add_set(&mut self, id: SetId, labels: &Labels, work: &mut Work) {
+        let mut services = ServiceNames::new();
+        for label in labels.as_slice() {
+            work.lookups += 2;
+            self.sets_with.entry(label.clone()).or_default().insert(id);
+            for name in self.filed_under.get(label).into_iter().flatten() {
+                work.tests += 1;
+                if let Some(service) = self.services.get_mut(name)
+                    && labels.contains_all(&service.selector)
+                {
+                    service.sets.insert(id);
+                    services.insert(Arc::clone(name));
+                }
+            }
+        }
+        self.set_of.insert(labels.clone(), id);
+        self.sets.insert(id, LabelSet { labels: labels.clone(), pods: Roster::default(), services });
+    }
+
+    fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut Work) -> ServiceNames {
+        let Some(id) = self.set_of.get(labels).copied() else { return ServiceNames::new() };
+        let Some(set) = self.sets.get_mut(&id) else { return ServiceNames::new() };
+        set.pods.remove(name);
+        let services = set.services.clone();
+        for service in &services {
+            if let Some(service) = self.services.get_mut(service) {
+                work.changed_lists += 1;
+                service.pods.remove(name);
+                service.shared = None;
+            }
+        }
+        if set.pods.0.is_empty() {
+            self.remove_set(id, labels);
+        }
+        services
+    }
+
+    fn remove_set(&mut self, id: SetId, labels: &Labels) {
+        self.set_of.remove(labels);
+        let services = self.sets.remove(&id).map(|set| set.services).unwrap_or_default();
+        for service in &services {
+            if let Some(service) = self.services.get_mut(service) {
+                service.sets.remove(&id);
+            }
+        }
+        for label in labels.as_slice() {
+            remove_from(&mut self.sets_with, label, &id);
+        }
+    }
+
+    /// Takes a Pod out whose labels are not known. Only a Pod that has become unreadable needs this search.
+    fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
+        let has_pod = |set: &&LabelSet| set.pods.find(name).is_ok();
+        let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
+        labels.map_or_else(ServiceNames::new, |labels| self.remove_pod(&labels, name, work))
+    }
+}
+
+/// Takes a value out of the list under a label, and the list if it is empty then.
+fn remove_from<T: Ord + std::borrow::Borrow<Q>, Q: Ord + ?Sized>(
+    index: &mut HashMap<Label, BTreeSet<T>>,
+    label: &Label,
+    value: &Q,
+) {
+    if let Some(values) = index.get_mut(label) {
+        values.remove(value);
+        if values.is_empty() {
+            index.remove(label);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

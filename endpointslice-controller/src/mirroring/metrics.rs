@@ -1,0 +1,81 @@
+//! What the mirroring loop counts besides its queue.
+
+use common::{
+    meta::Key,
+    metrics::{Counters, Gauge, Histogram, Metrics, Stability, exponential_buckets},
+};
+
+use crate::{decide::mirror::MirrorPlan, metrics::Shares, plan::Writes};
+
+/// The metrics of the mirroring loop.
+pub(super) struct MirroringMetrics {
+    added: Histogram,
+    updated: Histogram,
+    removed: Histogram,
+    skipped: Histogram,
+    pub(super) took: Histogram,
+    pub(super) changes: Counters,
+    shares: Shares,
+}
+
+impl MirroringMetrics {
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        let histogram = |name, help| {
+            metrics.histogram(name, Stability::Alpha, help, &[], exponential_buckets(2.0, 2.0, 15)).with(&[])
+        };
+        let gauge = |name, help| -> Gauge { metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]) };
+        Self {
+            added: histogram(
+                "endpoint_slice_mirroring_controller_endpoints_added_per_sync",
+                "Number of endpoints added on each Endpoints sync",
+            ),
+            updated: histogram(
+                "endpoint_slice_mirroring_controller_endpoints_updated_per_sync",
+                "Number of endpoints updated on each Endpoints sync",
+            ),
+            removed: histogram(
+                "endpoint_slice_mirroring_controller_endpoints_removed_per_sync",
+                "Number of endpoints removed on each Endpoints sync",
+            ),
+            skipped: histogram(
+                "endpoint_slice_mirroring_controller_addresses_skipped_per_sync",
+                "Number of addresses skipped on each Endpoints sync due to being invalid or exceeding MaxEndpointsPerSubset",
+            ),
+            took: metrics
+                .histogram(
+                    "endpoint_slice_mirroring_controller_endpoints_sync_duration",
+                    Stability::Alpha,
+                    "Duration of syncEndpoints() in seconds",
+                    &[],
+                    exponential_buckets(0.001, 2.0, 15),
+                )
+                .with(&[]),
+            changes: metrics.counter(
+                "endpoint_slice_mirroring_controller_changes",
+                Stability::Alpha,
+                "Number of EndpointSlice changes",
+                &["operation"],
+            ),
+            shares: Shares::new(
+                gauge("endpoint_slice_mirroring_controller_endpoints_desired", "Number of endpoints desired"),
+                gauge("endpoint_slice_mirroring_controller_num_endpoint_slices", "Number of EndpointSlices"),
+                gauge(
+                    "endpoint_slice_mirroring_controller_desired_endpoint_slices",
+                    "Number of EndpointSlices that would exist with perfect endpoint allocation",
+                ),
+            ),
+        }
+    }
+
+    pub(super) fn planned(&self, key: &Key, plan: &MirrorPlan) {
+        if !plan.mirrors {
+            return self.shares.forget(key);
+        }
+        let sum = |of: fn(&Writes) -> usize| plan.writes.iter().map(of).sum::<usize>() as f64;
+        self.added.observe(sum(|writes| writes.counts.added));
+        self.removed.observe(sum(|writes| writes.counts.removed));
+        self.updated.observe(plan.updated as f64);
+        self.skipped.observe(plan.skipped as f64);
+        self.shares.set(key, plan.writes.iter().map(|writes| writes.counts));
+    }
+}

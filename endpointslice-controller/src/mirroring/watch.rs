@@ -1,0 +1,77 @@
+//! Which event brings which Endpoints to the queue.
+
+use std::sync::Arc;
+
+use common::{
+    consistency::Ledger,
+    controller::priority,
+    meta::{Key, Meta},
+    queue::Queue,
+    store::{Event, Origin, Store},
+};
+
+use super::record;
+use crate::{
+    decide::mirror::is_mirrorable,
+    objects::{Endpoints, SERVICE_NAME, Service, Slice},
+    observe::drop_satisfied_record,
+    own_writes::OwnWrites,
+    watch::SliceWatch,
+};
+
+/// Turns events into keys. Upstream: `pkg/controller/endpointslicemirroring`, `onEndpointsUpdate`, `onServiceUpdate`,
+/// `onEndpointSliceUpdate`.
+pub(super) struct Watch {
+    pub(super) queue: Queue<Key>,
+    pub(super) own: Arc<OwnWrites>,
+    pub(super) ledger: Ledger,
+    pub(super) cache: Arc<Store<Slice>>,
+    pub(super) slices: SliceWatch,
+}
+
+impl Watch {
+    /// Enqueues the Endpoints of a Service without a selector, or of one that got or lost it.
+    pub(super) fn on_service(&self, event: &Event<Service>, origin: Origin) {
+        let selects = |service: &Service| !service.spec.selector.is_empty();
+        let concerns = match event {
+            Event::Added(service) | Event::Deleted(service) => !selects(service),
+            Event::Updated { old, new } => selects(old) != selects(new),
+            Event::Unreadable(_) => false,
+        };
+        if concerns {
+            self.queue.add(event.meta().key(), priority(origin));
+        }
+    }
+
+    /// Enqueues Endpoints that are or were mirrored.
+    pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
+        let concerns = match event {
+            Event::Added(endpoints) | Event::Deleted(endpoints) => is_mirrorable(endpoints),
+            Event::Updated { old, new } => is_mirrorable(old) || is_mirrorable(new),
+            Event::Unreadable(_) => true,
+        };
+        let key = event.meta().key();
+        if matches!(event, Event::Deleted(_)) {
+            self.own.forget(&key);
+        }
+        if concerns {
+            self.queue.add(key, priority(origin));
+        }
+    }
+
+    /// Enqueues the Endpoints of a slice that somebody else changed.
+    pub(super) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
+        // A slice whose Endpoints were deleted while no process watched is found by itself.
+        let origin = if origin == Origin::Initial { Origin::Relist } else { origin };
+        self.slices.on_slice(event, origin);
+        if let Event::Deleted(slice) = event {
+            self.on_deletion(&slice.metadata);
+        }
+    }
+
+    fn on_deletion(&self, slice: &Meta) {
+        if let Some(name) = slice.labels.get(SERVICE_NAME) {
+            drop_satisfied_record(&self.ledger, &record(&Key::new(&slice.namespace, name)), &*self.cache);
+        }
+    }
+}
