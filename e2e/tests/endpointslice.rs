@@ -34,8 +34,7 @@ fn main() -> ExitCode {
             Test::new("a_deleted_slice_comes_back", |c| Box::pin(deleted(c))),
             Test::new("a_changed_slice_is_corrected", |c| Box::pin(changed(c))),
             Test::new("a_service_for_nobody_is_left_alone", |c| Box::pin(no_selector(c))),
-            Test::new("hand_made_endpoints_are_mirrored", |c| Box::pin(mirrored(c))),
-            Test::new("endpoints_are_kept_beside_slices", |c| Box::pin(older(c))),
+            Test::new("endpoints_are_kept_beside_slices", |c| Box::pin(beside(c))),
             Test::new("a_service_at_rest_is_left_alone", |c| Box::pin(settled(c))),
         ],
     })
@@ -229,29 +228,7 @@ async fn no_selector(c: Context) -> Outcome {
     .await
 }
 
-async fn mirrored(c: Context) -> Outcome {
-    c.create(SERVICES, service(&json!({"selector": null}))).await?;
-    let hand_made = json!({"apiVersion": "v1", "kind": "Endpoints",
-        "metadata": {"name": "web", "labels": {"l": "1"}, "annotations": {"a": "1"}},
-        "subsets": [{"addresses": [{"ip": "10.200.0.1"}, {"ip": "fd00::1"}], "ports": [{"name": "http", "port": 80}]}]});
-    c.create(ENDPOINTS, hand_made).await?;
-    let slices = until(&c, "two mirrors", |slices| slices.len() == 2 && all_ready(slices, 2)).await?;
-    for slice in &slices {
-        let meta = &slice["metadata"];
-        assert_eq!(
-            meta["labels"]["endpointslice.kubernetes.io/managed-by"],
-            "endpointslicemirroring-controller.k8s.io"
-        );
-        assert_eq!((&meta["labels"]["l"], &meta["annotations"]), (&json!("1"), &json!({"a": "1"})));
-        assert_eq!(meta["ownerReferences"][0]["kind"], "Endpoints");
-    }
-    c.merge(ENDPOINTS, "web", json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}))
-        .await?;
-    until(&c, "none", <[Value]>::is_empty).await?;
-    Ok(())
-}
-
-async fn older(c: Context) -> Outcome {
+async fn beside(c: Context) -> Outcome {
     c.create(SERVICES, service(&json!({}))).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;
     let there = c

@@ -1,0 +1,244 @@
+//! Suite: Endpoints that somebody writes by hand, for Services without a selector, are mirrored into EndpointSlices.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{process::ExitCode, time::Duration};
+
+use e2e::suite::{
+    Context, Failure, Outcome, Suite, Test, pod,
+    resources::{ENDPOINT_SLICES, ENDPOINTS, PODS, SERVICES},
+    run,
+};
+use serde_json::{Value, json};
+
+const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "endpointslice_mirroring",
+        controllers: &[("endpointslice-controller", &["--mirroring-max-endpoints-per-subset=3"])],
+        starts_its_own: false,
+        cluster: |cluster| cluster,
+        at_once: None,
+        tests: vec![
+            Test::new("families_are_mirrored_apart_with_labels_and_annotations", |c| Box::pin(families(c))),
+            Test::new("a_mirror_follows_addresses_readiness_and_ports", |c| Box::pin(follows(c))),
+            Test::new("a_mirror_goes_with_its_endpoints", |c| Box::pin(goes(c))),
+            Test::new("a_mirror_goes_with_its_service", |c| Box::pin(service_goes(c))),
+            Test::new("a_selector_ends_mirroring_and_its_removal_begins_it", |c| Box::pin(selector(c))),
+            Test::new("a_mirror_that_somebody_changes_is_corrected", |c| Box::pin(corrected(c))),
+            Test::new("a_mirror_that_somebody_deletes_comes_back", |c| Box::pin(deleted(c))),
+            Test::new("too_many_addresses_are_cut_and_reported", |c| Box::pin(too_many(c))),
+            Test::new("locks_and_endpoints_to_skip_are_not_mirrored", |c| Box::pin(skipped(c))),
+            Test::new("a_slice_of_somebody_else_stays", |c| Box::pin(foreign(c))),
+            Test::new("mirrors_at_rest_are_left_alone", |c| Box::pin(settled(c))),
+        ],
+    })
+}
+
+fn service() -> Value {
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [{"name": "http", "port": 80}]}})
+}
+
+fn ips(ips: &[&str]) -> Value {
+    ips.iter().map(|ip| json!({ "ip": ip })).collect()
+}
+
+/// One subset with these addresses.
+fn subsets(ready: &[&str], not_ready: &[&str], port: u16) -> Value {
+    let mut subset = json!({"ports": [{"name": "http", "port": port, "protocol": "TCP"}]});
+    for (field, list) in [("addresses", ready), ("notReadyAddresses", not_ready)] {
+        if !list.is_empty() {
+            subset[field] = ips(list);
+        }
+    }
+    json!([subset])
+}
+
+fn hand_made(subsets: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Endpoints", "subsets": subsets,
+        "metadata": {"name": "web", "labels": {"l": "1"}, "annotations": {"a": "1"}}})
+}
+
+/// Each endpoint's address and whether it is ready, sorted.
+fn addresses(slices: &[Value]) -> Vec<(String, bool)> {
+    let endpoints = slices.iter().flat_map(|slice| slice["endpoints"].as_array().cloned().unwrap_or_default());
+    let mut all: Vec<(String, bool)> = endpoints
+        .map(|endpoint| {
+            (endpoint["addresses"][0].as_str().unwrap().to_owned(), endpoint["conditions"]["ready"] == true)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// The mirrors of the Service, once they hold exactly these endpoints.
+async fn until(c: &Context, wanted: &[(&str, bool)]) -> Result<Vec<Value>, Failure> {
+    let wanted: Vec<(String, bool)> = wanted.iter().map(|(ip, ready)| ((*ip).to_owned(), *ready)).collect();
+    c.until(&format!("mirrors of {wanted:?}"), async || {
+        let mut slices = c.list(ENDPOINT_SLICES).await.ok()?;
+        slices.retain(|slice| slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] == MIRRORING);
+        (addresses(&slices) == wanted && (!wanted.is_empty() || slices.is_empty())).then_some(slices)
+    })
+    .await
+}
+
+async fn families(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    let owner = c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1", "fd00::1"], &[], 80))).await?;
+    let slices = until(&c, &[("10.200.0.1", true), ("fd00::1", true)]).await?;
+    let mut kinds: Vec<&str> = slices.iter().map(|slice| slice["addressType"].as_str().unwrap()).collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, ["IPv4", "IPv6"]);
+    for slice in &slices {
+        let meta = &slice["metadata"];
+        assert_eq!((&meta["labels"]["l"], &meta["annotations"]), (&json!("1"), &json!({"a": "1"})));
+        assert_eq!(meta["labels"]["kubernetes.io/service-name"], "web");
+        let reference = &meta["ownerReferences"][0];
+        assert_eq!((&reference["kind"], &reference["uid"]), (&json!("Endpoints"), &owner["metadata"]["uid"]));
+        assert_eq!(slice["endpoints"][0]["conditions"], json!({"ready": true}), "nothing else is known");
+        assert_eq!(slice["ports"], json!([{"name": "http", "port": 80, "protocol": "TCP"}]));
+    }
+    Ok(())
+}
+
+async fn follows(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &["10.200.0.2"], 80))).await?;
+    let first = until(&c, &[("10.200.0.1", true), ("10.200.0.2", false)]).await?;
+    let change =
+        json!({"subsets": subsets(&["10.200.0.2", "10.200.0.3"], &[], 80), "metadata": {"annotations": {"a": "2"}}});
+    c.merge(ENDPOINTS, "web", change).await?;
+    let second = until(&c, &[("10.200.0.2", true), ("10.200.0.3", true)]).await?;
+    assert_eq!(second[0]["metadata"]["name"], first[0]["metadata"]["name"]);
+    assert_eq!(second[0]["metadata"]["annotations"], json!({"a": "2"}));
+    c.merge(ENDPOINTS, "web", json!({"subsets": subsets(&["10.200.0.2", "10.200.0.3"], &[], 81)})).await?;
+    let slice = c
+        .until("the other port", async || {
+            let slices = c.list(ENDPOINT_SLICES).await.ok()?;
+            slices.into_iter().find(|slice| slice["ports"][0]["port"] == 81)
+        })
+        .await?;
+    assert_eq!(slice["metadata"]["name"], first[0]["metadata"]["name"], "the slice is reused");
+    c.merge(ENDPOINTS, "web", json!({"subsets": null})).await?;
+    until(&c, &[]).await?;
+    Ok(())
+}
+
+async fn goes(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
+    until(&c, &[("10.200.0.1", true)]).await?;
+    c.delete(ENDPOINTS, "web", "Background").await?;
+    until(&c, &[]).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.2"], &[], 80))).await?;
+    until(&c, &[("10.200.0.2", true)]).await?;
+    Ok(())
+}
+
+async fn service_goes(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
+    until(&c, &[("10.200.0.1", true)]).await?;
+    c.delete(SERVICES, "web", "Background").await?;
+    until(&c, &[]).await?;
+    Ok(())
+}
+
+async fn selector(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
+    until(&c, &[("10.200.0.1", true)]).await?;
+    c.merge(SERVICES, "web", json!({"spec": {"selector": {"app": "web"}}})).await?;
+    until(&c, &[]).await?;
+    c.merge(SERVICES, "web", json!({"spec": {"selector": null}})).await?;
+    c.merge(ENDPOINTS, "web", json!({"subsets": subsets(&["10.200.0.4"], &[], 80)})).await?;
+    until(&c, &[("10.200.0.4", true)]).await?;
+    Ok(())
+}
+
+async fn corrected(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
+    let slices = until(&c, &[("10.200.0.1", true)]).await?;
+    let name = slices[0]["metadata"]["name"].as_str().unwrap();
+    let change = json!({"metadata": {"labels": {"l": "2"}, "annotations": {"b": "1"}}, "endpoints": [{"addresses": ["10.200.0.9"]}]});
+    c.merge(ENDPOINT_SLICES, name, change).await?;
+    c.until("the mirror as it was", async || {
+        let slice = c.get(ENDPOINT_SLICES, name).await.ok()?;
+        let meta = &slice["metadata"];
+        let is_right = meta["labels"]["l"] == "1" && meta["annotations"] == json!({"a": "1"});
+        (is_right && slice["endpoints"][0]["addresses"][0] == "10.200.0.1").then_some(())
+    })
+    .await
+}
+
+async fn deleted(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
+    let slices = until(&c, &[("10.200.0.1", true)]).await?;
+    let uid = &slices[0]["metadata"]["uid"];
+    c.delete(ENDPOINT_SLICES, slices[0]["metadata"]["name"].as_str().unwrap(), "Background").await?;
+    c.until("another mirror", async || {
+        let slices = c.list(ENDPOINT_SLICES).await.ok()?;
+        (slices.len() == 1 && slices[0]["metadata"]["uid"] != *uid).then_some(())
+    })
+    .await
+}
+
+async fn too_many(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    let many = subsets(&["10.200.0.1", "10.200.0.2"], &["10.200.0.3", "10.200.0.4", "10.200.0.5"], 80);
+    c.create(ENDPOINTS, hand_made(&many)).await?;
+    until(&c, &[("10.200.0.1", true), ("10.200.0.2", true), ("10.200.0.3", false)]).await?;
+    c.until("an Event about it", async || {
+        let events = c.events_of("Endpoints", "web").await.ok()?;
+        events.iter().any(|event| event.contains("TooManyAddressesToMirror")).then_some(())
+    })
+    .await
+}
+
+async fn skipped(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    let mut lock = hand_made(&subsets(&["10.200.0.1"], &[], 80));
+    lock["metadata"]["annotations"] = json!({"control-plane.alpha.kubernetes.io/leader": "{}"});
+    c.create(ENDPOINTS, lock).await?;
+    c.stays("there is no mirror", Duration::from_secs(2), async || {
+        c.list(ENDPOINT_SLICES).await.is_ok_and(|slices| slices.is_empty())
+    })
+    .await?;
+    c.merge(ENDPOINTS, "web", json!({"metadata": {"annotations": null}})).await?;
+    until(&c, &[("10.200.0.1", true)]).await?;
+    let skip = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}});
+    c.merge(ENDPOINTS, "web", skip).await?;
+    until(&c, &[]).await?;
+    Ok(())
+}
+
+async fn foreign(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    let theirs = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "theirs", "labels": {"kubernetes.io/service-name": "web",
+            "endpointslice.kubernetes.io/managed-by": "somebody-else"}},
+        "endpoints": [{"addresses": ["10.200.0.9"]}], "ports": [{"name": "http", "port": 80}]});
+    let before = c.create(ENDPOINT_SLICES, theirs).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.1"], &[], 80))).await?;
+    until(&c, &[("10.200.0.1", true)]).await?;
+    c.delete(ENDPOINTS, "web", "Background").await?;
+    until(&c, &[]).await?;
+    let now = c.get(ENDPOINT_SLICES, "theirs").await?;
+    assert_eq!(now["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    Ok(())
+}
+
+async fn settled(c: Context) -> Outcome {
+    c.create(SERVICES, service()).await?;
+    c.create(ENDPOINTS, hand_made(&subsets(&["10.200.0.2", "10.200.0.1", "fd00::1"], &[], 80))).await?;
+    let before = until(&c, &[("10.200.0.1", true), ("10.200.0.2", true), ("fd00::1", true)]).await?;
+    c.sleep(Duration::from_secs(1)).await;
+    c.create(PODS, pod("a", "web")).await?;
+    c.merge(SERVICES, "web", json!({"metadata": {"annotations": {"note": "1"}}})).await?;
+    c.sleep(Duration::from_secs(3)).await;
+    let version = |slice: &Value| slice["metadata"]["resourceVersion"].clone();
+    let now = c.list(ENDPOINT_SLICES).await?;
+    c.check(now.iter().map(version).eq(before.iter().map(version)), "nothing is written").await
+}
