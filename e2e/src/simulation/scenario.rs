@@ -68,7 +68,9 @@ pub enum What {
     Create(Value),
     /// Merges a patch into an object: resource, name, patch.
     Merge(String, String, Value),
-    /// The same for every object of a resource with that label: resource, key, value, patch.
+    /// Merges a patch into the status of an object, as a node does: resource, name, patch.
+    MergeStatus(String, String, Value),
+    /// Merges a patch into every object of a resource with that label: resource, key, value, patch.
     MergeAll(String, String, String, Value),
     /// Deletes an object: resource, name, options.
     Delete(String, String, Value),

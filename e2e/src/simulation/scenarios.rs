@@ -13,6 +13,8 @@ mod job_invariants;
 mod job_reads;
 mod replicaset;
 mod replicaset_invariants;
+mod statefulset;
+mod statefulset_invariants;
 
 use super::scenario::{Scenario, Suite};
 
@@ -27,6 +29,8 @@ pub const SUITES: &[&Suite] = &[
     &job_gang::GANG,
     &cronjob::SUITE,
     &endpointslice::SUITE,
+    &statefulset::SUITE,
+    &statefulset::MAX_UNAVAILABLE,
     &gc::SUITE,
 ];
 

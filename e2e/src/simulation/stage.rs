@@ -278,12 +278,17 @@ impl Stage {
                 }
             }
             Kind::Recreate(time) => {
-                self.recreate_a_pod().await;
+                let stranger = self.recreate_a_pod().await;
                 clock.sleep(time).await;
                 if self.seed % 2 == 1 {
                     self.hub.sandbox.compact();
                 }
                 faults.release_watch(&process.identity, "pods");
+                // The owner of a Pod with a fixed name cannot create it anew as long as the stranger has the name.
+                if let Some(stranger) = stranger {
+                    clock.sleep(time).await;
+                    let _ = self.perform(&What::delete_now("pods", &stranger)).await;
+                }
             }
             Kind::Reject(_, time) | Kind::Unread(time) => clock.sleep(time).await,
             Kind::FailOver => {
@@ -367,20 +372,23 @@ impl Stage {
         }
     }
 
-    /// Replaces a Pod that has an owner by another one of its name, which is nobody's.
-    async fn recreate_a_pod(&self) {
-        let pods: Vec<String> = {
+    /// Replaces a Pod that has an owner by a stranger: another Pod of its name, without an owner. Returns the name of the stranger if
+    /// the owner needs that name again, because it gives its Pods fixed names.
+    async fn recreate_a_pod(&self) -> Option<String> {
+        let pods: Vec<(String, bool)> = {
             let world = self.world.lock();
             let owned = world.list("pods").filter(|pod| json::owners(pod).next().is_some());
-            owned.map(|pod| json::name(pod).to_owned()).collect()
+            let fixed = |pod: &Value| json::controller(pod).is_some_and(|owner| owner["kind"] == "StatefulSet");
+            owned.map(|pod| (json::name(pod).to_owned(), fixed(pod))).collect()
         };
-        let Some(name) = pods.get(self.hub.clock.random_below(pods.len())) else { return };
+        let (name, fixed) = pods.get(self.hub.clock.random_below(pods.len()))?;
         // Whoever does so does not care what others want to do before it goes.
         let _ = self.perform(&What::merge("pods", name, json!({"metadata": {"finalizers": null}}))).await;
         let _ = self.perform(&What::delete_now("pods", name)).await;
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "stranger"}},
             "spec": {"containers": [{"name": "c", "image": "stranger"}]}});
         let _ = self.perform(&What::Create(pod)).await;
+        fixed.then(|| name.clone())
     }
 
     /// Does what a user does.
@@ -390,6 +398,9 @@ impl Stage {
             What::Create(object) => sandbox.create(object.clone()).await.map(drop),
             What::Merge(resource, name, patch) => {
                 sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await.map(drop)
+            }
+            What::MergeStatus(resource, name, patch) => {
+                sandbox.merge(resource, Some(NAMESPACE), name, Some("status"), patch.clone()).await.map(drop)
             }
             What::MergeAll(resource, key, value, patch) => {
                 for object in sandbox.list(resource, Some(NAMESPACE)).await? {
