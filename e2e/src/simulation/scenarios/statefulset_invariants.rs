@@ -328,7 +328,7 @@ fn claims_know_first(world: &World, logged: &Logged) -> Result<(), String> {
         return Ok(());
     }
     for claim in claim_names(set, ordinal) {
-        let ready = |claim: &Option<&Arc<Value>>| {
+        let ready = |claim: Option<&Arc<Value>>| {
             claim.is_none_or(|claim| {
                 let of_earlier = |owner: &Value| {
                     let same = |object: &Value, kind: &str| {
@@ -340,7 +340,7 @@ fn claims_know_first(world: &World, logged: &Logged) -> Result<(), String> {
                 owners(claim).any(|owner| text(owner, "/uid") == uid(&pod) || of_earlier(owner))
             })
         };
-        if !world.recent(CLAIMS, NAMESPACE, &claim).iter().any(ready) {
+        if !world.recent(CLAIMS, NAMESPACE, &claim).into_iter().any(ready) {
             return Err(format!("Pod {} is deleted, and claim {claim} does not belong to it", name(&pod)));
         }
     }
@@ -489,3 +489,6 @@ fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;
