@@ -111,6 +111,9 @@ fn who_believes_its_cache_before_it_adopts_adopts_for_the_dead() {
     let held = "hold:deployment-controller/deployments@step3+30s";
     let oracle = noticed("deployment/orphaning", held, Safeguard::Recheck);
     assert_eq!(oracle, "others-are-untouched");
+    let held = "hold:statefulset-controller/statefulsets@step3+30s";
+    let oracle = noticed("statefulset/set-orphaning", held, Safeguard::Recheck);
+    assert_eq!(oracle, "only-living-sets-adopt");
 }
 
 #[test]
@@ -118,6 +121,8 @@ fn who_does_not_ask_whether_it_leads_carries_an_old_plan_on() {
     let oracle = noticed("replicaset/scale", "paused-leader@7+1m", Safeguard::Leadership);
     assert!(matches!(oracle, "only-leaders-write" | "creates-only-what-is-missing"), "{oracle}");
     let oracle = noticed("deployment/rollout-surge", "paused-leader@30+1m", Safeguard::Leadership);
+    assert_eq!(oracle, "only-leaders-write");
+    let oracle = noticed("statefulset/ordered", "paused-leader@12+1m", Safeguard::Leadership);
     assert_eq!(oracle, "only-leaders-write");
 }
 
@@ -140,4 +145,12 @@ fn who_names_no_version_deletes_what_has_another_owner_by_now() {
         hold:gc-controller/pods@step9+1m0s,interfere:keep@step9";
     let oracle = noticed("gc/chain-background", held, Safeguard::Version);
     assert_eq!(oracle, "owners-keep-the-owned");
+}
+
+#[test]
+fn who_names_no_version_deletes_a_pod_that_its_user_has_taken_away() {
+    // Deletions are refused for a while, in which a user takes one of the Pods; the controller does not hear of that.
+    let taken = "hold:statefulset-controller/pods@13+2m0s,reject:403@13+45s,interfere:take-pod@13";
+    let oracle = noticed("statefulset/parallel", taken, Safeguard::Version);
+    assert_eq!(oracle, "pods-of-others-stay");
 }

@@ -6,7 +6,7 @@ use std::{process::ExitCode, time::Duration};
 use e2e::{
     cluster::Kind,
     suite::{
-        Builder, Context, Failure, Outcome, Suite, Test, pod,
+        Builder, Context, Failure, Outcome, PatchKind, Suite, Test, pod,
         resources::{CLAIMS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS},
         run, stateful_set,
     },
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             Test::new("a_partition_keeps_the_first_as_they_are", |c| Box::pin(partition(c))),
             Test::new("on_delete_leaves_it_to_users", |c| Box::pin(on_delete(c))),
             Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))),
+            Test::new("history_and_undo_work_as_kubectl_does_them", |c| Box::pin(undo(c))),
             Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))).only(REAL),
             Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))),
             Test::new("claims_know_with_whom_they_go", |c| Box::pin(claims(c))).only(OURS),
@@ -167,7 +168,8 @@ async fn parallel(c: Context) -> Outcome {
 }
 
 async fn rollout(c: Context) -> Outcome {
-    c.create(STATEFUL_SETS, stateful_set("web").replicas(3)).await?;
+    // Creation times are told in seconds. Each Pod is available, and followed by the next, more than one second after its creation.
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(3).set("spec/minReadySeconds", 2)).await?;
     let before = rolled_out(&c, "web", 3).await?["status"]["updateRevision"].clone();
     c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
     let after = rolled_out(&c, "web", 3).await?["status"].clone();
@@ -180,9 +182,8 @@ async fn rollout(c: Context) -> Outcome {
         born.push((text("creationTimestamp"), text("name")));
     }
     born.sort();
-    let first: Vec<&str> = born.iter().map(|(time, _)| time.as_str()).collect();
-    // Seconds are all that is told.
-    assert!(born[0].1 == "web-2" || first[0] == first[1], "{born:?}");
+    let names: Vec<&str> = born.iter().map(|(_, name)| name.as_str()).collect();
+    assert_eq!(names, ["web-2", "web-1", "web-0"], "{born:?}");
     Ok(())
 }
 
@@ -213,8 +214,11 @@ async fn on_delete(c: Context) -> Outcome {
     c.create(STATEFUL_SETS, set).await?;
     settled_at(&c, "web", 2).await?;
     c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
-    settled_at(&c, "web", 2).await?;
-    assert_eq!(images(&c).await?, ["web-0 img:1", "web-1 img:1"]);
+    let status = settled_at(&c, "web", 2).await?["status"].clone();
+    assert_ne!(status["currentRevision"], status["updateRevision"]);
+    // A deletion that should not be would show after the status.
+    let untouched = async || images(&c).await.is_ok_and(|images| images == ["web-0 img:1", "web-1 img:1"]);
+    c.stays("of the old template", Duration::from_secs(3), untouched).await?;
     c.delete(PODS, "web-1", "Background").await?;
     c.until("the new one to be of the new template", async || {
         images(&c).await.is_ok_and(|images| images == ["web-0 img:1", "web-1 img:2"]).then_some(())
@@ -241,6 +245,49 @@ async fn rollback(c: Context) -> Outcome {
     let last = rolled_out(&c, "web", 1).await?["status"]["updateRevision"].clone();
     assert_eq!(first, last);
     assert_eq!(revisions(&c).await?, [(2, "img:2".to_owned()), (3, "img:1".to_owned())]);
+    Ok(())
+}
+
+/// What `kubectl rollout history`, `undo` and `status` read and send.
+async fn undo(c: Context) -> Outcome {
+    let mut set = stateful_set("web").replicas(2).set("spec/updateStrategy", json!({"type": "RollingUpdate"})).build();
+    set["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
+    let set = c.create(STATEFUL_SETS, set).await?;
+    rolled_out(&c, "web", 2).await?;
+    let cause = json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "second"}}});
+    c.merge(STATEFUL_SETS, "web", cause).await?;
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    rolled_out(&c, "web", 2).await?;
+    // The history: revisions that the set controls and its selector selects, with their causes.
+    let history = async || -> Result<Vec<(i64, Value)>, Failure> {
+        let all = c.list(CONTROLLER_REVISIONS).await?;
+        let own = all.iter().filter(|r| {
+            let owner = &r["metadata"]["ownerReferences"][0];
+            owner["uid"] == set["metadata"]["uid"]
+                && owner["controller"] == true
+                && r["metadata"]["labels"]["app"] == "web"
+        });
+        let mut own: Vec<_> = own
+            .map(|r| {
+                let cause = r["metadata"]["annotations"]["kubernetes.io/change-cause"].clone();
+                (r["revision"].as_i64().unwrap_or(0), cause)
+            })
+            .collect();
+        own.sort_by_key(|(number, _)| *number);
+        Ok(own)
+    };
+    assert_eq!(history().await?, [(1, json!("first")), (2, json!("second"))]);
+    // The undo: the data of the revision before the newest, as a strategic merge patch of the set.
+    let all = c.list(CONTROLLER_REVISIONS).await?;
+    let Some(first) = all.iter().find(|r| r["revision"] == 1) else { return c.fail("revision 1 is missing").await };
+    c.client().patch(STATEFUL_SETS, c.namespace(), "web", "", PatchKind::Strategic, &first["data"]).await?;
+    let status = rolled_out(&c, "web", 2).await?["status"].clone();
+    assert_eq!(status["updateRevision"], first["metadata"]["name"], "the revision is used again");
+    assert_eq!(images(&c).await?, ["web-0 img:1", "web-1 img:1"]);
+    assert_eq!(history().await?, [(2, json!("second")), (3, json!("first"))]);
+    // The status: without `rollingUpdate` kubectl asks whether both revisions are the same.
+    assert_eq!(status["currentRevision"], status["updateRevision"]);
+    assert_eq!((&status["readyReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
     Ok(())
 }
 
