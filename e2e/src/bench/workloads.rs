@@ -3,6 +3,7 @@
 mod cascade;
 mod jobs;
 mod one_deployment;
+mod stateful_set;
 
 use futures::future::LocalBoxFuture;
 
@@ -23,7 +24,14 @@ pub(super) trait Workload: Sync {
 }
 
 /// All workloads.
-const ALL: &[&dyn Workload] = &[&one_deployment::OneDeployment, &jobs::ONE, &jobs::MANY, &cascade::ONE, &cascade::MANY];
+const ALL: &[&dyn Workload] = &[
+    &one_deployment::OneDeployment,
+    &jobs::ONE,
+    &jobs::MANY,
+    &cascade::ONE,
+    &cascade::MANY,
+    &stateful_set::StatefulSetParallel,
+];
 
 /// The workload of that name.
 pub(super) fn find(name: &str) -> Result<&'static dyn Workload, String> {
