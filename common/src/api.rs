@@ -196,6 +196,12 @@ impl Api {
         self.with(|inner| inner.gate = gate)
     }
 
+    /// The same client under another user agent.
+    #[must_use]
+    pub fn with_user_agent(self, user_agent: &str) -> Self {
+        self.with(|inner| user_agent.clone_into(&mut inner.user_agent))
+    }
+
     fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
         let i = &self.inner;
         let mut inner = Inner {

@@ -65,6 +65,7 @@ pub fn main(definition: &Definition) -> ExitCode {
 /// The first argument is the name of the program, as in [`std::env::args`].
 pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let clock = Clock::system();
+    crate::map::seed(&clock);
     let identity = || leader::identity(&process::hostname(), &clock);
     let options = match parse(definition, arguments, identity) {
         Ok(Parsed::Run(options)) => options,

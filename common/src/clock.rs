@@ -28,7 +28,7 @@ enum Wall {
     /// The machine's clock.
     System,
     /// `start` plus what tokio's (usually paused) clock has advanced since `origin`, plus a skew that tests move.
-    Virtual { start: Timestamp, origin: Instant, skew: Mutex<SignedDuration> },
+    Virtual { start: Timestamp, origin: Instant, skew: Mutex<SignedDuration>, suspended: Mutex<Duration> },
 }
 
 impl Clock {
@@ -43,7 +43,8 @@ impl Clock {
     /// Must be called inside a tokio runtime.
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn simulated(start: Timestamp, seed: u64) -> Self {
-        let wall = Wall::Virtual { start, origin: Instant::now(), skew: Mutex::new(SignedDuration::ZERO) };
+        let (skew, suspended) = (Mutex::new(SignedDuration::ZERO), Mutex::default());
+        let wall = Wall::Virtual { start, origin: Instant::now(), skew, suspended };
         Self { inner: Arc::new(Inner { wall, rng: Mutex::new(StdRng::seed_from_u64(seed)) }) }
     }
 
@@ -52,7 +53,7 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match &self.inner.wall {
             Wall::System => Timestamp::now(),
-            Wall::Virtual { start, origin, skew } => {
+            Wall::Virtual { start, origin, skew, .. } => {
                 let elapsed = Instant::now().saturating_duration_since(*origin);
                 let elapsed = SignedDuration::try_from(elapsed).unwrap_or(SignedDuration::MAX);
                 start.saturating_add(elapsed.saturating_add(*skew.lock())).unwrap_or(*start)
@@ -64,6 +65,37 @@ impl Clock {
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn instant(&self) -> Instant {
         Instant::now()
+    }
+
+    /// How long the machine has been suspended since it started. Monotonic time leaves these times out.
+    ///
+    /// A hypervisor that stops a virtual machine without telling its kernel is not noticed.
+    pub fn suspended(&self) -> Duration {
+        match &self.inner.wall {
+            #[cfg(target_os = "linux")]
+            Wall::System => {
+                use rustix::time::{ClockId, clock_gettime};
+                // In this order: an interruption between the two makes the result larger, which ends a lease early.
+                let [running, all] = [ClockId::Monotonic, ClockId::Boottime].map(|id| {
+                    let time = clock_gettime(id);
+                    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+                });
+                all.saturating_sub(running)
+            }
+            #[cfg(not(target_os = "linux"))]
+            Wall::System => Duration::ZERO,
+            Wall::Virtual { suspended, .. } => *suspended.lock(),
+        }
+    }
+
+    /// Suspends a simulated machine: the wall clock goes on and monotonic time does not.
+    ///
+    /// Does nothing to the machine's clock.
+    pub fn suspend(&self, by: Duration) {
+        if let Wall::Virtual { suspended, .. } = &self.inner.wall {
+            *suspended.lock() += by;
+            self.skew(SignedDuration::try_from(by).unwrap_or(SignedDuration::MAX));
+        }
     }
 
     /// Moves a simulated wall clock by `by` (a jump forward, or a step back); monotonic time is not touched.
@@ -142,5 +174,18 @@ mod tests {
         assert_eq!((0..4).map(|_| a.uuid()).collect::<Vec<_>>(), (0..4).map(|_| b.uuid()).collect::<Vec<_>>());
         assert_eq!(a.uuid().len(), 36);
         assert_eq!(&a.uuid()[14..15], "4");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspended_machine_loses_monotonic_time_alone() {
+        let clock = Clock::simulated(epoch(), 7);
+        let before = clock.instant();
+        clock.suspend(Duration::from_secs(40));
+        assert_eq!((clock.instant(), clock.suspended()), (before, Duration::from_secs(40)));
+        assert_eq!(clock.now(), Timestamp::from_second(1_700_000_040).unwrap());
+        // This machine is not suspended while the test runs.
+        let machine = Clock::system();
+        let earlier = machine.suspended();
+        assert!(machine.suspended().abs_diff(earlier) < Duration::from_secs(5));
     }
 }

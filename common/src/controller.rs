@@ -37,6 +37,8 @@ use crate::{
 
 /// How many plans with actions are remembered for diagnostics.
 const RECENT: usize = 128;
+/// How many lines of one sort a remembered plan has, and how long each is, in bytes.
+const LINES: (usize, usize) = (20, 500);
 /// How many keys of a sort diagnostics list.
 const LISTED: usize = 100;
 
@@ -111,6 +113,30 @@ pub struct Explanation {
     pub waiting: Vec<String>,
     /// The actions in order, each with its reason.
     pub actions: Vec<String>,
+}
+
+impl Explanation {
+    /// The same with lines left out and shortened: objects decide how many there are and what they quote.
+    fn bounded(mut self) -> Self {
+        let (count, length) = LINES;
+        let shorten = |line: &mut String| {
+            if line.len() > length {
+                line.truncate(line.floor_char_boundary(length));
+                line.push_str("...");
+            }
+        };
+        shorten(&mut self.situation);
+        for lines in [&mut self.waiting, &mut self.actions] {
+            let more = lines.len().saturating_sub(count);
+            lines.truncate(count);
+            lines.shrink_to_fit();
+            lines.iter_mut().for_each(shorten);
+            if more > 0 {
+                lines.push(format!("... and {more} more"));
+            }
+        }
+        self
+    }
 }
 
 /// A plan that can say why.
@@ -380,7 +406,7 @@ impl<C: Controller> Shared<C> {
         if recent.len() == RECENT {
             recent.pop_front();
         }
-        recent.push_back((now, key.to_string(), explanation));
+        recent.push_back((now, key.to_string(), explanation.bounded()));
     }
 
     fn explain_key(&self, key: &C::Key) -> Value {

@@ -33,6 +33,8 @@ pub use sender::{EVENTS, Sender};
 
 /// How many Events may wait to be sent; more are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;
+/// The longest message that is recorded, in bytes. The API server takes any; thousands may wait here.
+const MESSAGE: usize = 8 << 10;
 
 /// The type of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,10 +115,19 @@ impl Serialize for ObjectRef {
     }
 }
 
+/// The loop that Events come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Source {
+    /// Component that Events name.
+    pub component: &'static str,
+    /// Name of the client that sends them, as the user agent has it.
+    pub client: &'static str,
+}
+
 /// One call of [`Recorder::event`].
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded {
-    pub(crate) component: &'static str,
+    pub(crate) source: Source,
     pub(crate) object: ObjectRef,
     pub(crate) kind: EventType,
     pub(crate) reason: Cow<'static, str>,
@@ -142,10 +153,10 @@ impl Stamp {
 /// Sees what is recorded: object, type, reason, message.
 type Tap = dyn Fn(&ObjectRef, EventType, &str, &str) + Send + Sync;
 
-/// Records Events under one component. Cheap to clone.
+/// Records Events of one loop. Cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
-    component: &'static str,
+    source: Source,
     clock: Clock,
     stamp: Arc<Stamp>,
     queue: Option<mpsc::Sender<Item>>,
@@ -154,14 +165,15 @@ pub struct Recorder {
 
 impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("component", &self.component).finish_non_exhaustive()
+        f.debug_struct("Recorder").field("source", &self.source).finish_non_exhaustive()
     }
 }
 
 impl Recorder {
     /// A recorder whose Events go nowhere.
     pub fn silent(component: &'static str, clock: Clock) -> Self {
-        Self { component, clock, stamp: Arc::default(), queue: None, tap: None }
+        let source = Source { component, client: component };
+        Self { source, clock, stamp: Arc::default(), queue: None, tap: None }
     }
 
     /// A recorder that hands every Event to `tap` and sends nothing: for tests and shadow mode.
@@ -170,12 +182,15 @@ impl Recorder {
         clock: Clock,
         tap: impl Fn(&ObjectRef, EventType, &str, &str) + Send + Sync + 'static,
     ) -> Self {
-        Self { component, clock, stamp: Arc::default(), queue: None, tap: Some(Arc::new(tap)) }
+        let source = Source { component, client: component };
+        Self { source, clock, stamp: Arc::default(), queue: None, tap: Some(Arc::new(tap)) }
     }
 
     /// Records an Event about `object`. Never waits; when too many wait already it is dropped, which is logged.
+    ///
+    /// Of a message longer than [`MESSAGE`] bytes the beginning is recorded: errors quote what tenants wrote.
     pub fn event(&self, object: &ObjectRef, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
-        let reason = reason.into();
+        let (reason, message) = (reason.into(), shortened(message));
         tracing::debug!(
             v = 3,
             object = %Object(object),
@@ -192,11 +207,22 @@ impl Recorder {
         let Some(queue) = &self.queue else { return };
         let at = self.stamp.next(self.clock.now());
         let recorded =
-            Recorded { component: self.component, object: object.clone(), kind, reason: reason.clone(), message, at };
+            Recorded { source: self.source, object: object.clone(), kind, reason: reason.clone(), message, at };
         if let Err(mpsc::error::TrySendError::Full(_)) = queue.try_send(Item::Event(recorded)) {
             tracing::error!(reason = &*reason, object = %Object(object), "Unable to record event: too many queued events, dropped event");
         }
     }
+}
+
+/// The beginning of a message that is too long.
+fn shortened(mut message: String) -> String {
+    const DOTS: &str = "...";
+    if message.len() > MESSAGE {
+        message.truncate(message.floor_char_boundary(MESSAGE - DOTS.len()));
+        message.push_str(DOTS);
+        message.shrink_to_fit();
+    }
+    message
 }
 
 /// `namespace/name`.

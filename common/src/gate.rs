@@ -23,8 +23,26 @@ enum State {
     Closed,
     /// Open for good: there is no election.
     Open,
-    /// Open until then, unless moved.
-    Until(Instant),
+    /// Open until `deadline`, unless moved.
+    Until {
+        deadline: Instant,
+        /// How long the machine had been suspended when the gate was opened.
+        suspended: Duration,
+    },
+}
+
+impl State {
+    /// How long the gate is open from now on, unless it is moved; `None` if it is open for good.
+    fn remaining(self, clock: &Clock) -> Option<Duration> {
+        match self {
+            Self::Closed => Some(Duration::ZERO),
+            Self::Open => None,
+            Self::Until { deadline, suspended } => {
+                let left = deadline.saturating_duration_since(clock.instant());
+                Some(left.saturating_sub(clock.suspended().saturating_sub(suspended)))
+            }
+        }
+    }
 }
 
 /// How it came to be open.
@@ -73,10 +91,16 @@ impl Keeper {
         self.opened.lock().left = left.map(Arc::new);
     }
 
-    /// Opens the gate until `deadline`, or moves the deadline.
+    /// Opens the gate until `deadline`, or moves the deadline. Time for which the machine is suspended counts, too.
     pub fn open_until(&self, deadline: Instant) {
+        let suspended = self.clock.suspended();
         self.note_opening();
-        self.state.send_replace(State::Until(deadline));
+        self.state.send_replace(State::Until { deadline, suspended });
+    }
+
+    /// Whether the deadline has passed, or nothing was opened.
+    pub fn has_expired(&self) -> bool {
+        self.state.borrow().remaining(&self.clock).is_some_and(|left| left.is_zero())
     }
 
     /// Closes the gate at once.
@@ -99,11 +123,7 @@ impl Keeper {
 impl Gate {
     /// Whether a write may start now.
     pub fn is_open(&self) -> bool {
-        match *self.state.borrow() {
-            State::Closed => false,
-            State::Open => true,
-            State::Until(deadline) => self.clock.instant() < deadline,
-        }
+        self.state.borrow().remaining(&self.clock).is_none_or(|left| !left.is_zero())
     }
 
     /// Waits until the gate is open, and says how it came to be.
@@ -129,7 +149,7 @@ impl Gate {
             let deadline = match now {
                 State::Closed => return,
                 State::Open => None,
-                State::Until(deadline) => Some(deadline),
+                State::Until { deadline, .. } => Some(deadline),
             };
             let expiry = async {
                 match deadline {
@@ -157,7 +177,7 @@ impl Gate {
     /// How long the gate stays open unless its deadline is moved; none when closed or open for good.
     pub fn remaining(&self) -> Option<Duration> {
         match *self.state.borrow() {
-            State::Until(deadline) => Some(deadline.saturating_duration_since(self.clock.instant())),
+            state @ State::Until { .. } => state.remaining(&self.clock),
             State::Closed | State::Open => None,
         }
     }
@@ -195,5 +215,19 @@ mod tests {
         assert!(gate.is_open());
         keeper.close();
         waiting.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_machine_that_was_suspended_for_too_long_finds_its_gate_shut() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let (keeper, gate) = gate(clock.clone());
+        clock.suspend(Duration::from_hours(1));
+        keeper.open_until(clock.instant() + Duration::from_secs(10));
+        assert!(gate.is_open(), "what was before counts no more");
+        clock.suspend(Duration::from_secs(6));
+        clock.sleep(Duration::from_secs(3)).await;
+        assert_eq!((gate.is_open(), gate.remaining()), (true, Some(Duration::from_secs(1))));
+        clock.suspend(Duration::from_secs(1));
+        assert!(!gate.is_open() && keeper.has_expired());
     }
 }

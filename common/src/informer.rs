@@ -6,7 +6,7 @@
 //! - Handlers run after the store has been changed, in order, and only enqueue. [`Informer::synced`] means that the handlers
 //!   have seen the first set, too.
 //! - A watch that ends is resumed without a list, after a pause if it broke off in the middle of a line. Garbage and a version
-//!   the server no longer keeps lead to a new full set. A watch that is silent for longer than bookmarks come is replaced.
+//!   the server no longer keeps lead to a new full set. A watch that is silent for longer than bookmarks take is resumed.
 //! - Whatever goes wrong again and again is tried later and later, and never earlier than the server said.
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
@@ -55,9 +55,14 @@ pub struct Config {
     pub page: u32,
     /// The longest set that is read, in bytes as they come: some million Pods. A server that sends more never stops.
     pub longest: usize,
-    /// After how long without a line a watch is taken for dead, once the server has shown that it sends bookmarks; and how
-    /// long a cache may hear of nothing but failures before it counts as out of touch.
+    /// How long a watch may bring nothing before it is opened anew, once the server has shown that it sends bookmarks.
+    ///
+    /// A server owes a bookmark about once a minute, and none at all while a quiet resource has not moved on from the
+    /// version the watch began with. Silence is therefore no failure: the watch is resumed where it stands, which costs one
+    /// request, and while nothing comes the next silence may last twice as long.
     pub silence: Duration,
+    /// How long a cache may hear of nothing but failures before it counts as out of touch.
+    pub failing: Duration,
     /// How often the whole cache is replayed to the handlers; never if none.
     pub resync: Option<Duration>,
     /// Another resource than the projection's own, for projections of whatever there is.
@@ -77,7 +82,9 @@ impl Default for Config {
             streaming: true,
             page: 500,
             longest: 8 << 30,
-            silence: Duration::from_secs(90),
+            // Two bookmarks and a half.
+            silence: Duration::from_secs(150),
+            failing: Duration::from_secs(90),
             resync: None,
             resource: None,
             metadata_only: false,
@@ -117,7 +124,7 @@ pub struct Follower<S> {
     sink: Arc<S>,
     shared: Arc<Shared>,
     clock: Clock,
-    silence: Duration,
+    failing: Duration,
     task: JoinHandle<()>,
 }
 
@@ -232,7 +239,7 @@ impl<S: Sink> Follower<S> {
             set_asked: Mutex::new(None),
         });
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
-        let (clock, silence) = (api.clock().clone(), config.silence);
+        let (clock, failing) = (api.clock().clone(), config.failing);
         let sink = Arc::new(sink);
         let counted = match &config.metrics {
             Some(metrics) => Self::count(metrics, resource, &sink),
@@ -240,7 +247,7 @@ impl<S: Sink> Follower<S> {
         };
         let reflector = reflect::Reflector::new(api, config, Arc::clone(&sink), Arc::clone(&shared), counted);
         let task = tokio::spawn(reflector.run());
-        Self { resource, sink, shared, clock, silence, task }
+        Self { resource, sink, shared, clock, failing, task }
     }
 
     fn count(metrics: &Metrics, resource: Resource, sink: &Arc<S>) -> InformerMetrics {
@@ -292,7 +299,7 @@ impl<S: Sink> AnyInformer for Follower<S> {
     fn lost_touch(&self) -> Option<String> {
         let state = self.shared.state.lock();
         let lost_for = self.clock.instant().saturating_duration_since(state.failing_since?);
-        let (why, _) = state.error.as_ref().filter(|_| lost_for > self.silence)?;
+        let (why, _) = state.error.as_ref().filter(|_| lost_for > self.failing)?;
         Some(format!("nothing heard of {} for {}s: {why}", self.resource, lost_for.as_secs()))
     }
 

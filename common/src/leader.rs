@@ -8,10 +8,12 @@
 //! ```
 //! [`step`] decides what one attempt asks of the API server; this module waits, asks, and moves the [`gate`](crate::gate).
 //! Another's times are never compared with our clock: what counts is how long *we* have not seen the Lease change. The gate's
-//! deadline is moved by each success and by nothing else, so that a paused process finds its gate shut when it wakes.
+//! deadline is moved by each success and by nothing else, so that a process that was stopped finds its gate shut when it goes
+//! on. Time for which the machine was suspended counts, though monotonic time leaves it out; a virtual machine that was
+//! stopped without its kernel's knowledge cannot tell, and writes until its next renewal is refused.
 //!
-//! Upstream: `client-go/tools/leaderelection`. We differ in three ways: the deadline counts from the last success, not from the
-//! next attempt; a released Lease is noticed by a watch rather than by the next poll; and the Lease is released only when nothing
+//! Upstream: `client-go/tools/leaderelection`. We differ in three ways: the deadline counts from when the last successful
+//! renewal was sent, not from the next attempt; a released Lease is noticed by a watch rather than by the next poll; and the Lease is released only when nothing
 //! is left that could write.
 
 pub mod step;
@@ -58,7 +60,7 @@ pub struct Settings {
     pub identity: String,
     /// How long others wait after the last change they saw.
     pub lease_duration: Duration,
-    /// How long a leader goes on after its last success.
+    /// How long a leader goes on after it sent its last successful renewal.
     pub renew_deadline: Duration,
     /// How long to wait between attempts.
     pub retry_period: Duration,
@@ -235,6 +237,8 @@ pub struct Election {
     slow_path: Counter,
     /// What last went wrong since the last success.
     trouble: Option<String>,
+    /// How long the machine had been suspended when the last request was sent.
+    suspended: Duration,
 }
 
 impl Election {
@@ -287,6 +291,7 @@ impl Election {
             leading,
             slow_path,
             trouble: None,
+            suspended: Duration::ZERO,
         }
     }
 
@@ -367,20 +372,22 @@ impl Election {
 
     /// Renews until told to release; otherwise returns why the Lease was lost.
     async fn keep(&mut self, mut deadline: Instant) -> Option<String> {
+        let mut began = self.clock.instant();
         loop {
             if *self.order.borrow_and_update() == Order::Release {
                 return None;
             }
-            let next = self.clock.instant() + self.settings.retry_period;
+            // Counted from the beginning of the last attempt: a slow server leaves no time to lose.
+            let next = began + self.settings.retry_period;
             tokio::select! {
                 biased;
                 _ = self.order.changed() => continue,
                 () = tokio::time::sleep_until(next.min(deadline)) => {}
             }
-            if self.clock.instant() >= deadline {
-                let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made or answered".to_owned());
-                return Some(format!("not renewed in time, last: {trouble}"));
+            if self.keeper.has_expired() {
+                return Some(self.too_late());
             }
+            began = self.clock.instant();
             // An attempt in flight ends at the deadline: its outcome no longer matters.
             let ended = tokio::select! {
                 biased;
@@ -388,6 +395,8 @@ impl Election {
                 () = tokio::time::sleep_until(deadline) => continue,
             };
             match ended {
+                // What was written while the gate was shut is refused for good: there is no way back.
+                Ended::Leads { .. } if self.keeper.has_expired() => return Some(self.too_late()),
                 Ended::Leads { since } => deadline = self.extend(since),
                 Ended::Held { by } => return Some(format!("the lease is held by {by}")),
                 Ended::Failed { .. } => {}
@@ -395,11 +404,16 @@ impl Election {
         }
     }
 
+    fn too_late(&mut self) -> String {
+        let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made or answered".to_owned());
+        format!("not renewed in time, last: {trouble}")
+    }
+
     /// A success that was asked for at `since` and is known now moves the deadline.
     fn extend(&mut self, since: Instant) -> Instant {
         let now = self.clock.instant();
-        // Others wait for the lease duration after they saw what was written no earlier than `since`.
-        let deadline = (now + self.settings.renew_deadline).min(since + self.settings.told_duration());
+        let suspended = self.clock.suspended().saturating_sub(self.suspended);
+        let deadline = step::holds_until(since, suspended, self.settings.renew_deadline);
         let mut state = self.status.inner.lock();
         state.leading = true;
         state.renewed = Some(now);
@@ -413,6 +427,7 @@ impl Election {
         let (mut attempt, mut request) = Attempt::begin(&self.memory, self.moment());
         let ended = loop {
             let since = self.clock.instant();
+            self.suspended = self.clock.suspended();
             let reply = self.ask(&request).await;
             let now = self.moment();
             if let Reply::Failed(why) | Reply::Missing(why) = &reply {

@@ -25,7 +25,8 @@
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`] |
 //! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it |
 //!
-//! There is no knowledge of any one controller here, and no global state but the table of interned texts.
+//! There is no knowledge of any one controller here, and no global state but the table of interned texts and the seed of
+//! hash maps.
 
 pub mod api;
 pub mod app;

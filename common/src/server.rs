@@ -3,7 +3,7 @@
 //! | path | content |
 //! | --- | --- |
 //! | `/healthz`, `/livez` | whether the process works; `?verbose`, `?exclude=<check>` |
-//! | `/readyz` | whether it could lead now: API server reached, caches full and in touch with it, not shutting down |
+//! | `/readyz` | whether it could lead now: API server reached, caches full and in touch with it, not shutting down; the reasons only to callers that may read this path |
 //! | `/metrics`, `/metrics/slis` | Prometheus text, or `OpenMetrics` where asked for; DELETE of the latter begins anew |
 //! | `/debug/queue`, `/debug/cache`, `/debug/explain?key=ns/name` | JSON, or text for people |
 //! | `/debug/flags/v` | `PUT` changes the log's verbosity |
@@ -11,12 +11,14 @@
 //! Served over TLS behind [`access`], and for local use on a loopback address without either.
 
 mod access;
+mod admission;
+mod connections;
 mod debug;
 mod health;
 mod peer;
 mod tls;
 
-use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use axum::{
     Extension, Router,
@@ -26,29 +28,21 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing,
 };
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
-    service::TowerToHyperService,
-};
 use parking_lot::Mutex;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpSocket},
-    sync::Semaphore,
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
 };
 
 use crate::{clock::Clock, logging, metrics::Metrics, runtime::Running};
+
+use admission::Limits;
+use health::Reasons;
 
 pub use access::{Access, Questions};
 pub use health::Health;
 pub use tls::{Certificate, Pair, Tls, offered};
 
-/// Connections at once.
-const CONNECTIONS: usize = 256;
-/// How long a client may take for TLS, and for the head of a request.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// HTTP/2 requests at once on one connection.
 const STREAMS: u32 = 16;
 /// Connections that wait to be accepted. Upstream: Go's, which is the system's.
@@ -151,10 +145,14 @@ impl State {
 
     fn router(&self) -> Router {
         let live = |extract::State(state): extract::State<Self>, RawQuery(query): RawQuery| async move {
-            state.inner.live.answer(query.as_deref(), health::Reasons::Withheld)
+            state.inner.live.answer(query.as_deref(), Reasons::Withheld)
         };
-        let ready = |extract::State(state): extract::State<Self>, RawQuery(query): RawQuery| async move {
-            state.inner.ready.answer(query.as_deref(), health::Reasons::Told)
+        let ready = |extract::State(state): extract::State<Self>,
+                     reasons: Option<Extension<Reasons>>,
+                     RawQuery(query): RawQuery| async move {
+            // Without a guard, which says otherwise, only this host can ask.
+            let reasons = reasons.map_or(Reasons::Told, |Extension(reasons)| reasons);
+            state.inner.ready.answer(query.as_deref(), reasons)
         };
         let metrics = |extract::State(state): extract::State<Self>, headers: HeaderMap| async move {
             exposition(&state.inner.metrics, &headers)
@@ -238,13 +236,22 @@ pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: 
             async move { certificates.keep_fresh(&clock).await }
         }));
         let streams = (!settings.tls.only_http1).then(|| settings.streams.unwrap_or(STREAMS));
-        server.tasks.push(tokio::spawn(accept(listener, router, Some(current), streams, clock.clone())));
+        let service = connections::Service {
+            router,
+            tls: Some(current),
+            streams,
+            limits: Limits::default(),
+            clock: clock.clone(),
+        };
+        server.tasks.push(tokio::spawn(connections::accept(listener, service)));
         server.secure = Some(address);
         tracing::info!(address = %address, "Serving securely");
     }
     if let Some(address) = settings.debug {
         let (listener, address) = listen(address, false)?;
-        server.tasks.push(tokio::spawn(accept(listener, state.router(), None, Some(STREAMS), clock.clone())));
+        let (router, limits) = (state.router(), Limits::default());
+        let service = connections::Service { router, tls: None, streams: Some(STREAMS), limits, clock: clock.clone() };
+        server.tasks.push(tokio::spawn(connections::accept(listener, service)));
         server.debug = Some(address);
         tracing::info!(address = %address, "Serving without TLS for local use");
     }
@@ -261,60 +268,6 @@ fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketA
     let listener = socket.listen(BACKLOG).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     Ok((listener, address))
-}
-
-/// Serves connections until dropped; over HTTP/1.1 alone if no number of `streams` is given.
-async fn accept(listener: TcpListener, router: Router, tls: Option<tls::Current>, streams: Option<u32>, clock: Clock) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = JoinSet::new();
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of file descriptors, most likely: that passes, and hurrying does not help.
-                tracing::error!(err = %error, "Cannot accept a connection");
-                clock.sleep(Duration::from_secs(1)).await;
-                continue;
-            }
-        };
-        let router = router.clone();
-        let acceptor = tls.as_ref().map(tls::Current::acceptor);
-        connections.spawn(async move {
-            let _place = place;
-            match acceptor {
-                None => serve(stream, router, streams).await,
-                Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
-                    Ok(Ok(stream)) => {
-                        let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default();
-                        // What guards the router looks for whom the client's certificate names.
-                        let user = certificates.first().and_then(|certificate| peer::user(certificate));
-                        serve(stream, router.layer(Extension(user)), streams).await;
-                    }
-                    Ok(Err(error)) => tracing::debug!(err = %error, "TLS handshake failed"),
-                    Err(_) => tracing::debug!("TLS handshake took too long"),
-                },
-            }
-        });
-    }
-}
-
-async fn serve(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, router: Router, streams: Option<u32>) {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    if streams.is_none() {
-        builder = builder.http1_only();
-    }
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(streams)
-        .keep_alive_interval(Duration::from_secs(30))
-        .keep_alive_timeout(PATIENCE);
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await {
-        tracing::trace!(err = %error, "A client's connection ended badly");
-    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,12 @@
 
 use std::{hash::BuildHasher as _, sync::Arc};
 
-use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 
 use crate::{
     intern::Text,
-    map::HashMap,
+    map::{HashMap, Seeded},
     meta::{Key, Meta, Uid, Version},
     object::{Malformed, Object, Unreadable},
 };
@@ -157,7 +156,7 @@ struct IndexData<K> {
 }
 
 fn hash(namespace: &str, name: &str) -> u64 {
-    FixedState::default().hash_one((namespace, name))
+    Seeded::default().hash_one((namespace, name))
 }
 
 fn hash_meta(meta: &Meta) -> u64 {

@@ -35,12 +35,34 @@ impl Throttle {
     /// Takes a token and says how long to wait for it to be there.
     pub fn reserve(&self, now: Instant) -> Duration {
         let mut state = self.state.lock();
+        self.refill(&mut state, now);
+        state.tokens -= 1.0;
+        if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
+    }
+
+    /// Takes a token if there is one.
+    pub fn try_take(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        self.refill(&mut state, now);
+        let has = state.tokens >= 1.0;
+        if has {
+            state.tokens -= 1.0;
+        }
+        has
+    }
+
+    /// Whether nothing has been taken that has not come back.
+    pub fn is_full(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        self.refill(&mut state, now);
+        state.tokens >= self.burst
+    }
+
+    fn refill(&self, state: &mut State, now: Instant) {
         if let Some(at) = state.at {
             state.tokens = (state.tokens + (now - at).as_secs_f64() * self.qps).min(self.burst);
         }
         state.at = Some(now);
-        state.tokens -= 1.0;
-        if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
     }
 }
 
@@ -56,6 +78,18 @@ mod tests {
         let now = clock.instant();
         let waits: Vec<_> = (0..250).map(|_| throttle.reserve(now).as_millis()).collect();
         assert_eq!((waits[99], waits[100], waits[249]), (0, 100, 15_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_there_cannot_be_taken_until_it_comes_back() {
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+        let throttle = Throttle::new(2.0, 3).unwrap();
+        let now = clock.instant();
+        assert_eq!([0; 5].map(|_: i32| throttle.try_take(now)), [true, true, true, false, false]);
+        let later = now + Duration::from_secs(1);
+        assert!(!throttle.is_full(later));
+        assert_eq!([0; 3].map(|_: i32| throttle.try_take(later)), [true, true, false]);
+        assert!(throttle.is_full(later + Duration::from_secs(2)));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::{
     api::{Api, Throttle},
     client,
     clock::Clock,
-    events::{Recorder, Sender},
+    events::{Recorder, Sender, Source},
     gate::{self, Gate, Keeper},
     leader::{self, Election, End},
     metrics::{Metrics, Requests},
@@ -132,8 +132,8 @@ pub fn assemble(parts: Parts) -> Assembly {
     };
     let shadow = parts.settings.shadow();
     let sender = (!shadow).then(|| Sender::start(api(&parts.client, parts.component, &gate), &parts.metrics));
-    let recorder = |component| match &sender {
-        Some(sender) => sender.recorder(component),
+    let recorder = |component, client| match &sender {
+        Some(sender) => sender.recorder(Source { component, client }),
         None => Recorder::silent(component, parts.clock.clone()),
     };
     // In shadow mode nobody opens the gate: even a loop that forgot about it could not write.
@@ -142,7 +142,7 @@ pub fn assemble(parts: Parts) -> Assembly {
             let (always, open) = gate::gate(parts.clock.clone());
             always.open();
             let api = api(&parts.lease_client, "leader-election", &open);
-            let recorder = recorder(parts.component);
+            let recorder = recorder(parts.component, parts.component);
             let election =
                 Election::new(settings.clone(), api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics);
             let (stop, status) = (election.stop(), election.status());
@@ -167,7 +167,7 @@ pub fn assemble(parts: Parts) -> Assembly {
                 gate: gate.clone(),
                 settings: Arc::clone(&parts.settings),
                 metrics: parts.metrics.clone(),
-                recorder: recorder(definition.component),
+                recorder: recorder(definition.component, definition.client),
                 shared: shared.clone(),
             };
             (*definition, context)

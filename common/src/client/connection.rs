@@ -226,7 +226,9 @@ fn dial(config: &Config) -> Result<Dial, Error> {
         return Ok(BoxCloneSyncService::new(tcp.map_err(BoxError::from)));
     };
     if proxy.scheme_str() != Some("http") {
-        return Err(Error(format!("cannot use proxy {proxy}: only http:// proxies are supported")));
+        // Not the whole URL: it may hold credentials.
+        let (scheme, host) = (proxy.scheme_str().unwrap_or("no"), proxy.host().unwrap_or("no host"));
+        return Err(Error(format!("cannot use a {scheme} proxy ({host}): only http:// proxies are supported")));
     }
     let mut tunnel = Tunnel::new(proxy.clone(), tcp);
     if let Some((credentials, _)) = proxy.authority().and_then(|a| a.as_str().split_once('@')) {

@@ -33,7 +33,8 @@ struct Obey(String);
 
 impl Explain for Obey {
     fn explain(&self) -> Explanation {
-        Explanation { situation: format!("key {}", self.0), actions: vec!["obey".to_owned()], waiting: Vec::new() }
+        let actions = if self.0 == "huge" { vec!["\u{e9}".repeat(100_000); 10_000] } else { vec!["obey".to_owned()] };
+        Explanation { situation: format!("key {}", self.0), actions, waiting: Vec::new() }
     }
     fn acts(&self) -> bool {
         true
@@ -352,4 +353,15 @@ async fn caches_are_kept_as_the_operator_wants_it() {
     assert!(!caches.streaming && (period..period * 2).contains(&caches.resync.unwrap()));
     let brief = context.reading();
     assert!(!brief.streaming && brief.metrics.is_none() && brief.resync.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_plan_without_end_a_little_is_remembered() {
+    let world = world(Settings::new().with_shadow(true), &[]);
+    world.add("huge");
+    world.after(1).await;
+    let actions = world.running.explain(None)["recent"][0]["actions"].clone();
+    let actions: Vec<&str> = actions.as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    assert_eq!((actions.len(), actions[20]), (21, "... and 9980 more"));
+    assert_eq!(actions[0], format!("{}...", "\u{e9}".repeat(250)));
 }

@@ -11,11 +11,12 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{EventType, ObjectRef, Recorded};
+use super::{EventType, ObjectRef, Recorded, Source};
 use crate::{
     clock::{Clock, Instant},
     intern::Text,
     meta::Uid,
+    siphash::SipHash,
 };
 
 /// Entries of each cache. Upstream: `maxLruCacheEntries`.
@@ -65,7 +66,7 @@ impl<K: Ord, V> Lru<K, V> {
 /// What Events are about, as far as any cache looks: the version of the object does not matter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Object {
-    component: &'static str,
+    source: Source,
     kind: Text,
     namespace: Text,
     name: Text,
@@ -80,13 +81,22 @@ type Subject = (Object, Cow<'static, str>);
 /// What repeats are told by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Repeat {
-    Event(Subject, String),
+    Event(Subject, Digest),
     Combined(Subject),
+}
+
+/// A message, told apart from others without being kept: thousands of long ones would cost a lot.
+type Digest = u128;
+
+fn digest(message: &str) -> Digest {
+    let mut hash = SipHash::new([0; 2]);
+    hash.update(message.as_bytes());
+    hash.finish()
 }
 
 #[derive(Debug)]
 struct Aggregate {
-    messages: BTreeSet<String>,
+    messages: BTreeSet<Digest>,
     last: Instant,
 }
 
@@ -109,7 +119,7 @@ struct Bucket {
 pub(super) struct Outgoing {
     pub(super) name: String,
     pub(super) object: ObjectRef,
-    pub(super) component: &'static str,
+    pub(super) source: Source,
     /// Whether the component is also named as the reporting one; a combined Event names none.
     pub(super) reporting: bool,
     pub(super) event_type: EventType,
@@ -140,7 +150,7 @@ impl Correlator {
     pub(super) fn correlate(&mut self, event: Recorded) -> Option<Outgoing> {
         let now = self.clock.instant();
         let object = Object {
-            component: event.component,
+            source: event.source,
             kind: event.object.kind.clone(),
             namespace: event.object.namespace.clone(),
             name: event.object.name.clone(),
@@ -149,13 +159,14 @@ impl Correlator {
             event_type: event.kind,
         };
         let subject = (object.clone(), event.reason.clone());
-        let combined = self.aggregate(subject.clone(), &event.message, now);
-        let (repeat, name, message) = if combined {
-            let message = format!("(combined from similar events): {}", event.message);
-            (Repeat::Combined(subject), raw_name(&event.object.name, event.at), message)
+        let message = digest(&event.message);
+        let combined = self.aggregate(subject.clone(), message, now);
+        let (repeat, name, text) = if combined {
+            let text = format!("(combined from similar events): {}", event.message);
+            (Repeat::Combined(subject), raw_name(&event.object.name, event.at), text)
         } else {
             let name = self.name(&event.object.name, event.at);
-            (Repeat::Event(subject, event.message.clone()), name, event.message)
+            (Repeat::Event(subject, message), name, event.message)
         };
         let sent = self.sent.touch(repeat, Sent::default);
         let known = sent.count > 0;
@@ -167,11 +178,11 @@ impl Correlator {
         let outgoing = Outgoing {
             name: sent.name.clone(),
             object: event.object,
-            component: event.component,
+            source: event.source,
             reporting: !combined,
             event_type: event.kind,
             reason: event.reason,
-            message,
+            message: text,
             count: sent.count,
             first: sent.first,
             last: event.at,
@@ -181,18 +192,18 @@ impl Correlator {
     }
 
     /// Remembers a message on a subject; true if it is one too many.
-    fn aggregate(&mut self, subject: Subject, message: &str, now: Instant) -> bool {
+    fn aggregate(&mut self, subject: Subject, message: Digest, now: Instant) -> bool {
         let aggregate = self.aggregates.touch(subject, || Aggregate { messages: BTreeSet::new(), last: now });
         if now.saturating_duration_since(aggregate.last) > AGGREGATE_WITHIN {
             aggregate.messages.clear();
         }
         aggregate.last = now;
-        aggregate.messages.insert(message.to_owned());
+        aggregate.messages.insert(message);
         if aggregate.messages.len() < AGGREGATE_AT {
             return false;
         }
         let one = self.clock.random_below(aggregate.messages.len());
-        if let Some(one) = aggregate.messages.iter().nth(one).cloned() {
+        if let Some(one) = aggregate.messages.iter().nth(one).copied() {
             aggregate.messages.remove(&one);
         }
         true
@@ -249,7 +260,7 @@ mod tests {
 
     fn event_about(clock: &Clock, name: &str, message: &str) -> Recorded {
         Recorded {
-            component: "replicaset-controller",
+            source: Source { component: "replicaset-controller", client: "replicaset-controller" },
             object: ObjectRef {
                 api_version: Text::new("apps/v1"),
                 kind: Text::new("ReplicaSet"),

@@ -1,6 +1,6 @@
 //! The one task that sends Events.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
@@ -9,11 +9,12 @@ use tokio::{
 };
 
 use super::{
-    QUEUE, Recorded, Recorder, Stamp,
+    QUEUE, Recorded, Recorder, Source, Stamp,
     correlate::{Correlator, Outgoing},
 };
 use crate::{
     api::{Api, Error, Patch, Target, Throttle},
+    client::user_agent,
     clock::Clock,
     metrics::{Counters, Metrics, Stability},
     object::Resource,
@@ -66,15 +67,16 @@ impl Sender {
             &["result"],
         );
         let api = api.with_throttle(Throttle::new(RATE, BURST));
-        let task = Task { correlator: Correlator::new(clock.clone()), clock: clock.clone(), api, sent };
+        let correlator = Correlator::new(clock.clone());
+        let task = Task { correlator, clock: clock.clone(), api, clients: BTreeMap::new(), sent };
         let task = tokio::spawn(task.run(items));
         Self { queue, clock, stamp: Arc::default(), task }
     }
 
-    /// A recorder for one component.
-    pub fn recorder(&self, component: &'static str) -> Recorder {
+    /// A recorder for one loop.
+    pub fn recorder(&self, source: Source) -> Recorder {
         Recorder {
-            component,
+            source,
             clock: self.clock.clone(),
             stamp: Arc::clone(&self.stamp),
             queue: Some(self.queue.clone()),
@@ -94,7 +96,10 @@ impl Sender {
 struct Task {
     correlator: Correlator,
     clock: Clock,
+    /// What all loops send through, under one limit.
     api: Api,
+    /// The same under the name of each loop's client.
+    clients: BTreeMap<&'static str, Api>,
     sent: Counters,
 }
 
@@ -107,7 +112,12 @@ impl Task {
                 }
                 Item::Event(event) => match self.correlator.correlate(event) {
                     None => self.count("suppressed"),
-                    Some(event) => self.deliver(&event).await,
+                    Some(event) => {
+                        let client = event.source.client;
+                        let named = || self.api.clone().with_user_agent(&user_agent(client));
+                        let api = self.clients.entry(client).or_insert_with(named).clone();
+                        self.deliver(&api, &event).await;
+                    }
                 },
             }
         }
@@ -118,9 +128,9 @@ impl Task {
     }
 
     /// Sends one Event, again after failures below HTTP; what the server refuses is dropped.
-    async fn deliver(&self, event: &Outgoing) {
+    async fn deliver(&self, api: &Api, event: &Outgoing) {
         for tries in 1.. {
-            let error = match self.send(event).await {
+            let error = match Self::send(api, event).await {
                 Ok(result) => return self.count(result),
                 Err(error) => error,
             };
@@ -148,18 +158,18 @@ impl Task {
         }
     }
 
-    async fn send(&self, event: &Outgoing) -> Result<&'static str, Error> {
+    async fn send(api: &Api, event: &Outgoing) -> Result<&'static str, Error> {
         let namespace = event.object.event_namespace();
         if event.known {
             let target = Target::object(EVENTS, namespace, &event.name);
-            match self.api.patch(target, Patch::Strategic, &patch(event)).await {
+            match api.patch(target, Patch::Strategic, &patch(event)).await {
                 Ok(_) => return Ok("patched"),
                 // Events expire: begin again, with the whole count.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
         }
-        self.api.create(Target::object(EVENTS, namespace, ""), &body(event)).await?;
+        api.create(Target::object(EVENTS, namespace, ""), &body(event)).await?;
         Ok("created")
     }
 }
@@ -180,13 +190,13 @@ fn body(event: &Outgoing) -> Value {
         "involvedObject": event.object,
         "reason": event.reason,
         "message": event.message,
-        "source": {"component": event.component},
+        "source": {"component": event.source.component},
         "firstTimestamp": time(event.first),
         "lastTimestamp": time(event.last),
         "count": event.count,
         "type": event.event_type.as_str(),
         "eventTime": null,
-        "reportingComponent": if event.reporting { event.component } else { "" },
+        "reportingComponent": if event.reporting { event.source.component } else { "" },
         "reportingInstance": "",
     })
 }
@@ -202,13 +212,17 @@ mod tests {
 
     use super::*;
     use crate::{
-        events::{EventType, ObjectRef},
+        events::{EventType, MESSAGE, ObjectRef},
         gate::{self, Keeper},
         intern::Text,
         meta::{Uid, Version},
     };
 
     type Seen = Arc<Mutex<Vec<(String, Value)>>>;
+
+    fn source(component: &'static str) -> Source {
+        Source { component, client: component }
+    }
 
     /// A server that answers from a script, then 201.
     fn server(script: Vec<Result<u16, ()>>) -> (kube::Client, Seen) {
@@ -272,7 +286,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_has_upstreams_fields_and_a_repeat_is_a_patch() {
         let (sender, seen, _keeper, clock) = start(vec![]);
-        let recorder = sender.recorder("replicaset-controller");
+        let recorder = sender.recorder(source("replicaset-controller"));
         recorder.event(&replica_set(), EventType::Normal, "SuccessfulCreate", "Created pod: a".to_owned());
         sender.flush().await;
         clock.sleep(Duration::from_secs(2)).await;
@@ -311,7 +325,7 @@ mod tests {
     async fn events_of_one_instant_have_different_names() {
         let (sender, seen, _keeper, _) = start(vec![]);
         for n in 0..3 {
-            sender.recorder("c").event(&replica_set(), EventType::Normal, "R", n.to_string());
+            sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "R", n.to_string());
         }
         sender.flush().await;
         let names: std::collections::BTreeSet<_> =
@@ -322,7 +336,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_event_that_expired_is_created_again_with_its_count() {
         let (sender, seen, _keeper, _) = start(vec![Ok(201), Ok(404)]);
-        let recorder = sender.recorder("c");
+        let recorder = sender.recorder(source("c"));
         for _ in 0..2 {
             recorder.event(&replica_set(), EventType::Warning, "Failed", "m".to_owned());
         }
@@ -337,7 +351,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_refusal_drops_and_a_broken_connection_is_tried_again() {
         let (sender, seen, _keeper, clock) = start(vec![Ok(403), Err(()), Err(()), Ok(201)]);
-        let recorder = sender.recorder("c");
+        let recorder = sender.recorder(source("c"));
         let begin = clock.instant();
         recorder.event(&replica_set(), EventType::Normal, "A", "refused".to_owned());
         recorder.event(&replica_set(), EventType::Normal, "B", "retried".to_owned());
@@ -350,7 +364,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn recording_never_waits_and_drops_what_is_too_much() {
         let (sender, seen, _keeper, _) = start(vec![]);
-        let recorder = sender.recorder("c");
+        let recorder = sender.recorder(source("c"));
         for n in 0..QUEUE * 2 {
             let object = ObjectRef { name: Text::new(&format!("o{n}")), ..replica_set() };
             recorder.event(&object, EventType::Normal, "A", "x".to_owned());
@@ -363,9 +377,46 @@ mod tests {
     async fn who_does_not_lead_sends_nothing() {
         let (sender, seen, keeper, _) = start(vec![]);
         keeper.close();
-        sender.recorder("c").event(&replica_set(), EventType::Normal, "A", "x".to_owned());
+        sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "A", "x".to_owned());
         sender.flush().await;
         assert!(seen.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_each_loop_are_sent_under_the_name_of_its_client() {
+        let agents: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log = Arc::clone(&agents);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            log.lock().push(request.headers()["user-agent"].to_str().unwrap().to_owned());
+            async { Ok::<_, std::io::Error>(Response::new(Body::from(b"{}".to_vec()))) }
+        });
+        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
+        let (keeper, gate) = gate::gate(clock.clone());
+        keeper.open();
+        let client = kube::Client::new(service, "default");
+        let sender = Sender::start(Api::new(client, clock, gate, "first"), &Metrics::new());
+        for (component, client) in [("replicaset-controller", "replicaset-controller"), ("taints", "node-controller")] {
+            let recorder = sender.recorder(Source { component, client });
+            recorder.event(&replica_set(), EventType::Normal, "A", "x".to_owned());
+        }
+        sender.flush().await;
+        assert_eq!(*agents.lock(), [user_agent("replicaset-controller"), user_agent("node-controller")]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_message_that_is_too_long_the_beginning_is_sent() {
+        let (sender, seen, _keeper, _) = start(vec![]);
+        let whole = "\u{e9}".repeat(MESSAGE / 2);
+        for message in [whole.clone(), format!("{whole}x"), "\u{e9}".repeat(1 << 20)] {
+            sender.recorder(source("c")).event(&replica_set(), EventType::Normal, "A", message);
+        }
+        sender.flush().await;
+        let messages: Vec<String> =
+            seen.lock().iter().map(|(_, body)| body["message"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(messages[0], whole);
+        // The two others are alike once they are cut: a repeat.
+        assert_eq!((messages.len(), messages[1].len()), (3, MESSAGE - 1));
+        assert!(messages[1].ends_with("\u{e9}...") && messages[2] == messages[1]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -373,7 +424,7 @@ mod tests {
         let (sender, seen, _keeper, _) = start(vec![]);
         let node =
             ObjectRef { namespace: Text::new(""), uid: Uid::new(""), version: Version::UNKNOWN, ..replica_set() };
-        sender.recorder("c").event(&node, EventType::Normal, "A", "x".to_owned());
+        sender.recorder(source("c")).event(&node, EventType::Normal, "A", "x".to_owned());
         sender.flush().await;
         let (call, body) = seen.lock()[0].clone();
         assert_eq!(call, "POST /api/v1/namespaces/default/events");

@@ -192,3 +192,6 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     deserializer.deserialize_map(List(PhantomData)).map_err(|e| format!("no list: {e}"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,8 @@ const COMPLAIN_EVERY: Duration = Duration::from_secs(30);
 const VERY_SHORT: Duration = Duration::from_secs(1);
 /// How long a standby's cache is given to show that it has caught up before a full set is read anew.
 const CATCH_UP: Duration = Duration::from_millis(250);
+/// Longer than any watch is asked to last.
+const WHOLE_WATCH: Duration = Duration::from_mins(11);
 /// How many lines are handled before other tasks get a turn.
 const TURN: u32 = 64;
 const JSON: &str = "application/json";
@@ -61,6 +63,8 @@ pub(super) struct Reflector<S> {
     complained: Option<Instant>,
     /// Whether the server has sent a bookmark on a watch yet.
     bookmarks: bool,
+    /// How many watches in a row were resumed because they brought nothing.
+    silences: u32,
     /// When the cache is next replayed.
     resync_at: Option<Instant>,
     /// The newest refresh request that has been met.
@@ -89,6 +93,7 @@ impl<S: Sink> Reflector<S> {
             failures: 0,
             complained: None,
             bookmarks: false,
+            silences: 0,
             resync_at: None,
             met: 0,
             forget_version: false,
@@ -232,6 +237,15 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
+    /// How long the watch may bring nothing before it is resumed.
+    fn silence(&self) -> Duration {
+        // A server that sends no bookmarks may be silent for as long as the watch is open.
+        if !self.bookmarks {
+            return WHOLE_WATCH;
+        }
+        self.config.silence.saturating_mul(1 << self.silences.min(16)).min(WHOLE_WATCH)
+    }
+
     /// Applies the events of a watch until it ends.
     async fn follow(&mut self, mut lines: Lines) -> End {
         let opened = self.api.clock().instant();
@@ -241,8 +255,7 @@ impl<S: Sink> Reflector<S> {
             if let Some(end) = self.answer_refresh(&mut lines).await {
                 return end;
             }
-            // A server that sends no bookmarks may be silent for as long as the watch is open.
-            let silence = if self.bookmarks { self.config.silence } else { Duration::from_mins(11) };
+            let silence = self.silence();
             let line = match self.line(&mut lines, silence, true).await {
                 Ok(Some(line)) => line,
                 Ok(None) if seen == 0 && self.api.clock().instant() - opened < VERY_SHORT => {
@@ -250,6 +263,12 @@ impl<S: Sink> Reflector<S> {
                 }
                 Ok(None) => return End::Closed,
                 Err(e) if e == REFRESH => continue,
+                // The answer to the next watch tells whether the server lives; the connection has its own pings.
+                Err(e) if e == SILENT => {
+                    tracing::debug!(resource = %self.resource, seconds = silence.as_secs(), "Watch is silent, resuming");
+                    self.silences = self.silences.saturating_add(1);
+                    return End::Closed;
+                }
                 // What broke is the connection, not our state: resume where we are. After a pause if that was in the middle of
                 // a line: it may be the line that breaks it.
                 Err(e) if seen > 0 && !lines.in_a_line() => {
@@ -259,6 +278,7 @@ impl<S: Sink> Reflector<S> {
                 Err(e) => return End::Pause(e),
             };
             seen += 1;
+            self.silences = 0;
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
@@ -283,7 +303,8 @@ impl<S: Sink> Reflector<S> {
 
     /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
     ///
-    /// With `refreshable`, a request for a fresh cache is answered with the error [`REFRESH`].
+    /// Silence for longer is the error [`SILENT`]. With `refreshable`, a request for a fresh cache is answered with the error
+    /// [`REFRESH`].
     async fn line(
         &mut self,
         lines: &mut Lines,
@@ -307,9 +328,7 @@ impl<S: Sink> Reflector<S> {
                 line = lines.next() => return line.map_err(|e| e.to_string()),
                 _ = refresh.changed(), if refreshable => {}
                 () = replay => self.resync(),
-                () = tokio::time::sleep_until(deadline) => {
-                    return Err(format!("silent for {}s: taken for dead", silence.as_secs()));
-                }
+                () = tokio::time::sleep_until(deadline) => return Err(SILENT.to_owned()),
             }
         }
     }
@@ -400,6 +419,8 @@ impl<S: Sink> Reflector<S> {
 
 /// Marks that a line was not waited for because a refresh is wanted.
 const REFRESH: &str = "refresh";
+/// Marks that no line came in time.
+const SILENT: &str = "no line came in time";
 
 fn relist(why: &str) -> End {
     End::Relist { why: why.to_owned(), pause: true }

@@ -545,22 +545,6 @@ async fn an_unreadable_object_is_told_by_its_key_and_disturbs_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_bookmarks_for_too_long_is_replaced() {
-    let mut world = World::new();
-    let feed = world.script.stream();
-    world.start(Config::default());
-    feed.initial_end(10);
-    feed.bookmark(11);
-    let start = world.clock.instant();
-    let _next = world.script.stream();
-    world.script.asked(2).await;
-    let waited = world.clock.instant() - start;
-    assert!(waited >= Duration::from_secs(90) && waited < Duration::from_secs(95), "{waited:?}");
-    assert!(world.script.requests()[1].contains("resourceVersion=11"));
-    drop(feed);
-}
-
-#[tokio::test(start_paused = true)]
 async fn catching_up_takes_the_watch_if_it_brings_the_version_and_a_full_set_if_not() {
     let mut world = World::new();
     let feed = world.script.stream();
@@ -652,4 +636,38 @@ async fn the_cache_is_replayed_at_its_interval() {
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
     world.saw(&["+a i", "~a r"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_watch_is_resumed_where_it_stands_and_ever_less_often() {
+    let mut world = World::new();
+    let first = world.script.stream();
+    world.start(Config::default());
+    first.initial_end(10);
+    first.bookmark(11);
+    world.informer().synced().await;
+    let began = world.clock.instant();
+    let mut feeds = vec![first];
+    let mut resumed = Vec::new();
+    for asked in 2..=5 {
+        feeds.push(world.script.stream());
+        world.script.asked(asked).await;
+        resumed.push((world.clock.instant() - began).as_secs());
+        assert_eq!(world.informer().lost_touch(), None);
+    }
+    // The server may be silent that long while nothing happens; a minute and a half is no sign of anything.
+    assert_eq!(resumed, [150, 150 + 300, 150 + 300 + 600, 150 + 300 + 600 + 660]);
+    for request in &world.script.requests()[1..] {
+        assert!(request.contains("watch=true") && request.contains("resourceVersion=11&"), "{request}");
+        assert!(!request.contains("sendInitialEvents"), "no full set is read: {request}");
+    }
+    assert_eq!(world.informer().state().error, None, "silence is no failure");
+    // A word, and it is as before.
+    let last = feeds.last().unwrap();
+    last.line("ADDED", &thing("a", 12));
+    world.saw(&["+a w"]).await;
+    let heard = world.clock.instant();
+    feeds.push(world.script.stream());
+    world.script.asked(6).await;
+    assert_eq!((world.clock.instant() - heard).as_secs(), 150);
 }

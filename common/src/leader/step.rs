@@ -262,6 +262,15 @@ fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<Left>
     record.holder.is_empty().then_some(left)
 }
 
+/// Until when a holder may write whose last successful write of the Lease was sent at `sent`.
+///
+/// Others may take over a lease duration after they saw that write, which is no earlier than `sent`. Counting from `sent`
+/// rather than from the answer leaves them apart by the difference of lease duration and renew deadline, however slow the
+/// answer was. `suspended` is how long the machine has been suspended since `sent`.
+pub fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
+    sent + renew_deadline.saturating_sub(suspended)
+}
+
 /// The Lease as its holder leaves it behind, with what it has written; nothing if it is not its holder.
 pub fn given_up(lease: &Lease, identity: &str, now: Timestamp, left: Option<&Left>) -> Option<Lease> {
     let mut metadata = lease.metadata.clone();

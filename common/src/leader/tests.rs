@@ -46,6 +46,8 @@ struct ServerState {
     down: [bool; 3],
     /// Whose requests are never answered.
     mute: [bool; 3],
+    /// How long answers are on their way after a request took effect.
+    slow: [Duration; 3],
     watch_forbidden: bool,
     /// For how many seconds watches are told to come back later, and how many were told.
     watch_busy: Option<(u64, usize)>,
@@ -89,6 +91,8 @@ impl Server {
             return Ok(self.watch());
         }
         let answer = self.apply(who, &parts.method, &body);
+        let slow = self.state.lock().slow[who];
+        tokio::time::sleep(slow).await;
         if fault == Some(Fault::AnswerLost) { Err(broken()) } else { Ok(answer) }
     }
 
@@ -557,4 +561,69 @@ fn timing_that_cannot_work_is_refused() {
         settings(10.9, 10.5, 2.0).check().unwrap_err(),
         "lease duration (10.9s), in whole seconds as others are told it, must be greater than renew deadline (10.5s)"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begins() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    server.state.lock().slow[0] = Duration::from_millis(4900);
+    pass(SECOND * 61).await;
+    assert!(a.gate.is_open(), "answers in time are in time: {}", a.status.last_error());
+    // The server hears of the next renewal, and answers nothing any more but what is on its way.
+    let writes = server.writes(0);
+    while server.writes(0) == writes {
+        pass(Duration::from_millis(1)).await;
+    }
+    server.state.lock().mute[0] = true;
+    a.gate.closed().await;
+    let closed = a.clock.instant();
+    wait_open(&b).await;
+    let apart = b.clock.instant() - closed;
+    assert!(apart >= Duration::from_millis(4990), "{apart:?}");
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
+    for (suspended, kept) in [(4, true), (11, false), (3600, false)] {
+        let server = Server::new();
+        let a = candidate(&server, 0, 0);
+        wait_open(&a).await;
+        pass(SECOND * 31).await;
+        a.clock.suspend(SECOND * suspended);
+        assert_eq!(a.gate.is_open(), kept, "{suspended} s");
+        pass(SECOND * 5).await;
+        assert_eq!(a.gate.is_open(), kept, "{suspended} s: nothing that follows opens it again");
+        if !kept {
+            assert_eq!(a.task.await.unwrap(), End::Lost);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_was_sent() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let writes = server.writes(0);
+    server.state.lock().slow[0] = SECOND;
+    while server.writes(0) == writes {
+        pass(Duration::from_millis(1)).await;
+    }
+    // The answer is on its way; nothing but 6 s of the machine's sleep are between it and the request.
+    server.state.lock().mute[0] = true;
+    a.clock.suspend(SECOND * 6);
+    pass(SECOND * 2).await;
+    assert!(a.gate.remaining().unwrap() <= SECOND * 2, "{:?}", a.gate.remaining());
+}
+
+#[test]
+fn a_holder_stops_a_renew_deadline_after_it_has_sent_whatever_came_between() {
+    let sent = Clock::system().instant();
+    for (suspended, seconds) in [(0, 10), (4, 6), (10, 0), (3600, 0)] {
+        assert_eq!(step::holds_until(sent, SECOND * suspended, SECOND * 10), sent + SECOND * seconds);
+    }
 }

@@ -1,13 +1,13 @@
 //! Who may read what: asked of the API server.
 //!
 //! A bearer token is checked by a `TokenReview`, what its owner may do by a `SubjectAccessReview`; both answers are kept for ten
-//! seconds. Who has a client certificate by the right authority needs no token. A request without either is
-//! `system:anonymous`.
+//! seconds. A caller with a client certificate by the right authority needs no token. A request without either is
+//! `system:anonymous`. Reviews are limited for each peer and in all; a request beyond the limit is answered with 429.
 //!
 //! Upstream: delegated authentication and authorization of `k8s.io/apiserver`. Request headers of a front proxy are not accepted
 //! here, and the authority of client certificates is not looked up in the cluster.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
@@ -19,10 +19,12 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::{admission::Peer, health::Reasons};
 use crate::{
-    api::{Api, Error, Target},
+    api::{Api, Error, Target, Throttle},
     clock::Instant,
     object::Resource,
+    siphash::SipHash,
 };
 
 const TOKEN_REVIEWS: Resource = Resource {
@@ -42,8 +44,14 @@ const ACCESS_REVIEWS: Resource = Resource {
 
 /// How long an answer counts. Upstream: the default of `--authentication-token-webhook-cache-ttl` and its like.
 const KEPT: Duration = Duration::from_secs(10);
-/// How many answers are kept.
+/// How many answers of one kind are kept.
 const CACHE: usize = 1024;
+/// How long a caller that was allowed something is exempt from the limits on reviews.
+const TRUSTED: Duration = Duration::from_mins(10);
+/// The longest path that is looked at.
+const PATH: usize = 1024;
+/// The path whose answer gives reasons to callers that may read it, though everybody may ask.
+const READINESS: &str = "/readyz";
 /// How long one question may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest token looked at.
@@ -92,11 +100,11 @@ struct Authorization {
     allowed: bool,
 }
 
-/// Answers that count for a while.
+/// Answers that count for a while: the newest [`CACHE`] of them.
 #[derive(Debug)]
 struct Cache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
-impl<K: Ord, V: Clone> Cache<K, V> {
+impl<K: Ord + Clone, V: Clone> Cache<K, V> {
     fn new() -> Self {
         Self(Mutex::default())
     }
@@ -110,8 +118,10 @@ impl<K: Ord, V: Clone> Cache<K, V> {
         if entries.len() >= CACHE {
             entries.retain(|_, (until, _)| *until > now);
         }
-        if entries.len() >= CACHE {
-            entries.clear();
+        if entries.len() >= CACHE
+            && let Some(oldest) = entries.iter().min_by_key(|(_, (until, _))| *until).map(|(key, _)| key.clone())
+        {
+            entries.remove(&oldest);
         }
         entries.insert(key, (now + kept, value));
     }
@@ -144,9 +154,21 @@ pub struct Access {
     /// Where is asked what somebody may.
     authorization: Api,
     questions: Questions,
-    users: Cache<String, Option<User>>,
-    permissions: Cache<(User, String, String), bool>,
+    budget: Budget,
+    /// The secret under which tokens are digested: caches hold no token.
+    secret: [u64; 2],
+    /// What is known of tokens and permissions. Refusals are kept apart, so that a flood of them evicts no good answer.
+    users: Cache<Digest, User>,
+    strangers: Cache<Digest, ()>,
+    allowed: Cache<Question, ()>,
+    denied: Cache<Question, ()>,
+    trusted: Cache<Digest, ()>,
 }
+
+/// A token that cannot be read back.
+type Digest = u128;
+/// User, verb and path.
+type Question = (User, String, String);
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,12 +182,26 @@ enum Denied {
     Unauthorized,
     Forbidden(String),
     Unavailable,
+    TooMany,
 }
 
 impl Access {
     /// Asks through these two, which must write freely (reviews are POSTs).
     pub fn new(authentication: Api, authorization: Api, questions: Questions) -> Self {
-        Self { authentication, authorization, questions, users: Cache::new(), permissions: Cache::new() }
+        let clock = authentication.clock();
+        let secret = [clock.random_u64(), clock.random_u64()];
+        Self {
+            authentication,
+            authorization,
+            questions,
+            budget: Budget::default(),
+            secret,
+            users: Cache::new(),
+            strangers: Cache::new(),
+            allowed: Cache::new(),
+            denied: Cache::new(),
+            trusted: Cache::new(),
+        }
     }
 
     fn is_open(&self, path: &str) -> bool {
@@ -175,56 +211,163 @@ impl Access {
         })
     }
 
-    /// Whether `peer`, whom a client certificate names, or else who has sent this `Authorization` header, may.
-    async fn check(&self, verb: &str, path: &str, peer: Option<User>, header: Option<&str>) -> Result<(), Denied> {
-        let user = match header.map(bearer) {
-            _ if peer.is_some() => peer.unwrap_or_default(),
-            None => User::anonymous(),
-            Some(None) => return Err(Denied::Unauthorized),
-            Some(Some(token)) => self.user(token).await?.ok_or(Denied::Unauthorized)?,
+    /// Checks a request, and says whether its answer may give reasons.
+    ///
+    /// The user is the one that a client certificate names, or else the owner of the token in the `Authorization` header.
+    async fn check(&self, call: &Call) -> Result<Reasons, Denied> {
+        let digest = call.token().map(|token| self.digest(token));
+        let user = match (&call.certified, &call.authorization, digest) {
+            (Some(user), _, _) => user.clone(),
+            (None, None, _) => User::anonymous(),
+            (None, Some(_), Some(digest)) => self.user(call, digest).await?.ok_or(Denied::Unauthorized)?,
+            (None, Some(_), None) => return Err(Denied::Unauthorized),
         };
-        if user.groups.iter().any(|group| group == "system:masters") || self.is_open(path) {
-            return Ok(());
+        if user.groups.iter().any(|group| group == "system:masters") {
+            return Ok(Reasons::Told);
         }
-        let name = user.username.clone();
-        if self.may(user, verb, path).await? {
-            return Ok(());
+        let (name, is_open) = (user.username.clone(), self.is_open(&call.path));
+        if is_open && call.path != READINESS {
+            return Ok(Reasons::Withheld);
         }
-        Err(Denied::Forbidden(format!("forbidden: User {name:?} cannot {verb} path {path:?}")))
+        match self.may(user, call, digest).await {
+            Ok(true) => {
+                if let Some(digest) = digest {
+                    self.trusted.put(digest, (), self.authentication.clock().instant(), TRUSTED);
+                }
+                Ok(Reasons::Told)
+            }
+            _ if is_open => Ok(Reasons::Withheld),
+            Ok(false) => {
+                Err(Denied::Forbidden(format!("forbidden: User {name:?} cannot {} path {:?}", call.verb, call.path)))
+            }
+            Err(denied) => Err(denied),
+        }
     }
 
-    /// Whose token that is.
-    async fn user(&self, token: &str) -> Result<Option<User>, Denied> {
-        if token.len() > TOKEN {
+    fn digest(&self, token: &str) -> Digest {
+        let mut hash = SipHash::new(self.secret);
+        hash.update(token.as_bytes());
+        hash.finish()
+    }
+
+    /// Whether a review may be asked for now. Callers that were allowed something lately always may: their number is
+    /// small, and they must not be locked out by callers that guess.
+    fn may_ask(&self, call: &Call, digest: Option<Digest>, now: Instant) -> Result<(), Denied> {
+        let is_trusted = digest.is_some_and(|digest| self.trusted.get(&digest, now).is_some());
+        if is_trusted || self.budget.allows(call.peer, now) { Ok(()) } else { Err(Denied::TooMany) }
+    }
+
+    /// The owner of the token.
+    async fn user(&self, call: &Call, digest: Digest) -> Result<Option<User>, Denied> {
+        let Some(token) = call.token().filter(|token| token.len() <= TOKEN) else { return Ok(None) };
+        let now = self.authentication.clock().instant();
+        if let Some(known) = self.users.get(&digest, now) {
+            return Ok(Some(known));
+        }
+        if self.strangers.get(&digest, now).is_some() {
             return Ok(None);
         }
-        let now = self.authentication.clock().instant();
-        let key = token.to_owned();
-        if let Some(known) = self.users.get(&key, now) {
-            return Ok(known);
-        }
+        self.may_ask(call, Some(digest), now)?;
         let status: Authentication = ask(&self.authentication, TOKEN_REVIEWS, json!({"token": token})).await?;
-        let user = status.authenticated.then_some(status.user);
-        self.users.put(key, user.clone(), now, self.questions.token);
-        Ok(user)
+        if status.authenticated {
+            self.users.put(digest, status.user.clone(), now, self.questions.token);
+            Ok(Some(status.user))
+        } else {
+            self.strangers.put(digest, (), now, self.questions.token);
+            Ok(None)
+        }
     }
 
-    /// Whether a user may.
-    async fn may(&self, user: User, verb: &str, path: &str) -> Result<bool, Denied> {
+    /// Whether a user may make this request.
+    async fn may(&self, user: User, call: &Call, digest: Option<Digest>) -> Result<bool, Denied> {
         let now = self.authorization.clock().instant();
-        let key = (user, verb.to_owned(), path.to_owned());
-        if let Some(known) = self.permissions.get(&key, now) {
-            return Ok(known);
+        let key = (user, call.verb.clone(), call.path.clone());
+        if self.allowed.get(&key, now).is_some() {
+            return Ok(true);
         }
+        if self.denied.get(&key, now).is_some() {
+            return Ok(false);
+        }
+        self.may_ask(call, digest, now)?;
         let user = &key.0;
         let spec = json!({
             "user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra,
-            "nonResourceAttributes": {"path": path, "verb": verb},
+            "nonResourceAttributes": {"path": call.path, "verb": call.verb},
         });
         let status: Authorization = ask(&self.authorization, ACCESS_REVIEWS, spec).await?;
-        let kept = if status.allowed { self.questions.allowed } else { self.questions.denied };
-        self.permissions.put(key, status.allowed, now, kept);
+        if status.allowed {
+            self.allowed.put(key, (), now, self.questions.allowed);
+        } else {
+            self.denied.put(key, (), now, self.questions.denied);
+        }
         Ok(status.allowed)
+    }
+}
+
+/// What is checked of a request.
+struct Call {
+    verb: String,
+    path: String,
+    peer: Peer,
+    /// The user that a client certificate names.
+    certified: Option<User>,
+    /// The `Authorization` header; empty if it is no text.
+    authorization: Option<String>,
+}
+
+impl Call {
+    fn of(request: &Request) -> Self {
+        let header = request.headers().get(header::AUTHORIZATION);
+        let peer = request.extensions().get::<Peer>().copied();
+        Self {
+            verb: request.method().as_str().to_ascii_lowercase(),
+            path: request.uri().path().to_owned(),
+            peer: peer.unwrap_or_else(|| Peer::of(Ipv4Addr::LOCALHOST.into())),
+            certified: request.extensions().get::<Option<User>>().cloned().flatten(),
+            authorization: header.map(|value| value.to_str().unwrap_or_default().to_owned()),
+        }
+    }
+
+    fn token(&self) -> Option<&str> {
+        bearer(self.authorization.as_deref()?)
+    }
+}
+
+/// How many reviews are asked for, in all and for each peer.
+///
+/// Each bogus token, and each path that an anonymous caller makes up, costs the API server a review.
+#[derive(Debug)]
+struct Budget {
+    all: Option<Throttle>,
+    peers: Mutex<BTreeMap<Peer, Throttle>>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { all: Throttle::new(20.0, 50), peers: Mutex::default() }
+    }
+}
+
+impl Budget {
+    /// How many peers are counted apart; those beyond share what there is for all.
+    const PEERS: usize = 1024;
+    /// Reviews a second for one peer, and how many it may save up.
+    const PEER: (f64, u32) = (4.0, 10);
+
+    fn allows(&self, peer: Peer, now: Instant) -> bool {
+        let mut peers = self.peers.lock();
+        if peers.len() >= Self::PEERS {
+            peers.retain(|_, throttle| !throttle.is_full(now));
+        }
+        let known = peers.get(&peer).cloned();
+        let own = known.or_else(|| Throttle::new(Self::PEER.0, Self::PEER.1));
+        if let Some(own) = &own
+            && peers.len() < Self::PEERS
+        {
+            peers.insert(peer, own.clone());
+        }
+        drop(peers);
+        [own.as_ref(), self.all.as_ref()].into_iter().flatten().all(|throttle| throttle.try_take(now))
     }
 }
 
@@ -254,23 +397,28 @@ fn bearer(header: &str) -> Option<&str> {
 }
 
 /// Lets a request through, or answers it with one line.
-pub(super) async fn guard(State(access): State<Arc<Access>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
-    // The health endpoints are asked every few seconds by who has no credentials: no question needs asking.
-    let authorization = match request.headers().get(header::AUTHORIZATION).map(|v| v.to_str()) {
-        None if access.is_open(&path) => return next.run(request).await,
-        None => None,
-        Some(Ok(value)) => Some(value.to_owned()),
-        Some(Err(_)) => Some(String::new()),
-    };
-    let verb = request.method().as_str().to_ascii_lowercase();
-    let peer = request.extensions().get::<Option<User>>().cloned().flatten();
-    match access.check(&verb, &path, peer, authorization.as_deref()).await {
-        Ok(()) => next.run(request).await,
+pub(super) async fn guard(State(access): State<Arc<Access>>, mut request: Request, next: Next) -> Response {
+    if request.uri().path().len() > PATH {
+        return (StatusCode::URI_TOO_LONG, "the path is too long\n").into_response();
+    }
+    let call = Call::of(&request);
+    // Probes come every few seconds and have no credentials: nothing needs to be reviewed.
+    let is_probe = call.authorization.is_none() && call.certified.is_none() && access.is_open(&call.path);
+    let checked = if is_probe { Ok(Reasons::Withheld) } else { access.check(&call).await };
+    match checked {
+        Ok(reasons) => {
+            request.extensions_mut().insert(reasons);
+            next.run(request).await
+        }
         Err(Denied::Unauthorized) => (StatusCode::UNAUTHORIZED, "Unauthorized\n").into_response(),
         Err(Denied::Forbidden(why)) => (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
         Err(Denied::Unavailable) => {
             (StatusCode::SERVICE_UNAVAILABLE, "cannot ask the API server who may read this\n").into_response()
+        }
+        Err(Denied::TooMany) => {
+            let retry = [(header::RETRY_AFTER, "1")];
+            (StatusCode::TOO_MANY_REQUESTS, retry, "too many requests had to be reviewed, try again later\n")
+                .into_response()
         }
     }
 }

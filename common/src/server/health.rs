@@ -16,9 +16,9 @@ type Note = Box<dyn Fn() -> Option<String> + Send + Sync>;
 /// Whether an answer says why a check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reasons {
-    /// As upstream: who may ask need not know.
+    /// As upstream, which tells no caller. The log has them.
     Withheld,
-    /// Nothing in it is a secret.
+    /// They name resources and quote errors of the API server.
     Told,
 }
 

@@ -2,6 +2,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::Duration,
 };
 
 use axum::{body::Body, http::Request};
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::{api::Api, gate};
+use crate::{api::Api, gate, server::admission::Peer};
 
 /// A loop that answers what it is told to.
 struct Fake {
@@ -184,7 +185,11 @@ fn reviewer() -> (Api, Arc<AtomicUsize>) {
             let spec = &body["spec"];
             let status = if parts.uri.path().ends_with("/tokenreviews") {
                 let user = json!({"username": "prometheus", "groups": ["monitoring"], "extra": {"k": ["v"]}});
-                json!({"authenticated": spec["token"] == "good", "user": user})
+                let operator = json!({"username": "operator"});
+                let user = if spec["token"] == "ready" { operator } else { user };
+                json!({"authenticated": spec["token"] == "good" || spec["token"] == "ready", "user": user})
+            } else if spec["user"] == "operator" {
+                json!({"allowed": spec["nonResourceAttributes"] == json!({"path": "/readyz", "verb": "get"})})
             } else {
                 let allowed = spec["user"] == "prometheus"
                     && spec["extra"]["k"][0] == "v"
@@ -250,6 +255,91 @@ async fn an_answer_counts_for_as_long_as_it_is_told() {
     assert_eq!(ask("/debug/queue", 0).await, 1);
     assert_eq!(ask("/debug/queue", 1).await, 0);
     assert_eq!(ask("/debug/queue", 2).await, 1);
+}
+
+async fn comes_from(mut request: Request<Body>) -> Request<Body> {
+    if let Some(peer) = request.headers_mut().remove("peer") {
+        let peer = Peer::of(peer.to_str().unwrap().parse().unwrap());
+        request.extensions_mut().insert(peer);
+    }
+    request
+}
+
+/// A guarded router, and how often it asked for a review; requests come from the peer in the header `peer`.
+fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
+    let (api, asked) = reviewer();
+    let clock = api.clock().clone();
+    let open: Vec<String> = open.iter().map(|path| (*path).to_owned()).collect();
+    let access = Arc::new(Access::new(api.clone(), api, Questions::new(&open)));
+    let state = State::new(Metrics::new(), logging::Handle::detached());
+    let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
+    (router.layer(middleware::map_request(comes_from)), asked, clock, state)
+}
+
+#[tokio::test(start_paused = true)]
+async fn bogus_tokens_cost_few_reviews_and_lock_nobody_out() {
+    let (router, asked, clock, _) = guarded(&[]);
+    let good = [("authorization", "Bearer good"), ("peer", "10.0.0.1")];
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    let mut refused = 0;
+    for second in 0..20u32 {
+        for n in 0..100 {
+            let token = format!("Bearer bad-{second}-{n}");
+            let bad = [("authorization", token.as_str()), ("peer", "10.0.0.2")];
+            let (code, headers, _) = get(&router, "/metrics", &bad).await;
+            assert!(code == 401 || code == 429, "{code}");
+            refused += usize::from(code == 429);
+            assert_eq!(headers.contains_key("retry-after"), code == 429);
+        }
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+    let one_peer = asked.load(Ordering::Relaxed) - 2;
+    assert!(one_peer <= 10 + 20 * 4 && refused >= 1900, "{one_peer} reviews, {refused} refusals");
+    // From many peers, which are limited together.
+    for n in 0..2000 {
+        let (token, peer) = (format!("Bearer worse-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
+        get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;
+    }
+    let all = asked.load(Ordering::Relaxed) - one_peer - 2;
+    assert!(all <= 50, "{all} reviews at once");
+    // A caller that was allowed something is not counted among them, though its answer has to be asked for anew.
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), one_peer + all + 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_counts_for_a_while_too_and_evicts_no_good_answer() {
+    let (router, asked, clock, _) = guarded(&[]);
+    let (good, bad) = ([("authorization", "Bearer good")], [("authorization", "Bearer bad")]);
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    for _ in 0..100 {
+        assert_eq!(get(&router, "/metrics", &bad).await.0, 401);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    clock.sleep(Duration::from_secs(5)).await;
+    for n in 0..3000 {
+        let (token, peer) = (format!("Bearer bad-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
+        get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;
+        get(&router, &format!("/made/up/{n}"), &[("peer", &peer)]).await;
+    }
+    let before = asked.load(Ordering::Relaxed);
+    assert_eq!(get(&router, "/metrics", &good).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), before, "it was still known");
+    let long = "x".repeat(2000);
+    assert_eq!(get(&router, &format!("/{long}"), &good).await.0, 414);
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_it_is_not_ready_is_told_to_callers_that_may_read_it() {
+    let (router, _, _, state) = guarded(&["/readyz"]);
+    let running: Arc<dyn Running> = Arc::new(Fake { ready: AtomicBool::new(false) });
+    state.add_loop("replicaset-controller", &running);
+    let withheld = "[-]replicaset-controller failed: reason withheld\nreadyz check failed\n";
+    let told = "[-]replicaset-controller failed: waiting for pods\nreadyz check failed\n";
+    assert_eq!(get(&router, "/readyz?verbose", &[]).await.2, withheld);
+    assert_eq!(get(&router, "/readyz?verbose", &[("authorization", "Bearer good")]).await.2, withheld, "it may not");
+    assert_eq!(get(&router, "/readyz?verbose", &[("authorization", "Bearer ready")]).await.2, told);
+    assert_eq!(get(&state.router(), "/readyz", &[]).await.2, told, "without a guard only this host can ask");
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,7 +45,8 @@ impl Loops {
                 gate: gate.clone(),
                 settings: Arc::clone(&settings),
                 metrics: metrics.clone(),
-                recorder: events.recorder(definition.component),
+                recorder: events
+                    .recorder(events::Source { component: definition.component, client: definition.client }),
                 shared: shared.clone(),
             })
         };

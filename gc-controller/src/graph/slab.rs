@@ -2,8 +2,7 @@
 
 use std::hash::BuildHasher as _;
 
-use common::meta::Uid;
-use foldhash::quality::FixedState;
+use common::{map::Seeded, meta::Uid};
 use hashbrown::HashTable;
 
 use super::Node;
@@ -27,7 +26,7 @@ pub(super) struct Slab {
 }
 
 fn hash(uid: &Uid) -> u64 {
-    FixedState::default().hash_one(uid)
+    Seeded::default().hash_one(uid)
 }
 
 /// A place nobody holds an id of is never asked for.

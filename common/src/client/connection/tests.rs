@@ -297,3 +297,12 @@ async fn unread_watches_do_not_hold_up_requests() {
     assert_eq!(server.connections.load(Ordering::Relaxed), 2, "a watch has a connection of its own");
     drop(watch);
 }
+
+#[test]
+fn an_unusable_proxy_is_named_without_its_credentials() {
+    let mut config = kube::Config::new("https://10.0.0.1".parse().unwrap());
+    config.proxy_url = Some("socks5://me:secret@proxy.example:1080/?key=secret".parse().unwrap());
+    let error = super::dial(&config).err().unwrap().to_string();
+    assert!(error.contains("socks5") && error.contains("proxy.example"), "{error}");
+    assert!(!error.contains("secret"), "{error}");
+}

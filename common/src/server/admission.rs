@@ -1,0 +1,224 @@
+//! Which connections are kept when there are too many.
+//!
+//! A new connection is always admitted: it may be a probe of the kubelet, on which the life of this process depends. What
+//! makes room for it is the connection that has been silent for longest, of the same peer if that peer has its share, and
+//! otherwise of the peer with the most connections. A peer that opens connections and says nothing on them therefore costs
+//! itself its own connections.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv6Addr},
+    time::Duration,
+};
+
+use crate::clock::Instant;
+
+/// Limits on the connections of one listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Connections at once.
+    pub(super) connections: usize,
+    /// Connections of one peer at once.
+    pub(super) per_peer: usize,
+    /// Time from the connection to the head of its first request; the TLS handshake is part of it.
+    pub(super) first_request: Duration,
+    /// Time from the beginning or end of a request to the beginning of the next.
+    pub(super) idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 256,
+            per_peer: 32,
+            first_request: Duration::from_secs(10),
+            // Upstream: `IdleTimeout` of `k8s.io/apiserver`'s secure server.
+            idle: Duration::from_secs(90),
+        }
+    }
+}
+
+/// The origin of connections that share one limit: an IPv4 address, or the 64-bit network of an IPv6 address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Peer(IpAddr);
+
+impl Peer {
+    pub(super) fn of(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
+            }
+            address => address,
+        })
+    }
+}
+
+/// A number that no other connection of the process has.
+pub(super) type Id = u64;
+
+struct Entry<H> {
+    /// When the connection was opened, or when its last request began.
+    since: Instant,
+    handle: H,
+}
+
+/// The connections of one listener. Dropping the handle `H` of a connection ends it.
+pub(super) struct Table<H> {
+    limits: Limits,
+    next: Id,
+    peers: BTreeMap<Peer, BTreeMap<Id, Entry<H>>>,
+}
+
+impl<H> Table<H> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, next: 0, peers: BTreeMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.peers.values().map(BTreeMap::len).sum()
+    }
+
+    /// Admits a connection, and gives back the handle of the connection that made room for it.
+    pub(super) fn admit(&mut self, peer: Peer, now: Instant, handle: H) -> (Id, Option<H>) {
+        let own = self.peers.get(&peer).map_or(0, BTreeMap::len);
+        let crowded = if own >= self.limits.per_peer {
+            Some(peer)
+        } else if self.len() >= self.limits.connections {
+            self.most_connections()
+        } else {
+            None
+        };
+        let evicted = crowded.and_then(|peer| self.evict(peer));
+        let id = self.next;
+        self.next += 1;
+        self.peers.entry(peer).or_default().insert(id, Entry { since: now, handle });
+        (id, evicted)
+    }
+
+    /// Notes that a request has begun.
+    pub(super) fn touch(&mut self, peer: Peer, id: Id, now: Instant) {
+        if let Some(entry) = self.peers.get_mut(&peer).and_then(|entries| entries.get_mut(&id)) {
+            entry.since = now;
+        }
+    }
+
+    /// Forgets a connection that has ended.
+    pub(super) fn remove(&mut self, peer: Peer, id: Id) {
+        if let Some(entries) = self.peers.get_mut(&peer) {
+            entries.remove(&id);
+            if entries.is_empty() {
+                self.peers.remove(&peer);
+            }
+        }
+    }
+
+    /// The peer with the most connections; among equals the one whose connection has been silent for longest.
+    fn most_connections(&self) -> Option<Peer> {
+        let oldest = |entries: &BTreeMap<Id, Entry<H>>| entries.values().map(|entry| entry.since).min();
+        let peers = self.peers.iter().map(|(peer, entries)| (entries.len(), std::cmp::Reverse(oldest(entries)), *peer));
+        peers.max().map(|(_, _, peer)| peer)
+    }
+
+    /// Takes out the connection of a peer that has been silent for longest.
+    fn evict(&mut self, peer: Peer) -> Option<H> {
+        let entries = self.peers.get_mut(&peer)?;
+        let (id, _) = entries.iter().min_by_key(|(id, entry)| (entry.since, **id))?;
+        let id = *id;
+        let handle = entries.remove(&id).map(|entry| entry.handle);
+        if entries.is_empty() {
+            self.peers.remove(&peer);
+        }
+        handle
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clock::Clock;
+
+    fn peer(last: u8) -> Peer {
+        Peer::of(IpAddr::from([10, 0, 0, last]))
+    }
+
+    fn table(connections: usize, per_peer: usize) -> Table<&'static str> {
+        Table::new(Limits { connections, per_peer, ..Limits::default() })
+    }
+
+    #[test]
+    fn a_peer_with_its_share_loses_its_own_longest_silent_connection() {
+        let now = Clock::system().instant();
+        let mut table = table(100, 2);
+        let (first, _) = table.admit(peer(1), now, "first");
+        table.admit(peer(1), now + Duration::from_secs(1), "second");
+        table.admit(peer(2), now, "other");
+        // The first one has had a request since.
+        table.touch(peer(1), first, now + Duration::from_secs(2));
+        assert_eq!(table.admit(peer(1), now + Duration::from_secs(3), "third").1, Some("second"));
+        assert_eq!(table.len(), 3);
+    }
+
+    #[test]
+    fn a_full_table_takes_from_the_peer_with_the_most_connections() {
+        let now = Clock::system().instant();
+        let mut table = table(4, 4);
+        table.admit(peer(1), now, "silent for longest, and alone");
+        for _ in 0..3 {
+            table.admit(peer(2), now + Duration::from_secs(1), "one of three");
+        }
+        assert_eq!(table.admit(peer(3), now + Duration::from_secs(2), "new").1, Some("one of three"));
+        assert_eq!(table.admit(peer(4), now + Duration::from_secs(3), "new").1, Some("one of three"));
+        // Everyone has one: the longest silent goes.
+        assert_eq!(table.admit(peer(5), now + Duration::from_secs(4), "new").1, Some("silent for longest, and alone"));
+    }
+
+    #[test]
+    fn addresses_of_one_host_are_one_peer() {
+        let of = |text: &str| Peer::of(text.parse().unwrap());
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_ne!(of("127.0.0.1"), of("127.0.0.2"));
+    }
+
+    proptest! {
+        /// Whatever peers do, a new connection is admitted, the limits hold, and nobody with one connection loses it to
+        /// somebody with several.
+        #[test]
+        fn limits_hold_and_single_connections_survive(steps in prop::collection::vec((0u8..6, 0u8..4), 1..200)) {
+            let now = Clock::system().instant();
+            let mut table = Table::new(Limits { connections: 8, per_peer: 3, ..Limits::default() });
+            let mut open: Vec<(Peer, Id)> = Vec::new();
+            for (at, (from, what)) in steps.into_iter().enumerate() {
+                let now = now + Duration::from_secs(at as u64);
+                match what {
+                    0 if !open.is_empty() => {
+                        let (peer, id) = open.swap_remove(usize::from(from) % open.len());
+                        table.remove(peer, id);
+                    }
+                    1 if !open.is_empty() => {
+                        let (peer, id) = open[usize::from(from) % open.len()];
+                        table.touch(peer, id, now);
+                    }
+                    _ => {
+                        let counts = |open: &[(Peer, Id)], of: Peer| open.iter().filter(|(peer, _)| *peer == of).count();
+                        let before = open.clone();
+                        let most = before.iter().map(|(peer, _)| counts(&before, *peer)).max().unwrap_or(0);
+                        let (id, evicted) = table.admit(peer(from), now, (peer(from), at));
+                        if let Some((victim, _)) = evicted {
+                            prop_assert!(counts(&before, victim) == most || victim == peer(from));
+                            let known: Vec<Id> = table.peers.get(&victim).map(|e| e.keys().copied().collect()).unwrap_or_default();
+                            open.retain(|(peer, id)| *peer != victim || known.contains(id));
+                        }
+                        open.push((peer(from), id));
+                        prop_assert!(counts(&open, peer(from)) <= 3);
+                    }
+                }
+                prop_assert!(table.len() <= 8);
+                prop_assert_eq!(table.len(), open.len());
+            }
+        }
+    }
+}

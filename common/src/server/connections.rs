@@ -1,0 +1,214 @@
+//! Accepting and serving connections within [`Limits`].
+//!
+//! A connection is accepted before anything is asked of it, and timed from there: a client that is silent before, during or
+//! after the TLS handshake, that sends its first request slowly, or that keeps an idle connection, is dropped. Nothing that
+//! a client does keeps the listener from accepting the next one.
+
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Extension, Router};
+use http::Request;
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+    sync::oneshot,
+    task::JoinSet,
+};
+use tower::ServiceExt as _;
+
+use super::{
+    admission::{Id, Limits, Peer, Table},
+    peer, tls,
+};
+use crate::clock::{Clock, Instant};
+
+/// How long a client may take to answer a ping, or to send the head of a later request.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a client with an HTTP/2 connection is asked whether it is there.
+const PING: Duration = Duration::from_secs(30);
+/// The largest head of a request: a token may have 16 KiB.
+const HEAD: usize = 64 << 10;
+
+/// What is served to each connection, and how.
+#[derive(Clone)]
+pub(super) struct Service {
+    pub(super) router: Router,
+    /// The certificates; `None` serves without TLS.
+    pub(super) tls: Option<tls::Current>,
+    /// HTTP/2 requests at once on one connection; `None` serves HTTP/1.1 alone.
+    pub(super) streams: Option<u32>,
+    pub(super) limits: Limits,
+    pub(super) clock: Clock,
+}
+
+/// Ends its connection when it is dropped.
+type Keep = oneshot::Sender<()>;
+
+/// The protocols a connection may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Http1,
+    Http2,
+    /// Without TLS nothing is negotiated: the first bytes tell.
+    Either,
+}
+
+/// One connection's place among the others, and what is known of its requests.
+struct Place {
+    connections: Arc<Mutex<Table<Keep>>>,
+    peer: Peer,
+    id: Id,
+    /// When the last request began or ended.
+    last_request: Mutex<Option<Instant>>,
+    clock: Clock,
+}
+
+impl Place {
+    fn request_began(&self) {
+        let now = self.clock.instant();
+        *self.last_request.lock() = Some(now);
+        self.connections.lock().touch(self.peer, self.id, now);
+    }
+
+    fn request_ended(&self) {
+        *self.last_request.lock() = Some(self.clock.instant());
+    }
+
+    /// Waits until the client has been silent for too long.
+    async fn silence(&self, opened: Instant, limits: Limits) {
+        loop {
+            let until = match *self.last_request.lock() {
+                None => opened + limits.first_request,
+                Some(last) => last + limits.idle,
+            };
+            if self.clock.instant() >= until {
+                return;
+            }
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connections.lock().remove(self.peer, self.id);
+    }
+}
+
+/// Serves connections until dropped.
+pub(super) async fn accept(listener: TcpListener, service: Service) {
+    let connections = Arc::new(Mutex::new(Table::new(service.limits)));
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.try_join_next().is_some() {}
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                tasks.spawn(admit(&connections, &service, stream, address));
+            }
+            Err(error) => {
+                // Out of file descriptors, most likely: that passes, and hurrying does not help.
+                tracing::error!(err = %error, "Cannot accept a connection");
+                service.clock.sleep(Duration::from_secs(1)).await;
+            }
+        }
+    }
+}
+
+/// Gives a connection its place, which may end another one, and returns what serves it.
+fn admit<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    connections: &Arc<Mutex<Table<Keep>>>,
+    service: &Service,
+    stream: S,
+    address: SocketAddr,
+) -> impl Future<Output = ()> + Send + use<S> {
+    let (keep, evicted) = oneshot::channel();
+    let (peer, opened) = (Peer::of(address.ip()), service.clock.instant());
+    let (id, victim) = connections.lock().admit(peer, opened, keep);
+    if victim.is_some() {
+        tracing::debug!(peer = %address, "Dropped the connection that was silent for longest: there are too many");
+    }
+    drop(victim);
+    let place = Place {
+        connections: Arc::clone(connections),
+        peer,
+        id,
+        last_request: Mutex::new(None),
+        clock: service.clock.clone(),
+    };
+    let (place, service) = (Arc::new(place), service.clone());
+    async move {
+        let limits = service.limits;
+        tokio::select! {
+            biased;
+            _ = evicted => {}
+            () = place.silence(opened, limits) => tracing::debug!(peer = %address, "Dropped a silent connection"),
+            () = negotiate(service, stream, &place) => {}
+        }
+    }
+}
+
+/// Performs the TLS handshake, if there is one, and serves requests.
+async fn negotiate(service: Service, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, place: &Arc<Place>) {
+    let router = service.router.layer(Extension(place.peer));
+    let Some(tls) = &service.tls else {
+        let protocol = if service.streams.is_some() { Protocol::Either } else { Protocol::Http1 };
+        return serve(stream, router, protocol, service.streams, place).await;
+    };
+    match tls.acceptor().accept(stream).await {
+        Ok(stream) => {
+            let session = stream.get_ref().1;
+            let certificates = session.peer_certificates().unwrap_or_default();
+            // What guards the router looks for the user that the client's certificate names.
+            let user = certificates.first().and_then(|certificate| peer::user(certificate));
+            let h2 = service.streams.is_some() && session.alpn_protocol() == Some(b"h2");
+            let protocol = if h2 { Protocol::Http2 } else { Protocol::Http1 };
+            serve(stream, router.layer(Extension(user)), protocol, service.streams, place).await;
+        }
+        Err(error) => tracing::debug!(err = %error, "TLS handshake failed"),
+    }
+}
+
+async fn serve(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    router: Router,
+    protocol: Protocol,
+    streams: Option<u32>,
+    place: &Arc<Place>,
+) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder = match protocol {
+        Protocol::Http1 => builder.http1_only(),
+        Protocol::Http2 => builder.http2_only(),
+        Protocol::Either => builder,
+    };
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(HEAD);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(streams)
+        .max_header_list_size(HEAD as u32)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PATIENCE);
+    let place = Arc::clone(place);
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (router, place) = (router.clone(), Arc::clone(&place));
+        async move {
+            place.request_began();
+            let response = router.oneshot(request).await;
+            place.request_ended();
+            response
+        }
+    });
+    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+        tracing::trace!(err = %error, "A client's connection ended badly");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Clients that are silent or slow, in virtual time over pipes; and floods of connections over real sockets.
+
+use rustls::pki_types::ServerName;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream},
+    net::{TcpSocket, TcpStream},
+    task::JoinHandle,
+};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+
+use super::*;
+use crate::{
+    logging,
+    metrics::Metrics,
+    server::{self, State, Tls, tls::Certificates},
+};
+
+/// Accepts any certificate: these servers make theirs at start.
+#[derive(Debug)]
+struct Anyone;
+
+impl rustls::client::danger::ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &[rustls::pki_types::CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: rustls::pki_types::UnixTime,
+    ) -> Result<rustls::client::danger::ServerCertVerified, rustls::Error> {
+        Ok(rustls::client::danger::ServerCertVerified::assertion())
+    }
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &rustls::pki_types::CertificateDer<'_>,
+        _: &rustls::DigitallySignedStruct,
+    ) -> Result<rustls::client::danger::HandshakeSignatureValid, rustls::Error> {
+        Ok(rustls::client::danger::HandshakeSignatureValid::assertion())
+    }
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        rustls::crypto::ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(stream: S, alpn: &[&str]) -> std::io::Result<TlsStream<S>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let mut config = config.dangerous().with_custom_certificate_verifier(Arc::new(Anyone)).with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+}
+
+fn state() -> State {
+    State::new(Metrics::new(), logging::Handle::detached())
+}
+
+/// One connection over a pipe, and the service behind it.
+struct Pipe {
+    client: Option<DuplexStream>,
+    served: JoinHandle<()>,
+    clock: Clock,
+    opened: Instant,
+}
+
+fn pipe(tls: bool) -> Pipe {
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
+    let tls = tls.then(|| Certificates::load(Tls::default()).unwrap().current());
+    let service =
+        Service { router: state().router(), tls, streams: Some(4), limits: Limits::default(), clock: clock.clone() };
+    let connections = Arc::new(Mutex::new(Table::new(service.limits)));
+    let (client, stream) = tokio::io::duplex(64 << 10);
+    let opened = clock.instant();
+    let served = tokio::spawn(admit(&connections, &service, stream, ([127, 0, 0, 1], 1).into()));
+    Pipe { client: Some(client), served, clock, opened }
+}
+
+impl Pipe {
+    fn client(&mut self) -> DuplexStream {
+        self.client.take().unwrap()
+    }
+
+    /// After how many seconds the server ended the connection.
+    async fn ended(self) -> u64 {
+        self.served.await.unwrap();
+        (self.clock.instant() - self.opened).as_secs()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_is_dropped_after_ten_seconds() {
+    for tls in [true, false] {
+        let pipe = pipe(tls);
+        assert_eq!(pipe.ended().await, 10, "TLS: {tls}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_says_nothing_after_the_handshake_is_dropped_after_ten_seconds() {
+    for alpn in [&["h2"][..], &["http/1.1"], &[]] {
+        let mut pipe = pipe(true);
+        let client = pipe.client();
+        pipe.clock.sleep(Duration::from_secs(6)).await;
+        let client = handshake(client, alpn).await.unwrap();
+        assert_eq!(client.get_ref().1.alpn_protocol(), alpn.first().map(|name| name.as_bytes()));
+        assert_eq!(pipe.ended().await, 10, "the handshake is part of it: {alpn:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_trickles_its_first_request_is_dropped_after_ten_seconds() {
+    for tls in [true, false] {
+        let mut pipe = pipe(tls);
+        let (client, clock) = (pipe.client(), pipe.clock.clone());
+        let trickle = async |mut client: Box<dyn AsyncWriteAndRead>| {
+            for byte in b"GET /livez HTTP/1.1\r\nhost: me\r\nx-slow: ".iter().chain([b'x'].iter().cycle()) {
+                if client.write_all(&[*byte]).await.is_err() {
+                    return;
+                }
+                let _ = client.flush().await;
+                clock.sleep(Duration::from_millis(700)).await;
+            }
+        };
+        let client: Box<dyn AsyncWriteAndRead> =
+            if tls { Box::new(handshake(client, &["http/1.1"]).await.unwrap()) } else { Box::new(client) };
+        let ended = tokio::select! {
+            ended = pipe.ended() => ended,
+            () = trickle(client) => unreachable!("it never stops"),
+        };
+        assert_eq!(ended, 10, "TLS: {tls}");
+    }
+}
+
+trait AsyncWriteAndRead: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> AsyncWriteAndRead for T {}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_kept_for_a_while_and_then_dropped() {
+    let mut pipe = pipe(false);
+    let mut client = pipe.client();
+    client.write_all(b"GET /livez HTTP/1.1\r\nhost: me\r\n\r\n").await.unwrap();
+    let mut answer = [0; 15];
+    client.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    assert_eq!(pipe.ended().await, 10, "HTTP/1.1 waits for the next head only so long");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_that_answers_pings_is_dropped_too() {
+    let mut pipe = pipe(true);
+    let client = handshake(pipe.client(), &["h2"]).await.unwrap();
+    let (mut send, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(client)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    for _ in 0..3 {
+        let request = Request::get("http://me/livez").body(String::new()).unwrap();
+        assert_eq!(send.send_request(request).await.unwrap().status(), 200);
+        pipe.clock.sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(pipe.ended().await, 120 + 90, "90 s after the last request, whatever pings it answers");
+    connection.abort();
+}
+
+/// A TLS connection from that loopback address which says nothing after the handshake.
+async fn silent(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    handshake(socket.connect(to).await?, &["h2", "http/1.1"]).await
+}
+
+/// What a probe of the kubelet gets: a connection of its own for each, and an answer soon.
+async fn probe(from: [u8; 4], to: SocketAddr) -> std::io::Result<String> {
+    let ask = async {
+        let mut client = silent_http1(from, to).await?;
+        client.write_all(b"GET /readyz HTTP/1.1\r\nhost: me\r\nconnection: close\r\n\r\n").await?;
+        let mut answer = Vec::new();
+        client.read_to_end(&mut answer).await?;
+        Ok(String::from_utf8_lossy(&answer[..answer.len().min(15)]).into_owned())
+    };
+    tokio::time::timeout(Duration::from_secs(20), ask).await.map_err(|_| std::io::ErrorKind::TimedOut)?
+}
+
+async fn silent_http1(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind((from, 0).into())?;
+    handshake(socket.connect(to).await?, &["http/1.1"]).await
+}
+
+#[tokio::test]
+async fn no_number_of_silent_connections_keeps_a_probe_out() {
+    let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };
+    let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
+    let to = server.secure.unwrap();
+    let mut held = Vec::new();
+    // From one address, from many, and from the address of the probe itself.
+    for (addresses, connections) in [(1, 300), (50, 8), (0, 60)] {
+        for at in 0..connections {
+            for address in 0..addresses.max(1) {
+                let from = if addresses == 0 { 1 } else { 2 + address };
+                // One that made room may have been dropped in its handshake.
+                held.extend(silent([127, 0, 0, from], to).await.ok());
+            }
+            if at % 100 == 0 {
+                assert_eq!(probe([127, 0, 0, 1], to).await.unwrap(), "HTTP/1.1 200 OK");
+            }
+        }
+        assert_eq!(probe([127, 0, 0, 1], to).await.unwrap(), "HTTP/1.1 200 OK");
+        assert_eq!(probe([127, 0, 0, 2], to).await.unwrap(), "HTTP/1.1 200 OK", "not even its own flood");
+    }
+    assert!(held.len() > 700, "{}", held.len());
+}
+
+#[tokio::test]
+async fn connections_that_never_begin_tls_keep_no_probe_out() {
+    let settings = server::Settings { secure: Some(([127, 0, 0, 1], 0).into()), ..server::Settings::default() };
+    let server = server::start(&settings, &state(), None, &Clock::system()).unwrap();
+    let to = server.secure.unwrap();
+    let mut held = Vec::new();
+    for _ in 0..400 {
+        held.push(TcpStream::connect(to).await.unwrap());
+    }
+    assert_eq!(probe([127, 0, 0, 1], to).await.unwrap(), "HTTP/1.1 200 OK");
+}
