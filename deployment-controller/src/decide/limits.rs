@@ -18,6 +18,9 @@ pub struct Limits {
 /// Why limits cannot be worked out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsError {
+    /// The number of replicas is below zero.
+    #[error("spec.replicas: {0} is out of range")]
+    Replicas(i32),
     /// One of them is no number.
     #[error("spec.strategy.rollingUpdate: {0}")]
     Number(#[from] IntOrStringError),
@@ -32,6 +35,9 @@ impl Limits {
     /// # Errors
     /// What a server with validation refuses. Upstream counts a text without `%` as 0.
     pub fn of(spec: &DeploymentSpec) -> Result<Self, LimitsError> {
+        if spec.replicas < 0 {
+            return Err(LimitsError::Replicas(spec.replicas));
+        }
         let replicas = i64::from(spec.replicas);
         if spec.strategy.kind != StrategyType::RollingUpdate {
             return Ok(Self { replicas, surge: 0, unavailable: 0 });
@@ -72,6 +78,14 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn a_negative_number_of_replicas_is_refused_under_every_strategy() {
+        for strategy in ["RollingUpdate", "Recreate"] {
+            let error = limits(-1, strategy, &json!(1), &json!(1)).unwrap_err();
+            assert_eq!(error.to_string(), "spec.replicas: -1 is out of range");
+        }
+    }
 
     fn limits(replicas: i32, strategy: &str, surge: &Value, unavailable: &Value) -> Result<Limits, LimitsError> {
         let spec: DeploymentSpec = serde_json::from_value(json!({"replicas": replicas, "template": {},

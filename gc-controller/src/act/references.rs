@@ -10,6 +10,7 @@
 
 use common::{
     api::{Error as ApiError, Patch},
+    map::HashSet,
     meta::{OwnerRef, Uid},
 };
 use serde_json::{Value, json};
@@ -66,7 +67,9 @@ impl Act<'_> {
         live: bool,
     ) -> Result<Put, Error> {
         let goes = uids.iter().map(|uid| json!({"$patch": "delete", "uid": uid})).collect();
-        let left = subject.owners.iter().filter(|owner| !uids.contains(&owner.uid)).cloned().collect();
+        // An object may have thousands of owners: they are looked up, not searched.
+        let gone: HashSet<&Uid> = uids.iter().collect();
+        let left = subject.owners.iter().filter(|owner| !gone.contains(&owner.uid)).cloned().collect();
         self.put(place, subject, goes, left, live).await
     }
 

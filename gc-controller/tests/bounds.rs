@@ -1,0 +1,160 @@
+//! What an object costs the collector depends on the size of the object, whatever its owner references say.
+//!
+//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+use std::alloc::System;
+
+use cap::Cap;
+use common::{
+    controller::Explain as _,
+    meta::{Meta, Uid},
+};
+use gc_controller::{
+    decide::{Owner, OwnerKind, Plan, Propagation, Situation, Standing, Verdict, decide, verdict},
+    graph::{Graph, Kind, Source, Work},
+};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// How much memory everything may take besides what the references take.
+const BASE: usize = 1 << 20;
+/// How many bytes a byte of references may take: in the graph, in a view of it, and in a decision.
+const FACTOR: usize = 16;
+
+/// The limit is the process's, so one test runs at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `work` with at most that much memory more than is allocated now.
+fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
+    let result = work();
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    result
+}
+
+/// References to owners, as anybody may write them: up to the size of the largest object that a server stores.
+fn any_references() -> impl Strategy<Value = Vec<Value>> {
+    let count = prop::sample::select(vec![0_usize, 1, 2, 100, 5000]);
+    let uids = prop::sample::select(vec![1_usize, 3, usize::MAX]);
+    let kind = prop::sample::select(vec!["ConfigMap", "configmap", "ConfigMapList", "", "n\u{e9}ant", "a/b"]);
+    let length = prop::sample::select(vec![0_usize, 20, 200_000]);
+    (count, uids, kind, length, any::<[bool; 2]>()).prop_map(|(count, uids, kind, length, [blocks, numbered])| {
+        let name = |number: usize| {
+            let long = if number == 0 { "x".repeat(length) } else { String::new() };
+            format!("{long}owner-{}", if numbered { number } else { 0 })
+        };
+        let one = |number: usize| {
+            json!({"apiVersion": "v1", "kind": kind, "name": name(number), "blockOwnerDeletion": blocks,
+                "uid": format!("2ff731ae-b0d1-491c-a286-{:012x}", number % uids)})
+        };
+        (0..count).map(one).collect()
+    })
+}
+
+fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
+    let mut meta = json!({"name": "c", "namespace": "shop", "uid": "c", "resourceVersion": version.to_string(),
+        "ownerReferences": references});
+    if deleting {
+        meta["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+        meta["finalizers"] = json!(["foregroundDeletion"]);
+    }
+    serde_json::from_str(&meta.to_string()).unwrap()
+}
+
+/// What a judgement of the object sees, if all that its references name is of a kind that is known and watched.
+fn situation(graph: &mut Graph) -> Situation {
+    let view = graph.view(&Uid::new("c")).unwrap();
+    let owner = |(reference, absent): (&common::meta::OwnerRef, &bool)| Owner {
+        name: reference.name.to_string(),
+        of: Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() },
+        kind: OwnerKind::Synced,
+        namespaced: true,
+        absent: *absent,
+    };
+    let owners = view.owners.iter().zip(&view.absent).map(owner).collect();
+    Situation { view, served: true, unseen: false, namespaced: true, owners, unsynced: Vec::new() }
+}
+
+/// Lets a monitor see these states of one object, and judges each.
+fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usize)> {
+    let mut costs = Vec::new();
+    for state in states {
+        let mut work: Vec<Work> = Vec::new();
+        graph.put(source, state, &mut work);
+        let situation = situation(graph);
+        let plan = decide(&situation);
+        let explanation = plan.explain();
+        if let Plan::Verify { uncertain } = plan {
+            assert!(uncertain <= state.owners.len());
+        }
+        let standings: Vec<(Uid, Standing)> =
+            state.owners.iter().map(|owner| (owner.uid.clone(), Standing::Dangling)).collect();
+        match verdict(&standings, 0, || false, Propagation::Background) {
+            Verdict::Keep => assert!(standings.is_empty()),
+            Verdict::Release(_) => panic!("nothing is solid"),
+            Verdict::Delete { .. } => assert!(!standings.is_empty()),
+        }
+        costs.push((work.len(), explanation.waiting.len() + explanation.actions.len()));
+    }
+    costs
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn references_cost_in_proportion_to_their_size(
+        references in prop::collection::vec(any_references(), 1..4), deleting in any::<bool>(),
+    ) {
+        let _alone = ALONE.lock();
+        let mut graph = Graph::new();
+        let source = graph.source("v1", "ConfigMap");
+        let last = references.len() - 1;
+        let states: Vec<Meta> = references.iter().enumerate()
+            .map(|(n, references)| meta(n + 1, references, deleting && n == last)).collect();
+        let texts: usize = references.iter().map(|list| json!(list).to_string().len()).sum();
+        let costs = limited(BASE + FACTOR * texts, || judge(&mut graph, source, &states));
+        for ((work, lines), state) in costs.iter().zip(&states) {
+            prop_assert!(*work <= 2 * state.owners.len() + 2, "{work} keys for {} references", state.owners.len());
+            prop_assert!(*lines <= 8, "{lines} lines of explanation");
+        }
+        let left = limited(BASE + FACTOR * texts, || {
+            let mut work = Vec::new();
+            graph.gone(source, &states[last], &mut work);
+            work.len()
+        });
+        prop_assert!(left <= 2 * states[last].owners.len() + 2, "{left} keys for an object that is gone");
+        prop_assert!(graph.view(&Uid::new("c")).is_none());
+    }
+}
+
+#[test]
+fn a_changed_object_leaves_nothing_of_its_earlier_references() {
+    let _alone = ALONE.lock();
+    let mut graph = Graph::new();
+    let source = graph.source("v1", "ConfigMap");
+    let references = |from: usize| -> Vec<Value> {
+        let one = |n: usize| {
+            json!({"apiVersion": format!("v{n}"), "kind": format!("Kind{n}"), "name": format!("owner-{n}"),
+                "uid": format!("2ff731ae-b0d1-491c-a286-{n:012x}")})
+        };
+        (from..from + 2000).map(one).collect()
+    };
+    let mut see = |version: usize, from: usize| {
+        graph.put(source, &meta(version, &references(from), false), &mut Vec::new());
+    };
+    see(1, 0);
+    let before = ALLOCATOR.allocated();
+    for version in 2..30 {
+        see(version, version * 2000);
+    }
+    let grown = ALLOCATOR.allocated().saturating_sub(before);
+    // The objects that nobody refers to any more are still to be looked for, which the collector does one by one.
+    let each = grown / (28 * 2000);
+    assert!(each <= 400, "{each} bytes for each reference that is no more");
+}
