@@ -1,4 +1,4 @@
-//! What is read of Services, Pods, Nodes, EndpointSlices and Endpoints.
+//! Projections of Services, Pods, Nodes, EndpointSlices and Endpoints.
 
 mod endpoint;
 mod endpoints;
@@ -16,15 +16,15 @@ pub use slice::{AddressType, ENDPOINT_SLICES, Port, Slice};
 
 /// The label of a slice that names its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label of a slice that says who writes it.
+/// The label of a slice that names its writer.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The label that says that the Service has no IP.
+/// The label of slices of headless Services.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
-/// The annotation that says when the newest change behind this state happened.
+/// The annotation with the time of the change that led to this state.
 pub const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// The label of a Node that says where it is.
+/// The label of a Node with its zone.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
-/// What writes slices of Services with a selector.
+/// The writer of slices of Services with a selector.
 pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
-/// What writes slices of Endpoints that somebody else wrote.
+/// The writer of slices that mirror hand-made Endpoints.
 pub const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";

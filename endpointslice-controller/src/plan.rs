@@ -17,18 +17,18 @@ use crate::{
 /// An Event on the Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should look.
+    /// Normal or Warning.
     pub kind: EventType,
-    /// One word for machines.
+    /// The reason, one word.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// The message.
     pub message: String,
 }
 
-/// A slice as it is to be.
+/// The wanted state of a slice.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// The slice this is another state of; none if it is new.
+    /// The slice that is changed; `None` if it is new.
     pub base: Option<Arc<Slice>>,
     /// Its endpoints.
     pub endpoints: Vec<Endpoint>,
@@ -61,7 +61,7 @@ pub struct SliceMetadata {
     pub annotations: Annotations,
     /// The Service, as the owner of new ones.
     pub owner: OwnerRef,
-    /// When the newest change happened, if it is known.
+    /// The time of the change that this sync reacts to, if it is known.
     pub trigger_time: Option<String>,
 }
 
@@ -91,40 +91,40 @@ pub struct Writes {
     pub kind: AddressType,
     /// New slices.
     pub create: Vec<Draft>,
-    /// Other states of slices that are there.
+    /// New states of existing slices.
     pub update: Vec<Draft>,
-    /// Slices that go.
+    /// Slices to delete.
     pub delete: Vec<Doomed>,
     /// Pods that were left out, and why.
     pub left_out: Vec<String>,
-    /// What is said afterwards.
+    /// Events to emit afterwards.
     pub events: Vec<Event>,
-    /// What happened, in numbers.
+    /// The numbers for metrics.
     pub counts: Counts,
 }
 
-/// What happened to the slices of one address type.
+/// The numbers of one address type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Endpoints that came.
+    /// Endpoints that were added.
     pub added: usize,
-    /// Endpoints that went.
+    /// Endpoints that were removed.
     pub removed: usize,
-    /// Endpoints there are to be.
+    /// Wanted endpoints.
     pub endpoints: usize,
-    /// Slices there are to be.
+    /// Wanted slices.
     pub slices: usize,
     /// Slices that would be enough.
     pub enough: usize,
 }
 
 impl Writes {
-    /// How many requests that is.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.create.len() + self.update.len() + self.delete.len()
     }
 
-    /// Whether it is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -152,7 +152,7 @@ pub struct Spread {
 /// What one sync does.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Whether this Service is looked after at all.
+    /// Whether the Service has a selector.
     pub is_ours: bool,
     /// The metadata of every slice that is written.
     pub slice_metadata: SliceMetadata,
@@ -160,7 +160,7 @@ pub struct Plan {
     pub writes: Vec<Writes>,
     /// Slices of other address types, which go last.
     pub unsupported: Vec<Doomed>,
-    /// What is to be remembered.
+    /// What the next sync is to know.
     pub memory: Memory,
     /// How endpoints are spread.
     pub spread: Spread,
@@ -173,7 +173,7 @@ impl fmt::Display for Writes {
     }
 }
 
-/// How an endpoint is reached and shown to users: what `explain` says of a slice.
+/// The endpoints of a slice in words.
 fn shown(draft: &Draft) -> String {
     let ready = draft.endpoints.iter().filter(|endpoint| endpoint.is_ready()).count();
     format!("{} endpoints, {ready} of them ready", draft.endpoints.len())

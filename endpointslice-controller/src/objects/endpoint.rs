@@ -14,13 +14,13 @@ pub struct Endpoint {
     /// Its addresses, sorted as texts: their order says nothing.
     #[serde(deserialize_with = "sorted")]
     pub addresses: Box<[Box<str>]>,
-    /// Whether it can be used.
+    /// Whether clients can use it.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Conditions,
-    /// Its name in the Service's domain.
+    /// Its name in the DNS domain of the Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Text>,
-    /// What is behind it.
+    /// The object behind it, usually a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
     /// Its node.
@@ -29,7 +29,7 @@ pub struct Endpoint {
     /// Its zone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone: Option<Text>,
-    /// Who should use it.
+    /// The zones and nodes whose clients should use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hints: Option<Box<Hints>>,
 }
@@ -41,22 +41,22 @@ fn sorted<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<[Box<str>]>,
     Ok(texts)
 }
 
-/// Whether an endpoint can be used. Nothing said is not the same as no.
+/// The conditions of an endpoint. An absent condition is not the same as a false one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
-    /// It is to be used.
+    /// Clients may use it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// It would answer.
+    /// It answers requests, terminating or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serving: Option<bool>,
-    /// It is going.
+    /// It is terminating.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminating: Option<bool>,
 }
 
-/// What is behind an endpoint.
+/// A reference to the object behind an endpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TargetRef {
@@ -72,13 +72,13 @@ pub struct TargetRef {
     /// Its uid.
     #[serde(skip_serializing_if = "Uid::is_empty")]
     pub uid: Uid,
-    /// Group and version; only others write it.
+    /// Group and version. Never written by this program.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub api_version: Text,
-    /// Version of the object; only others write it.
+    /// Version of the object. Never written by this program.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub resource_version: Text,
-    /// A part of it; only others write it.
+    /// A part of the object. Never written by this program.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub field_path: Text,
 }
@@ -108,14 +108,14 @@ impl PartialEq for TargetRef {
     }
 }
 
-/// Who should use an endpoint.
+/// The zones and nodes whose clients should use an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hints {
-    /// Those in these zones.
+    /// The zones.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
     pub for_zones: Box<[Hint]>,
-    /// Those on these nodes.
+    /// The nodes.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "<[Hint]>::is_empty")]
     pub for_nodes: Box<[Hint]>,
 }
@@ -129,19 +129,19 @@ pub struct Hint {
 }
 
 impl Hints {
-    /// For one zone, one node, both or nobody in particular.
+    /// Hints to a zone, a node or both; none if there is neither.
     pub fn new(zone: Option<&Text>, node: Option<&Text>) -> Option<Box<Self>> {
         let hint = |name: Option<&Text>| name.map(|name| Hint { name: name.clone() }).into_iter().collect();
         (zone.is_some() || node.is_some()).then(|| Box::new(Self { for_zones: hint(zone), for_nodes: hint(node) }))
     }
 
-    /// Whether nothing is said.
+    /// Whether there is neither a zone nor a node.
     pub fn is_empty(&self) -> bool {
         self.for_zones.is_empty() && self.for_nodes.is_empty()
     }
 }
 
-/// What makes two states of an endpoint the same endpoint.
+/// The fields that identify an endpoint: two states with the same identity are the same endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity<'a> {
     addresses: &'a [Box<str>],
@@ -151,7 +151,7 @@ pub struct Identity<'a> {
 }
 
 impl Endpoint {
-    /// What makes it the same as another state.
+    /// The fields that identify it.
     pub fn identity(&self) -> Identity<'_> {
         let (namespace, name) = self.target_ref.as_ref().map_or(("", ""), |target| (&*target.namespace, &*target.name));
         Identity { addresses: &self.addresses, hostname: self.hostname.as_deref().unwrap_or(""), namespace, name }
@@ -165,7 +165,7 @@ impl Endpoint {
             && self.target_ref == other.target_ref
     }
 
-    /// Whether it is to be used.
+    /// Whether clients may use it.
     pub fn is_ready(&self) -> bool {
         self.conditions.ready == Some(true)
     }

@@ -1,4 +1,4 @@
-//! Endpoints, the older form of slices.
+//! Endpoints: the predecessor of slices, one object per Service.
 
 use std::sync::Arc;
 
@@ -31,10 +31,10 @@ pub struct Endpoints {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Subset {
-    /// Those that can be used.
+    /// The ready ones.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Address>,
-    /// Those that cannot.
+    /// The others.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub not_ready_addresses: Vec<Address>,
     /// Their ports.
@@ -48,13 +48,13 @@ pub struct Subset {
 pub struct Address {
     /// The address, as it was written.
     pub ip: Arc<str>,
-    /// Its name in the Service's domain.
+    /// Its name in the DNS domain of the Service.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub hostname: Text,
     /// Its node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<Text>,
-    /// What is behind it.
+    /// The object behind it, usually a Pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_ref: Option<TargetRef>,
 }
@@ -71,7 +71,7 @@ pub struct SubsetPort {
     /// Its protocol.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub protocol: Text,
-    /// What is spoken there.
+    /// The application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<Text>,
 }

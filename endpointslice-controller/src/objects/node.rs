@@ -14,21 +14,21 @@ use super::ZONE;
 /// Nodes on the API server.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
-/// Labels of Nodes that Pods of users do not count on.
+/// Labels that exclude a Node from the capacity of its zone.
 const EXCLUDED: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
 
-/// A Node: where it is and what it offers.
+/// A Node: its zone and its capacity.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     /// Its metadata: names only.
     pub metadata: Meta,
-    /// Its zone; empty if nobody says.
+    /// Its zone; empty if it has none.
     pub zone: Text,
-    /// Whether its capacity counts for its zone, by its labels.
+    /// Whether its labels allow its capacity to count.
     pub counts: bool,
     /// Whether its condition `Ready` is `True`.
     pub is_ready: bool,
-    /// Thousandths of a CPU that Pods can have.
+    /// Allocatable CPU in thousandths.
     pub cpu: i64,
 }
 

@@ -14,10 +14,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::address;
 
-/// A Pod, as far as it can be reached.
+/// A Pod: how it is reached, and whether it is ready.
 #[derive(Clone, Debug, Default)]
 pub struct Pod {
-    /// Its metadata: names, labels, uid and whether it is going.
+    /// Its metadata: names, labels, uid and deletion timestamp.
     pub metadata: Meta,
     /// The node it is assigned to; empty if none.
     pub node: Text,
@@ -28,17 +28,17 @@ pub struct Pod {
     /// Its named ports, sorted by name and protocol; of several the first one in the Pod comes first. Containers come before
     /// sidecars.
     pub ports: Box<[PodPort]>,
-    /// Whether it has ended.
+    /// Whether its phase is terminal.
     pub is_over: bool,
     /// Whether its condition `Ready` is `True`.
     pub is_ready: bool,
     /// When that condition last changed.
     pub ready_changed: Option<Timestamp>,
-    /// Whether it has an address at all, readable or not.
+    /// Whether it has an address at all, valid or not.
     pub has_address: bool,
-    /// The older field of its first address.
+    /// The first address, by the older field `podIP`.
     pub ip: Option<IpAddr>,
-    /// Its addresses, in order; what cannot be read is left out.
+    /// Its valid addresses, in order.
     pub ips: Box<[IpAddr]>,
 }
 
@@ -173,7 +173,7 @@ impl Object for Pod {
         self.metadata.annotations = Annotations::default();
         self.metadata.owners = Owners::default();
         self.metadata.finalizers = Box::default();
-        // Of a Pod that is over nothing counts any more but when that was.
+        // Only the time at which a finished Pod became unready is still needed.
         if self.is_over {
             (self.ports, self.ips) = Default::default();
         }

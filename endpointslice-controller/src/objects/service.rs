@@ -22,24 +22,24 @@ const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 pub struct Service {
     /// Its metadata; of the annotations only those that ask for hints.
     pub metadata: Meta,
-    /// What it wants.
+    /// Its specification.
     #[serde(default)]
     pub spec: Spec,
 }
 
-/// What a Service wants.
+/// The specification of a Service.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Spec {
     /// `ClusterIP`, `ExternalName`, ...
     #[serde(rename = "type")]
     pub kind: Text,
-    /// Which Pods it is for; none is the same as an empty one.
+    /// The labels of the Pods that it selects; an empty selector selects none.
     pub selector: Labels,
     /// Its IP, empty or `None`.
     #[serde(rename = "clusterIP")]
     pub cluster_ip: Text,
-    /// The families it serves.
+    /// Its IP families.
     #[serde(deserialize_with = "null_as_default")]
     pub ip_families: Box<[Text]>,
     /// Its ports.
@@ -64,7 +64,7 @@ pub struct ServicePort {
     pub port: i32,
     /// The port of Pods: a number, or the name of one of theirs.
     pub target_port: Option<IntOrString>,
-    /// What is spoken there.
+    /// The application protocol.
     pub app_protocol: Option<Text>,
 }
 

@@ -21,7 +21,7 @@ pub const ENDPOINT_SLICES: Resource = Resource {
     namespaced: true,
 };
 
-/// What the addresses of a slice are.
+/// The address type of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum AddressType {
     /// IPv4 addresses.
@@ -33,7 +33,7 @@ pub enum AddressType {
 }
 
 impl AddressType {
-    /// As the API writes it.
+    /// The value in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ipv4 => "IPv4",
@@ -61,7 +61,7 @@ pub struct Port {
     /// Its protocol.
     #[serde(deserialize_with = "null_as_default")]
     pub protocol: Text,
-    /// What is spoken there.
+    /// The application protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app_protocol: Option<Text>,
 }
@@ -72,7 +72,7 @@ pub struct Port {
 pub struct Slice {
     /// Its metadata.
     pub metadata: Meta,
-    /// What its addresses are.
+    /// The type of its addresses, as the API has it.
     pub address_type: Text,
     /// Its endpoints.
     #[serde(deserialize_with = "null_as_default")]
@@ -88,7 +88,7 @@ impl Slice {
         self.metadata.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())
     }
 
-    /// Whether it is written by that one.
+    /// Whether its label names that writer.
     pub fn is_managed_by(&self, writer: &str) -> bool {
         self.metadata.labels.get(MANAGED_BY) == Some(writer)
     }
@@ -108,13 +108,13 @@ impl Object for Slice {
 
     fn trim(&mut self) {
         self.metadata.finalizers = Box::default();
-        // All annotations are looked at where they are copies.
+        // Mirrored slices are compared with all their annotations.
         if !self.is_managed_by(MIRRORING) {
             self.metadata.annotations.retain(|key| key == TRIGGER_TIME);
         }
     }
 
-    /// Those that a loop of this crate writes for a Service, and no others.
+    /// Keeps slices that a loop of this crate writes for a Service, and no others.
     fn keep(&self) -> bool {
         self.service().is_some() && (self.is_managed_by(CONTROLLER) || self.is_managed_by(MIRRORING))
     }

@@ -1,5 +1,6 @@
 //! Which endpoints are in which slices.
 
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
 use crate::world::{ME, NS, SLICES, TRIGGER_TIME, World, endpoints, names, web};
@@ -255,4 +256,41 @@ async fn a_hand_over_writes_nothing() {
     world.start();
     world.wait(30).await;
     assert_eq!(world.written(), before);
+}
+
+/// The addresses of the ready endpoints of all slices.
+fn ready_addresses(slices: &[Value]) -> std::collections::BTreeSet<String> {
+    let ready = |endpoint: &Value| endpoint["conditions"]["ready"] == true;
+    let all = slices.iter().flat_map(endpoints).filter(ready);
+    all.map(|endpoint| endpoint["addresses"][0].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() {
+    for failing in 0..4 {
+        let world = World::filled_with(4).await;
+        world.apply(web(&json!({}))).await;
+        // Slices fill up in an order of their own: those that came last are spread over all slices.
+        world.pods(0..10).await;
+        world.wait(3).await;
+        for index in [0, 5, 8] {
+            world.remove_pod(index).await;
+        }
+        world.wait(3).await;
+        world.pods(10..13).await;
+        world.wait(5).await;
+        let before = ready_addresses(&world.slices().await);
+        assert_eq!(before.len(), 10);
+        let fault = Rule::new(Action::InternalError).identity(ME).resource("endpointslices").skip(failing).times(3);
+        world.sandbox.faults().add(fault);
+        let ports = json!([{"name": "http", "port": 80, "targetPort": 9090, "protocol": "TCP"}]);
+        world.change("services", "web", json!({"spec": {"ports": ports}})).await;
+        for _ in 0..400 {
+            let missing: Vec<_> = before.difference(&ready_addresses(&world.slices().await)).cloned().collect();
+            assert!(missing.is_empty(), "the write {failing} fails: {missing:?}");
+            world.clock.sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let slices = world.slices().await;
+        assert!(slices.iter().all(|slice| slice["ports"][0]["port"] == 9090), "{slices:#?}");
+    }
 }

@@ -143,3 +143,28 @@ async fn a_namespace_that_goes_is_no_trouble() {
     assert!(world.slices().await.is_empty());
     assert!(world.asked("create", SLICES) <= 3, "{}", world.asked("create", SLICES));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_conflicts_ends_in_the_right_slices() {
+    let world = World::filled_with(3).await;
+    world.apply(web(&json!({}))).await;
+    world.pods(0..7).await;
+    world.wait(5).await;
+    assert_eq!(world.sizes().await, [3, 3, 1]);
+    let conflicts = Rule::new(Action::Conflict).identity(ME).resource("endpointslices").times(8);
+    world.sandbox.faults().add(conflicts);
+    for index in 0..7 {
+        world.ready(index, false).await;
+        world.wait(1).await;
+    }
+    world.remove_pod(6).await;
+    world.wait(200).await;
+    assert_eq!(world.sandbox.faults().hits(&Action::Conflict), 8);
+    assert_eq!(world.sizes().await, [3, 3]);
+    let all: Vec<Value> = world.slices().await.iter().flat_map(endpoints).collect();
+    assert!(all.iter().all(|endpoint| endpoint["conditions"]["ready"] == false), "{all:#?}");
+    assert_eq!(world.explain("shop/web")["state"], "settled");
+    let before = world.written();
+    world.wait(600).await;
+    assert_eq!(world.written(), before, "no retry is left over");
+}

@@ -363,3 +363,39 @@ fn many_ports_on_many_different_pods_are_resolved_by_search() {
     let last = &plan.writes[0].create[99];
     assert_eq!((last.ports.len(), last.ports[7].port), (100, Some(106)));
 }
+
+#[test]
+fn a_service_made_again_with_another_family_has_slices_of_that_family_only() {
+    let old = [slice("a", 0..2), slice("b", 2..3)];
+    let mut world = snapshot((0..3).map(pod), 100);
+    world.slices = old.to_vec();
+    let mut again = (*service(&json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00::99"}))).clone();
+    again.metadata.uid = common::meta::Uid::new("another");
+    world.service = Arc::new(again);
+    let plan = decide(&world);
+    assert_eq!(plan.writes.len(), 1);
+    let writes = &plan.writes[0];
+    assert_eq!(
+        (writes.kind, writes.create.len(), writes.update.len(), writes.delete.len()),
+        (AddressType::Ipv6, 1, 0, 0)
+    );
+    let addresses: Vec<&str> = writes.create[0].endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
+    assert_eq!(addresses, ["fd00::", "fd00::1", "fd00::2"]);
+    let gone: Vec<&str> = plan.unsupported.iter().map(|slice| &*slice.name).collect();
+    assert_eq!(gone, ["a", "b"], "after the others");
+}
+
+#[test]
+fn a_pod_of_another_family_is_no_endpoint_and_no_failure() {
+    let four = Look { exists: true, ready: true, port: 8080, families: 0 };
+    let six = Look { families: 1, ..four.clone() };
+    let spec = json!({"ipFamilies": ["IPv6"], "clusterIP": "fd00::99"});
+    let plan = decide(&world(&[four.clone(), six], &spec, Vec::new(), 100));
+    let names: Vec<&str> =
+        plan.writes[0].create[0].endpoints.iter().map(|e| &*e.target_ref.as_ref().unwrap().name).collect();
+    assert_eq!((names, plan.writes[0].left_out.len()), (vec!["p0001"], 0));
+    let plan = decide(&world(&[four], &spec, Vec::new(), 100));
+    let place_holder = &plan.writes[0].create[0];
+    assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "it stands for the Service");
+    assert_eq!(plan.writes[0].left_out, Vec::<String>::new());
+}
