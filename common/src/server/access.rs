@@ -165,7 +165,7 @@ pub struct Access {
     trusted: Cache<Digest, ()>,
 }
 
-/// A token that cannot be read back.
+/// A token, or the user of a certificate, that cannot be read back.
 type Digest = u128;
 /// User, verb and path.
 type Question = (User, String, String);
@@ -215,7 +215,11 @@ impl Access {
     ///
     /// The user is the one that a client certificate names, or else the owner of the token in the `Authorization` header.
     async fn check(&self, call: &Call) -> Result<Reasons, Denied> {
-        let digest = call.token().map(|token| self.digest(token));
+        let digest = match (&call.certified, call.token()) {
+            (Some(user), _) => Some(self.digest("certificate", &user.username)),
+            (None, Some(token)) => Some(self.digest("token", token)),
+            (None, None) => None,
+        };
         let user = match (&call.certified, &call.authorization, digest) {
             (Some(user), _, _) => user.clone(),
             (None, None, _) => User::anonymous(),
@@ -244,9 +248,11 @@ impl Access {
         }
     }
 
-    fn digest(&self, token: &str) -> Digest {
+    fn digest(&self, kind: &str, credential: &str) -> Digest {
         let mut hash = SipHash::new(self.secret);
-        hash.update(token.as_bytes());
+        hash.update(kind.as_bytes());
+        hash.update(b"\0");
+        hash.update(credential.as_bytes());
         hash.finish()
     }
 

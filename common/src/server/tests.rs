@@ -361,6 +361,25 @@ async fn who_is_named_by_a_certificate_needs_no_token() {
     assert_eq!(asked.load(Ordering::Relaxed), 1, "what somebody may is asked, not who it is");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_certificate_that_was_allowed_something_is_exempt_from_the_limits_on_reviews() {
+    let (router, asked, clock, _) = guarded(&[]);
+    let user = access::User::named("operator".into(), Vec::new());
+    let certified = router.clone().layer(Extension(Some(user)));
+    // It brings a token, too, which nobody checks.
+    let bogus = [("authorization", "Bearer bogus"), ("peer", "10.0.0.1")];
+    assert_eq!(get(&certified, "/readyz", &bogus).await.0, 200);
+    clock.sleep(Duration::from_secs(11)).await;
+    for n in 0..2000 {
+        let (token, peer) = (format!("Bearer bad-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
+        get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;
+    }
+    assert_eq!(get(&router, "/metrics", &bogus).await.0, 429, "the token that came with the certificate is none");
+    let before = asked.load(Ordering::Relaxed);
+    assert_eq!(get(&certified, "/readyz", &bogus).await.0, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), before + 1);
+}
+
 #[tokio::test]
 async fn a_client_certificate_is_believed_if_the_authority_is_ours() {
     let directory = std::env::temp_dir().join(format!("nonet-server-{}", std::process::id()));
