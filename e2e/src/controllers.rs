@@ -87,4 +87,23 @@ mod tests {
         known.sort_unstable();
         assert_eq!(found, known);
     }
+
+    #[test]
+    fn values_that_upstream_fixes_in_code_can_be_tuned() {
+        let known: Vec<&str> = ALL.iter().flat_map(|d| d.tunes).map(|tune| tune.name).collect();
+        for name in [
+            "job-pod-failure-backoff",
+            "job-pod-failure-backoff-max",
+            "job-sync-batch-period",
+            "job-max-uncounted-pods",
+            "job-max-pods-per-sync",
+            "pod-gc-period",
+            "pod-gc-quarantine",
+            "gc-discovery-period",
+            "burst-replicas",
+            "expectations-timeout",
+        ] {
+            assert!(known.contains(&name), "{name}");
+        }
+    }
 }

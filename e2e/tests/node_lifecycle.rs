@@ -17,13 +17,14 @@ use serde_json::{Value, json};
 
 /// Clusters on which nobody else looks after nodes.
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-/// The collector makes a pass every 20 seconds, and nodes have to be missing for 40.
-const LONG: Duration = Duration::from_secs(100);
+/// The garbage collector's pauses are set to a second here, and its quarantine to [`QUARANTINE`]: this is ample.
+const LONG: Duration = Duration::from_secs(30);
+const QUARANTINE: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     run(&Suite {
         name: "node_lifecycle",
-        controllers: &[("node-lifecycle-controller", &[])],
+        controllers: &[("node-lifecycle-controller", &["--tune=pod-gc-period=1s,pod-gc-quarantine=5s"])],
         starts_its_own: false,
         cluster: |cluster| cluster,
         at_once: None,
@@ -125,7 +126,7 @@ async fn out_of_service(c: Context) -> Outcome {
 async fn gone(c: Context) -> Outcome {
     node_with_pod(&c, json!([])).await?;
     c.delete(NODES, c.namespace(), "Background").await?;
-    c.stays("the Pod", Duration::from_secs(30), async || !is_going(&c).await).await?;
+    c.stays("the Pod", QUARANTINE.saturating_sub(Duration::from_secs(1)), async || !is_going(&c).await).await?;
     let pod = until_going(&c, LONG).await?;
     let target = condition(&pod, "DisruptionTarget").cloned().unwrap_or_default();
     c.check(target["reason"] == "DeletionByPodGC" && pod["status"]["phase"] == "Failed", "it says why").await?;

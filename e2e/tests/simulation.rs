@@ -117,6 +117,13 @@ fn who_believes_its_cache_before_it_adopts_adopts_for_the_dead() {
 }
 
 #[test]
+fn who_believes_its_cache_of_nodes_evicts_pods_whose_taint_is_gone() {
+    let held = "hold:node-lifecycle-controller/nodes@step5+30s";
+    let oracle = noticed("node-lifecycle/untainted-in-time", held, Safeguard::Recheck);
+    assert_eq!(oracle, "evictions-have-a-taint");
+}
+
+#[test]
 fn who_does_not_ask_whether_it_leads_carries_an_old_plan_on() {
     let oracle = noticed("replicaset/scale", "paused-leader@7+1m", Safeguard::Leadership);
     assert!(matches!(oracle, "only-leaders-write" | "creates-only-what-is-missing"), "{oracle}");

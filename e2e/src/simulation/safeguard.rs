@@ -17,7 +17,7 @@ use super::{hub::Asked, json::text};
 pub enum Safeguard {
     /// A sync waits until the caches show what the process has written itself.
     Consistency,
-    /// Before it adopts, a controller reads its object from the server and not from its cache.
+    /// Before it adopts an object, or evicts a Pod from a node, a controller reads from the server and not from its cache.
     Recheck,
     /// Who has lost the lease does not write.
     Leadership,
@@ -63,8 +63,10 @@ impl Seam {
             return None;
         }
         let segments: Vec<&str> = asked.path.split('/').filter(|s| !s.is_empty()).collect();
-        let ["namespaces", namespace, plural, name] = *segments.get(segments.len().checked_sub(4)?..)? else {
-            return None;
+        let (namespace, plural, name) = match *segments.get(segments.len().checked_sub(4)?..)? {
+            ["namespaces", namespace, plural, name] => (namespace, plural, name),
+            ["api", "v1", "nodes", name] => ("", "nodes", name),
+            _ => return None,
         };
         // A plural is the kind in small letters and an s, for all that controllers adopt for.
         let key = (plural.strip_suffix('s')?.to_owned(), namespace.to_owned(), name.to_owned());

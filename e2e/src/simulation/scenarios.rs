@@ -11,6 +11,8 @@ mod job_gang;
 mod job_history;
 mod job_invariants;
 mod job_reads;
+mod node_lifecycle;
+mod node_lifecycle_invariants;
 mod replicaset;
 mod replicaset_invariants;
 mod statefulset;
@@ -32,6 +34,7 @@ pub const SUITES: &[&Suite] = &[
     &statefulset::SUITE,
     &statefulset::MAX_UNAVAILABLE,
     &gc::SUITE,
+    &node_lifecycle::SUITE,
 ];
 
 /// A scenario by the name `<suite>/<scenario>`.
