@@ -5,13 +5,16 @@
 
 use std::fmt;
 
+use parking_lot::Mutex;
+
 use crate::{
     api::{self, Api, Patch, Target, Written},
     batch::all,
     consistency::Ledger,
-    meta::Meta,
+    map::HashMap,
+    meta::{Meta, Uid, Version},
     object::Resource,
-    refs::{HasMeta, Owner},
+    refs::{HasMeta, Owner, at_version},
 };
 
 /// Who claims, and what.
@@ -30,6 +33,26 @@ pub struct Claiming<'a> {
     pub is_gone: fn(&api::Error) -> bool,
 }
 
+/// The versions at which the writes of one sync have left children.
+///
+/// A later write of the same sync names the version of the earlier one: what was judged is what that one has made of it.
+#[derive(Debug, Default)]
+pub struct WrittenVersions(Mutex<HashMap<Uid, Version>>);
+
+impl WrittenVersions {
+    /// Notes the answer to a write to a child. An answer that is not the child says nothing.
+    pub fn note(&self, child: &Meta, answer: &Written) {
+        if answer.metadata.uid == child.uid {
+            self.0.lock().insert(child.uid.clone(), answer.metadata.resource_version);
+        }
+    }
+
+    /// The version of a child after the writes of this sync: that of the snapshot if there was none.
+    pub fn of(&self, child: &Meta) -> Version {
+        self.0.lock().get(&child.uid).copied().unwrap_or(child.resource_version)
+    }
+}
+
 /// Why children could not be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,6 +62,10 @@ pub enum Error {
     /// Read live, the owner turned out to be another one or to be going away, so nothing was adopted.
     #[error("can't recheck DeletionTimestamp: {0}")]
     NotOurs(String),
+    /// Some children have changed since the version that was judged; nothing else went wrong. The ledger has the owner wait for
+    /// the newer versions.
+    #[error("{0}")]
+    Conflict(Failed),
     /// Some children could not be adopted or released.
     #[error("{0}")]
     Children(Failed),
@@ -64,8 +91,13 @@ impl Error {
         match self {
             Self::Recheck(error) => Some(error),
             Self::NotOurs(_) => None,
-            Self::Children(Failed(list)) => list.first().map(|(_, error)| error),
+            Self::Conflict(Failed(list)) | Self::Children(Failed(list)) => list.first().map(|(_, error)| error),
         }
+    }
+
+    /// Whether nothing went wrong but that children have changed: the claim is to be decided again on what the cache shows then.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Self::Conflict(_))
     }
 
     /// A name for metrics, one of few.
@@ -80,8 +112,19 @@ impl Error {
 impl Claiming<'_> {
     /// Releases and adopts; gives back those that were there to be adopted. Every one is tried before errors are told.
     ///
+    /// Each patch names the version of the child that was judged. A child that has changed is left as it is.
     /// Upstream: `pkg/controller`, `PodControllerRefManager`.
     pub async fn carry_out<C: HasMeta + Clone + Sync>(&self, adopt: &[C], release: &[C]) -> Result<Vec<C>, Error> {
+        self.carry_out_noting(adopt, release, &WrittenVersions::default()).await
+    }
+
+    /// The same; notes at which versions children are left.
+    pub async fn carry_out_noting<C: HasMeta + Clone + Sync>(
+        &self,
+        adopt: &[C],
+        release: &[C],
+        versions: &WrittenVersions,
+    ) -> Result<Vec<C>, Error> {
         let mut failed = Vec::new();
         let what = |verb: &str, child: &C| format!("{verb} {} {}", self.children.kind, child.meta().key());
         let released = all(release.iter().map(|child| self.release(child.meta()))).await;
@@ -93,7 +136,7 @@ impl Claiming<'_> {
         let mut adopted = Vec::with_capacity(adopt.len());
         if !adopt.is_empty() {
             self.recheck().await?;
-            let results = all(adopt.iter().map(|child| self.adopt(child.meta()))).await;
+            let results = all(adopt.iter().map(|child| self.adopt(child.meta(), versions))).await;
             for (child, result) in adopt.iter().zip(results) {
                 match result {
                     Ok(true) => adopted.push(child.clone()),
@@ -102,7 +145,11 @@ impl Claiming<'_> {
                 }
             }
         }
-        if failed.is_empty() { Ok(adopted) } else { Err(Error::Children(Failed(failed))) }
+        if failed.is_empty() {
+            return Ok(adopted);
+        }
+        let changed = failed.iter().all(|(_, error)| error.is_conflict());
+        Err(if changed { Error::Conflict(Failed(failed)) } else { Error::Children(Failed(failed)) })
     }
 
     /// Makes sure, from the server, that the owner still is who it was and is not going away: the garbage collector may be
@@ -124,29 +171,38 @@ impl Claiming<'_> {
     }
 
     /// Whether the child was there to be adopted.
-    async fn adopt(&self, child: &Meta) -> Result<bool, api::Error> {
-        let patch = self.owner.adopt_patch(&child.uid, self.finalizers);
+    async fn adopt(&self, child: &Meta, versions: &WrittenVersions) -> Result<bool, api::Error> {
+        let patch = at_version(self.owner.adopt_patch(&child.uid, self.finalizers), child.resource_version);
         match self.api.patch(self.target(child), Patch::Strategic, &patch).await {
             Ok(answer) => {
                 let written: Written = serde_json::from_slice(&answer)?;
+                versions.note(child, &written);
                 self.ledger.wrote(&self.owner.uid, self.children, written.metadata.resource_version);
                 Ok(true)
             }
             Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
+            Err(error) => Err(self.noted(child, error)),
         }
     }
 
     async fn release(&self, child: &Meta) -> Result<(), api::Error> {
-        let patch = self.owner.release_patch(&child.uid, self.finalizers);
+        let patch = at_version(self.owner.release_patch(&child.uid, self.finalizers), child.resource_version);
         match self.api.patch(self.target(child), Patch::Strategic, &patch).await {
-            Err(error) if !error.is_not_found() && !(self.is_gone)(&error) => Err(error),
+            Err(error) if !error.is_not_found() && !(self.is_gone)(&error) => Err(self.noted(child, error)),
             Ok(_) | Err(_) => {
                 // Its deletion, if one is awaited, will not be told to this owner any more.
                 self.ledger.undelete(&self.owner.uid, &child.uid);
                 Ok(())
             }
         }
+    }
+
+    /// Has the owner wait for the newer version of a child that has changed.
+    fn noted(&self, child: &Meta, error: api::Error) -> api::Error {
+        if error.is_conflict() {
+            self.ledger.conflicted(&self.owner.uid, self.children, child);
+        }
+        error
     }
 
     fn target<'a>(&self, child: &'a Meta) -> Target<'a> {

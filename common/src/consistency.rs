@@ -15,14 +15,21 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
+    intern::Text,
     map::{HashMap, HashSet},
-    meta::{Uid, Version},
+    meta::{Meta, Uid, Version},
     object::{Object, Resource},
     store::Store,
 };
 
 /// How long a create whose answer was lost may still take effect: a server ends requests after a minute.
 const LOST_CREATE: Duration = Duration::from_secs(65);
+/// How long an owner waits for the newer version of a child after a write was refused with a conflict. The version is usually
+/// there within milliseconds. The time only passes if watches lag, or if the conflict was about something else.
+const CONFLICT: Duration = Duration::from_secs(5);
+/// How soon such an owner looks at the cache again. No event need bring it: that of a child which another owner has taken
+/// concerns only that one.
+const CONFLICT_CHECK: Duration = Duration::from_millis(200);
 
 /// A cache, as far as a ledger asks.
 pub trait Cache {
@@ -32,6 +39,8 @@ pub trait Cache {
     fn version(&self) -> Version;
     /// Whether it shows that object, with no deletion requested.
     fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool;
+    /// Whether it shows that object at exactly this version.
+    fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: Version) -> bool;
 }
 
 impl<K: Object> Cache for Store<K> {
@@ -46,6 +55,10 @@ impl<K: Object> Cache for Store<K> {
     fn shows_live(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         self.peek(namespace, name, |meta| meta.uid == *uid && !meta.is_deleting()).unwrap_or(false)
     }
+
+    fn shows_version(&self, namespace: &str, name: &str, uid: &Uid, version: Version) -> bool {
+        self.peek(namespace, name, |meta| meta.uid == *uid && meta.resource_version == version).unwrap_or(false)
+    }
 }
 
 /// What an owner still waits to see.
@@ -59,6 +72,13 @@ pub enum Behind {
         written: Version,
         /// Version of the cache.
         read: Version,
+    },
+    /// Children have changed on the server since the version that the cache shows: a write to them was refused.
+    Conflicts {
+        /// Their resource.
+        resource: Resource,
+        /// How many.
+        count: usize,
     },
     /// Deleted children still look alive.
     Deletes {
@@ -80,9 +100,10 @@ impl Behind {
     /// The resource that lags.
     pub fn resource(&self) -> Resource {
         match self {
-            Self::Write { resource, .. } | Self::Deletes { resource, .. } | Self::LostCreates { resource, .. } => {
-                *resource
-            }
+            Self::Write { resource, .. }
+            | Self::Conflicts { resource, .. }
+            | Self::Deletes { resource, .. }
+            | Self::LostCreates { resource, .. } => *resource,
         }
     }
 }
@@ -94,6 +115,9 @@ impl fmt::Display for Behind {
                 f,
                 "read version: {read} is not as new as written version: {written} for group resource {resource}"
             ),
+            Self::Conflicts { resource, count } => {
+                write!(f, "{count} {resource} have changed since the version in the cache")
+            }
             Self::Deletes { resource, count } => write!(f, "{count} deleted {resource} still look alive in the cache"),
             Self::LostCreates { resource, count } => {
                 write!(f, "{count} {resource} may have been created by requests that were not answered")
@@ -112,10 +136,20 @@ pub struct Ledger {
 
 struct Record {
     written: Vec<(Resource, Version)>,
+    conflicts: Vec<Conflict>,
     deleted: Vec<Deleted>,
     created: Vec<Uid>,
     lost: Option<Lost>,
     at: Instant,
+}
+
+struct Conflict {
+    resource: Resource,
+    namespace: Text,
+    name: Arc<str>,
+    uid: Uid,
+    version: Version,
+    until: Instant,
 }
 
 struct Deleted {
@@ -143,6 +177,7 @@ impl Ledger {
         let mut records = self.records.lock();
         let record = records.entry(owner.clone()).or_insert_with(|| Record {
             written: Vec::new(),
+            conflicts: Vec::new(),
             deleted: Vec::new(),
             created: Vec::new(),
             lost: None,
@@ -197,6 +232,26 @@ impl Ledger {
         }
     }
 
+    /// Notes that the server refused a write to a child because the child is no longer at the version `child`.
+    ///
+    /// The owner waits until the cache shows another version of the child, or none. A sync before that would decide on the
+    /// same state again, and be refused again.
+    pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
+        let until = self.clock.instant() + CONFLICT.min(self.timeout);
+        let Meta { namespace, name, uid, resource_version, .. } = child;
+        self.record(owner, |record| {
+            record.conflicts.retain(|conflict| conflict.uid != *uid);
+            record.conflicts.push(Conflict {
+                resource,
+                namespace: namespace.clone(),
+                name: Arc::clone(name),
+                uid: uid.clone(),
+                version: *resource_version,
+                until,
+            });
+        });
+    }
+
     /// Forgets an owner that is gone.
     pub fn forget(&self, owner: &Uid) {
         self.records.lock().remove(owner);
@@ -205,7 +260,8 @@ impl Ledger {
     /// What the owner still waits to see, if anything, and how long at most. `children` are the uids of its children in the
     /// cache, asked for only where an answer was lost.
     ///
-    /// A record that is satisfied or too old is dropped. Writes are reported before lost creates, those before deletes.
+    /// A record that is satisfied or too old is dropped. Conflicts are reported first, since nobody goes on before they are over;
+    /// then writes, lost creates, and deletes.
     pub fn behind(
         &self,
         owner: &Uid,
@@ -223,6 +279,16 @@ impl Ledger {
         }
         let left = self.timeout.saturating_sub(age);
         let cache = |resource: Resource| caches.iter().find(|c| c.resource() == resource);
+        record.conflicts.retain(|c| {
+            c.until > now
+                && cache(c.resource).is_some_and(|cache| cache.shows_version(&c.namespace, &c.name, &c.uid, c.version))
+        });
+        if let Some(first) = record.conflicts.first() {
+            let count = record.conflicts.iter().filter(|c| c.resource == first.resource).count();
+            let last = record.conflicts.iter().map(|c| c.until).max().unwrap_or(now);
+            let behind = Behind::Conflicts { resource: first.resource, count };
+            return Some((behind, last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK)));
+        }
         record.written.retain(|(resource, written)| {
             cache(*resource).is_some_and(|c| c.version().is_known() && c.version() < *written)
         });
@@ -306,6 +372,9 @@ mod tests {
         fn shows_live(&self, _: &str, _: &str, uid: &Uid) -> bool {
             self.live.borrow().contains(uid)
         }
+        fn shows_version(&self, _: &str, _: &str, uid: &Uid, version: Version) -> bool {
+            self.live.borrow().contains(uid) && *self.version.borrow() == version
+        }
     }
 
     fn ledger() -> (Ledger, Clock, Uid) {
@@ -354,6 +423,35 @@ mod tests {
         assert!(behind(&ledger).is_some());
         clock.sleep(Duration::from_secs(66)).await;
         assert_eq!(behind(&ledger), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_waits_for_the_newer_version_of_a_child_that_changed_under_its_write() {
+        let (ledger, clock, owner) = ledger();
+        let cache = Fake::at("5", &["a", "b"]);
+        let child = |name: &str| Meta {
+            name: name.into(),
+            uid: Uid::new(name),
+            resource_version: Version::parse("5"),
+            ..Meta::default()
+        };
+        let behind = || ledger.behind(&owner, &[&cache], || cache.children());
+        for name in ["a", "a", "b", "gone"] {
+            ledger.conflicted(&owner, PODS, &child(name));
+        }
+        let (conflicts, left) = behind().unwrap();
+        assert_eq!(conflicts, Behind::Conflicts { resource: PODS, count: 2 });
+        assert_eq!(conflicts.to_string(), "2 pods have changed since the version in the cache");
+        assert_eq!(left, CONFLICT_CHECK);
+        *cache.version.borrow_mut() = Version::parse("6");
+        assert_eq!(behind(), None);
+        assert!(ledger.is_empty());
+
+        // A server that refuses for another reason never shows another version.
+        ledger.conflicted(&owner, PODS, &Meta { resource_version: Version::parse("6"), ..child("a") });
+        assert!(behind().is_some());
+        clock.sleep(CONFLICT).await;
+        assert_eq!(behind(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -529,6 +529,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn no_delay_is_too_long() {
+        let q = queue();
+        q.add_after(key("a"), Duration::MAX);
+        q.add_after(key("a"), Duration::from_secs(1));
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn closing_wakes_every_worker() {
         let q = queue();
         let workers: Vec<_> = (0..4)

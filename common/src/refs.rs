@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     intern::Text,
-    meta::{Meta, OwnerRef, Uid},
+    meta::{Meta, OwnerRef, Uid, Version},
     object::{Object, Resource},
     selector::{Selector, SelectorError},
 };
@@ -94,6 +94,17 @@ impl Owner {
     }
 }
 
+/// A patch that the server refuses (409) unless the object is still at `version`.
+///
+/// For patches that do harm if they rest on an old state of the object: claims, releases, finalizers taken away.
+#[must_use]
+pub fn at_version(mut patch: Value, version: Version) -> Value {
+    if version.is_known() {
+        patch["metadata"]["resourceVersion"] = json!(version);
+    }
+    patch
+}
+
 /// What becomes of the candidates, each group in their order; those in no group are nobody's business here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims<C> {
@@ -125,13 +136,16 @@ pub fn claim<C: HasMeta>(
     let mut claims = Claims::default();
     for candidate in candidates {
         let meta = candidate.meta();
+        if !owner.shares_namespace(meta) {
+            continue;
+        }
         let matches = || selector.matches(&meta.labels) && eligible(&candidate);
         let group = match meta.controller() {
             Some(reference) if reference.uid != owner.uid => continue,
             Some(_) if matches() => &mut claims.keep,
             Some(_) if owner.deleting => continue,
             Some(_) => &mut claims.release,
-            None if owner.deleting || meta.is_deleting() || !owner.shares_namespace(meta) || !matches() => continue,
+            None if owner.deleting || meta.is_deleting() || !matches() => continue,
             None => &mut claims.adopt,
         };
         group.push(candidate);
@@ -234,6 +248,8 @@ mod tests {
             (Case { owner_deleting: true, ..PLAIN }, "ignore"),
             (Case { deleting: true, ..PLAIN }, "ignore"),
             (Case { elsewhere: true, ..PLAIN }, "ignore"),
+            (Case { controller: Some("U"), elsewhere: true, ..PLAIN }, "ignore"),
+            (Case { controller: Some("U"), matches: false, elsewhere: true, ..PLAIN }, "ignore"),
         ] {
             assert_eq!(verdict(case), want, "{case:?}");
         }
@@ -290,6 +306,14 @@ mod tests {
             json!({"metadata": {"uid": "POD", "ownerReferences": [{"$patch": "delete", "uid": "U"}],
                 "$deleteFromPrimitiveList/finalizers": ["batch.kubernetes.io/job-tracking"]}})
         );
+    }
+
+    #[test]
+    fn a_patch_names_the_version_if_there_is_one() {
+        let patch = || json!({"metadata": {"uid": "POD"}});
+        let named = json!({"metadata": {"uid": "POD", "resourceVersion": "7"}});
+        assert_eq!(at_version(patch(), Version::parse("7")), named);
+        assert_eq!(at_version(patch(), Version::UNKNOWN), patch());
     }
 
     #[test]

@@ -18,10 +18,23 @@ use crate::{
 /// What an index files an object under.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum IndexValue {
-    /// A uid, e.g. of the controller that owns the object.
-    Uid(Uid),
+    /// A controller, by its namespace and uid. A reference to an object of another namespace has no meaning, so that nobody
+    /// can give objects to a controller of a namespace in which he may not create any.
+    Controller {
+        /// Namespace of the controller, and of what it controls.
+        namespace: Text,
+        /// Its uid.
+        uid: Uid,
+    },
     /// A text, e.g. a namespace or a node name.
     Text(Text),
+}
+
+impl IndexValue {
+    /// What objects are filed under that the object with this metadata controls.
+    pub fn controlled_by(owner: &Meta) -> Self {
+        Self::Controller { namespace: owner.namespace.clone(), uid: owner.uid.clone() }
+    }
 }
 
 /// A secondary index: where it files an object, if anywhere. Of an unreadable object only the metadata is known.
@@ -40,9 +53,15 @@ impl<K> Clone for Index<K> {
 
 impl<K> Copy for Index<K> {}
 
-/// Files objects under the uid of their controller.
+/// Files objects under their controller, which is one of their own namespace.
 pub fn by_controller<K>() -> Index<K> {
-    Index { name: "controller", of: |meta, _| meta.controller().map(|c| IndexValue::Uid(c.uid.clone())) }
+    Index {
+        name: "controller",
+        of: |meta, _| {
+            let controller = meta.controller()?;
+            Some(IndexValue::Controller { namespace: meta.namespace.clone(), uid: controller.uid.clone() })
+        },
+    }
 }
 
 /// Files objects without a controller under their namespace.
@@ -478,6 +497,10 @@ mod tests {
         events.iter().map(one).collect()
     }
 
+    fn controller(namespace: &str, uid: &str) -> IndexValue {
+        IndexValue::Controller { namespace: Text::new(namespace), uid: Uid::new(uid) }
+    }
+
     fn store() -> Store<Thing> {
         Store::new(&[by_controller(), orphans_by_namespace()])
     }
@@ -488,7 +511,7 @@ mod tests {
         for (name, owner) in [("b", "u1"), ("a", "u1"), ("c", "")] {
             store.apply(thing(name, name, 1, owner), &mut out);
         }
-        let of = |uid: &str| store.by_index(0, &IndexValue::Uid(Uid::new(uid))).unwrap();
+        let of = |uid: &str| store.by_index(0, &controller("ns", uid)).unwrap();
         let orphans = || store.by_index(1, &IndexValue::Text(Text::new("ns"))).unwrap();
         assert_eq!(names(&of("u1")), ["a", "b"]);
         assert_eq!(names(&orphans()), ["c"]);
@@ -496,12 +519,16 @@ mod tests {
         store.apply(thing("a", "a", 2, "u2"), &mut out);
         assert_eq!((names(&of("u1")), names(&of("u2"))), (vec!["b", "c"], vec!["a"]));
         assert!(orphans().is_empty());
-        assert_eq!(store.count_by_index(0, &IndexValue::Uid(Uid::new("u1"))), 2);
+        assert_eq!(store.count_by_index(0, &controller("ns", "u1")), 2);
         assert_eq!(store.count_by_index(1, &IndexValue::Text(Text::new("ns"))), 0);
         let mut owners = store.index_values(0);
         owners.sort_by_key(|owner| format!("{owner:?}"));
-        assert_eq!(owners, [IndexValue::Uid(Uid::new("u1")), IndexValue::Uid(Uid::new("u2"))]);
+        assert_eq!(owners, [controller("ns", "u1"), controller("ns", "u2")]);
         assert_eq!(store.index_values(1), []);
+        assert!(
+            store.by_index(0, &controller("elsewhere", "u1")).unwrap().is_empty(),
+            "a controller has no children abroad"
+        );
     }
 
     #[test]
@@ -544,11 +571,11 @@ mod tests {
         let bad = Malformed { meta: good.metadata.clone(), error: "spec is a number".into() };
         store.apply(Entry::Bad(Arc::new(bad)), &mut out);
         assert_eq!(describe(&out), ["+a", "+b", "?a"]);
-        let error = store.by_index(0, &IndexValue::Uid(Uid::new("u1"))).unwrap_err();
+        let error = store.by_index(0, &controller("ns", "u1")).unwrap_err();
         assert_eq!(error.to_string(), "things ns/a cannot be read: spec is a number");
-        assert_eq!(store.by_index(0, &IndexValue::Uid(Uid::new("u2"))).unwrap().len(), 1);
+        assert_eq!(store.by_index(0, &controller("ns", "u2")).unwrap().len(), 1);
         store.apply(thing("a", "a", 3, "u1"), &mut out);
-        assert_eq!(store.by_index(0, &IndexValue::Uid(Uid::new("u1"))).unwrap().len(), 1);
+        assert_eq!(store.by_index(0, &controller("ns", "u1")).unwrap().len(), 1);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl CronJobController {
             return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
         }
         let ours = |owner: &common::meta::OwnerRef| refs::resolve(owner, CRON_JOBS.kind, |_| Some(cron.clone()));
-        let mut jobs = self.jobs.store().by_index(JOBS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let mut jobs = self.jobs.store().by_index(JOBS_BY_OWNER, &IndexValue::controlled_by(&cron.metadata))?;
         jobs.retain(|job| {
             job.metadata.namespace == key.namespace && job.metadata.controller().and_then(ours).is_some()
         });

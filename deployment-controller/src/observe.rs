@@ -41,7 +41,7 @@ impl DeploymentController {
         if let Some((behind, left)) = self.ledger.behind(uid, &caches, HashSet::default) {
             return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
         }
-        let owned = self.sets.store().by_index(SETS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let owned = self.sets.store().by_index(SETS_BY_OWNER, &IndexValue::controlled_by(&deployment.metadata))?;
         for set in &owned {
             check_set(set)?;
         }
@@ -116,7 +116,7 @@ fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
 fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Error> {
     let running = |set: &Arc<ReplicaSet>| {
         let uid = &set.metadata.uid;
-        let of_set = pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let of_set = pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&set.metadata))?;
         Ok((uid.clone(), of_set.iter().filter(|pod| pod.runs()).count()))
     };
     sets.iter().map(running).collect()

@@ -161,3 +161,17 @@ fn who_names_no_version_deletes_a_pod_that_its_user_has_taken_away() {
     let oracle = noticed("statefulset/parallel", taken, Safeguard::Version);
     assert_eq!(oracle, "pods-of-others-stay");
 }
+
+#[test]
+fn who_names_no_version_removes_finalizers_of_pods_that_have_succeeded_meanwhile() {
+    let held = "hold:job-controller/pods@step2+30s";
+    for scenario in ["job/suspended-after-success", "job-stale/suspended-after-success"] {
+        assert_eq!(noticed(scenario, held, Safeguard::Version), "finalizers-go-last");
+    }
+}
+
+#[test]
+fn who_names_no_version_deletes_pods_that_were_taken_out_meanwhile() {
+    let unseen = "interfere:relabel-pod@10,hold:replicaset-controller/pods@10+30s";
+    assert_eq!(noticed("replicaset/failing-pods", unseen, Safeguard::Version), "deletes-only-its-own");
+}

@@ -9,7 +9,8 @@ mod ensure;
 use std::{borrow::Cow, time::Duration};
 
 use common::{
-    clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, intern::Text, queue::Priority,
+    claim::WrittenVersions, clock::Instant, controller::Requeue, events::EventType, events::ObjectRef, intern::Text,
+    queue::Priority,
 };
 
 use crate::{
@@ -62,7 +63,11 @@ impl JobController {
     }
 
     async fn sync(&self, snapshot: &Snapshot, plan: Plan, action: &mut &'static str) -> Result<Requeue, Error> {
-        let adopted = self.claim(snapshot, &plan.adopt, &plan.release).await?;
+        let versions = WrittenVersions::default();
+        let adopted = match self.claim(snapshot, &plan.adopt, &plan.release, &versions).await {
+            Err(Error::Claim(error)) if error.is_conflict() => return Ok(Requeue::After(Duration::ZERO)),
+            other => other?,
+        };
         // The plan counts on every adoption; a Pod that was gone before it was adopted makes it another plan.
         let (situation, gang, manage) = if adopted.len() == plan.adopt.len() {
             (plan.situation, plan.gang, plan.manage)
@@ -75,7 +80,7 @@ impl JobController {
         // Before any Pod: it names its group from the start.
         let group = self.ensure_gang(snapshot, &situation, gang).await?;
         *action = manage.label();
-        let (outcome, failed) = self.manage(snapshot, &situation, &manage, group.as_ref()).await;
+        let (outcome, failed) = self.manage(snapshot, &situation, &manage, group.as_ref(), &versions).await;
         let failed = match failed {
             Some(error) if error.is_not_leader() => return Err(error),
             other => other,
@@ -86,11 +91,12 @@ impl JobController {
             self.event(snapshot, EventType::Normal, suspension.as_str(), suspension.message().to_owned());
         }
         let more = tracked.capped || goes_on(snapshot, &manage, &outcome);
-        self.count(snapshot, &situation, tracked).await?;
+        let changed = outcome.changed + self.count(snapshot, &situation, tracked, &versions).await?;
         if let Some(error) = failed {
             return Err(error);
         }
-        if more {
+        // After a conflict, the next sync waits until the cache shows the Pods that have changed.
+        if more || changed > 0 {
             return Ok(Requeue::After(Duration::ZERO));
         }
         // The loop knows when the plan is due; what replaced a part of the plan may be due earlier.
@@ -103,6 +109,7 @@ impl JobController {
         situation: &Situation,
         manage: &Manage,
         group: Option<&Text>,
+        versions: &WrittenVersions,
     ) -> (Outcome, Option<Error>) {
         let pods = |victims: &[manage::Victim]| -> Vec<&decide::Claimed> {
             victims.iter().map(|victim| &situation.pods[victim.at]).collect()
@@ -113,9 +120,11 @@ impl JobController {
             | Manage::Deleting
             | Manage::NoIndexLeft { .. }
             | Manage::Postpone { .. } => (Outcome::default(), None),
-            Manage::End(victims) => self.delete_pods(snapshot, &pods(victims), delete::Finalizer::Stays).await,
+            Manage::End(victims) => {
+                self.delete_pods(snapshot, &pods(victims), delete::Finalizer::Stays, versions).await
+            }
             Manage::Spare(victims) | Manage::Suspend(victims) | Manage::Remove(victims) => {
-                self.delete_pods(snapshot, &pods(victims), delete::Finalizer::GoesFirst).await
+                self.delete_pods(snapshot, &pods(victims), delete::Finalizer::GoesFirst, versions).await
             }
             Manage::Create { pods, .. } => {
                 let (created, refused, error) = self.create_pods(snapshot, pods, group).await;

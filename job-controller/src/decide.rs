@@ -62,6 +62,8 @@ pub struct Snapshot {
     pub backoff: Record,
     /// Workloads and groups of the Job's Pods; none if nobody asks (gate `WorkloadWithJob`).
     pub scheduling: Option<gang::Known>,
+    /// Whether the Job's namespace terminates: the server refuses every Pod.
+    pub terminating_namespace: bool,
     /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
     pub blocked: Option<Blocked>,
     /// How far a sync may go.

@@ -38,9 +38,11 @@
 //! - An index that has to wait delays no other one. Failures before a restart of this process still delay
 //!   (kubernetes/kubernetes#114650), where Pods still tell of them. One whose node says that it is yet to come delays from
 //!   when it was seen.
+//! - After the server has refused a Pod because the namespace terminates, no other is asked for.
 //! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
 //! - Pods of Jobs that were over, or gone, when this process started lose their finalizer.
 //! - A Pod of a Job that has succeeded and was counted is not cached any more: it is not released when its labels change.
+//! - Writes to Pods name the version of the Pod that was judged: on an old view they are refused, and no result is lost.
 //! - Objects that validation would have refused are left alone with an error.
 
 pub mod cache;
@@ -255,6 +257,7 @@ pub struct JobController {
     memory: Memory,
     metrics: ControllerMetrics,
     limits: Limits,
+    expectations_timeout: Duration,
     reads_own_writes: bool,
 }
 
@@ -284,7 +287,8 @@ impl JobController {
     /// Starts watching; keys go to `queue` and `orphans`.
     pub fn new(context: Context, queue: Queue<Key>, orphans: Queue<Orphan>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
+        let expectations_timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
+        let ledger = Ledger::new(context.clock.clone(), expectations_timeout);
         let (memory, metrics) = (Memory::default(), ControllerMetrics::new(&context.metrics));
         let limits = limits(&settings);
         let jobs = job_cache(&context);
@@ -308,7 +312,20 @@ impl JobController {
             vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
         );
         let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
-        Self { context, queue, orphans, jobs, pods, ledger, gangs, memory, metrics, limits, reads_own_writes }
+        Self {
+            context,
+            queue,
+            orphans,
+            jobs,
+            pods,
+            ledger,
+            gangs,
+            memory,
+            metrics,
+            limits,
+            expectations_timeout,
+            reads_own_writes,
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use common::{
+    clock::Instant,
     map::{HashMap, HashSet},
     meta::{Uid, Version},
     object::Resource,
@@ -27,6 +28,8 @@ struct Remembered {
     ends: Arc<HashMap<Uid, Timestamp>>,
     /// The terminal status was written.
     finished: bool,
+    /// When the server refused a Pod because the namespace terminates.
+    refused: Option<Instant>,
     /// The version a cache is to reach before the Job's next sync.
     awaited: Option<(Resource, Version)>,
 }
@@ -110,6 +113,19 @@ impl Memory {
     /// Notes that the terminal status was written.
     pub fn finish(&self, job: &Uid) {
         self.change(job, |known| known.finished = true);
+    }
+
+    /// When the server last refused a Pod of the Job because the namespace terminates.
+    ///
+    /// A namespace that has begun to terminate does not stop. Each Pod that the namespace controller deletes would otherwise
+    /// bring another vain request.
+    pub fn refused(&self, job: &Uid) -> Option<Instant> {
+        self.look(job, |known| known.refused).flatten()
+    }
+
+    /// Notes that the server has refused a Pod of the Job because the namespace terminates.
+    pub fn refuse(&self, job: &Uid, at: Instant) {
+        self.change(job, |known| known.refused = Some(at));
     }
 
     /// Notes what the Job's next sync waits for, if anything.

@@ -5,8 +5,9 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::{Behind, Cache},
     controller::Observed,
+    intern::Text,
     map::{HashMap, HashSet},
-    meta::{Key, Uid},
+    meta::{Key, Uid, Version},
     object::Resource,
     pods::Phase,
     refs::{self, Claims, Owner},
@@ -32,17 +33,20 @@ impl JobController {
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         let mut blocked = None;
         if let Some(uid) = &known {
-            let behind = self.behind(uid);
+            let behind = self.behind(&key.namespace, uid);
             let awaited = match &behind {
                 Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
+                // Any event of a Pod may be the one that shows the change.
+                Some((Behind::Conflicts { resource, .. }, _)) => Some((*resource, Version::UNKNOWN)),
                 _ => None,
             };
             self.memory.wait_for(uid, awaited);
             if let Some((behind, left)) = behind {
                 let lags = matches!(behind, Behind::Write { .. });
+                let conflicts = matches!(behind, Behind::Conflicts { .. });
                 let why = behind.to_string();
                 let at_most = if lags { left.min(RECHECK) } else { left };
-                if lags && self.reads_own_writes {
+                if conflicts || (lags && self.reads_own_writes) {
                     return Ok(Observed::Waiting { why, at_most });
                 }
                 blocked = Some(Blocked { why, at_most, is_stale: lags });
@@ -60,16 +64,28 @@ impl JobController {
         let began = self.context.clock.instant();
         if job.is_finished() || job.managed_by.is_some() {
             let (claims, processed, backoff) = (Claims::default(), Arc::default(), Record::default());
-            let (ends, scheduling) = (Arc::default(), None);
-            let snapshot =
-                Snapshot { owner, claims, processed, ends, backoff, scheduling, blocked: None, limits, now, job };
+            let (ends, scheduling, terminating_namespace) = (Arc::default(), None, false);
+            let blocked = None;
+            let snapshot = Snapshot {
+                owner,
+                claims,
+                processed,
+                ends,
+                backoff,
+                scheduling,
+                terminating_namespace,
+                blocked,
+                limits,
+                now,
+                job,
+            };
             return Ok(Observed::Ready(Sync { snapshot, began }));
         }
         if self.memory.is_finished(uid) {
             let why = "the cache does not show yet that the Job has finished".to_owned();
             return Ok(Observed::Waiting { why, at_most: RECHECK });
         }
-        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&job.metadata))?;
         let tracked = || owned.iter().filter(|pod| pod.tracked).map(|pod| pod.meta().uid.clone()).collect();
         let processed = self.memory.processed(uid, tracked);
         let uids = |pod: &PodRef| pod.meta().uid.clone();
@@ -80,29 +96,45 @@ impl JobController {
         // A selector that breaks the rules claims nothing; the plan says so.
         let claims = refs::claim(&owner, &job.selector, owned.into_iter().chain(orphans), |_| true).unwrap_or_default();
         let scheduling = self.gangs.as_ref().map(|gangs| gangs.known(&job)).transpose()?;
-        let snapshot = Snapshot { job, owner, claims, processed, ends, backoff, scheduling, blocked, limits, now };
+        let refused = self.memory.refused(uid);
+        let terminating_namespace =
+            refused.is_some_and(|at| began.saturating_duration_since(at) < self.expectations_timeout);
+        let snapshot = Snapshot {
+            owner,
+            claims,
+            processed,
+            ends,
+            backoff,
+            scheduling,
+            terminating_namespace,
+            blocked,
+            limits,
+            now,
+            job,
+        };
         Ok(Observed::Ready(Sync { snapshot, began }))
     }
 
     /// What of this process's own writes the caches do not show yet.
-    pub(crate) fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
+    pub(crate) fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let mut caches: Vec<&dyn Cache> = vec![&**self.pods.store(), &**self.jobs.store()];
         caches.extend(self.gangs.iter().flat_map(Gangs::caches));
-        self.ledger.behind(uid, &caches, || self.children(uid))
+        self.ledger.behind(uid, &caches, || self.children(namespace, uid))
     }
 
     /// The resource whose cache a sync of `key` waits for, if it does.
     pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
         let uid = self.jobs.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
-        match self.behind(&uid)?.0 {
+        match self.behind(&key.namespace, &uid)?.0 {
             Behind::Write { resource, .. } => Some(resource),
-            Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
+            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         }
     }
 
     /// The uids of the Pods a Job controls, selected or not.
-    pub(crate) fn children(&self, uid: &Uid) -> HashSet<Uid> {
-        let pods = self.pods.store().readable_by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()));
+    pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
+        let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
+        let pods = self.pods.store().readable_by_index(PODS_BY_OWNER, &owner);
         pods.iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 

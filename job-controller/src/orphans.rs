@@ -150,12 +150,13 @@ impl Controller for OrphanController {
         let store = self.0.pods.store();
         let mut pods = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
-            Orphan::Job { uid, .. } => {
+            Orphan::Job { namespace, uid, .. } => {
                 // Finalizers that were removed just now are not removed again.
-                if let Some((behind, left)) = self.0.behind(uid) {
+                if let Some((behind, left)) = self.0.behind(namespace, uid) {
                     return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
                 }
-                store.readable_by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))
+                let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
+                store.readable_by_index(PODS_BY_OWNER, &owner)
             }
         };
         pods.retain(|pod| self.is_left(pod));

@@ -5,7 +5,9 @@ mod create;
 mod delete;
 mod status;
 
-use common::{controller::Requeue, events::ObjectRef, refs::Claims};
+use std::time::Duration;
+
+use common::{claim::WrittenVersions, controller::Requeue, events::ObjectRef, refs::Claims};
 
 use crate::{
     ReplicaController,
@@ -21,13 +23,17 @@ impl<K: Kind> ReplicaController<K> {
             return Ok(Requeue::No);
         }
         let Claims { keep, adopt, release } = std::mem::take(&mut snapshot.claims);
-        let adopted = self.claim(&snapshot, &adopt, &release).await?;
+        let versions = WrittenVersions::default();
+        let adopted = match self.claim(&snapshot, &adopt, &release, &versions).await {
+            Err(Error::Claim(error)) if error.is_conflict() => return Ok(Requeue::After(Duration::ZERO)),
+            other => other?,
+        };
         // The plan counts on every adoption; a Pod that was gone before it was adopted makes it another plan.
         let replan = adopted.len() != adopt.len();
         let claimed: Vec<&PodRef> = keep.iter().chain(&adopted).collect();
         let manage = if replan { decide::manage::manage(&snapshot, &claimed) } else { plan.manage };
         let allowed = decide::timer::requeue_after(&snapshot, &manage, None);
-        let (managed, error) = self.manage(&snapshot, manage).await;
+        let (managed, error) = self.manage(&snapshot, manage, &versions).await;
         let error = match error {
             Some(error) if error.is_not_leader() => return Err(error),
             other => other,
@@ -40,10 +46,19 @@ impl<K: Kind> ReplicaController<K> {
         }
         let now = self.context.clock.now();
         let check = decide::timer::next_check(&snapshot, &claimed, &status, at, now);
+        if managed == Managed::Changed {
+            // The next sync waits until the cache shows the Pods that have changed.
+            return Ok(Requeue::After(Duration::ZERO));
+        }
         Ok(check.into_iter().chain(allowed).min().map_or(Requeue::No, Requeue::After))
     }
 
-    async fn manage(&self, snapshot: &Snapshot, manage: Manage) -> (Managed, Option<Error>) {
+    async fn manage(
+        &self,
+        snapshot: &Snapshot,
+        manage: Manage,
+        versions: &WrittenVersions,
+    ) -> (Managed, Option<Error>) {
         let (reason, result) = match manage {
             Manage::Nothing => return (Managed::Done, None),
             Manage::NotAllowed(_) | Manage::Later(_) => return (Managed::NotAllowed, None),
@@ -51,7 +66,11 @@ impl<K: Kind> ReplicaController<K> {
             Manage::Create { count, .. } => (FailureReason::Create, self.create_pods(snapshot, count).await),
             Manage::Delete { victims, age_ratios, .. } => {
                 self.metrics.deletes(&age_ratios);
-                (FailureReason::Delete, self.delete_pods(snapshot, &victims).await)
+                match self.delete_pods(snapshot, &victims, versions).await {
+                    Ok(0) => (FailureReason::Delete, Ok(())),
+                    Ok(_) => return (Managed::Changed, None),
+                    Err(error) => (FailureReason::Delete, Err(error)),
+                }
             }
         };
         match result {

@@ -33,6 +33,8 @@ pub struct Snapshot {
     pub claims: Claims<PodRef>,
     /// How many Pods it controls and selects that are going away.
     pub terminating: usize,
+    /// Whether its namespace terminates: the server refuses every Pod.
+    pub terminating_namespace: bool,
     /// Active Pods of the sets of its owner, or its own, by node; read only where Pods may have to be ranked.
     pub colocated: BTreeMap<Text, usize>,
     /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
@@ -119,6 +121,8 @@ pub enum Managed {
     Done,
     /// It was not allowed.
     NotAllowed,
+    /// As planned, but for Pods that have changed since they were ranked.
+    Changed,
     /// A request failed.
     Failed {
         /// What was being done.

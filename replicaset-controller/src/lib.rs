@@ -23,10 +23,12 @@
 //!
 //! - Expectations are kept by identity, in `common`'s ledger: a Pod made by somebody else satisfies none, a lost answer
 //!   blocks for as long as the request may still take effect, a Pod that was released is waited for no more.
-//! - A Pod is deleted by its uid. A status is patched, onto the version it was computed from.
+//! - A Pod is deleted, adopted and released at the version that was judged: a Pod that was taken out of its set, or has become
+//!   ready, is not deleted for what it was. A status is patched, onto the version it was computed from.
 //! - `ReplicaFailure` stays until Pods were managed without a failure, and tells of the latest one.
 //! - A Pod that only became more or less ready brings its set to the queue after 20 ms (`replicaset-sync-batch-period`), so
 //!   that one status tells of many.
+//! - After the server has refused a Pod because the namespace terminates, no other is asked for.
 //! - Objects that validation would have refused (no selector, negative counts) are left alone with an error.
 //! - Pods that are over, or that other kinds of controllers own, are not cached; the latter count for co-location upstream.
 //!
@@ -55,6 +57,7 @@ pub mod pod_cache;
 mod act;
 mod observe;
 mod pod_backoff;
+mod terminating_namespaces;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -84,6 +87,7 @@ use crate::{
     objects::{ReplicaSet, Set},
     pod_backoff::PodBackoff,
     pod_cache::PodCache,
+    terminating_namespaces::TerminatingNamespaces,
     watch::Watch,
 };
 
@@ -231,6 +235,8 @@ pub struct ReplicaController<K: Kind> {
     reads_own_writes: bool,
     /// Whether Pods of a set without siblings are ranked by its own on their nodes.
     ranks_by_own_pods: bool,
+    /// The sets whose namespace terminates.
+    refused: TerminatingNamespaces,
     /// Which sets wait because their Pods fail; none if they are not to.
     backoff: Option<PodBackoff>,
     /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has
@@ -252,10 +258,12 @@ impl<K: Kind> ReplicaController<K> {
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let store = Arc::new(Store::new(&[by_controller(), by_namespace()]));
         let backoff = settings.switch(&FAILED_POD_BACKOFF).then(|| PodBackoff::new(context.clock.clone()));
+        let refused = TerminatingNamespaces::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let watch = Arc::new(Watch::<K> {
             queue: queue.clone(),
             sets: Arc::clone(&store),
             ledger: ledger.clone(),
+            refused: refused.clone(),
             batch: settings.duration(&SYNC_BATCH_PERIOD),
             backoff: backoff.clone(),
         });
@@ -274,6 +282,7 @@ impl<K: Kind> ReplicaController<K> {
             limits: limits::<K>(&settings),
             reads_own_writes: K::READS_OWN_WRITES && settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
             ranks_by_own_pods: settings.switch(&RANK_BY_OWN_PODS),
+            refused,
             backoff,
             terminating_dropped: Mutex::new(None),
             context,

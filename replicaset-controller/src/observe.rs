@@ -30,13 +30,16 @@ impl<K: Kind> ReplicaController<K> {
     pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-        let blocked = match known.as_ref().and_then(|uid| self.behind(uid)) {
+        let blocked = match known.as_ref().and_then(|uid| self.behind(&key.namespace, uid)) {
             Some((behind @ Behind::Write { .. }, left)) => {
                 let (why, at_most) = (behind.to_string(), left.min(RECHECK));
                 if self.reads_own_writes {
                     return Ok(Observed::Waiting { why, at_most });
                 }
                 Some(Blocked { why, at_most })
+            }
+            Some((behind @ Behind::Conflicts { .. }, at_most)) => {
+                return Ok(Observed::Waiting { why: behind.to_string(), at_most });
             }
             Some((behind, at_most)) => Some(Blocked { why: behind.to_string(), at_most }),
             None => None,
@@ -49,7 +52,7 @@ impl<K: Kind> ReplicaController<K> {
             // Another one of that name came just now.
             return self.look(key, now);
         }
-        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))?;
+        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&set.metadata))?;
         let owner = Owner::new(K::RESOURCE, &set.metadata);
         let orphans = self.orphans(&set);
         let terminating = owned.iter().filter(|pod| pod.is_terminating());
@@ -59,29 +62,43 @@ impl<K: Kind> ReplicaController<K> {
         let claims: Claims<PodRef> = refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default();
         let ranked = set.replicas > 0 && claims.keep.len() + claims.adopt.len() > set.replicas;
         let colocated = if ranked { self.colocated(&set, &claims) } else { BTreeMap::new() };
+        let terminating_namespace = self.refused.contains(uid);
         let failing = self.backoff.as_ref().and_then(|backoff| backoff.failing(uid));
         let limits = Limits { terminating_dropped: self.terminating_dropped(&set), ..self.limits };
-        Ok(Observed::Ready(Snapshot { set, owner, claims, terminating, colocated, blocked, failing, limits, now }))
+        Ok(Observed::Ready(Snapshot {
+            set,
+            owner,
+            claims,
+            terminating,
+            terminating_namespace,
+            colocated,
+            blocked,
+            failing,
+            limits,
+            now,
+        }))
     }
 
     /// What of this process's own writes the caches do not show yet.
-    fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
+    fn behind(&self, namespace: &Text, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 2] = [&**self.pods.store(), &**self.sets.store()];
-        self.ledger.behind(uid, &caches, || self.children(uid).iter().map(|pod| pod.meta().uid.clone()).collect())
+        self.ledger
+            .behind(uid, &caches, || self.children(namespace, uid).iter().map(|pod| pod.meta().uid.clone()).collect())
     }
 
     /// The resource whose cache a sync of `key` waits for, if it does.
     pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
         let set = self.sets.store().get_readable(&key.namespace, &key.name)?;
-        match self.behind(&set.set().metadata.uid)?.0 {
+        match self.behind(&key.namespace, &set.set().metadata.uid)?.0 {
             Behind::Write { resource, .. } => Some(resource),
-            Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
+            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         }
     }
 
     /// The Pods a set controls, selected or not.
-    pub(crate) fn children(&self, uid: &Uid) -> Vec<PodRef> {
-        self.pods.store().readable_by_index(PODS_BY_OWNER, &IndexValue::Uid(uid.clone()))
+    pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> Vec<PodRef> {
+        let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
+        self.pods.store().readable_by_index(PODS_BY_OWNER, &owner)
     }
 
     /// The Pods of the set's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
@@ -107,9 +124,11 @@ impl<K: Kind> ReplicaController<K> {
             }
             return count;
         };
-        let siblings = self.sets.store().readable_by_index(SETS_BY_OWNER, &IndexValue::Uid(owner.uid.clone()));
+        let namespace = &set.metadata.namespace;
+        let owner = IndexValue::Controller { namespace: namespace.clone(), uid: owner.uid.clone() };
+        let siblings = self.sets.store().readable_by_index(SETS_BY_OWNER, &owner);
         let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.set()).collect();
-        let owned = siblings.iter().flat_map(|sibling| self.children(&sibling.metadata.uid));
+        let owned = siblings.iter().flat_map(|sibling| self.children(namespace, &sibling.metadata.uid));
         for pod in owned.chain(self.orphans(set)) {
             let selects = |sibling: &&ReplicaSet| sibling.selector.matches(&pod.meta().labels);
             if pod.is_active() && siblings.iter().any(selects) {

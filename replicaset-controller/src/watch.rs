@@ -11,7 +11,10 @@ use common::{
     store::{Event, IndexValue, Origin, Store},
 };
 
-use crate::{kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod};
+use crate::{
+    kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod,
+    terminating_namespaces::TerminatingNamespaces,
+};
 
 /// Position of the index of sets by the uid of their controller.
 pub(crate) const SETS_BY_OWNER: usize = 0;
@@ -23,6 +26,7 @@ pub(crate) struct Watch<K: Kind> {
     pub(crate) queue: Queue<Key>,
     pub(crate) sets: Arc<Store<Set<K>>>,
     pub(crate) ledger: Ledger,
+    pub(crate) refused: TerminatingNamespaces,
     /// For how long changes are gathered that change no count of Pods.
     pub(crate) batch: Duration,
     /// Where failures of Pods are noted, if they are.
@@ -34,6 +38,7 @@ impl<K: Kind> Watch<K> {
     pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
         if let Event::Deleted(set) = event {
             self.ledger.forget(&set.set().metadata.uid);
+            self.refused.forget(&set.set().metadata.uid);
             if let Some(backoff) = &self.backoff {
                 backoff.forget(&set.set().metadata.uid);
             }

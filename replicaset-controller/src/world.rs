@@ -113,6 +113,7 @@ pub(crate) struct World {
     pub(crate) set: Value,
     pub(crate) pods: Vec<PodBuilder>,
     pub(crate) blocked: bool,
+    pub(crate) terminating_namespace: bool,
     pub(crate) failing: Option<Failing>,
     pub(crate) limits: Limits,
     pub(crate) colocated: BTreeMap<Text, usize>,
@@ -123,6 +124,7 @@ pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>)
         set: web(replicas),
         pods: pods.into_iter().collect(),
         blocked: false,
+        terminating_namespace: false,
         failing: None,
         limits: Limits {
             burst: 500,
@@ -170,6 +172,7 @@ impl World {
             claims: refs::claim(&owner, &set.selector, active, |_| true).unwrap_or_default(),
             terminating,
             colocated: self.colocated.clone(),
+            terminating_namespace: self.terminating_namespace,
             blocked: self
                 .blocked
                 .then(|| Blocked { why: "2 deleted pods".to_owned(), at_most: Duration::from_secs(9) }),

@@ -51,7 +51,7 @@ impl StatefulSetController {
 
     fn snapshot(&self, set: Arc<StatefulSet>, now: Timestamp) -> Result<Snapshot, Error> {
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
-        let own = IndexValue::Uid(owner.uid.clone());
+        let own = IndexValue::controlled_by(&set.metadata);
         let orphan = IndexValue::Text(owner.namespace.clone());
         // Orphans that cannot be read are skipped: nothing is adopted unread.
         let mut revisions = self.revisions.store().by_index(BY_OWNER, &own)?;
@@ -117,7 +117,7 @@ impl StatefulSetController {
         let uid = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
         match self.behind(&uid)?.0 {
             Behind::Write { resource, .. } => Some(resource),
-            Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
+            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         }
     }
 }

@@ -74,6 +74,11 @@ impl Process {
         let _ = self.life.subscribe().wait_for(|life| *life == Life::Dead).await;
     }
 
+    /// Whether it is no more.
+    pub(super) fn is_dead(&self) -> bool {
+        *self.life.borrow() == Life::Dead
+    }
+
     /// Notes that it may not write from now on.
     pub(super) fn depose(&self) {
         self.deposed.lock().get_or_insert(self.clock.instant());
@@ -105,6 +110,11 @@ impl Asked {
 
     fn is_write(&self) -> bool {
         self.method != Method::GET
+    }
+
+    /// Whether it patches an object itself, and not a subresource.
+    pub(super) fn patches_an_object(&self) -> bool {
+        self.method == Method::PATCH && !self.resource().contains('/')
     }
 
     /// The resource and subresource: `pods`, `replicasets/status`.

@@ -1,6 +1,11 @@
 //! What is asked of a perturbed run that an unperturbed one answers.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use super::{
+    json,
     outcome::{Outcome, Violation, differences},
     perturbation::{Fault, Kind, Perturbation},
 };
@@ -34,11 +39,31 @@ pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outco
     if perturbation.changes_the_wish() {
         return None;
     }
-    let differences = differences(&unperturbed.end, &outcome.end);
+    let differences = if perturbation.hastens_deadlines() {
+        differences(&without_haste(&unperturbed.end), &without_haste(&outcome.end))
+    } else {
+        differences(&unperturbed.end, &outcome.end)
+    };
     (!differences.is_empty()).then(|| {
         let what = format!("the end is another one:\n    {}", differences.join("\n    "));
         Violation { oracle: "ends-the-same", spec: "DESIGN 7.3", what }
     })
+}
+
+/// An end without what depends on how much had happened when a deadline passed: how many Pods of a Job had failed by then.
+///
+/// A clock that jumps ahead makes a deadline pass early, and another fault may have kept Pods from being created until then.
+fn without_haste(end: &BTreeMap<String, u32>) -> BTreeMap<String, u32> {
+    let mut out = BTreeMap::new();
+    for (object, count) in end {
+        let mut value: Value = serde_json::from_str(object).unwrap_or_default();
+        let late = json::condition(&value, "Failed", "reason") == "DeadlineExceeded";
+        if let Some(status) = value.get_mut("status").and_then(Value::as_object_mut).filter(|_| late) {
+            status.remove("failed");
+        }
+        *out.entry(if late { value.to_string() } else { object.clone() }).or_insert(0) += count;
+    }
+    out
 }
 
 /// What those oracles are, for a list.

@@ -188,6 +188,11 @@ impl Perturbation {
         Self(vec![Fault { kind, at }])
     }
 
+    /// Whether a clock jumps ahead, and something else goes wrong: a deadline passes before what it is about has happened.
+    pub fn hastens_deadlines(&self) -> bool {
+        self.0.len() > 1 && self.0.iter().any(|fault| matches!(fault.kind, Kind::Clock(1..)))
+    }
+
     /// For how long it keeps a controller from seeing the truth.
     pub fn lag(&self) -> Duration {
         self.0.iter().map(Fault::lag).sum()

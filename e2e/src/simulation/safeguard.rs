@@ -25,7 +25,7 @@ pub enum Safeguard {
     Succession,
     /// Writes name the uid of the object they are meant for.
     Uid,
-    /// Deletions name the version of the object that was judged.
+    /// Deletions, and patches of objects other than of their status, name the version of the object that was judged.
     Version,
 }
 
@@ -51,7 +51,7 @@ impl Seam {
                 None => Ok(request),
             },
             Safeguard::Uid => Ok(request.map(|body| without(&asked.method, "uid", body))),
-            Safeguard::Version if asked.method == Method::DELETE => {
+            Safeguard::Version if asked.method == Method::DELETE || asked.patches_an_object() => {
                 Ok(request.map(|body| without(&asked.method, "resourceVersion", body)))
             }
             Safeguard::Version | Safeguard::Consistency | Safeguard::Leadership | Safeguard::Succession => Ok(request),

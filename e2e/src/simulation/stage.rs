@@ -313,7 +313,8 @@ impl Stage {
                     let last = self.depose(program);
                     // What is on its way arrives before the Lease is given up.
                     clock.sleep(FILLED).await;
-                    self.follow(program, last.as_deref());
+                    // A leader that has crashed leaves nothing.
+                    self.follow(program, last.as_deref().filter(|last| !last.is_dead()));
                 }
                 clock.sleep(time).await;
                 for resource in &withheld {
@@ -334,14 +335,25 @@ impl Stage {
         }
     }
 
-    /// Waits until a program has written something more, or for long enough.
+    /// Waits until a program has written something more, until the Lease of a leader that has crashed has expired, or for long
+    /// enough.
     async fn writes_again(&self, program: &str) {
         let clock = &self.hub.clock;
         let count = || self.hub.seen.lock().points.iter().filter(|point| point.program == program).count();
-        let (before, patience) = (count(), clock.instant() + STANDS_BY);
+        let (before, mut patience) = (count(), clock.instant() + STANDS_BY);
         while count() == before && clock.instant() < patience {
+            if self.has_lost_its_leader(program) {
+                patience = patience.min(clock.instant() + LEASE);
+            }
             clock.sleep(Duration::from_millis(5)).await;
         }
+    }
+
+    /// Whether the leader of a program has crashed.
+    fn has_lost_its_leader(&self, program: &str) -> bool {
+        let seats = self.seats.lock();
+        let seat = seats.iter().find(|seat| seat.definition.name == program);
+        seat.is_some_and(|seat| seat.leader.as_ref().is_none_or(|leader| leader.is_dead()))
     }
 
     /// Whether that process is the one to lead next.

@@ -1,6 +1,9 @@
 //! Adopting and releasing Pods.
 
-use common::{claim::Claiming, pods::PODS};
+use common::{
+    claim::{Claiming, WrittenVersions},
+    pods::PODS,
+};
 
 use crate::{
     JobController,
@@ -16,6 +19,7 @@ impl JobController {
         snapshot: &Snapshot,
         adopt: &[PodRef],
         release: &[PodRef],
+        versions: &WrittenVersions,
     ) -> Result<Vec<PodRef>, Error> {
         let claiming = Claiming {
             api: &self.context.api,
@@ -25,6 +29,6 @@ impl JobController {
             finalizers: &[JOB_TRACKING],
             is_gone: common::api::Error::is_another,
         };
-        Ok(claiming.carry_out(adopt, release).await?)
+        Ok(claiming.carry_out_noting(adopt, release, versions).await?)
     }
 }

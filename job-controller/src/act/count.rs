@@ -3,11 +3,13 @@
 use common::{
     api::{self, Patch, Target},
     batch::all,
+    claim::WrittenVersions,
     events::EventType,
     meta::{Meta, Uid, Version},
 };
 use serde::{Deserialize, Serialize};
 
+use super::delete::Untracked;
 use crate::{
     JobController,
     decide::{End, PodRef, Situation, Snapshot, Verdict, settle, track::Tracked},
@@ -45,14 +47,15 @@ struct Stored {
 impl JobController {
     /// Writes the status that names terminated Pods, removes their finalizers, writes the status that counts them.
     ///
-    /// Whatever fails, nothing after it happens: the next sync finds all it needs on the server.
-    /// Upstream: `pkg/controller/job`, `flushUncountedAndRemoveFinalizers`.
+    /// Whatever fails, nothing after it happens: the next sync finds all it needs on the server. Tells how many Pods keep their
+    /// finalizer because they have changed since they were judged. Upstream: `pkg/controller/job`, `flushUncountedAndRemoveFinalizers`.
     pub(super) async fn count(
         &self,
         snapshot: &Snapshot,
         situation: &Situation,
         tracked: Tracked,
-    ) -> Result<(), Error> {
+        versions: &WrittenVersions,
+    ) -> Result<usize, Error> {
         let Tracked { status, writes, release, mut uncounted, capped, actions, end, terminating, .. } = tracked;
         let job = &*snapshot.job;
         let uid = &snapshot.owner.uid;
@@ -60,7 +63,7 @@ impl JobController {
         if writes {
             stored = match self.write_status(snapshot, &stored, &status).await {
                 Ok(stored) => stored,
-                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(0),
                 Err(error) => return Err(Error::Name(error)),
             };
             self.memory.set_backoff(uid, situation.backoff);
@@ -72,13 +75,17 @@ impl JobController {
         if !pods.is_empty() {
             self.memory.process(uid, pods.iter().map(|pod| pod.meta().uid.clone()));
         }
-        let results = all(pods.iter().map(|pod| self.remove_finalizer(snapshot, pod))).await;
-        let mut failed = None;
+        let results = all(pods.iter().map(|pod| self.untrack(snapshot, pod, versions))).await;
+        let (mut failed, mut changed_pods) = (None, 0);
         for (pod, result) in pods.iter().zip(results) {
             let pod_uid = &pod.meta().uid;
             match result {
-                Ok(()) => {
+                Ok(Untracked::Yes | Untracked::Gone) => {
                     uncounted.remove(pod_uid);
+                }
+                Ok(Untracked::Changed) => {
+                    self.memory.unprocess(uid, pod_uid);
+                    changed_pods += 1;
                 }
                 Err(error) => {
                     self.memory.unprocess(uid, pod_uid);
@@ -90,7 +97,7 @@ impl JobController {
         let mut changed = settle::settle(&mut status, &uncounted);
         let finished = end.filter(|end| {
             let now = self.context.clock.now();
-            failed.is_none() && !capped && settle::finish(job, &mut status, end, terminating, now)
+            failed.is_none() && changed_pods == 0 && !capped && settle::finish(job, &mut status, end, terminating, now)
         });
         changed |= finished.is_some();
         if changed {
@@ -102,7 +109,7 @@ impl JobController {
             }
             match written {
                 Ok(_) => {}
-                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(0),
                 Err(error) => return Err(Error::Count(error)),
             }
         }
@@ -110,7 +117,7 @@ impl JobController {
             self.memory.finish(uid);
             self.tell(snapshot, &status, &end);
         }
-        failed.map_or(Ok(()), Err)
+        failed.map_or(Ok(changed_pods), Err)
     }
 
     /// Tells of the end of a Job.

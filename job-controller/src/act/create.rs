@@ -53,7 +53,7 @@ impl JobController {
             Err(problem) => return (0, 0, Some(Error::Template(problem))),
         };
         // What the cache shows before the first request: a Pod that appears later may be one whose answer is lost.
-        let before = self.children(&snapshot.owner.uid);
+        let before = self.children(&snapshot.owner.namespace, &snapshot.owner.uid);
         let (mut created, mut refused, mut failed, mut next) = (0, 0, None, pods);
         for batch in slow_start(pods.len()) {
             let (now, later) = next.split_at(batch);
@@ -99,6 +99,7 @@ impl JobController {
             Err(error) if error.is_namespace_terminating() => {
                 let key = snapshot.job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
+                self.memory.refuse(owner, self.context.clock.instant());
                 Ok(Created::NoMore)
             }
             Err(error) => {

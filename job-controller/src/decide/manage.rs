@@ -101,6 +101,8 @@ pub struct Outcome {
     pub removed_ready: usize,
     /// How many were created.
     pub created: usize,
+    /// How many were left alone because they have changed since they were judged.
+    pub changed: usize,
 }
 
 /// Where a sync stands once Pods were managed.
@@ -152,7 +154,11 @@ pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
     }
     let going = if job.only_replaces_failed() { situation.terminating } else { 0 };
     let missing = wanted.saturating_sub(active + going);
-    if missing == 0 { Manage::Nothing } else { create(snapshot, situation, missing) }
+    match missing {
+        0 => Manage::Nothing,
+        _ if snapshot.terminating_namespace => Manage::NotAllowed("the namespace is terminating".to_owned()),
+        _ => create(snapshot, situation, missing),
+    }
 }
 
 /// How many Pods are to be active.
@@ -306,7 +312,7 @@ impl Manage {
             Self::Create { pods, .. } => Outcome { created: pods.len(), ..Outcome::default() },
             _ => {
                 let ready = self.victims().iter().filter(|v| situation.pods[v.at].pod.is_ready());
-                Outcome { removed: self.victims().len(), removed_ready: ready.count(), created: 0 }
+                Outcome { removed: self.victims().len(), removed_ready: ready.count(), ..Outcome::default() }
             }
         }
     }

@@ -150,6 +150,7 @@ impl Model {
         let world = World {
             job: self.job.clone(),
             pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
+            terminating_namespace: false,
             blocked: lag > 0,
             is_stale: lag > 0,
             limits: super::Limits { uncounted: 4, pods: 3, ..limits() },

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod crash;
+mod fair;
 mod finish;
 mod gangs;
 mod hand_over;
@@ -15,4 +16,5 @@ mod policies;
 mod shadow;
 mod suspend;
 mod ttl;
+mod versions;
 mod world;

@@ -1,6 +1,10 @@
 //! Adopting and releasing Pods.
 
-use common::{api, claim::Claiming, pods::PODS};
+use common::{
+    api,
+    claim::{Claiming, WrittenVersions},
+    pods::PODS,
+};
 
 use crate::{
     ReplicaController,
@@ -16,6 +20,7 @@ impl<K: Kind> ReplicaController<K> {
         snapshot: &Snapshot,
         adopt: &[PodRef],
         release: &[PodRef],
+        versions: &WrittenVersions,
     ) -> Result<Vec<PodRef>, Error> {
         let claiming = Claiming {
             api: &self.context.api,
@@ -25,6 +30,6 @@ impl<K: Kind> ReplicaController<K> {
             finalizers: &[],
             is_gone: api::Error::is_invalid,
         };
-        Ok(claiming.carry_out(adopt, release).await?)
+        Ok(claiming.carry_out_noting(adopt, release, versions).await?)
     }
 }

@@ -53,7 +53,7 @@ impl<K: Kind> ReplicaController<K> {
             backoff.replacing(&snapshot.owner.uid);
         }
         // What the cache shows before the first request: a Pod that appears later may be one whose answer is lost.
-        let before = self.children(&snapshot.owner.uid);
+        let before = self.children(&snapshot.owner.namespace, &snapshot.owner.uid);
         for batch in slow_start(count) {
             let calls = (0..batch).map(|_| self.create_pod(snapshot, &body, &before));
             let results = all(calls).await;
@@ -85,6 +85,7 @@ impl<K: Kind> ReplicaController<K> {
             Err(error) if error.is_namespace_terminating() => {
                 let key = snapshot.set.metadata.key();
                 tracing::debug!(logger = K::QUEUE, key = %key, "The namespace is terminating, creating no Pods");
+                self.refused.insert(owner);
                 Ok(Created::NoMore)
             }
             Err(error) => {

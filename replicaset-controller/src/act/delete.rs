@@ -3,6 +3,7 @@
 use common::{
     api::{self, Delete, Target},
     batch::all,
+    claim::WrittenVersions,
     events::EventType,
     pods::PODS,
 };
@@ -14,9 +15,29 @@ use crate::{
     kind::Kind,
 };
 
+/// What became of the request to delete one Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deleted {
+    /// The Pod is gone or terminating.
+    Yes,
+    /// This process ends, and sent nothing.
+    No,
+    /// The Pod has changed since the version that was judged.
+    Changed,
+}
+
 impl<K: Kind> ReplicaController<K> {
-    /// Deletes all of them; tells the first error once every one was tried.
-    pub(super) async fn delete_pods(&self, snapshot: &Snapshot, victims: &[Victim]) -> Result<(), Error> {
+    /// Deletes all of them; tells the first error once every one was tried, and else how many have changed since they were
+    /// ranked and were left alone.
+    ///
+    /// Each request names the version of the Pod that was ranked: one that has become ready, or was released, since then is
+    /// ranked again and not deleted for what it was.
+    pub(super) async fn delete_pods(
+        &self,
+        snapshot: &Snapshot,
+        victims: &[Victim],
+        versions: &WrittenVersions,
+    ) -> Result<usize, Error> {
         // Noted before the first request: an event may come before the answer.
         for Victim { pod, .. } in victims {
             let meta = pod.meta();
@@ -25,27 +46,39 @@ impl<K: Kind> ReplicaController<K> {
                 backoff.gone(&snapshot.owner.uid, &meta.uid);
             }
         }
-        let calls = victims.iter().map(|victim| self.delete_pod(snapshot, victim));
-        all(calls).await.into_iter().collect::<Result<(), _>>().map_err(Error::Delete)
+        let results = all(victims.iter().map(|victim| self.delete_pod(snapshot, victim, versions))).await;
+        let mut changed = 0;
+        for result in results {
+            changed += usize::from(result.map_err(Error::Delete)? == Deleted::Changed);
+        }
+        Ok(changed)
     }
 
-    async fn delete_pod(&self, snapshot: &Snapshot, Victim { pod, .. }: &Victim) -> Result<(), api::Error> {
-        let meta = pod.meta();
+    async fn delete_pod(
+        &self,
+        snapshot: &Snapshot,
+        Victim { pod, .. }: &Victim,
+        versions: &WrittenVersions,
+    ) -> Result<Deleted, api::Error> {
+        let (meta, owner) = (pod.meta(), &snapshot.owner.uid);
         if self.queue.is_closed() {
-            // This process ends: whoever comes next goes on.
-            self.ledger.undelete(&snapshot.owner.uid, &meta.uid);
-            return Ok(());
+            self.ledger.undelete(owner, &meta.uid);
+            return Ok(Deleted::No);
         }
-        let options = Delete { uid: Some(meta.uid.clone()), ..Delete::default() };
+        let version = Some(versions.of(meta));
+        let options = Delete { uid: Some(meta.uid.clone()), version, ..Delete::default() };
         let target = Target::object(PODS, &meta.namespace, &meta.name);
         let Err(error) = self.context.api.delete(target, &options).await else {
             self.event(snapshot, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", meta.name));
-            return Ok(());
+            return Ok(Deleted::Yes);
         };
-        self.ledger.undelete(&snapshot.owner.uid, &meta.uid);
-        // Gone, or another one of that name: what was to be deleted is.
-        if error.is_not_found() || error.is_conflict() {
-            return Ok(());
+        self.ledger.undelete(owner, &meta.uid);
+        if error.is_not_found() {
+            return Ok(Deleted::Yes);
+        }
+        if error.is_conflict() {
+            self.ledger.conflicted(owner, PODS, meta);
+            return Ok(Deleted::Changed);
         }
         if !matches!(error, api::Error::NotLeader) {
             self.event(snapshot, EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));

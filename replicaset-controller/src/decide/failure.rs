@@ -21,7 +21,7 @@ const REFRESH: SignedDuration = SignedDuration::from_mins(1);
 pub fn conditions(stored: &[Condition], managed: &Managed, now: Timestamp) -> Vec<Condition> {
     let mut list = stored.to_vec();
     match managed {
-        Managed::NotAllowed => {}
+        Managed::NotAllowed | Managed::Changed => {}
         Managed::Done => {
             conditions::remove(&mut list, REPLICA_FAILURE);
         }

@@ -109,6 +109,9 @@ pub fn manage(snapshot: &Snapshot, claimed: &[&PodRef]) -> Manage {
     }
     if claimed.len() < set.replicas {
         let missing = set.replicas - claimed.len();
+        if snapshot.terminating_namespace {
+            return Manage::NotAllowed("its namespace is terminating".to_owned());
+        }
         return match (template_problem(snapshot), snapshot.failing) {
             (Some(problem), _) => Manage::Impossible(problem),
             (None, Some(failing)) => Manage::Later(failing),

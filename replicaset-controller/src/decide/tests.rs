@@ -344,6 +344,7 @@ fn any_world() -> impl Strategy<Value = World> {
             world.limits = Limits { burst, deletion_cost: cost > 0, reranks, ..world.limits };
             world.failing = failing.map(|left| Failing { pods: 2, left: Duration::from_secs(left) });
             world.colocated = BTreeMap::from([("node-1".into(), counts.0), ("node-2".into(), counts.1)]);
+            world.terminating_namespace = deleting == 1;
             let world = if deleting == 0 { world.deleting() } else { world };
             if blocked == 0 { world.blocked() } else { world }
         },
@@ -362,7 +363,7 @@ proptest! {
         match &plan.manage {
             Manage::Later(_) => prop_assert!(snapshot.failing.is_some() && active < wanted),
             Manage::Create { count, missing } => {
-                prop_assert!(snapshot.failing.is_none());
+                prop_assert!(snapshot.failing.is_none() && !snapshot.terminating_namespace);
                 prop_assert_eq!(*missing, wanted - active);
                 prop_assert_eq!(*count, burst.min(*missing));
             }
@@ -379,7 +380,10 @@ proptest! {
                 }
             }
             Manage::Nothing => prop_assert_eq!(active, wanted),
-            Manage::NotAllowed(_) => prop_assert!(snapshot.owner.deleting || snapshot.blocked.is_some()),
+            Manage::NotAllowed(_) => {
+                let refused = snapshot.terminating_namespace && active < wanted;
+                prop_assert!(snapshot.owner.deleting || snapshot.blocked.is_some() || refused);
+            }
             Manage::Impossible(_) => prop_assert!(false),
         }
         if snapshot.owner.deleting {

@@ -164,7 +164,7 @@ async fn deletes_and_lost_creates_block_managing_and_nothing_else() {
     assert_eq!(blocked.why, "1 deleted pods still look alive in the cache");
     controller.know(&[web(3)], &[pod("a").deleting(), pod("b")], 9);
     assert_eq!(controller.ready().blocked, None);
-    let before = controller.children(&uid);
+    let before = controller.children(&"shop".into(), &uid);
     controller.ledger.lost_create(&uid, PODS, || before.iter().map(|p| p.meta().uid.clone()).collect());
     let blocked = controller.ready().blocked.unwrap();
     assert_eq!(blocked.why, "1 pods may have been created by requests that were not answered");

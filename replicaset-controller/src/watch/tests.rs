@@ -41,6 +41,7 @@ fn fixture() -> Fixture {
     let ledger = Ledger::new(clock.clone(), Duration::from_mins(5));
     Fixture {
         watch: Watch {
+            refused: TerminatingNamespaces::new(clock.clone(), Duration::from_mins(5)),
             queue: Queue::new(clock.clone(), Backoff::default(), None),
             sets,
             ledger,

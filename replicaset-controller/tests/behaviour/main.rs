@@ -5,10 +5,12 @@
 mod bad_input;
 mod claim;
 mod failure;
+mod fair;
 mod hand_over;
 mod options;
 mod scale;
 mod shadow;
 mod stale;
 mod status;
+mod versions;
 mod world;

@@ -83,6 +83,8 @@ const UID: &str = "batch.kubernetes.io/controller-uid";
 
 /// Longer than anything keeps a Pod from being created: all Pods of a Job run before the first of them ends.
 pub(super) const LONG: &str = "200";
+/// The same where three creates in a row may each be lost, and be waited for.
+const LONGER: &str = "300";
 
 /// A Job whose Pods live as their annotations say.
 pub(super) fn job(pods: Value, mut spec: Value) -> Value {
@@ -242,6 +244,17 @@ fn scenarios() -> Vec<Scenario> {
             ],
         },
         Scenario {
+            name: "suspended-after-success",
+            about: "a Job of four, two at a time, is suspended shortly after the first two have succeeded",
+            // A controller that hears of nothing from before the success on takes the two for running.
+            steps: vec![
+                create(job(working(LONG), json!({"completions": 4, "parallelism": 2}))),
+                after(190.0, noted()),
+                after(15.0, spec(json!({"suspend": true}))),
+                settled(spec(json!({"suspend": false}))),
+            ],
+        },
+        Scenario {
             name: "replaced-while-terminating",
             about: "Pods that a user deletes and that take their time; the next ones need not wait for them",
             steps: vec![
@@ -277,12 +290,12 @@ fn success_while_pods_go() -> Scenario {
         after(0.01, What::DeleteAll(resource, key, index.to_owned(), json!({})))
     };
     let mut job = job(
-        json!({"sim/exit-index-0": "0", "sim/after": LONG, "sim/terminate-after": LONG}),
+        json!({"sim/exit-index-0": "0", "sim/after": LONGER, "sim/terminate-after": LONG}),
         json!({"completions": 4, "parallelism": 4, "completionMode": "Indexed", "backoffLimit": 9,
             "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
     );
     job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(600);
-    let ready = vec![create(job), after(185.0, noted())];
+    let ready = vec![create(job), after(285.0, noted())];
     Scenario {
         name: "success-while-pods-go",
         about: "an Indexed Job that succeeds with its first index, some time after a user has deleted the Pods of the others",
@@ -347,6 +360,7 @@ fn stale() -> Vec<Scenario> {
         "success-policy",
         "success-while-pods-go",
         "suspend-resume",
+        "suspended-after-success",
         "replaced-while-terminating",
         "replaced-when-failed",
         "deadline",

@@ -63,8 +63,8 @@ struct History {
     job: Option<Arc<Value>>,
     /// The states of each Pod, by uid.
     pods: BTreeMap<String, Vec<(Instant, Arc<Value>)>>,
-    /// When the status first named a Pod.
-    named: BTreeMap<String, Instant>,
+    /// When the status first named a Pod, and the Job as it was then.
+    named: BTreeMap<String, (Instant, Arc<Value>)>,
     /// The Pods from which somebody else took the finalizer, as they were.
     taken: BTreeMap<String, Arc<Value>>,
     /// What became of those that have lost their finalizer.
@@ -88,7 +88,7 @@ impl History {
     fn on_job(&mut self, job: &str, logged: &Logged) {
         let Some(after) = logged.after().filter(|after| uid(after) == job) else { return };
         for pod in LISTS.into_iter().flat_map(|list| named(&after, list)) {
-            self.named.entry(pod.to_owned()).or_insert(logged.at);
+            self.named.entry(pod.to_owned()).or_insert_with(|| (logged.at, Arc::clone(&after)));
             if let Some(taken) = self.taken.get(pod) {
                 // Its Job did not know, and counts it as what it seemed to be.
                 self.fates.entry(pod.to_owned()).or_default().insert(fate(&after, taken));
@@ -124,12 +124,15 @@ impl History {
     /// A Pod loses its finalizer, or its Job.
     fn lets_go(&mut self, pod: &Value, logged: &Logged, released: bool, window: Duration) {
         let Some(job) = self.job.as_deref() else { return };
-        let known = self.named.get(uid(pod)).copied().unwrap_or(logged.at).min(logged.at);
+        let named = self.named.get(uid(pod));
+        let known = named.map_or(logged.at, |(at, _)| *at).min(logged.at);
+        // A Pod that is named counts as what it was for the Job of that time, which may have lost an index since.
+        let judged = named.map_or(job, |(_, then)| &**then);
         let since = known.checked_sub(window).unwrap_or(known);
         let states = self.pods.get(uid(pod)).map_or(&[][..], Vec::as_slice);
         let first = states.partition_point(|(at, _)| *at <= since).saturating_sub(1);
         let fates = self.fates.entry(uid(pod).to_owned()).or_default();
-        fates.extend(states[first..].iter().map(|(_, state)| fate(job, state)));
+        fates.extend(states[first..].iter().map(|(_, state)| fate(judged, state)));
         // What somebody else takes away nobody need have seen; what is not the Job's any more it does not count.
         if released || !selects(job, "/spec/selector", pod) || is_finished(job) || !logged.by(CONTROLLER) {
             fates.insert(Fate::Nothing);

@@ -141,17 +141,16 @@ fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
     let is_named = LISTS.iter().any(|list| named(now, list).contains(uid(&pod)))
         || counted(world, now).contains_key(uid(&pod))
         || (succeeded && index.is_some_and(|i| indexes(now, "completedIndexes").contains(&i)));
-    let selected = |pod: &Arc<Value>| selects(now, "/spec/selector", pod);
+    // The write names the version of the Pod that was judged: it is of this state and of no earlier one.
     let counts_not = (is_indexed(now) && index.is_none())
         // An index that was given up stays so.
         || (succeeded && index.is_some_and(|i| indexes(now, "failedIndexes").contains(&i)))
         || (failed && is_ignored(now, &pod))
-        || !recent_pods(world, &pod).chain([&pod]).all(selected);
-    // One that did not count when it was looked at goes uncounted if it is too many, was not to run, or is not needed.
-    let counts = |pod: &Arc<Value>| is_over(pod) || (is_deleting(pod) && !only_replaces_failed(now));
+        || !selects(now, "/spec/selector", &pod);
+    // One that does not count goes uncounted if it is too many, is not to run, or is not needed.
+    let counts = is_over(&pod) || (is_deleting(&pod) && !only_replaces_failed(now));
     let needless = || is_spared(world, now) || surplus(world, now, &pod).is_some();
-    let was_needless = || !recent_pods(world, &pod).chain([&pod]).all(counts) && needless();
-    if is_named || counts_not || was_needless() {
+    if is_named || counts_not || (!counts && needless()) {
         return Ok(());
     }
     let going = if is_deleting(&pod) { ", going" } else { "" };
@@ -162,7 +161,9 @@ fn finalizers_go_last(world: &World, logged: &Logged) -> Result<(), String> {
 fn is_spared(world: &World, job: &Value) -> bool {
     let succeeded = |pod: &Arc<Value>| text(pod, "/status/phase") == "Succeeded";
     let policy = at(job, "/spec/successPolicy").is_some() && !is_true(job, "FailureTarget");
-    is_true(job, "SuccessCriteriaMet") || (policy && all_pods(world, job).any(succeeded))
+    // A Pod that was counted may have been released since.
+    let any = || !indexes(job, "completedIndexes").is_empty() || all_pods(world, job).any(succeeded);
+    is_true(job, "SuccessCriteriaMet") || (policy && any())
 }
 
 /// What is counted cannot be taken back: the finalizer is gone by then.
@@ -384,7 +385,8 @@ fn ends(world: &World, job: &Value) -> Option<&'static str> {
     if at(job, "/spec/backoffLimitPerIndex").is_some() && !failed.is_empty() {
         return Some("failed indexes");
     }
-    let succeeded = all_pods(world, job).any(|pod| text(pod, "/status/phase") == "Succeeded");
+    let succeeded = !indexes(job, "completedIndexes").is_empty()
+        || all_pods(world, job).any(|pod| text(pod, "/status/phase") == "Succeeded");
     if at(job, "/spec/successPolicy").is_some() && succeeded {
         return Some("success policy");
     }
@@ -403,7 +405,8 @@ fn deletes_for_a_reason(world: &World, logged: &Logged) -> Result<(), String> {
     if is_deleting(&pod) {
         return Ok(());
     }
-    let Some(job) = recent_pods(world, &pod).chain([&pod]).find_map(|pod| job_of(world, pod)) else {
+    // The deletion names the version of the Pod that was judged.
+    let Some(job) = job_of(world, &pod) else {
         return Err(format!("Pod {} is deleted and is no Job's", name(&pod)));
     };
     let present = recent_jobs(world, job).any(|job| !is_deleting(job) && !is_finished(job));
@@ -439,10 +442,8 @@ fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), Stri
         return Ok(());
     };
     if controller(&after).is_none() {
-        // Released: it does not have the labels any more, or did not lately.
-        let selected =
-            |job: &Arc<Value>| recent_pods(world, &pod).chain([&pod]).all(|pod| selects(job, "/spec/selector", pod));
-        return match job_of(world, &pod).filter(|job| selected(job)) {
+        // Released: it does not have the labels any more.
+        return match job_of(world, &pod).filter(|job| selects(job, "/spec/selector", &pod)) {
             Some(job) => Err(format!("Pod {} is released by {}, which selects it", name(&pod), name(job))),
             None => Ok(()),
         };
@@ -450,7 +451,7 @@ fn foreign_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), Stri
     let Some(job) = job_of(world, &after) else { return Err(format!("Pod {} is adopted by nobody", name(&pod))) };
     let states = world.within(JOBS, NAMESPACE, name(job), RECHECKED);
     let lives = states.iter().flatten().any(|state| uid(state) == uid(job) && !is_deleting(state));
-    if !lives || !recent_pods(world, &pod).any(|pod| selects(job, "/spec/selector", pod)) {
+    if !lives || !selects(job, "/spec/selector", &pod) {
         return Err(format!("Pod {} is adopted by {}, which is going or does not select it", name(&pod), name(job)));
     }
     Ok(())

@@ -121,24 +121,21 @@ fn the_deleted_make_nothing(world: &World, logged: &Logged) -> Result<(), String
 
 fn deletes_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
     let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
-    let states = world.recently(PODS, NAMESPACE, name(&pod)).filter(|state| uid(state) == uid(&pod));
-    for state in states.chain([&pod]) {
-        let owner = world.by_uid(REPLICA_SETS, controller_uid(state));
-        if is_active(state) && owner.is_some_and(|set| selects(set, SELECTOR, state)) {
-            return Ok(());
-        }
+    // The deletion names the version of the Pod that was judged: it is of this state and of no earlier one.
+    let owner = world.by_uid(REPLICA_SETS, controller_uid(&pod));
+    if is_active(&pod) && owner.is_some_and(|set| selects(set, SELECTOR, &pod)) {
+        return Ok(());
     }
     Err(format!("Pod {} is deleted and is no ReplicaSet's", name(&pod)))
 }
 
-fn other_pods_are_untouched(world: &World, logged: &Logged) -> Result<(), String> {
+fn other_pods_are_untouched(_: &World, logged: &Logged) -> Result<(), String> {
     let Some(pod) = logged.before().filter(|_| pod_write(logged)) else { return Ok(()) };
     let owner = controller(&pod);
     if owner.is_some_and(|owner| owner["kind"] != "ReplicaSet") {
         return Err(format!("Pod {} is another controller's", name(&pod)));
     }
-    let mut states = world.recently(PODS, NAMESPACE, name(&pod)).filter(|state| uid(state) == uid(&pod));
-    if !is_active(&pod) && !states.any(|state| is_active(state)) {
+    if !is_active(&pod) {
         return Err(format!("Pod {} is over or going, and is written", name(&pod)));
     }
     Ok(())
@@ -174,8 +171,7 @@ fn only_the_living_adopt(world: &World, logged: &Logged) -> Result<(), String> {
     if !states.iter().flatten().any(|set| uid(set) == adopter && !is_deleting(set)) {
         return Err(format!("Pod {} is adopted by {}, which is gone or going", name(&after), name(set)));
     }
-    let mut states = world.recently(PODS, NAMESPACE, name(&before)).filter(|state| uid(state) == uid(&before));
-    if !states.any(|pod| selects(set, SELECTOR, pod)) {
+    if !selects(set, SELECTOR, &before) {
         return Err(format!("Pod {} is adopted by {}, which does not select it", name(&after), name(set)));
     }
     Ok(())
@@ -200,6 +196,9 @@ fn counts_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
 }
 
 /// Asked when a sync that deleted a ready Pod is over: requests of one sync arrive in any order.
+///
+/// Unready Pods that are kept are no more than there are still too many Pods: those were to be deleted as well, and the
+/// server has refused it.
 fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
     let syncing = |write: &&Logged| logged.at - write.at < Duration::from_secs(1);
     let at_status = logged.by(CONTROLLER) && logged.resource() == REPLICA_SETS && logged.through("status");
@@ -213,8 +212,11 @@ fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
             let states = world.recent(PODS, NAMESPACE, name(pod));
             states.iter().all(|s| s.is_some_and(|s| uid(s) == uid(pod) && is_active(s) && !is_ready(s)))
         };
+        let wanted = recent_sets(world, &set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
+        let surplus = pods(world, &set).count() as i64 - wanted;
         let ready_before = world.recently(PODS, NAMESPACE, name(&gone)).all(|pod| is_ready(pod) || is_deleting(pod));
-        if let Some(kept) = pods(world, &set).find(unready).filter(|_| ready_before) {
+        let kept: Vec<_> = pods(world, &set).filter(unready).collect();
+        if let Some(kept) = kept.first().filter(|_| ready_before && kept.len() as i64 > surplus) {
             return Err(format!("ready Pod {} is deleted and unready Pod {} is kept", name(&gone), name(kept)));
         }
     }

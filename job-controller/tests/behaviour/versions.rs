@@ -1,0 +1,148 @@
+//! Writes that name the version of the Pod that was judged, so that an old view becomes a conflict and no lost result.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::json;
+
+use crate::{
+    oracle,
+    world::{FINALIZER, ME, Setup, World, finalizers, job, job_with, name, refusal, stray},
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_succeeded_unseen_is_counted_and_not_deleted_with_its_suspended_job() {
+    let world = World::new().await;
+    world.apply(job("sum", &[("exit", "0"), ("after", "10")])).await;
+    world.wait(5).await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.wait(8).await;
+    world.forget();
+    world.change("sum", json!({"suspend": true})).await;
+    world.wait(20).await;
+    let pods = world.pods().await;
+    assert_eq!((pods[0]["status"]["phase"].as_str(), finalizers(&pods[0])), (Some("Succeeded"), vec![FINALIZER]));
+    assert_eq!(world.asked("delete", "pods"), 0);
+    // A conflict is no reason to spin: the next attempt comes with the newer version, or after some seconds.
+    let attempts = world.asked("patch", "pods");
+    assert!((1..=6).contains(&attempts), "{attempts} attempts");
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert_eq!(world.status("sum").await["succeeded"], 1);
+    assert_eq!(world.conditions("sum").await.last().unwrap(), "Complete CompletionsReached");
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_succeeded_unseen_is_not_counted_as_failed_with_its_job() {
+    let world = World::new().await;
+    let spec = json!({"completions": 2, "parallelism": 2, "activeDeadlineSeconds": 15});
+    world.apply(job_with("sum", &[("exit", "0"), ("after", "10")], spec)).await;
+    world.wait(5).await;
+    world.wait(2).await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.wait(20).await;
+    let attempts = world.asked("delete", "pods");
+    assert!((2..=8).contains(&attempts), "{attempts} attempts: refused, and tried again only after some seconds");
+    assert!(world.conditions("sum").await.is_empty(), "the Job does not end on a view that is known to be old");
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    let status = world.status("sum").await;
+    assert_eq!((&status["succeeded"], status.get("failed")), (&json!(2), None));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_costs_a_moment_when_the_newer_version_is_there() {
+    let world = World::new().await;
+    world.apply(job("sum", &[("exit", "0"), ("after", "10")])).await;
+    world.wait(5).await;
+    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(2));
+    world.wait(6).await;
+    let pod = name(&world.pods().await[0]).to_owned();
+    // Somebody changes the Pod just before its finalizer is removed.
+    world.clock.sleep(Duration::from_millis(1900)).await;
+    world.merge("pods", &pod, json!({"metadata": {"annotations": {"note": "seen"}}})).await;
+    world.wait(4).await;
+    assert_eq!(world.status("sum").await["succeeded"], 1);
+    assert!(world.asked("patch", "pods") <= 2, "{}", world.asked("patch", "pods"));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_about_something_else_is_tried_again() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let filter = {
+        let refused = Arc::clone(&refused);
+        move |request: &Request<Bytes>| {
+            let patches = request.method() == Method::PATCH && request.uri().path().contains("/pods/");
+            let first = patches && refused.fetch_add(1, Ordering::Relaxed) < 2;
+            first.then(|| refusal(409, "Conflict", "a webhook has said so", &json!([])))
+        }
+    };
+    let world = World::with(Setup { filter: Some(Arc::new(filter)), ..Setup::default() }).await;
+    world.apply(job("sum", &[("exit", "0")])).await;
+    world.wait(4).await;
+    assert_eq!(refused.load(Ordering::Relaxed), 1, "the Pod has not changed: the next attempt waits");
+    world.wait(12).await;
+    assert_eq!((refused.load(Ordering::Relaxed), &world.status("sum").await["succeeded"]), (3, &json!(1)));
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_selected_again_unseen_is_not_released() {
+    let world = World::new().await;
+    let job = world.apply(job("sum", &[])).await;
+    world.settle().await;
+    let pod = name(&world.pods().await[0]).to_owned();
+    let uid = &job["metadata"]["uid"];
+    let relabel =
+        |uid: &serde_json::Value| json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": uid}}});
+    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
+    world.forget();
+    world.merge("pods", &pod, relabel(&json!("other"))).await;
+    world.wait(2).await;
+    world.merge("pods", &pod, relabel(uid)).await;
+    world.wait(20).await;
+    assert_eq!((world.asked("patch", "pods"), world.written().len()), (1, 0), "the release was refused");
+    assert_eq!(finalizers(&world.pods().await[0]), [FINALIZER]);
+    oracle::check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_namespace_terminates_asks_once() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let tried = Arc::clone(&tries);
+    let filter = Arc::new(move |request: &Request<Bytes>| {
+        let creates = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+        tried.fetch_add(usize::from(creates), Ordering::Relaxed);
+        creates.then(|| {
+            let causes = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]);
+            refusal(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
+        })
+    });
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(job_with("sum", &[], json!({"completions": 30, "parallelism": 30}))).await;
+    world.settle().await;
+    // What the namespace controller deletes brings the Job to the queue again and again.
+    for at in 0..5 {
+        let uid = world.get(crate::world::JOBS, "sum").await["metadata"]["uid"].clone();
+        let mut pod = stray(&format!("late-{at}"), json!({"batch.kubernetes.io/controller-uid": uid}), &[]);
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": uid, "controller": true}]);
+        world.apply(pod).await;
+        world.wait(2).await;
+        world.sandbox.delete("pods", Some(crate::world::NS), &format!("late-{at}")).await.unwrap();
+        world.wait(3).await;
+    }
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
+    let told = world.loops.as_ref().unwrap().explain(Some("shop/sum"))[0]["waiting"].to_string();
+    assert!(told.contains("the namespace is terminating"), "{told}");
+}

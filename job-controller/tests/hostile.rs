@@ -1,0 +1,217 @@
+//! Jobs with every number and every list at its limit, and beyond: what deciding about them costs. A process of its own, because
+//! it measures memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+use std::{
+    alloc::System,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cap::Cap;
+use common::{
+    controller::Explain as _,
+    refs::{Claims, Owner},
+};
+use jiff::Timestamp;
+use job_controller::{
+    decide::{Limits, PodRef, Record, Snapshot, decide},
+    objects::{JOBS, Job},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Counts what is allocated, and refuses what is too much.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+const LIMITS: Limits = Limits {
+    uncounted: 500,
+    pods: 500,
+    failure_backoff: Duration::from_secs(10),
+    failure_backoff_max: Duration::from_mins(10),
+    batch: Duration::from_secs(1),
+    clears_start_time: true,
+};
+/// What deciding may allocate for each byte of the object and its Pods. Sets of indexes are read, joined, and written again.
+const EACH_BYTE: usize = 64;
+/// What deciding may allocate besides: the Pods of one sync, and texts.
+const BESIDES: usize = 1 << 20;
+/// How long deciding may take. Counting up to a number of a specification would take far longer.
+const TIME: Duration = Duration::from_secs(5);
+
+fn number() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!(0),
+        json!(1),
+        json!(7),
+        json!(100_000),
+        json!(i32::MAX - 1),
+        json!(i32::MAX),
+        json!(null),
+        json!(-1),
+        json!(i64::from(i32::MAX) + 1),
+        json!(i64::MAX),
+    ])
+}
+
+/// Valid numbers only, large ones above all.
+fn valid() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![json!(0), json!(3), json!(100_000), json!(i32::MAX), json!(null)])
+}
+
+/// Sets of indexes as texts, up to a megabyte.
+fn indexes() -> impl Strategy<Value = Value> {
+    let odd = |count: u32| (0..count).map(|i| (2 * i + 1).to_string()).collect::<Vec<_>>().join(",");
+    let runs = |count: u32| (0..count).map(|i| format!("{}-{}", 10 * i, 10 * i + 5)).collect::<Vec<_>>().join(",");
+    prop_oneof![
+        4 => Just(json!(null)),
+        2 => Just(json!("0-2147483646")),
+        1 => Just(json!("0-99999999999999999999")),
+        1 => Just(json!("2147483645,2147483646")),
+        1 => Just(json!("9-1,x,-,,--,7-")),
+        1 => Just(Value::from(odd(130_000))),
+        1 => Just(Value::from(runs(60_000))),
+        1 => Just(Value::from(",".repeat(1 << 20))),
+    ]
+}
+
+fn uids() -> impl Strategy<Value = Value> {
+    let uids =
+        |count: usize| (0..count).map(|i| json!(format!("2ff731ae-b0d1-491c-a286-{i:012x}"))).collect::<Vec<_>>();
+    prop_oneof![3 => Just(json!(null)), 1 => Just(json!(uids(3))), 1 => Just(json!(uids(20_000)))]
+}
+
+fn policies() -> impl Strategy<Value = (Value, Value)> {
+    let codes: Vec<i32> = (1..=255).collect();
+    let failure =
+        json!({"rules": vec![json!({"action": "Count", "onExitCodes": {"operator": "NotIn", "values": codes}}); 20]});
+    let success = json!({"rules": vec![json!({"succeededIndexes": "0-2147483646", "succeededCount": i32::MAX}); 20]});
+    let one = |policy: Value| prop_oneof![2 => Just(json!(null)), 1 => Just(policy)];
+    (one(failure), one(success))
+}
+
+fn time() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!(null),
+        json!("0001-01-01T00:00:00Z"),
+        json!("2026-11-21T09:00:00Z"),
+        json!("9999-12-30T22:00:00Z"),
+    ])
+}
+
+/// A Job whose numbers are valid, or need not be.
+fn job(valid_only: bool) -> impl Strategy<Value = Value> {
+    let value = move || if valid_only { valid().boxed() } else { number().boxed() };
+    let seconds = prop::sample::select(vec![json!(null), json!(0), json!(i32::MAX), json!(i64::MAX)]);
+    let spec = (value(), value(), value(), value(), value(), seconds, any::<[bool; 4]>(), policies());
+    let status = (value(), value(), indexes(), indexes(), uids(), uids(), time());
+    (spec, status).prop_map(|(spec, status)| {
+        let (parallelism, completions, limit, per_index, most, seconds, [indexed, suspend, decided, restarts], policies) = spec;
+        let (succeeded, failed, completed, given_up, named, lost, started) = status;
+        let conditions = if decided { json!([{"type": "FailureTarget", "status": "True", "reason": "R"}]) } else { json!([]) };
+        json!({
+            "metadata": {"name": "bad", "namespace": "shop", "uid": "u-bad", "resourceVersion": "5"},
+            "spec": {"parallelism": parallelism, "completions": completions, "backoffLimit": limit,
+                "backoffLimitPerIndex": per_index, "maxFailedIndexes": most, "activeDeadlineSeconds": seconds,
+                "ttlSecondsAfterFinished": seconds, "suspend": suspend,
+                "completionMode": if indexed { "Indexed" } else { "NonIndexed" },
+                "podFailurePolicy": policies.0, "successPolicy": policies.1,
+                "selector": {"matchLabels": {"u": "u-bad"}},
+                "template": {"metadata": {"labels": {"u": "u-bad"}},
+                    "spec": {"restartPolicy": if restarts { "OnFailure" } else { "Never" }, "terminationGracePeriodSeconds": i64::MAX}}},
+            "status": {"succeeded": succeeded, "failed": failed, "completedIndexes": completed, "failedIndexes": given_up,
+                "uncountedTerminatedPods": {"succeeded": named, "failed": lost}, "startTime": started, "conditions": conditions},
+        })
+    })
+}
+
+fn pods() -> impl Strategy<Value = Vec<Value>> {
+    let index = prop::sample::select(vec!["", "0", "1", "7", "2147483646", "2147483647", "99999999999", "-1"]);
+    let failures = prop::sample::select(vec!["0", "5", "2147483647", "99999999999", "x"]);
+    let phase = prop::sample::select(vec!["Pending", "Running", "Succeeded", "Failed", "Odd"]);
+    let pod = (index, failures, phase, any::<bool>(), any::<bool>(), prop::sample::select(vec![0, i32::MAX]));
+    let pod = pod.prop_map(|(index, failures, phase, going, tracked, restarts)| {
+        let exited = json!({"exitCode": i32::MAX, "finishedAt": "9999-12-30T22:00:00Z"});
+        json!({
+            "metadata": {"namespace": "shop", "labels": {"u": "u-bad"}, "resourceVersion": "7",
+                "annotations": {"batch.kubernetes.io/job-completion-index": index,
+                    "batch.kubernetes.io/job-index-failure-count": failures,
+                    "batch.kubernetes.io/job-index-ignored-failure-count": failures},
+                "finalizers": if tracked { json!(["batch.kubernetes.io/job-tracking"]) } else { json!([]) },
+                "deletionTimestamp": if going { json!("2026-11-21T09:00:00Z") } else { json!(null) },
+                "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "bad", "uid": "u-bad", "controller": true}]},
+            "spec": {},
+            "status": {"phase": phase,
+                "containerStatuses": [{"name": "c", "restartCount": restarts, "state": {"terminated": exited}}]},
+        })
+    });
+    prop::collection::vec(pod, 0..12).prop_map(|mut pods| {
+        for (at, pod) in pods.iter_mut().enumerate() {
+            pod["metadata"]["name"] = json!(format!("bad-{at}"));
+            pod["metadata"]["uid"] = json!(format!("2ff731ae-b0d1-491c-a286-{at:012x}"));
+        }
+        pods
+    })
+}
+
+fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
+    let owner = Owner::new(JOBS, &job.metadata);
+    let keep: Vec<PodRef> = pods.iter().map(|pod| Arc::new(serde_json::from_str(&pod.to_string()).unwrap())).collect();
+    Snapshot {
+        owner,
+        claims: Claims { keep, ..Claims::default() },
+        processed: Arc::default(),
+        ends: Arc::default(),
+        backoff: Record { failures: u32::MAX, last: Some(Timestamp::MAX) },
+        scheduling: None,
+        terminating_namespace: false,
+        blocked: None,
+        limits: LIMITS,
+        now: "2026-11-21T09:00:00Z".parse().unwrap(),
+        job: Arc::new(job),
+    }
+}
+
+/// Reads the Job, decides about it, and says why. Says whether it can be read.
+fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCaseError> {
+    let (text, began) = (job.to_string(), Instant::now());
+    let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
+    let before = ALLOCATOR.allocated();
+    // An allocation beyond ends the process.
+    ALLOCATOR.set_limit(before + size * EACH_BYTE + BESIDES).unwrap();
+    let read = serde_json::from_str::<Job>(&text).ok();
+    let plan = read.map(|job| {
+        let plan = decide(&snapshot(job, pods));
+        let explained = plan.explain();
+        (plan, explained)
+    });
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    let took = began.elapsed();
+    prop_assert!(took < TIME, "{took:?}");
+    if let Some((plan, explained)) = &plan {
+        let held = ALLOCATOR.allocated() - before;
+        prop_assert!(held <= size * EACH_BYTE / 2 + BESIDES, "{held} bytes for a plan about {size}");
+        prop_assert!(explained.actions.iter().chain(&explained.waiting).all(|line| line.len() < 4096));
+        let victims = plan.manage.victims().len();
+        let created =
+            if let job_controller::decide::Manage::Create { pods, .. } = &plan.manage { pods.len() } else { 0 };
+        prop_assert!(created <= LIMITS.pods && victims <= pods.len());
+    }
+    Ok(plan.is_some())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn a_job_costs_what_it_and_its_pods_are_long(
+        (valid, job) in any::<bool>().prop_flat_map(|valid| (Just(valid), job(valid))),
+        pods in pods(),
+    ) {
+        let read = is_read_at_bounded_cost(&job, &pods)?;
+        // Servers do not accept an Indexed Job without completions.
+        prop_assert!(read || !valid || job["spec"]["completions"].is_null());
+    }
+}

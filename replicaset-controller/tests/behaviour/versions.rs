@@ -1,0 +1,135 @@
+//! Writes that name the version of the Pod that was judged, so that an old view becomes a conflict.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use serde_json::json;
+
+use crate::world::{ME, NS, SETS, Setup, World, name, owners, refusal, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_taken_out_unseen_is_not_deleted_by_a_scale_down() {
+    let world = World::new().await;
+    world.apply(set("web", 3)).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    // Somebody takes all Pods but one out of the set, to look into them.
+    let pods: Vec<String> = world.active().await.into_iter().collect();
+    for pod in &pods[..2] {
+        world.merge("pods", pod, json!({"metadata": {"labels": {"app": "debugged"}}})).await;
+    }
+    world.forget();
+    world.scale("web", 0).await;
+    world.wait(20).await;
+    let left = world.active().await;
+    assert!(pods[..2].iter().all(|pod| left.contains(pod)), "{left:?}");
+    // A conflict is no reason to spin: the next attempt comes with the newer version, or after some seconds.
+    let attempts = world.asked("delete", "pods");
+    assert!((3..=11).contains(&attempts), "{attempts} attempts");
+    assert!(world.conditions("web").await.is_empty(), "{:?}", world.conditions("web").await);
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert_eq!(world.active().await.len(), 2);
+    assert_eq!(world.get(SETS, "web").await["status"]["replicas"], 0);
+    assert!(world.events().await.iter().all(|event| !event.contains("FailedDelete")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_became_ready_unseen_is_ranked_again() {
+    let world = World::new().await;
+    world.apply(set("web", 2)).await;
+    world.settle().await;
+    let pods: Vec<String> = world.active().await.into_iter().collect();
+    let ready = |status: &str| json!({"conditions": [{"type": "Ready", "status": status}]});
+    let report = async |pod: &str, status: &str| {
+        world.sandbox.merge("pods", Some(NS), pod, Some("status"), json!({"status": ready(status)})).await.unwrap();
+    };
+    report(&pods[0], "False").await;
+    world.settle().await;
+    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
+    report(&pods[0], "True").await;
+    report(&pods[1], "False").await;
+    world.scale("web", 1).await;
+    world.wait(20).await;
+    assert_eq!(world.active().await.into_iter().collect::<Vec<_>>(), pods[..1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_selected_again_unseen_is_not_released() {
+    let world = World::new().await;
+    world.apply(set("web", 1)).await;
+    world.settle().await;
+    let pod = name(&world.pods().await[0]).to_owned();
+    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
+    world.forget();
+    world.merge("pods", &pod, json!({"metadata": {"labels": {"app": "debugged"}}})).await;
+    world.wait(2).await;
+    world.merge("pods", &pod, json!({"metadata": {"labels": {"app": "web"}}})).await;
+    world.wait(20).await;
+    assert_eq!((world.asked("patch", "pods"), world.asked("create", "pods")), (1, 0), "the release was refused");
+    assert_eq!(owners(&world.pods().await[0]), ["ReplicaSet web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_whose_namespace_terminates_asks_once() {
+    let tries = Arc::new(AtomicUsize::new(0));
+    let tried = Arc::clone(&tries);
+    let filter = Arc::new(move |request: &Request<Bytes>| {
+        let creates = request.method() == Method::POST && request.uri().path().ends_with("/pods");
+        tried.fetch_add(usize::from(creates), Ordering::Relaxed);
+        creates.then(|| {
+            let causes = json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]);
+            refusal(403, "Forbidden", "forbidden: namespace shop is being terminated", &causes)
+        })
+    });
+    let world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    for at in 0..5 {
+        world.apply(crate::world::stray(&format!("web-{at}"), "web")).await;
+    }
+    world.apply(set("web", 5)).await;
+    world.settle().await;
+    // The namespace controller deletes Pod after Pod, and each brings the set to the queue.
+    for at in 0..5 {
+        world.sandbox.delete("pods", Some(NS), &format!("web-{at}")).await.unwrap();
+        world.settle().await;
+    }
+    assert_eq!(tries.load(Ordering::Relaxed), 1);
+    assert!(world.conditions("web").await.is_empty());
+    let told = world.loops.as_ref().unwrap().explain(Some("shop/web"))[0]["waiting"].to_string();
+    assert!(told.contains("its namespace is terminating"), "{told}");
+}
+
+/// Pods of one namespace that name a controller of another one.
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_pods_to_a_set_of_another_namespace() {
+    let world = World::new().await;
+    world
+        .sandbox
+        .create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hostile"}}))
+        .await
+        .unwrap();
+    let web = world.apply(set("web", 2)).await;
+    world.settle().await;
+    for at in 0..3 {
+        let mut pod = crate::world::stray(&format!("gift-{at}"), "web");
+        pod["metadata"]["namespace"] = json!("hostile");
+        pod["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web",
+            "uid": web["metadata"]["uid"], "controller": true}]);
+        world.apply(pod).await;
+    }
+    world.forget();
+    world.poke(SETS, "web").await;
+    world.settle().await;
+    assert_eq!((world.active().await.len(), world.written().len()), (2, 0));
+    world.scale("web", 3).await;
+    world.settle().await;
+    assert_eq!(world.active().await.len(), 3);
+    assert_eq!(world.sandbox.list("pods", Some("hostile")).await.unwrap().len(), 3);
+}

@@ -1,0 +1,160 @@
+//! Sets with every number and every list at its limit, and beyond: what deciding about them costs. A process of its own, because
+//! it measures memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+use std::{
+    alloc::System,
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use cap::Cap;
+use common::{
+    controller::Explain as _,
+    object::Object as _,
+    refs::{self, Owner},
+};
+use proptest::prelude::*;
+use replicaset_controller::{
+    decide::{Limits, Manage, PodRef, Snapshot, decide},
+    kind::{Kind as _, ReplicaSets},
+    objects::Set,
+};
+use serde_json::{Value, json};
+
+/// Counts what is allocated, and refuses what is too much.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// What deciding may allocate for each byte of the object and its Pods.
+const EACH_BYTE: usize = 32;
+/// What deciding may allocate besides.
+const BESIDES: usize = 256 << 10;
+/// How long deciding may take. Counting up to a number of a specification would take far longer.
+const TIME: Duration = Duration::from_secs(5);
+
+const BURST: usize = 500;
+
+fn number() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!(0),
+        json!(3),
+        json!(i32::MAX),
+        json!(i32::MAX),
+        json!(null),
+        json!(-1),
+        json!(i64::from(i32::MAX) + 1),
+        json!(i64::MAX),
+        json!("many"),
+    ])
+}
+
+fn selector() -> impl Strategy<Value = Value> {
+    let many: serde_json::Map<String, Value> = (0..20_000).map(|i| (format!("k{i}"), json!("v"))).collect();
+    let values: Vec<String> = (0..20_000).map(|i| format!("v{i}")).collect();
+    prop_oneof![
+        4 => Just(json!({"matchLabels": {"app": "bad"}})),
+        1 => Just(json!({"matchLabels": many})),
+        1 => Just(json!({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": values}]})),
+        1 => Just(json!({"matchExpressions": vec![json!({"key": "app", "operator": "Exists"}); 10_000]})),
+    ]
+}
+
+fn set() -> impl Strategy<Value = Value> {
+    let status = (number(), number(), 0..2_000usize);
+    (number(), number(), selector(), status).prop_map(|(replicas, seconds, selector, (counted, observed, conditions))| {
+        let condition = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "m"});
+        json!({
+            "metadata": {"name": "bad", "namespace": "shop", "uid": "u-bad", "generation": 1, "resourceVersion": "5"},
+            "spec": {"replicas": replicas, "minReadySeconds": seconds, "selector": selector,
+                "template": {"metadata": {"labels": {"app": "bad"}}, "spec": {"terminationGracePeriodSeconds": i64::MAX}}},
+            "status": {"replicas": counted, "observedGeneration": observed, "conditions": vec![condition; conditions]},
+        })
+    })
+}
+
+fn pods() -> impl Strategy<Value = Vec<Value>> {
+    let cost = prop::sample::select(vec!["0", "2147483647", "-2147483648", "99999999999", "x"]);
+    let time = prop::sample::select(vec!["0001-01-01T00:00:00Z", "2026-11-21T09:00:00Z", "9999-12-30T22:00:00Z"]);
+    let pod = (cost, time, any::<bool>()).prop_map(|(cost, time, ready)| {
+        json!({
+            "metadata": {"namespace": "shop", "labels": {"app": "bad"}, "resourceVersion": "7", "creationTimestamp": time,
+                "annotations": {"controller.kubernetes.io/pod-deletion-cost": cost},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "bad", "uid": "u-bad", "controller": true}]},
+            "spec": {"nodeName": "node-1"},
+            "status": {"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": i32::MAX}],
+                "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }, "lastTransitionTime": time}]},
+        })
+    });
+    prop::collection::vec(pod, 0..12).prop_map(|mut pods| {
+        for (at, pod) in pods.iter_mut().enumerate() {
+            pod["metadata"]["name"] = json!(format!("bad-{at}"));
+            pod["metadata"]["uid"] = json!(format!("u-{at}"));
+        }
+        pods
+    })
+}
+
+fn snapshot(set: &Set<ReplicaSets>, pods: &[Value]) -> Snapshot {
+    let (set, now) = (Arc::clone(set.set()), "2026-11-21T09:00:00Z".parse().unwrap());
+    let owner = Owner::new(ReplicaSets::RESOURCE, &set.metadata);
+    let pods = pods.iter().map(|pod| -> PodRef { Arc::new(serde_json::from_str(&pod.to_string()).unwrap()) });
+    let pods: Vec<PodRef> = pods.filter(|pod| pod.is_active()).collect();
+    assert!(pods.iter().all(|pod| !pod.meta().name.is_empty()));
+    let claims = refs::claim(&owner, &set.selector, pods, |_| true).unwrap_or_default();
+    let limits = Limits {
+        burst: BURST,
+        deletion_cost: true,
+        counts_terminating: true,
+        terminating_dropped: false,
+        reranks: true,
+    };
+    Snapshot {
+        set,
+        owner,
+        claims,
+        terminating: usize::MAX,
+        terminating_namespace: false,
+        colocated: BTreeMap::new(),
+        blocked: None,
+        failing: None,
+        limits,
+        now,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn a_set_costs_what_it_and_its_pods_are_long(set in set(), pods in pods()) {
+        let (text, began) = (set.to_string(), Instant::now());
+        let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
+        let before = ALLOCATOR.allocated();
+        // An allocation beyond ends the process.
+        ALLOCATOR.set_limit(before + size * EACH_BYTE + BESIDES).unwrap();
+        let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
+            let plan = decide(&snapshot(&set, &pods));
+            let explained = plan.explain();
+            (plan, explained)
+        });
+        ALLOCATOR.set_limit(usize::MAX).unwrap();
+        let took = began.elapsed();
+        prop_assert!(took < TIME, "{took:?}");
+        let Some((plan, explained)) = plan else {
+            let valid = |field: &str| set["spec"][field].as_i64().is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n));
+            let counts = |field: &str| set["status"][field].is_number() || set["status"][field].is_null();
+            prop_assert!(!valid("replicas") || !valid("minReadySeconds") || !counts("replicas") || !counts("observedGeneration")
+                || set["status"]["replicas"].as_i64().is_none_or(|n| i32::try_from(n).is_err()));
+            return Ok(());
+        };
+        match &plan.manage {
+            Manage::Create { count, .. } => prop_assert!(*count <= BURST),
+            Manage::Delete { victims, .. } => prop_assert!(victims.len() <= pods.len()),
+            _ => {}
+        }
+        prop_assert!(explained.actions.iter().chain(&explained.waiting).all(|line| line.len() < 4096));
+    }
+}
