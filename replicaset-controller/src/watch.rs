@@ -76,7 +76,9 @@ impl<K: Kind> Watch<K> {
         match event {
             Event::Added(new) if new.is_ready() => backoff.forget(set),
             Event::Added(_) => backoff.appeared(set, pod),
-            Event::Updated { old, new } if new.is_ready() && !old.is_ready() => backoff.forget(set),
+            Event::Updated { old, new } if new.is_ready() && !(old.is_ready() && is_same_owner(old, new)) => {
+                backoff.forget(set);
+            }
             Event::Updated { .. } | Event::Unreadable(_) => {}
             Event::Deleted(last) => {
                 let placed = last.is_active() && !last.node.is_empty();
@@ -140,6 +142,11 @@ impl<K: Kind> Watch<K> {
             }
         }
     }
+}
+
+/// Whether a Pod has kept its controller.
+fn is_same_owner(old: &CachedPod, new: &CachedPod) -> bool {
+    old.meta().controller() == new.meta().controller()
 }
 
 #[cfg(test)]
