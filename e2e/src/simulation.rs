@@ -13,6 +13,7 @@
 //! - [`run`](mod@run): one run. Same scenario, perturbation and seed: the same run, to the byte.
 //! - [`world`]: the true state, built from the API server's own log of writes.
 //! - [`outcome`] and [`judge`](mod@judge): what a run was, and what is wrong with it.
+//! - [`impostor`]: writes under a controller's name, to see that an oracle notices.
 //! - [`safeguard`]: takes the controllers' safeguards away, to see that something notices.
 //!
 //! Each program is a process of its own with its own clock, connected by a wire: its messages take time, and when it is dead
@@ -23,6 +24,7 @@ mod command;
 pub mod explore;
 mod flags;
 mod hub;
+pub mod impostor;
 pub mod json;
 pub mod judge;
 pub mod outcome;
@@ -35,6 +37,7 @@ pub mod scenario;
 pub mod scenarios;
 mod stage;
 mod trace;
+mod users;
 mod wire;
 pub mod world;
 

@@ -98,6 +98,7 @@ use self::{
 #[derive(Clone)]
 pub struct Sandbox {
     core: Arc<Core>,
+    identity: Arc<str>,
 }
 
 /// How a sandbox is to be set up.
@@ -198,7 +199,7 @@ impl Builder {
     /// Makes the server.
     pub fn build(self) -> Sandbox {
         let clock = self.clock.unwrap_or_else(Clock::system);
-        Sandbox { core: Arc::new(Core::new(clock, self.setup, self.history, self.writes)) }
+        Sandbox { core: Arc::new(Core::new(clock, self.setup, self.history, self.writes)), identity: ADMIN.into() }
     }
 }
 
@@ -216,6 +217,12 @@ impl Sandbox {
     /// The server as a service, to put other layers in front of it.
     pub fn service(&self, identity: &str) -> InProcess {
         InProcess::new(self.core.clone(), identity)
+    }
+
+    /// The same server, whose helper methods ([`Sandbox::create`] and the like) act for `identity` instead of [`ADMIN`].
+    #[must_use]
+    pub fn acting_as(&self, identity: &str) -> Self {
+        Self { core: Arc::clone(&self.core), identity: identity.into() }
     }
 
     /// Serves the sandbox on a socket; port 0 takes a free one.
@@ -351,7 +358,7 @@ impl Sandbox {
         })
     }
 
-    /// Sends one request as the administrator, past all faults for other identities; the answer must be JSON.
+    /// Sends one request as the administrator, or as the identity of [`Sandbox::acting_as`]; the answer must be JSON.
     pub async fn send(&self, method: Method, path: &str, media: &str, body: Option<&Value>) -> Result<Value, Refused> {
         let refused = |code: u16, reason: &str, message: String| Refused {
             method: method.clone(),
@@ -368,7 +375,7 @@ impl Sandbox {
         }
         let request: Request<Bytes> = request.body(bytes).map_err(|e| refused(400, "BadRequest", e.to_string()))?;
         let cut = |e: ConnectionCut| refused(0, "", e.to_string());
-        let response = self.core.handle(ADMIN, request).await.map_err(cut)?;
+        let response = self.core.handle(&self.identity, request).await.map_err(cut)?;
         let status = response.status();
         let bytes = response.into_body().collect().await.map_err(cut)?.to_bytes();
         let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();

@@ -57,6 +57,9 @@ pub struct Story {
 const ASIDE: &[&str] =
     &["events", "leases.coordination.k8s.io", "nodes", "namespaces", "events.events.k8s.io", "resourcequotas"];
 
+/// The resource of EndpointSlices.
+const SLICES: &str = "endpointslices.discovery.k8s.io";
+
 /// What ReplicaSets remember of their Deployment's size.
 const SIZES: [&str; 2] = ["deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas"];
 
@@ -102,15 +105,28 @@ pub(super) fn end(world: &World) -> BTreeMap<String, u32> {
     }
     let mut end = BTreeMap::new();
     for ((resource, _, _), object) in world.present() {
-        if !ASIDE.contains(&resource.as_str()) {
-            *end.entry(comparable(resource, object, &names)).or_insert(0) += 1;
+        if ASIDE.contains(&resource.as_str()) {
+            continue;
+        }
+        let mut object = comparable(resource, object, &names);
+        if resource == SLICES {
+            // How endpoints are spread over the slices of a Service depends on the order of events; what they say together
+            // does not.
+            let endpoints = object["endpoints"].take();
+            let slice = object.to_string();
+            for endpoint in endpoints.as_array().into_iter().flatten() {
+                *end.entry(format!("{slice} {endpoint}")).or_insert(0) += 1;
+            }
+            end.insert(slice, 1);
+        } else {
+            *end.entry(object.to_string()).or_insert(0) += 1;
         }
     }
     end
 }
 
 /// An object without its uid, versions, times, generated name, node and addresses.
-fn comparable(resource: &str, object: &Value, names: &Names) -> String {
+fn comparable(resource: &str, object: &Value, names: &Names) -> Value {
     let mut object = object.clone();
     let generation = json::number(&object, "/metadata/generation");
     let observed = json::number(&object, "/status/observedGeneration");
@@ -142,7 +158,7 @@ fn comparable(resource: &str, object: &Value, names: &Names) -> String {
         spec.retain(|field, address| !field.starts_with("clusterIP") || *address == "None");
     }
     // Addresses and places come with Pods and nodes; when a change was first told of is a matter of timing.
-    if resource == "endpointslices.discovery.k8s.io" || resource == "endpoints" {
+    if resource == SLICES || resource == "endpoints" {
         bare_endpoints(&mut object);
     }
     // What an empty ReplicaSet remembers of its Deployment's size is of when it was last active, and is written anew before
@@ -166,7 +182,7 @@ fn comparable(resource: &str, object: &Value, names: &Names) -> String {
         }
     }
     mask(&mut object, names);
-    object.to_string()
+    object
 }
 
 /// What is behind a Service, and whether it can be used; in no order.
@@ -277,7 +293,7 @@ mod tests {
         names.add("pods", &json!({"metadata": {"name": "sum-x7k2p", "generateName": "sum-", "uid": "u"}}), true);
         let job = json!({"status": {"conditions": [{"message": "pod default/sum-x7k2p failed"}], "uncounted": ["u"]}});
         assert_eq!(
-            comparable("jobs.batch", &job, &names),
+            comparable("jobs.batch", &job, &names).to_string(),
             r#"{"status":{"conditions":[{"message":"pod default/sum-* failed"}],"uncounted":["uid of pods sum-"]}}"#
         );
     }

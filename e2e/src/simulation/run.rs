@@ -39,7 +39,7 @@ pub struct Run<'a> {
 
 /// How far behind the truth a controller is when nothing goes wrong: messages take up to some milliseconds each way, and a
 /// sync several of them.
-const LAG: Duration = Duration::from_secs(2);
+pub(super) const LAG: Duration = Duration::from_secs(2);
 /// For how long nothing is written when users take things for settled. Longer than anything withheld, than a lost create is
 /// waited for, and than a ledger waits.
 const SETTLED: Duration = Duration::from_mins(7);

@@ -4,6 +4,7 @@ mod cronjob;
 mod deployment;
 mod deployment_invariants;
 mod endpointslice;
+mod endpointslice_invariants;
 mod gc;
 mod gc_invariants;
 mod job;

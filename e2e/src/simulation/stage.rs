@@ -12,7 +12,8 @@ use super::{
     json,
     perturbation::Kind,
     safeguard::{Safeguard, Seam},
-    scenario::{Owner, Suite, What},
+    scenario::{Suite, What},
+    users,
     wire::Wire,
     world::World,
 };
@@ -405,62 +406,7 @@ impl Stage {
 
     /// Does what a user does.
     pub(super) async fn perform(&self, what: &What) -> Result<(), Refused> {
-        let sandbox = &self.hub.sandbox;
-        match what {
-            What::Create(object) => sandbox.create(object.clone()).await.map(drop),
-            What::Merge(resource, name, patch) => {
-                sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await.map(drop)
-            }
-            What::MergeStatus(resource, name, patch) => {
-                sandbox.merge(resource, Some(NAMESPACE), name, Some("status"), patch.clone()).await.map(drop)
-            }
-            What::MergeAll(resource, key, value, patch) => {
-                for object in sandbox.list(resource, Some(NAMESPACE)).await? {
-                    if json::labels(&object).get(key.as_str()) == Some(&value.as_str()) {
-                        let name = json::name(&object);
-                        sandbox.merge(resource, Some(NAMESPACE), name, None, patch.clone()).await?;
-                    }
-                }
-                Ok(())
-            }
-            What::Delete(resource, name, options) => {
-                let object = sandbox.get(resource, Some(NAMESPACE), name).await?;
-                self.delete(resource, &object, options).await
-            }
-            What::DeleteAll(resource, key, value, options) => {
-                for object in sandbox.list(resource, Some(NAMESPACE)).await? {
-                    let labelled = json::labels(&object).get(key.as_str()) == Some(&value.as_str());
-                    if labelled && !json::is_deleting(&object) {
-                        // An item of a list does not say what it is.
-                        let object = sandbox.get(resource, Some(NAMESPACE), json::name(&object)).await?;
-                        self.delete(resource, &object, options).await?;
-                    }
-                }
-                Ok(())
-            }
-            What::Own(resource, name, owners) => {
-                let mut references = Vec::new();
-                for Owner { resource, name, blocked } in owners {
-                    let owner = sandbox.get(resource, Some(NAMESPACE), name).await?;
-                    references.push(json!({"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name,
-                        "uid": json::uid(&owner), "blockOwnerDeletion": blocked}));
-                }
-                let patch = json!({"metadata": {"ownerReferences": references}});
-                sandbox.merge(resource, Some(NAMESPACE), name, None, patch).await.map(drop)
-            }
-        }
-    }
-
-    async fn delete(&self, resource: &str, object: &Value, options: &Value) -> Result<(), Refused> {
-        let (version, namespace) = (json::text(object, "/apiVersion"), json::text(object, "/metadata/namespace"));
-        let root = if version.contains('/') { "apis" } else { "api" };
-        let namespace = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-        let (plural, name) = (resource.split('.').next().unwrap_or_default(), json::name(object));
-        let path = format!("/{root}/{version}/{namespace}{plural}/{name}");
-        let mut options = options.clone();
-        options["kind"] = json!("DeleteOptions");
-        options["apiVersion"] = json!("v1");
-        self.hub.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&options)).await.map(drop)
+        users::perform(&self.hub.sandbox, what).await
     }
 
     /// Ends every process.

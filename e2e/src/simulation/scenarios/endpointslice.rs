@@ -1,22 +1,35 @@
-//! What users do with Services, and what always holds of their slices and Endpoints.
+//! What users do with Services. What always holds of their slices and Endpoints is in [`endpointslice_invariants`].
+//!
+//! A slice takes three endpoints here, so that most Services have several slices and a change touches more than one.
+//!
+//! [`endpointslice_invariants`]: super::endpointslice_invariants
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
+
+use common::settings::TuneValue;
 
 use serde_json::{Value, json};
 
-use super::replicaset::pod_interferences;
+use super::{
+    endpointslice_invariants::{ENDPOINTS, INVARIANTS, PROMISES, SERVICE_NAME, SERVICES, SLICES, label},
+    replicaset::pod_interferences,
+};
 use crate::simulation::{
-    json::{at, condition, is_deleting, name, text, uid},
-    scenario::{Interference, Invariant, Promise, Scenario, Step, Suite, What, after, settled},
+    json::name,
+    scenario::{Interference, Scenario, Step, Suite, What, after, settled},
     stage::NAMESPACE,
-    world::{Logged, World},
+    world::World,
 };
 
-/// Services, with the controller of their Pods.
+/// Services, with the controllers of their Pods.
 pub(super) const SUITE: Suite = Suite {
     name: "endpointslice",
-    programs: &[&endpointslice_controller::DEFINITION, &replicaset_controller::DEFINITION],
-    tunes: &[],
+    programs: &[
+        &endpointslice_controller::DEFINITION,
+        &replicaset_controller::DEFINITION,
+        &deployment_controller::DEFINITION,
+    ],
+    tunes: &[("max-endpoints-per-slice", TuneValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS))],
     gates: &[],
     scenarios,
     invariants: &[INVARIANTS],
@@ -29,17 +42,9 @@ pub(super) const SUITE: Suite = Suite {
     ],
 };
 
-const CONTROLLER: &str = "endpointslice-controller";
-const SERVICES: &str = "services";
-const SLICES: &str = "endpointslices.discovery.k8s.io";
-const ENDPOINTS: &str = "endpoints";
 const REPLICA_SETS: &str = "replicasets.apps";
-const PODS: &str = "pods";
+const DEPLOYMENTS: &str = "deployments.apps";
 const WEB: &str = "web";
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-const OURS: &str = "endpointslice-controller.k8s.io";
-const MIRRORED: &str = "endpointslicemirroring-controller.k8s.io";
 
 fn service(spec: Value) -> Value {
     let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": WEB, "labels": {"tier": "a"}},
@@ -73,9 +78,43 @@ fn change(spec: Value) -> What {
     What::merge(SERVICES, WEB, json!({ "spec": spec }))
 }
 
-fn hand_made(ips: &[&str]) -> Value {
-    let addresses: Vec<Value> = ips.iter().map(|ip| json!({"ip": ip})).collect();
-    json!([{"addresses": addresses, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}])
+fn hand_made(ready: &[&str], not_ready: &[&str], port: i64) -> Value {
+    let list = |ips: &[&str]| ips.iter().map(|ip| json!({"ip": ip})).collect::<Vec<Value>>();
+    json!({"addresses": list(ready), "notReadyAddresses": list(not_ready),
+        "ports": [{"name": "http", "port": port, "protocol": "TCP"}]})
+}
+
+fn endpoints_of(subsets: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": WEB, "labels": {"team": "blue"}},
+        "subsets": subsets})
+}
+
+fn subsets(subsets: Value) -> What {
+    What::merge(ENDPOINTS, WEB, json!({ "subsets": subsets }))
+}
+
+/// Pods of the Service that declare the port `web` as the number given.
+fn pods_with_port(set_name: &str, replicas: i64, port: i64) -> Value {
+    let mut set = pods(replicas);
+    set["metadata"]["name"] = json!(set_name);
+    set["spec"]["selector"]["matchLabels"]["set"] = json!(set_name);
+    set["spec"]["template"]["metadata"]["labels"]["set"] = json!(set_name);
+    set["spec"]["template"]["spec"]["containers"][0]["ports"] = json!([{"name": "web", "containerPort": port}]);
+    set
+}
+
+fn deployment(replicas: i64) -> Value {
+    let template = &pods(replicas)["spec"]["template"];
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": WEB},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": WEB}}, "template": template,
+            "strategy": {"rollingUpdate": {"maxSurge": 2, "maxUnavailable": 0}}}})
+}
+
+/// A slice of the Service that belongs to somebody else.
+fn foreign_slice(slice_name: &str, managed_by: Value) -> Value {
+    json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": slice_name, "labels": {SERVICE_NAME: WEB, "endpointslice.kubernetes.io/managed-by": managed_by}},
+        "endpoints": [{"addresses": ["10.250.0.1"]}], "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]})
 }
 
 fn scenarios() -> Vec<Scenario> {
@@ -86,7 +125,7 @@ fn scenarios() -> Vec<Scenario> {
             steps: vec![
                 create(service(json!({}))),
                 create(pods(3)),
-                settled(scaled(6)),
+                settled(scaled(8)),
                 after(0.5, scaled(2)),
                 settled(scaled(0)),
                 settled(scaled(2)),
@@ -95,35 +134,97 @@ fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "service-comes-late",
             about: "Pods are there before their Service",
-            steps: vec![create(pods(3)), settled(What::Create(service(json!({}))))],
+            steps: vec![create(pods(4)), settled(What::Create(service(json!({}))))],
+        },
+        Scenario {
+            name: "rollout",
+            about: "the Pods of a Service are replaced by a Deployment, and none may be missed",
+            steps: vec![
+                create(service(json!({}))),
+                create(deployment(4)),
+                settled(What::merge(
+                    DEPLOYMENTS,
+                    WEB,
+                    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "img:2"}]}}}}),
+                )),
+            ],
         },
         Scenario {
             name: "unready",
             about: "Pods fail their probes for a while",
             steps: vec![
                 create(service(json!({}))),
-                create(set(2, json!({"sim/unready-after": "20", "sim/unready-for": "30"}))),
+                create(set(4, json!({"sim/unready-after": "20", "sim/unready-for": "30"}))),
+            ],
+        },
+        Scenario {
+            name: "not-ready-addresses",
+            about: "a headless Service that publishes what is not ready, and then does not",
+            steps: vec![
+                create(service(json!({"clusterIP": "None", "publishNotReadyAddresses": true}))),
+                create(set(4, json!({"sim/never-ready": "true"}))),
+                settled(change(json!({"publishNotReadyAddresses": false}))),
             ],
         },
         Scenario {
             name: "service-changes",
-            about: "ports, labels and hints of a Service change",
+            about: "labels and hints of a Service change",
             steps: vec![
                 create(service(json!({}))),
-                create(pods(2)),
+                create(pods(4)),
                 settled(change(json!({"trafficDistribution": "PreferSameZone"}))),
-                settled(change(json!({"ports": [{"name": "http", "port": 80, "targetPort": 9090}]}))),
+                settled(change(json!({"trafficDistribution": "PreferSameNode"}))),
                 settled(What::merge(SERVICES, WEB, json!({"metadata": {"labels": {"tier": "b"}}}))),
+            ],
+        },
+        Scenario {
+            name: "port-changes",
+            about: "all slices of a Service are replaced because its port changes",
+            steps: vec![
+                create(service(json!({}))),
+                create(pods(7)),
+                settled(change(json!({"ports": [{"name": "http", "port": 80, "targetPort": 9090}]}))),
+            ],
+        },
+        Scenario {
+            name: "named-port",
+            about: "Pods of one Service resolve a port by its name to different numbers",
+            steps: vec![
+                create(service(json!({"ports": [{"name": "http", "port": 80, "targetPort": "web"}]}))),
+                create(pods_with_port("old", 2, 8080)),
+                create(pods_with_port("new", 4, 9090)),
+                settled(What::merge(REPLICA_SETS, "old", json!({"spec": {"replicas": 0}}))),
             ],
         },
         Scenario {
             name: "service-again",
             about: "a Service is deleted and made again under its name",
             steps: vec![
-                create(pods(2)),
+                create(pods(4)),
                 create(service(json!({}))),
                 settled(What::delete_now(SERVICES, WEB)),
                 after(0.1, What::Create(service(json!({})))),
+            ],
+        },
+        Scenario {
+            name: "others-slices",
+            about: "slices of the Service that nobody or somebody else manages",
+            steps: vec![
+                create(foreign_slice("by-hand", json!(""))),
+                create(foreign_slice("by-mesh", json!("mesh.example.com"))),
+                create(service(json!({}))),
+                create(pods(4)),
+                settled(scaled(1)),
+                settled(What::delete_now(SERVICES, WEB)),
+            ],
+        },
+        Scenario {
+            name: "node-lost",
+            about: "the object of a node is deleted, and its Pods stay",
+            steps: vec![
+                create(service(json!({}))),
+                create(pods(5)),
+                settled(What::delete_now("nodes", "node-1")),
             ],
         },
         Scenario {
@@ -131,17 +232,31 @@ fn scenarios() -> Vec<Scenario> {
             about: "Endpoints that somebody writes by hand",
             steps: vec![
                 create(service(json!({"selector": null}))),
-                create(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": WEB},
-                    "subsets": hand_made(&["10.200.0.1", "10.200.0.2"])})),
-                settled(What::merge(ENDPOINTS, WEB, json!({"subsets": hand_made(&["10.200.0.3"])}))),
+                create(endpoints_of(json!([hand_made(&["10.200.0.1", "10.200.0.2"], &[], 80)]))),
+                settled(subsets(json!([hand_made(&["10.200.0.3"], &[], 80)]))),
                 settled(What::merge(ENDPOINTS, WEB, json!({"metadata": {"annotations": {"a": "1"}}}))),
             ],
         },
+        Scenario {
+            name: "mirrored-subsets",
+            about: "Endpoints of several subsets, which are deleted and come back",
+            steps: vec![
+                create(endpoints_of(json!([
+                    hand_made(&["10.200.0.1", "10.200.0.2", "10.200.0.3", "10.200.0.4"], &["10.200.0.5"], 80),
+                    hand_made(&["10.200.0.1"], &["10.200.0.6"], 81),
+                ]))),
+                create(service(json!({"selector": null}))),
+                settled(subsets(json!([hand_made(&["10.200.0.1"], &[], 81)]))),
+                settled(What::delete_now(ENDPOINTS, WEB)),
+                settled(What::Create(endpoints_of(json!([hand_made(&["10.200.0.9"], &["10.200.0.8"], 82)])))),
+                settled(What::merge(
+                    ENDPOINTS,
+                    WEB,
+                    json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}),
+                )),
+            ],
+        },
     ]
-}
-
-fn label<'a>(slice: &'a Value, key: &str) -> &'a str {
-    slice["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
 
 /// A slice of the Service, by chance.
@@ -169,171 +284,4 @@ fn label_service(world: &World, luck: u64) -> Vec<(Duration, What)> {
     }
     let labelled = |value: Value| What::merge(SERVICES, WEB, json!({"metadata": {"labels": {"x": value}}}));
     vec![(Duration::ZERO, labelled(json!("1"))), (Duration::from_secs(luck % 20), labelled(Value::Null))]
-}
-
-const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "others-slices-stay", spec: "endpointslice 13.5", check: others_slices_stay },
-    Invariant { name: "address-types-stay", spec: "endpointslice 13.6", check: address_types_stay },
-    Invariant { name: "who-goes-is-not-ready", spec: "endpointslice 13.7", check: who_goes_is_not_ready },
-    Invariant { name: "made-for-the-living", spec: "endpointslice 13.9", check: made_for_the_living },
-    Invariant { name: "writes-change-something", spec: "endpointslice 13.1", check: writes_change_something },
-];
-
-const PROMISES: &[Promise] = &[
-    Promise { name: "slices-tell-the-truth", spec: "endpointslice 13.2, 13.3, 13.11", check: slices_tell_the_truth },
-    Promise { name: "endpoints-tell-the-truth", spec: "endpointslice 16.1", check: endpoints_tell_the_truth },
-    Promise { name: "mirrors-tell-the-truth", spec: "endpointslice 15", check: mirrors_tell_the_truth },
-];
-
-/// A slice that the controller has just written, as it was.
-fn written(logged: &Logged) -> bool {
-    logged.by(CONTROLLER) && logged.resource() == SLICES
-}
-
-fn endpoints(slice: &Value) -> &[Value] {
-    at(slice, "/endpoints").and_then(Value::as_array).map_or(&[], Vec::as_slice)
-}
-
-fn others_slices_stay(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(before) = logged.before().filter(|_| written(logged)) else { return Ok(()) };
-    if [OURS, MIRRORED].contains(&label(&before, MANAGED_BY)) {
-        Ok(())
-    } else {
-        Err(format!("{} is somebody else's", name(&before)))
-    }
-}
-
-fn address_types_stay(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !written(logged) || before["addressType"] == after["addressType"] {
-        return Ok(());
-    }
-    Err(format!("{} has other addresses now", name(&after)))
-}
-
-fn who_goes_is_not_ready(_: &World, logged: &Logged) -> Result<(), String> {
-    let Some(after) = logged.after().filter(|_| written(logged)) else { return Ok(()) };
-    let conditions = |endpoint: &Value| {
-        let holds = |kind: &str| endpoint["conditions"][kind] == json!(true);
-        (holds("ready"), holds("serving"), holds("terminating"))
-    };
-    let ours = label(&after, MANAGED_BY) == OURS;
-    match endpoints(&after).iter().map(conditions).find(|(ready, serving, going)| *ready && (*going || !*serving)) {
-        Some(wrong) if ours => Err(format!("an endpoint is ready, serving and going: {wrong:?}")),
-        _ => Ok(()),
-    }
-}
-
-fn made_for_the_living(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(slice) = logged.after().filter(|_| written(logged) && logged.creates()) else { return Ok(()) };
-    let (kind, owner) =
-        (text(&slice, "/metadata/ownerReferences/0/kind"), text(&slice, "/metadata/ownerReferences/0/uid"));
-    let resource = if kind == "Service" { SERVICES } else { ENDPOINTS };
-    let lives =
-        |state: Option<&Arc<Value>>| state.is_some_and(|owner_now| uid(owner_now) == owner && !is_deleting(owner_now));
-    if world.recent(resource, NAMESPACE, label(&slice, SERVICE_NAME)).into_iter().any(lives) {
-        Ok(())
-    } else {
-        Err(format!("{} is made for a {kind} that is gone", name(&slice)))
-    }
-}
-
-fn writes_change_something(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !written(logged) || logged.deletes() {
-        return Ok(());
-    }
-    let content =
-        |slice: &Value| (slice["endpoints"].clone(), slice["ports"].clone(), slice["metadata"]["labels"].clone());
-    let mirrored = label(&after, MANAGED_BY) == MIRRORED;
-    if mirrored || content(&before) != content(&after) {
-        Ok(())
-    } else {
-        Err(format!("{} comes out as it was", name(&after)))
-    }
-}
-
-/// What a Pod is in slices: its uid and its conditions.
-fn expected(world: &World) -> BTreeSet<String> {
-    let counts = |pod: &&Arc<Value>| {
-        text(pod, "/metadata/labels/app") == WEB
-            && !text(pod, "/status/podIP").is_empty()
-            && !["Succeeded", "Failed"].contains(&text(pod, "/status/phase"))
-    };
-    let state = |pod: &Arc<Value>| {
-        let (serving, going) = (condition(pod, "Ready", "status") == "True", is_deleting(pod));
-        format!("{} {} {serving} {going}", uid(pod), serving && !going)
-    };
-    world.list(PODS).filter(counts).map(state).collect()
-}
-
-fn selects(service: &Value) -> bool {
-    at(service, "/spec/selector").is_some_and(|selector| !selector.is_null())
-}
-
-fn slices_tell_the_truth(world: &World) -> Result<(), String> {
-    for service in world.list(SERVICES).filter(|service| selects(service)) {
-        let slices: Vec<&Arc<Value>> = world
-            .list(SLICES)
-            .filter(|slice| label(slice, SERVICE_NAME) == name(service) && label(slice, MANAGED_BY) == OURS)
-            .filter(|slice| text(slice, "/metadata/ownerReferences/0/uid") == uid(service))
-            .collect();
-        let told: Vec<String> = slices
-            .iter()
-            .flat_map(|slice| endpoints(slice))
-            .map(|endpoint| {
-                let holds = |kind: &str| endpoint["conditions"][kind] == json!(true);
-                let target = text(endpoint, "/targetRef/uid");
-                format!("{target} {} {} {}", holds("ready"), holds("serving"), holds("terminating"))
-            })
-            .collect();
-        let set: BTreeSet<String> = told.iter().cloned().collect();
-        if set != expected(world) || set.len() != told.len() || slices.is_empty() {
-            return Err(format!("{} slices tell of {told:?}, and there are {:?}", slices.len(), expected(world)));
-        }
-        if slices.iter().any(|slice| slice["metadata"]["labels"]["tier"] != service["metadata"]["labels"]["tier"]) {
-            return Err("a slice has labels that its Service has not".to_owned());
-        }
-    }
-    Ok(())
-}
-
-fn endpoints_tell_the_truth(world: &World) -> Result<(), String> {
-    let of = |endpoints: &Arc<Value>| world.get(SERVICES, NAMESPACE, name(endpoints));
-    for endpoints in world.list(ENDPOINTS) {
-        let Some(service) = of(endpoints) else { return Err(format!("{} have no Service", name(endpoints))) };
-        if !selects(service) {
-            continue;
-        }
-        let list = |field: &str| -> Vec<&str> {
-            let subsets = at(endpoints, "/subsets").and_then(Value::as_array).into_iter().flatten();
-            let all = subsets.filter_map(|subset| at(subset, field)?.as_array()).flatten();
-            all.map(|address| text(address, "/targetRef/uid")).collect()
-        };
-        let told: BTreeSet<String> = list("/addresses").iter().map(|uid| format!("{uid} true")).collect();
-        let not_ready: BTreeSet<String> = list("/notReadyAddresses").iter().map(|uid| format!("{uid} false")).collect();
-        let wanted: BTreeSet<String> = expected(world)
-            .iter()
-            .filter(|state| state.ends_with(" false"))
-            .map(|state| state.splitn(3, ' ').take(2).collect::<Vec<_>>().join(" "))
-            .collect();
-        if &told | &not_ready != wanted {
-            return Err(format!("Endpoints tell of {told:?} and {not_ready:?}, and there are {wanted:?}"));
-        }
-    }
-    Ok(())
-}
-
-fn mirrors_tell_the_truth(world: &World) -> Result<(), String> {
-    let mirrors = world.list(SLICES).filter(|slice| label(slice, MANAGED_BY) == MIRRORED);
-    let told: Vec<&str> = mirrors.flat_map(|slice| endpoints(slice)).map(|e| text(e, "/addresses/0")).collect();
-    let hand_made = world
-        .list(ENDPOINTS)
-        .filter(|endpoints| world.get(SERVICES, NAMESPACE, name(endpoints)).is_some_and(|service| !selects(service)));
-    let wanted: Vec<&str> = hand_made
-        .filter_map(|endpoints| at(endpoints, "/subsets/0/addresses")?.as_array())
-        .flatten()
-        .map(|address| text(address, "/ip"))
-        .collect();
-    if told == wanted { Ok(()) } else { Err(format!("mirrors tell of {told:?}, and there are {wanted:?}")) }
 }

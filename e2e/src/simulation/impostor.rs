@@ -1,0 +1,89 @@
+//! Tests of the oracles themselves: a run without controllers, in which an impostor writes under a controller's name.
+//!
+//! An oracle that no impostor can turn red proves nothing. The impostor's writes go through the sandbox, its nodes run the
+//! Pods, and the oracles look on as in every other run.
+
+use std::{sync::Arc, time::Duration};
+
+use common::clock::Clock;
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::{
+    run::LAG,
+    scenario::{Suite, What},
+    users,
+    world::{Logged, World},
+};
+use crate::{nodes::Nodes, sandbox::Sandbox};
+
+/// How long the nodes get after each act to run its Pods, longer than what an oracle forgives a slow controller.
+const PAUSE: Duration = Duration::from_secs(30);
+
+/// One act of an impostor or of a user.
+pub struct Act {
+    by: &'static str,
+    what: Box<dyn Fn(&World) -> What>,
+}
+
+impl Act {
+    /// An act of a user.
+    pub fn user(what: impl Fn(&World) -> What + 'static) -> Self {
+        Self { by: crate::sandbox::ADMIN, what: Box::new(what) }
+    }
+
+    /// An act that looks like one of this controller.
+    pub fn impostor(controller: &'static str, what: impl Fn(&World) -> What + 'static) -> Self {
+        Self { by: controller, what: Box::new(what) }
+    }
+}
+
+/// The names of all oracles of a suite that are violated by these acts, in alphabetical order.
+///
+/// # Errors
+/// An act that the server refuses, or a machine without what a runtime needs.
+pub fn violated(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Vec<&'static str>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
+    runtime.block_on(play(suite, acts))
+}
+
+async fn play(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Vec<&'static str>> {
+    let clock = Clock::simulated(Timestamp::from_second(1_795_254_447)?, 1);
+    let builder = Sandbox::builder().clock(clock.clone());
+    let sandbox = suite.gates.iter().fold(builder, |builder, (name, on)| builder.gate(*name, *on)).build();
+    let world = Arc::new(Mutex::new(World::new(clock.instant(), LAG, Duration::ZERO)));
+    let violated = Arc::new(Mutex::new(Vec::new()));
+    let mut writes = sandbox.writes().subscribe();
+    let watching = {
+        let (world, violated, clock) = (Arc::clone(&world), Arc::clone(&violated), clock.clone());
+        tokio::spawn(async move {
+            while let Some(write) = writes.recv().await {
+                let logged = Logged { at: clock.instant(), write };
+                let mut world = world.lock();
+                world.apply(logged.clone());
+                let invariants = suite.invariants.iter().copied().flatten();
+                violated.lock().extend(invariants.filter(|i| (i.check)(&world, &logged).is_err()).map(|i| i.name));
+            }
+        })
+    };
+    let nodes: crate::nodes::Builder = Nodes::builder().count(3).heartbeat(None);
+    let nodes = nodes.start(sandbox.client("nodes#1"), clock.clone());
+    nodes.ready().await;
+    for act in acts {
+        clock.sleep(PAUSE).await;
+        let what = (act.what)(&world.lock());
+        // The number of an incarnation tells a controller's writes from those of a user.
+        let by = if act.by == crate::sandbox::ADMIN { act.by.to_owned() } else { format!("{}#1", act.by) };
+        users::perform(&sandbox.acting_as(&by), &what).await?;
+    }
+    clock.sleep(PAUSE).await;
+    watching.abort();
+    drop(nodes);
+    let world = world.lock();
+    let mut names = std::mem::take(&mut *violated.lock());
+    let promises = suite.promises.iter().copied().flatten();
+    names.extend(promises.filter(|promise| (promise.check)(&world).is_err()).map(|promise| promise.name));
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
