@@ -15,6 +15,7 @@ mod peer;
 mod progress;
 mod report;
 mod requests;
+mod served;
 mod stage;
 mod subject;
 mod template;

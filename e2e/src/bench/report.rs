@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     io::{self, Write as _},
+    time::Duration,
 };
 
 use serde::Serialize;
@@ -79,6 +80,32 @@ pub(super) struct Phase {
     pub(super) requests: Requests,
     /// Resident memory at its end, in bytes, by process.
     pub(super) resident: BTreeMap<String, u64>,
+    /// How long changes took to be followed, where that is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) latency: Option<Latency>,
+}
+
+/// How long changes took to be followed, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Latency {
+    /// How many changes were measured.
+    pub(super) changes: usize,
+    /// Half of them took at most this long.
+    pub(super) median: f64,
+    /// All but one in a hundred took at most this long.
+    pub(super) p99: f64,
+    /// The longest.
+    pub(super) longest: f64,
+}
+
+impl Latency {
+    /// The figures of these durations; nothing if there are none.
+    pub(super) fn of(mut durations: Vec<Duration>) -> Option<Self> {
+        durations.sort_unstable();
+        let last = durations.len().checked_sub(1)?;
+        let at = |share: usize| durations[last * share / 100].as_secs_f64() * 1e3;
+        Some(Self { changes: durations.len(), median: at(50), p99: at(99), longest: at(100) })
+    }
 }
 
 /// Resident memory of a process, in bytes.
@@ -166,6 +193,14 @@ impl Phase {
             figures.extend(self.requests.by_verb().into_iter().map(one));
         } else {
             figures.push(("CPU, s".to_owned(), 2, all));
+        }
+        if let Some(latency) = &self.latency {
+            let mut add = |share: &str, milliseconds| {
+                figures.push((format!("ms from Pod event to slice, {share}"), 1, milliseconds));
+            };
+            add("median", latency.median);
+            add("p99", latency.p99);
+            add("longest", latency.longest);
         }
         figures
     }
@@ -329,6 +364,7 @@ mod tests {
             cpu_seconds: BTreeMap::from([("a".to_owned(), 0.1), ("b".to_owned(), 0.3)]),
             requests,
             resident: BTreeMap::new(),
+            latency: Latency::of((1..=200).map(Duration::from_millis).collect()),
         };
         let memory = Memory { idle, filled: idle + 100_000, peak: idle * 2, after: idle };
         Subject { name: name.to_owned(), phases: vec![phase], memory: BTreeMap::from([("a".to_owned(), memory)]) }
@@ -355,6 +391,8 @@ mod tests {
         assert_eq!(words(&line("Pods created a second")), ["2.00", "100", "200"]);
         assert_eq!(words(&line("CPU, ms a Pod")), ["1.00", "4.000", "4.000"]);
         assert_eq!(words(&line("requests a Pod: create")), ["1.00", "1.000", "1.000"]);
+        assert_eq!(words(&line("ms from Pod event to slice, median")), ["1.00", "100.0", "100.0"]);
+        assert_eq!(words(&line("ms from Pod event to slice, p99")), ["1.00", "198.0", "198.0"]);
         assert_eq!(words(&line("MB idle")), ["0.25", "40.0", "10.0"]);
         assert_eq!(words(&line("bytes a cached Pod")), ["1.00", "1000", "1000"]);
         let json = report.json();

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::{
     Error,
     progress::Progress,
-    report::{Amount, Memory, Phase},
+    report::{Amount, Latency, Memory, Phase},
+    served::Served,
     subject::{Sample, Subject},
 };
 use crate::{
@@ -46,6 +47,7 @@ pub(super) struct Running {
     started: Instant,
     before: Sample,
     marks: Vec<(&'static str, Duration)>,
+    latency: Option<Latency>,
     clock: common::clock::Clock,
 }
 
@@ -53,6 +55,11 @@ impl Running {
     /// Something was reached.
     pub(super) fn reached(&mut self, what: &'static str) {
         self.marks.push((what, self.clock.instant() - self.started));
+    }
+
+    /// Changes of Pods took this long to be followed.
+    pub(super) fn followed(&mut self, latencies: Vec<Duration>) {
+        self.latency = Latency::of(latencies);
     }
 }
 
@@ -102,7 +109,7 @@ impl<'a> Stage<'a> {
         self.rest().await;
         let before = self.subject.sample(self.cluster).await?;
         let clock = self.cluster.clock().clone();
-        Ok(Running { name, started: clock.instant(), before, marks: Vec::new(), clock })
+        Ok(Running { name, started: clock.instant(), before, marks: Vec::new(), latency: None, clock })
     }
 
     /// Ends a phase that was about so much: once the processes are at rest.
@@ -120,6 +127,7 @@ impl<'a> Stage<'a> {
             cpu_seconds: after.usage.iter().map(spent).collect(),
             requests: after.requests.since(&running.before.requests),
             resident: after.usage.iter().map(|(name, usage)| (name.clone(), usage.resident)).collect(),
+            latency: running.latency,
         });
         Ok(())
     }
@@ -178,6 +186,25 @@ impl<'a> Stage<'a> {
             }
             self.wait(started, || format!("of {pods} Pods {succeeded} have succeeded")).await?;
         }
+    }
+
+    /// Follows the Pods of the namespace and the slices of its Services from now on.
+    pub(super) async fn follow_services(&self) -> Served {
+        Served::follow(self.cluster, &self.namespace).await
+    }
+
+    /// Waits until the slices show so many ready Pods, and no change of a Pod is missing in them.
+    pub(super) async fn until_served(&mut self, served: &Served, pods: usize) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        while !served.shows(pods) {
+            self.wait(started, || format!("the slices do not show {pods} ready Pods: {}", served.state())).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets so much time pass.
+    pub(super) async fn pass(&self, time: Duration) {
+        self.cluster.clock().sleep(time).await;
     }
 
     /// Creates objects in the namespace, many at once.
@@ -267,7 +294,9 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         let background = json!({"propagationPolicy": "Background"});
-        for resource in [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::JOBS, resources::PODS] {
+        for resource in
+            [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::JOBS, resources::SERVICES, resources::PODS]
+        {
             self.client.delete(resource, &self.namespace, "", &background).await?;
         }
         self.client.delete(resources::NAMESPACES, "", &self.namespace, &background).await?;

@@ -3,6 +3,7 @@
 mod cascade;
 mod jobs;
 mod one_deployment;
+mod services;
 mod stateful_set;
 
 use futures::future::LocalBoxFuture;
@@ -31,6 +32,9 @@ const ALL: &[&dyn Workload] = &[
     &cascade::ONE,
     &cascade::MANY,
     &stateful_set::StatefulSetParallel,
+    &services::MANY,
+    &services::Rollout,
+    &services::Changes,
 ];
 
 /// The workload of that name.

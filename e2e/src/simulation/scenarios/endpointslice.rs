@@ -28,6 +28,8 @@ pub(super) const SUITE: Suite = Suite {
         &endpointslice_controller::DEFINITION,
         &replicaset_controller::DEFINITION,
         &deployment_controller::DEFINITION,
+        // Pods of a node that is gone are removed, which upstream leaves to Pod garbage collection, too.
+        &node_lifecycle_controller::DEFINITION,
     ],
     tunes: &[("max-endpoints-per-slice", TuneValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS))],
     gates: &[],
@@ -220,12 +222,8 @@ fn scenarios() -> Vec<Scenario> {
         },
         Scenario {
             name: "node-lost",
-            about: "the object of a node is deleted, and its Pods stay",
-            steps: vec![
-                create(service(json!({}))),
-                create(pods(5)),
-                settled(What::delete_now("nodes", "node-1")),
-            ],
+            about: "a node is deleted with its Pods, which are replaced",
+            steps: vec![create(service(json!({}))), create(pods(5)), settled(What::delete_now("nodes", "node-1"))],
         },
         Scenario {
             name: "mirrored",

@@ -36,11 +36,19 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     },
     Invariant { name: "slices-have-a-living-owner", spec: "endpointslice 13.9", check: slices_have_a_living_owner },
     Invariant { name: "writes-change-something", spec: "endpointslice 13.1", check: writes_change_something },
-    Invariant { name: "consumers-keep-ready-endpoints", spec: "endpointslice 13.3", check: consumers_keep_ready_endpoints },
+    Invariant {
+        name: "consumers-keep-ready-endpoints",
+        spec: "endpointslice 13.3",
+        check: consumers_keep_ready_endpoints,
+    },
 ];
 
 pub(super) const PROMISES: &[Promise] = &[
-    Promise { name: "slices-tell-the-truth", spec: "endpointslice 13.2, 13.3, 13.11, 13.12", check: slices_tell_the_truth },
+    Promise {
+        name: "slices-tell-the-truth",
+        spec: "endpointslice 13.2, 13.3, 13.11, 13.12",
+        check: slices_tell_the_truth,
+    },
     Promise { name: "endpoints-tell-the-truth", spec: "endpointslice 16.1", check: endpoints_tell_the_truth },
     Promise { name: "mirrors-tell-the-truth", spec: "endpointslice 15", check: mirrors_tell_the_truth },
 ];
@@ -103,9 +111,8 @@ fn terminating_endpoints_are_not_ready(world: &World, logged: &Logged) -> Result
     {
         return Ok(());
     }
-    let is_wrong = |endpoint: &&Value| {
-        holds(endpoint, "ready") && (holds(endpoint, "terminating") || !holds(endpoint, "serving"))
-    };
+    let is_wrong =
+        |endpoint: &&Value| holds(endpoint, "ready") && (holds(endpoint, "terminating") || !holds(endpoint, "serving"));
     match endpoints(&after).iter().find(is_wrong) {
         Some(endpoint) => Err(format!("an endpoint is ready with the conditions {}", endpoint["conditions"])),
         None => Ok(()),

@@ -1,0 +1,263 @@
+//! How far EndpointSlices are behind their Pods, as a consumer of both watches sees it.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use common::{
+    api::Api,
+    clock::{Clock, Instant},
+    gate::{Keeper, gate},
+    informer::{AnyInformer as _, Config, Handler, Informer},
+    map::HashMap,
+    meta::Meta,
+    object::{Object, Resource},
+    store::Event,
+};
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+use crate::{cluster::Cluster, suite::resources};
+
+/// The label that a Service of the bench selects.
+pub(super) const SELECTED: &str = "app";
+
+/// What is read of a Pod.
+#[derive(Debug, Deserialize)]
+struct Pod {
+    metadata: Meta,
+    #[serde(default)]
+    status: PodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PodStatus {
+    conditions: Vec<Condition>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl Object for Pod {
+    const RESOURCE: Resource = resources::PODS;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Pod {
+    /// Whether a slice is to show it as ready.
+    fn is_served(&self) -> bool {
+        let ready = self.status.conditions.iter().any(|c| c.kind == "Ready" && c.status == "True");
+        ready && !self.metadata.is_deleting() && self.metadata.labels.get(SELECTED).is_some()
+    }
+}
+
+/// What is read of a slice.
+#[derive(Debug, Deserialize)]
+struct Slice {
+    metadata: Meta,
+    #[serde(default)]
+    endpoints: Option<Vec<Endpoint>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Endpoint {
+    #[serde(default)]
+    conditions: Conditions,
+    target_ref: Option<Target>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Conditions {
+    ready: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    name: Arc<str>,
+}
+
+impl Object for Slice {
+    const RESOURCE: Resource = resources::ENDPOINT_SLICES;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+}
+
+impl Slice {
+    /// The Pods it shows as ready.
+    fn ready(&self) -> BTreeSet<Arc<str>> {
+        let endpoints = self.endpoints.iter().flatten().filter(|endpoint| endpoint.conditions.ready);
+        endpoints.filter_map(|endpoint| Some(Arc::clone(&endpoint.target_ref.as_ref()?.name))).collect()
+    }
+}
+
+/// What both watches have shown.
+#[derive(Debug, Default)]
+struct State {
+    /// The Pods that slices are to show as ready.
+    wanted: BTreeSet<Arc<str>>,
+    /// In how many slices each Pod is ready.
+    shown: HashMap<Arc<str>, u32>,
+    /// Changes of Pods that the slices do not show yet, each since when.
+    pending: HashMap<Arc<str>, Instant>,
+    latencies: Vec<Duration>,
+    became_ready: usize,
+}
+
+impl State {
+    fn pod(&mut self, name: &Arc<str>, wanted: bool, now: Instant) {
+        let changed = if wanted { self.wanted.insert(Arc::clone(name)) } else { self.wanted.remove(name) };
+        if !changed {
+            return;
+        }
+        self.became_ready += usize::from(wanted);
+        if self.shown.contains_key(name) == wanted {
+            // The slice was seen first, or the change before this one was never followed.
+            if self.pending.remove(name).is_none() {
+                self.latencies.push(Duration::ZERO);
+            }
+        } else {
+            self.pending.insert(Arc::clone(name), now);
+        }
+    }
+
+    fn slice(&mut self, before: &BTreeSet<Arc<str>>, after: &BTreeSet<Arc<str>>, now: Instant) {
+        for name in after.difference(before) {
+            *self.shown.entry(Arc::clone(name)).or_insert(0) += 1;
+        }
+        for name in before.difference(after) {
+            let left = self.shown.get(name).map_or(0, |count| count.saturating_sub(1));
+            if left == 0 {
+                self.shown.remove(name);
+            } else {
+                self.shown.insert(Arc::clone(name), left);
+            }
+        }
+        for name in after.symmetric_difference(before) {
+            if self.shown.contains_key(name) == self.wanted.contains(name)
+                && let Some(since) = self.pending.remove(name)
+            {
+                self.latencies.push(now.saturating_duration_since(since));
+            }
+        }
+    }
+}
+
+/// Pods and slices of a namespace, followed by a watch each.
+pub(super) struct Served {
+    state: Arc<Mutex<State>>,
+    _pods: Informer<Pod>,
+    _slices: Informer<Slice>,
+    /// The gate of the client is open for as long as this lives.
+    _keeper: Keeper,
+}
+
+impl Served {
+    /// Follows them from now on.
+    pub(super) async fn follow(cluster: &Cluster, namespace: &str) -> Self {
+        let clock = cluster.clock().clone();
+        let (keeper, gate) = gate(clock.clone());
+        keeper.open();
+        let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
+        let config = || Config { namespace: namespace.to_owned(), ..Config::default() };
+        let state = Arc::new(Mutex::new(State::default()));
+        let pods = Informer::start(api.clone(), config(), &[], vec![pod_handler(&state, clock.clone())]);
+        let slices = Informer::start(api, config(), &[], vec![slice_handler(&state, clock)]);
+        pods.synced().await;
+        slices.synced().await;
+        Self { state, _pods: pods, _slices: slices, _keeper: keeper }
+    }
+
+    /// Whether the slices show exactly so many ready Pods, and every change that was seen.
+    pub(super) fn shows(&self, pods: usize) -> bool {
+        let state = self.state.lock();
+        state.pending.is_empty() && state.shown.len() == pods && state.wanted.len() == pods
+    }
+
+    /// How many Pods have become ready in all.
+    pub(super) fn became_ready(&self) -> usize {
+        self.state.lock().became_ready
+    }
+
+    /// The latencies since this was last asked.
+    pub(super) fn take_latencies(&self) -> Vec<Duration> {
+        std::mem::take(&mut self.state.lock().latencies)
+    }
+
+    /// Where things are, in a few words.
+    pub(super) fn state(&self) -> String {
+        let state = self.state.lock();
+        let (shown, wanted, pending) = (state.shown.len(), state.wanted.len(), state.pending.len());
+        format!("{shown} shown, {wanted} ready, {pending} changes to follow")
+    }
+}
+
+fn pod_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Pod> {
+    let state = Arc::clone(state);
+    Box::new(move |event, _| {
+        let wanted = match event {
+            Event::Added(pod) | Event::Updated { new: pod, .. } => pod.is_served(),
+            Event::Deleted(_) | Event::Unreadable(_) => false,
+        };
+        state.lock().pod(&event.meta().name, wanted, clock.instant());
+    })
+}
+
+fn slice_handler(state: &Arc<Mutex<State>>, clock: Clock) -> Handler<Slice> {
+    let state = Arc::clone(state);
+    Box::new(move |event, _| {
+        let none = BTreeSet::new();
+        let mut state = state.lock();
+        match event {
+            Event::Added(slice) => state.slice(&none, &slice.ready(), clock.instant()),
+            Event::Updated { old, new } => state.slice(&old.ready(), &new.ready(), clock.instant()),
+            Event::Deleted(slice) => state.slice(&slice.ready(), &none, clock.instant()),
+            Event::Unreadable(_) => {}
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods(names: &[&str]) -> BTreeSet<Arc<str>> {
+        names.iter().map(|name| Arc::from(*name)).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_followed_when_the_slices_show_it() {
+        let clock = Clock::system();
+        let now = clock.instant();
+        let at = |milliseconds| now + Duration::from_millis(milliseconds);
+        let mut state = State::default();
+        state.pod(&"a".into(), true, at(0));
+        state.slice(&pods(&[]), &pods(&["a"]), at(7));
+        assert_eq!(state.latencies, [Duration::from_millis(7)]);
+        // It moves to another slice without being missed, and leaves.
+        state.slice(&pods(&[]), &pods(&["a"]), at(8));
+        state.slice(&pods(&["a"]), &pods(&[]), at(9));
+        state.pod(&"a".into(), false, at(10));
+        state.slice(&pods(&["a"]), &pods(&[]), at(30));
+        assert_eq!(state.latencies, [7, 20].map(Duration::from_millis));
+        assert!(state.shown.is_empty() && state.pending.is_empty());
+    }
+
+    #[test]
+    fn a_slice_that_is_seen_before_its_pod_counts_as_at_once() {
+        let now = Clock::system().instant();
+        let mut state = State::default();
+        state.slice(&pods(&[]), &pods(&["a"]), now);
+        state.pod(&"a".into(), true, now);
+        assert_eq!(state.latencies, [Duration::ZERO]);
+    }
+}
