@@ -272,3 +272,29 @@ async fn a_deletion_whose_answer_is_lost_is_not_reported_as_cancelled() {
     assert_eq!(world.notes().await, [format!("Marking for deletion Pod {NS}/p")]);
     assert_eq!(world.asked("delete", "pods"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_upstream_left_with_the_condition_is_deleted_and_not_written() {
+    let world = World::new().await;
+    world.node("n", json!([])).await;
+    world.pod("p", "n", json!([])).await;
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint", "lastTransitionTime": "2026-11-21T08:59:00Z"});
+    world.status("p", json!({"conditions": [condition]})).await;
+    world.taint("n", json!([leave("k")])).await;
+    world.wait(5).await;
+    assert!(world.is_going("p").await);
+    assert_eq!((world.asked("patch", "pods/status"), world.asked("delete", "pods")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_toleration_of_no_time_is_none() {
+    let world = World::new().await;
+    world.node("n", json!([leave("k")])).await;
+    world.pod("none", "n", json!([every(Some(0))])).await;
+    world.pod("negative", "n", json!([every(Some(-7))])).await;
+    world.wait(1).await;
+    assert!(world.is_going("none").await && world.is_going("negative").await);
+    let marked = |name: &str| format!("Marking for deletion Pod {NS}/{name}");
+    assert_eq!(world.notes().await, [marked("negative"), marked("none")], "no timer was there to be cancelled");
+}
