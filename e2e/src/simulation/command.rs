@@ -243,38 +243,43 @@ fn all(flags: &Flags) -> io::Result<bool> {
     print_total(&report.into_inner(), &clock, began)
 }
 
-/// How many random runs are planned at once.
-const BATCH: usize = 64;
+/// How many scenarios a round of random runs takes ...
+const ROUND: usize = 16;
+/// ... and how many runs it makes of each.
+const RUNS: usize = 4;
 
 fn wander(flags: &Flags, budget: Duration) -> io::Result<bool> {
     let (threads, report) = (threads(flags), Mutex::new(Report::default()));
     let clock = Clock::system();
     let began = clock.instant();
+    let in_time = || clock.instant() - began < budget;
     let chosen = explore::scenarios(flags.scenario.as_deref());
     let teller = Teller::new(flags, false);
     // Short enough to be typed.
     let mut seed = flags.seed.unwrap_or_else(|| clock.random_u64() % 1_000_000_000);
-    writeln!(
-        io::stdout(),
-        "random runs from seed {seed}; the same again: --budget {} --seed {seed}",
-        duration::format(budget)
-    )?;
-    let mut round = 0;
-    while clock.instant() - began < budget {
-        // Each round has its own seed, and its own unperturbed runs to be judged by.
-        let baselines = explore::unperturbed(&chosen, seed, threads, &report, &teller)?;
+    let budget_text = duration::format(budget);
+    writeln!(io::stdout(), "random runs from seed {seed}; the same again: --budget {budget_text} --seed {seed}")?;
+    // Each round has its own seed, and its own unperturbed runs to be judged by.
+    for round in chosen.chunks(ROUND).cycle() {
+        if !in_time() {
+            break;
+        }
+        let baselines = explore::unperturbed(round, seed, threads, &report, &teller)?;
         let mut luck = StdRng::seed_from_u64(seed);
         let mut tasks = Vec::new();
-        for n in 0..BATCH {
-            // Rounds go on where the one before ended: there may be more scenarios than runs in a round.
-            let Some((suite, scenario)) = chosen.get((round * BATCH + n) % chosen.len()) else { continue };
-            let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
-            let perturbation = plan::random(suite, baseline, |bound| luck.random_range(0..bound));
-            tasks.push(Task { suite, scenario: scenario.name, perturbation, seed });
+        for _ in 0..RUNS {
+            for (suite, scenario) in round {
+                let Some(baseline) = baselines.get(&(suite.name, scenario.name)) else { continue };
+                let perturbation = plan::random(suite, baseline, |bound| luck.random_range(0..bound));
+                tasks.push(Task { suite, scenario: scenario.name, perturbation, seed });
+            }
         }
-        explore::make(&tasks, &baselines, flags.without, threads, &report, &teller)?;
+        for some in tasks.chunks(ROUND) {
+            if in_time() {
+                explore::make(some, &baselines, flags.without, threads, &report, &teller)?;
+            }
+        }
         seed = seed.wrapping_add(1);
-        round += 1;
     }
     let report = report.into_inner();
     let mut out = io::stdout().lock();
