@@ -67,6 +67,7 @@ impl JobController {
             let (ends, scheduling, terminating_namespace) = (Arc::default(), None, false);
             let blocked = None;
             let snapshot = Snapshot {
+                job,
                 owner,
                 claims,
                 processed,
@@ -77,7 +78,6 @@ impl JobController {
                 blocked,
                 limits,
                 now,
-                job,
             };
             return Ok(Observed::Ready(Sync { snapshot, began }));
         }
@@ -100,6 +100,7 @@ impl JobController {
         let terminating_namespace =
             refused.is_some_and(|at| began.saturating_duration_since(at) < self.expectations_timeout);
         let snapshot = Snapshot {
+            job,
             owner,
             claims,
             processed,
@@ -110,7 +111,6 @@ impl JobController {
             blocked,
             limits,
             now,
-            job,
         };
         Ok(Observed::Ready(Sync { snapshot, began }))
     }

@@ -2,6 +2,7 @@
 //! it measures memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+#![allow(clippy::disallowed_methods, reason = "it measures how long deciding takes in real time")]
 
 use std::{
     alloc::System,
