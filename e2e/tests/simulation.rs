@@ -175,3 +175,155 @@ fn who_names_no_version_deletes_pods_that_were_taken_out_meanwhile() {
     let unseen = "interfere:relabel-pod@10,hold:replicaset-controller/pods@10+30s";
     assert_eq!(noticed("replicaset/failing-pods", unseen, Safeguard::Version), "deletes-only-its-own");
 }
+
+#[test]
+fn who_names_a_job_by_chance_starts_a_run_twice() {
+    // The first write is the Job of the run, and the process crashes before it is recorded.
+    let oracle = noticed("cronjob/one-run", "crash:after-effect@1", Safeguard::Name);
+    assert_eq!(oracle, "a-run-is-started-once");
+}
+
+/// A controller that does what it must not, played by hand: what each oracle of CronJobs says of it.
+mod cronjobs {
+    use std::time::Duration;
+
+    use common::clock::Clock;
+    use e2e::{
+        sandbox::Sandbox,
+        simulation::{
+            scenario::Suite,
+            scenarios,
+            world::{Logged, World},
+        },
+    };
+    use serde_json::{Value, json};
+
+    const CONTROLLER: &str = "cronjob-controller#1";
+
+    struct Play {
+        sandbox: Sandbox,
+        clock: Clock,
+        suite: &'static Suite,
+    }
+
+    impl Play {
+        async fn new(spec: Value) -> Self {
+            let clock = Clock::simulated("2026-11-21T09:47:00Z".parse().unwrap(), 1);
+            let sandbox = Sandbox::builder().clock(clock.clone()).build();
+            let mut cron = json!({"apiVersion": "batch/v1", "kind": "CronJob",
+                "metadata": {"name": "tick", "namespace": "default"}, "spec": {"schedule": "50,55 9 21 11 *",
+                "timeZone": "Etc/UTC", "jobTemplate": {"spec": {"template": {"spec": {"restartPolicy": "Never",
+                    "containers": [{"name": "c", "image": "img:1"}]}}}}}});
+            for (key, value) in spec.as_object().unwrap() {
+                cron["spec"][key] = value.clone();
+            }
+            sandbox.create(cron).await.unwrap();
+            Self { sandbox, clock, suite: scenarios::find("cronjob/one-run").unwrap().0 }
+        }
+
+        async fn wait(&self, seconds: u64) {
+            self.clock.sleep(Duration::from_secs(seconds)).await;
+        }
+
+        async fn send(&self, method: &str, path: &str, body: Value) {
+            let patch = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+            let request = http::Request::builder()
+                .method(method)
+                .uri(format!("/apis/batch/v1/namespaces/default/{path}"))
+                .header("content-type", patch)
+                .body(body.to_string().into_bytes())
+                .unwrap();
+            self.sandbox.client(CONTROLLER).request::<Value>(request).await.unwrap();
+        }
+
+        /// Creates the Job of a run, under a name of its own.
+        async fn create(&self, name: &str, scheduled: &str) {
+            let cron = self.sandbox.get("cronjobs.batch", Some("default"), "tick").await.unwrap();
+            let owner = json!({"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick",
+                "uid": cron["metadata"]["uid"], "controller": true});
+            let annotations = json!({"batch.kubernetes.io/cronjob-scheduled-timestamp": scheduled});
+            let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": cron["spec"]["jobTemplate"]["spec"],
+                "metadata": {"name": name, "annotations": annotations, "ownerReferences": [owner]}});
+            self.send("POST", "jobs", job).await;
+        }
+
+        async fn record(&self, status: Value) {
+            self.send("PATCH", "cronjobs/tick/status", json!({ "status": status })).await;
+        }
+
+        /// Every oracle that objects.
+        fn objections(&self) -> Vec<&'static str> {
+            let base = self.clock.instant();
+            let writes = self.sandbox.writes().all();
+            let first = writes[0].at;
+            let mut world = World::new(base, Duration::from_secs(2), Duration::ZERO);
+            let mut objections = Vec::new();
+            for write in writes {
+                let passed = Duration::try_from(write.at.duration_since(first)).unwrap();
+                let logged = Logged { at: base.checked_add(passed).unwrap(), write };
+                world.apply(logged.clone());
+                let broken = self.suite.invariants.iter().copied().flatten();
+                objections
+                    .extend(broken.filter(|oracle| (oracle.check)(&world, &logged).is_err()).map(|oracle| oracle.name));
+            }
+            let broken = self.suite.promises.iter().copied().flatten();
+            objections.extend(broken.filter(|oracle| (oracle.check)(&world).is_err()).map(|oracle| oracle.name));
+            objections
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_is_dead_misses_runs() {
+        let play = Play::new(json!({})).await;
+        assert_eq!(play.objections(), ["each-firing-has-its-run"]);
+        assert_eq!(Play::new(json!({"suspend": true})).await.objections(), Vec::<&str>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_starts_both_runs_and_records_the_last_is_fine() {
+        let play = Play::new(json!({})).await;
+        play.wait(180).await;
+        play.create("tick-29920910", "2026-11-21T09:50:00Z").await;
+        play.wait(300).await;
+        play.create("tick-29920915", "2026-11-21T09:55:00Z").await;
+        let jobs = play.sandbox.list("jobs.batch", Some("default")).await.unwrap();
+        let active: Vec<Value> = jobs.iter().map(|job| json!({"uid": job["metadata"]["uid"]})).collect();
+        play.record(json!({"active": active, "lastScheduleTime": "2026-11-21T09:55:00Z"})).await;
+        assert_eq!(play.objections(), Vec::<&str>::new());
+        play.record(json!({"active": [active[0], active[0]], "lastScheduleTime": "2026-11-21T09:50:00Z"})).await;
+        assert_eq!(play.objections(), ["schedules-go-forward", "records-only-its-own", "records-are-the-truth"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_of_no_firing_or_before_their_time_or_too_late_or_unwanted_are_noticed() {
+        for (spec, wait, scheduled, oracle) in [
+            (json!({}), 180, "2026-11-21T09:49:00Z", "starts-only-what-is-due"),
+            (json!({}), 100, "2026-11-21T09:50:00Z", "starts-only-what-is-due"),
+            (json!({"startingDeadlineSeconds": 60}), 300, "2026-11-21T09:50:00Z", "starts-only-what-is-due"),
+            (json!({"schedule": "@every 3m"}), 200, "2026-11-21T09:50:01Z", "starts-only-what-is-due"),
+            (json!({"suspend": true}), 180, "2026-11-21T09:50:00Z", "starts-only-what-is-wanted"),
+        ] {
+            let play = Play::new(spec.clone()).await;
+            play.wait(wait).await;
+            play.create("tick-1", scheduled).await;
+            let objections = play.objections();
+            assert!(objections.contains(&oracle), "{spec} {scheduled}: {objections:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn runs_started_twice_or_side_by_side_and_deleted_jobs_are_noticed() {
+        let play = Play::new(json!({"concurrencyPolicy": "Forbid"})).await;
+        play.wait(180).await;
+        play.create("tick-29920910", "2026-11-21T09:50:00Z").await;
+        play.create("tick-again", "2026-11-21T09:50:00Z").await;
+        play.wait(300).await;
+        play.create("tick-29920915", "2026-11-21T09:55:00Z").await;
+        play.send("DELETE", "jobs/tick-again", json!({"propagationPolicy": "Background"})).await;
+        play.send("PATCH", "cronjobs/tick", json!({"spec": {"suspend": true}})).await;
+        let objections = play.objections();
+        for oracle in ["a-run-is-started-once", "one-at-a-time", "deletes-only-what-ended", "wishes-are-the-users"] {
+            assert!(objections.contains(&oracle), "{oracle}: {objections:?}");
+        }
+    }
+}

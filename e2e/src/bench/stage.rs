@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{clock::Instant, object::Resource};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
@@ -60,6 +61,12 @@ impl Running {
     /// Changes of Pods took this long to be followed.
     pub(super) fn followed(&mut self, latencies: Vec<Duration>) {
         self.latency = Latency::of(latencies);
+    }
+
+    /// Something was reached: the figure is the time since it was due.
+    pub(super) fn late(&mut self, what: &'static str, due: Timestamp) {
+        let late = self.clock.now().duration_since(due);
+        self.marks.push((what, Duration::try_from(late).unwrap_or_default()));
     }
 }
 
@@ -130,6 +137,16 @@ impl<'a> Stage<'a> {
             latency: running.latency,
         });
         Ok(())
+    }
+
+    /// The time on the clock of the cluster.
+    pub(super) fn now(&self) -> Timestamp {
+        self.cluster.clock().now()
+    }
+
+    /// Lets time pass.
+    pub(super) async fn sleep(&self, time: Duration) {
+        self.cluster.clock().sleep(time).await;
     }
 
     /// Ends the processes in order and starts them again.

@@ -1,6 +1,7 @@
 //! What is done while the controllers are measured: one file for each kind of work.
 
 mod cascade;
+mod cron_jobs;
 mod jobs;
 mod one_deployment;
 mod services;
@@ -35,6 +36,7 @@ const ALL: &[&dyn Workload] = &[
     &services::MANY,
     &services::Rollout,
     &services::Changes,
+    &cron_jobs::CronJobs,
 ];
 
 /// The workload of that name.

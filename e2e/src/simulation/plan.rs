@@ -6,6 +6,7 @@ use super::{
     outcome::Outcome,
     perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
     scenario::Suite,
+    scenarios,
 };
 
 /// For how long something is withheld.
@@ -50,7 +51,10 @@ pub fn at(suite: &Suite, unperturbed: &Outcome, k: u64) -> Vec<Perturbation> {
     }
     kinds.extend([Kind::Unread(REFUSED), Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
     kinds.extend([Kind::FailOver, Kind::StaleStandby(HELD), Kind::PausedLeader(HUNG)]);
-    kinds.extend([Kind::Clock(7200), Kind::Clock(-2)]);
+    if !scenarios::follows_clocks(suite) {
+        kinds.push(Kind::Clock(7200));
+    }
+    kinds.push(Kind::Clock(-2));
     kinds.extend(suite.interferences.iter().map(|i| Kind::Interfere(i.name.to_owned())));
     kinds.into_iter().map(|kind| Perturbation::one(kind, At::Write(k))).collect()
 }

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::clock::{Clock, Instant};
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -15,6 +14,7 @@ use super::{
     perturbation::Perturbation,
     safeguard::Safeguard,
     scenario::{Scenario, Suite, When},
+    scenarios,
     stage::{NAMESPACE, Stage},
     world::{Logged, World},
 };
@@ -70,8 +70,7 @@ pub fn run(run: Run<'_>) -> std::io::Result<Outcome> {
 }
 
 async fn play(run: Run<'_>) -> Outcome {
-    // Saturday morning, and a fraction of a second.
-    let start = Timestamp::from_millisecond(1_795_254_447_200).unwrap_or(Timestamp::UNIX_EPOCH);
+    let start = scenarios::start(run.suite);
     let clock = Clock::simulated(start, run.seed);
     let builder = Sandbox::builder().clock(clock.clone()).writes(0).history(10_000);
     // The API server has them as the controllers do.

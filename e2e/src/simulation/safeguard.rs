@@ -27,6 +27,8 @@ pub enum Safeguard {
     Uid,
     /// Deletions, and patches of objects other than of their status, name the version of the object that was judged.
     Version,
+    /// The name of a Job of a CronJob is derived from its scheduled time.
+    Name,
 }
 
 /// What takes a safeguard away on the way between a process and the server.
@@ -39,7 +41,8 @@ pub(super) struct Seam {
 impl Seam {
     /// The seam of a process without that safeguard, if that is where it is taken away.
     pub(super) fn of(without: Option<Safeguard>) -> Option<Self> {
-        let without = without.filter(|s| matches!(s, Safeguard::Recheck | Safeguard::Uid | Safeguard::Version))?;
+        let without = without
+            .filter(|s| matches!(s, Safeguard::Recheck | Safeguard::Uid | Safeguard::Version | Safeguard::Name))?;
         Some(Self { without, cache: Mutex::default() })
     }
 
@@ -54,7 +57,14 @@ impl Seam {
             Safeguard::Version if asked.method == Method::DELETE || asked.patches_an_object() => {
                 Ok(request.map(|body| without(&asked.method, "resourceVersion", body)))
             }
-            Safeguard::Version | Safeguard::Consistency | Safeguard::Leadership | Safeguard::Succession => Ok(request),
+            Safeguard::Name if asked.method == Method::POST && asked.path.ends_with("/jobs") => {
+                Ok(request.map(with_generated_name))
+            }
+            Safeguard::Name
+            | Safeguard::Version
+            | Safeguard::Consistency
+            | Safeguard::Leadership
+            | Safeguard::Succession => Ok(request),
         }
     }
 
@@ -103,6 +113,17 @@ fn without(method: &Method, field: &str, body: Bytes) -> Bytes {
     let Ok(mut value) = serde_json::from_slice::<Value>(&body) else { return body };
     if let Some(object) = value.pointer_mut(pointer).and_then(Value::as_object_mut) {
         object.remove(field);
+    }
+    Bytes::from(value.to_string())
+}
+
+/// An object whose name the server makes up from the one it had.
+fn with_generated_name(body: Bytes) -> Bytes {
+    let Ok(mut value) = serde_json::from_slice::<Value>(&body) else { return body };
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(Value::String(name)) = metadata.remove("name")
+    {
+        metadata.insert("generateName".to_owned(), Value::String(format!("{name}-")));
     }
     Bytes::from(value.to_string())
 }

@@ -1,6 +1,7 @@
 //! All suites, one a controller. Another controller is another file and another line here.
 
 mod cronjob;
+mod cronjob_invariants;
 mod deployment;
 mod deployment_invariants;
 mod endpointslice;
@@ -19,6 +20,8 @@ mod replicaset_invariants;
 mod statefulset;
 mod statefulset_invariants;
 
+use jiff::Timestamp;
+
 use super::scenario::{Scenario, Suite};
 
 /// Every suite.
@@ -31,6 +34,9 @@ pub const SUITES: &[&Suite] = &[
     &job::DELETION,
     &job_gang::GANG,
     &cronjob::SUITE,
+    &cronjob::SERIES,
+    &cronjob::SPRING,
+    &cronjob::AUTUMN,
     &endpointslice::SUITE,
     &statefulset::SUITE,
     &statefulset::MAX_UNAVAILABLE,
@@ -44,4 +50,20 @@ pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {
     let suite = SUITES.iter().copied().find(|s| s.name == suite)?;
     let scenario = (suite.scenarios)().into_iter().find(|s| s.name == scenario)?;
     Some((suite, scenario))
+}
+
+/// When runs of a suite begin: on a Saturday morning and a fraction of a second, unless clocks are about to change.
+pub(super) fn start(suite: &Suite) -> Timestamp {
+    let milliseconds = match suite.name {
+        "cronjob-spring" => cronjob::SPRING_START,
+        "cronjob-autumn" => cronjob::AUTUMN_START,
+        _ => 1_795_254_447_200,
+    };
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// Whether the end of a run depends on what the clocks of controllers show in between, so that one that is wrong by hours
+/// rightly leads to another end.
+pub(super) fn follows_clocks(suite: &Suite) -> bool {
+    ["cronjob-series", "cronjob-spring", "cronjob-autumn"].contains(&suite.name)
 }

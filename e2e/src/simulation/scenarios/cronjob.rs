@@ -1,18 +1,20 @@
-//! What users do with CronJobs, and what always holds of them.
+//! What users do with CronJobs.
 //!
-//! Runs begin on 2026-11-21 at 09:47 and a half. Schedules name minutes of that day, once a year: nothing is due again.
+//! Runs begin on 2026-11-21 at 09:47 and a half, or shortly before clocks change. Schedules name minutes of one day, once a year:
+//! once these are over, nothing is due any more.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use common::clock::Instant;
 use serde_json::{Value, json};
 
-use super::replicaset::pod_interferences;
+use super::{
+    cronjob_invariants::{CRON_JOBS, INSTANTIATE, INVARIANTS, JOBS, PROMISES, SCHEDULED},
+    replicaset::pod_interferences,
+};
 use crate::simulation::{
-    json::{at, condition, controller_uid, is_deleting, name, text, uid},
-    scenario::{Interference, Invariant, Promise, Scenario, Step, Suite, What, When, after, settled},
+    scenario::{Interference, Scenario, Step, Suite, What, When, after, settled},
     stage::NAMESPACE,
-    world::{Logged, World},
+    world::World,
 };
 
 /// CronJobs, with the controller of their Jobs.
@@ -27,12 +29,23 @@ pub(super) const SUITE: Suite = Suite {
     interferences: &[
         Interference { name: "delete-pod", act: pod_interferences::delete },
         Interference { name: "suspend", act: suspend },
+        Interference { name: "run-by-hand", act: run_by_hand },
     ],
 };
 
-const CONTROLLER: &str = "cronjob-controller";
-const CRON_JOBS: &str = "cronjobs.batch";
-const JOBS: &str = "jobs.batch";
+/// Several runs of one CronJob.
+pub(super) const SERIES: Suite = Suite { name: "cronjob-series", scenarios: series, ..SUITE };
+
+/// The night in which clocks go forward. It begins in Berlin at 01:47 and a half, before 02:00 becomes 03:00.
+pub(super) const SPRING: Suite = Suite { name: "cronjob-spring", scenarios: spring, ..SUITE };
+/// When runs of that suite begin, in Unix milliseconds.
+pub(super) const SPRING_START: i64 = 1_806_194_847_200;
+
+/// The night in which clocks go back. It begins in Berlin at 02:17 and a half, before 03:00 becomes 02:00.
+pub(super) const AUTUMN: Suite = Suite { name: "cronjob-autumn", scenarios: autumn, ..SUITE };
+/// When runs of that suite begin, in Unix milliseconds.
+pub(super) const AUTUMN_START: i64 = 1_792_887_447_200;
+
 const TICK: &str = "tick";
 /// The Job of 09:50.
 const FIRST: &str = "tick-29920910";
@@ -106,6 +119,118 @@ fn scenarios() -> Vec<Scenario> {
                 settled(What::Delete(CRON_JOBS.to_owned(), TICK.to_owned(), json!({"propagationPolicy": "Orphan"}))),
             ],
         },
+        Scenario {
+            name: "by-hand",
+            about: "a Job with the name of a run, which somebody else has made, costs that run and no more",
+            steps: vec![create(stranger(FIRST)), create(tick(json!({"schedule": "50,55 9 21 11 *"}), "5"))],
+        },
+    ]
+}
+
+fn series() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "history",
+            about: "one complete Job is kept of three",
+            steps: vec![create(tick(
+                json!({"schedule": "50,55,59 9 21 11 *", "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0}),
+                "5",
+            ))],
+        },
+        Scenario {
+            name: "failed-history",
+            about: "two failed Jobs are kept of three",
+            steps: vec![create(failing(tick(
+                json!({"schedule": "50,55,59 9 21 11 *", "successfulJobsHistoryLimit": 0, "failedJobsHistoryLimit": 2}),
+                "5",
+            )))],
+        },
+        Scenario {
+            name: "downtime",
+            about: "of four runs that were missed while it was suspended only the last is made up for",
+            steps: vec![
+                create(tick(json!({"schedule": "50,52,54,56 9 21 11 *", "suspend": true}), "5")),
+                after(600.0, spec(json!({"suspend": false}))),
+            ],
+        },
+        Scenario {
+            name: "too-late",
+            about: "what is later than startingDeadlineSeconds is not started, and the next run is",
+            steps: vec![
+                create(tick(
+                    json!({"schedule": "50 9,10 21 11 *", "startingDeadlineSeconds": 300, "suspend": true}),
+                    "5",
+                )),
+                after(600.0, spec(json!({"suspend": false}))),
+                // Until the run of 10:50 is over.
+                after(3600.0, label()),
+            ],
+        },
+        Scenario {
+            name: "interval",
+            about: "@every counts from the creation, and keeps its phase",
+            steps: vec![
+                create(tick(json!({"schedule": "@every 5m", "startingDeadlineSeconds": 280}), "5")),
+                after(1000.0, spec(json!({"suspend": true}))),
+            ],
+        },
+    ]
+}
+
+/// The same CronJob, with Jobs that fail.
+fn failing(mut cron: Value) -> Value {
+    cron["spec"]["jobTemplate"]["spec"]["backoffLimit"] = json!(0);
+    cron["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["annotations"]["sim/exit"] = json!("1");
+    cron
+}
+
+/// A Job without an owner.
+fn stranger(name: &str) -> Value {
+    let cron = tick(json!({}), "5");
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": cron["spec"]["jobTemplate"]["spec"]})
+}
+
+/// A change that means nothing, to wait for.
+fn label() -> What {
+    What::merge(CRON_JOBS, TICK, json!({"metadata": {"labels": {"seen": "yes"}}}))
+}
+
+/// The same CronJob, with the clocks of Berlin.
+fn in_berlin(mut cron: Value) -> Value {
+    cron["spec"]["timeZone"] = json!("Europe/Berlin");
+    cron
+}
+
+fn spring() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "gap",
+            about: "02:30 does not exist and has no run, 03:30 has one",
+            steps: vec![create(in_berlin(tick(json!({"schedule": "30 2,3 28 3 *"}), "5"))), after(3600.0, label())],
+        },
+        Scenario {
+            name: "gap-half-hourly",
+            about: "half-hourly runs go on without a hole",
+            steps: vec![create(in_berlin(tick(json!({"schedule": "*/30 1-3 28 3 *"}), "5"))), after(3600.0, label())],
+        },
+    ]
+}
+
+fn autumn() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "overlap",
+            about: "02:30 comes twice and has two runs",
+            steps: vec![create(in_berlin(tick(json!({"schedule": "30 2 25 10 *"}), "5"))), after(5400.0, label())],
+        },
+        Scenario {
+            name: "overlap-interval",
+            about: "@every does not look at clocks",
+            steps: vec![
+                create(in_berlin(tick(json!({"schedule": "@every 25m", "concurrencyPolicy": "Replace"}), "400"))),
+                after(5400.0, spec(json!({"suspend": true}))),
+            ],
+        },
     ]
 }
 
@@ -117,129 +242,25 @@ fn suspend(world: &World, luck: u64) -> Vec<(Duration, What)> {
     vec![(Duration::ZERO, suspend(!suspended)), (Duration::from_secs(luck % 30), suspend(suspended))]
 }
 
-const INVARIANTS: &[Invariant] = &[
-    Invariant { name: "a-run-is-started-once", spec: "cronjob 16.1", check: a_run_is_started_once },
-    Invariant { name: "schedules-go-forward", spec: "cronjob 16.2", check: schedules_go_forward },
-    Invariant { name: "starts-only-what-is-wanted", spec: "cronjob 16.3", check: starts_only_what_is_wanted },
-    Invariant { name: "one-at-a-time", spec: "cronjob 16.4", check: one_at_a_time },
-    Invariant { name: "deletes-only-what-ended", spec: "cronjob 16.5", check: deletes_only_what_ended },
-    Invariant { name: "records-only-its-own", spec: "cronjob 16.7, 16.9", check: records_only_its_own },
-    Invariant { name: "wishes-are-the-users", spec: "cronjob 16.8", check: wishes_are_the_users },
-];
-
-const PROMISES: &[Promise] =
-    &[Promise { name: "records-are-the-truth", spec: "cronjob 16.9", check: records_are_the_truth }];
-
-/// A Job that the controller has just created, and its CronJob, dead or alive.
-fn started<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>)> {
-    let job = logged.after().filter(|_| logged.by(CONTROLLER) && logged.resource() == JOBS && logged.creates())?;
-    let cron = world.by_uid(CRON_JOBS, controller_uid(&job))?;
-    Some((job, cron))
-}
-
-fn is_over(job: &Value) -> bool {
-    ["Complete", "Failed"].iter().any(|kind| condition(job, kind, "status") == "True")
-}
-
-fn a_run_is_started_once(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, _)) = started(world, logged) else { return Ok(()) };
-    let same = |other: &&Logged| other.creates() && other.resource() == JOBS && other.write.name == logged.write.name;
-    let times = world.log().iter().filter(same).count();
-    if times > 1 { Err(format!("Job {} was started {times} times", name(&job))) } else { Ok(()) }
-}
-
-fn schedules_go_forward(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    if !logged.by(CONTROLLER) || logged.resource() != CRON_JOBS {
-        return Ok(());
-    }
-    for field in ["/status/lastScheduleTime", "/status/lastSuccessfulTime"] {
-        // Times of one form are ordered as texts are.
-        if text(&after, field) < text(&before, field) {
-            return Err(format!("{field} goes back from {} to {}", text(&before, field), text(&after, field)));
-        }
-    }
-    Ok(())
-}
-
-fn starts_only_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
-    let mut states = world.recent(CRON_JOBS, NAMESPACE, name(cron)).into_iter();
-    let wants = |state: Option<&Arc<Value>>| {
-        state.is_some_and(|c| uid(c) == uid(cron) && !is_deleting(c) && at(c, "/spec/suspend") != Some(&json!(true)))
+/// Makes a Job from the CronJob by hand, under one of the names that users choose: those of runs are among them.
+fn run_by_hand(world: &World, luck: u64) -> Vec<(Duration, What)> {
+    let Some(cron) = world.get(CRON_JOBS, NAMESPACE, TICK) else { return Vec::new() };
+    let name = match luck % 6 {
+        0 => "tick-1".to_owned(),
+        1 => "manual".to_owned(),
+        2 => "tick-29538725".to_owned(),
+        3 => FIRST.to_owned(),
+        4 => format!("tick-{}", luck / 6 % 100_000_000),
+        _ => format!("tick-{}", 29_920_905 + luck / 6 % 20),
     };
-    if states.any(wants) { Ok(()) } else { Err(format!("Job {} is started for a CronJob that wants none", name(&job))) }
-}
-
-fn one_at_a_time(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
-    let policy = text(cron, "/spec/concurrencyPolicy");
-    if policy == "Allow" {
-        return Ok(());
+    let mut annotations = json!({INSTANTIATE: "manual"});
+    if luck / 128 % 2 == 1 {
+        // As if the template had been copied from a Job.
+        annotations[SCHEDULED] = json!("2026-11-21T09:50:00Z");
     }
-    // Another one that ran for longer than anything can have been overlooked.
-    let since = |at: Instant| world.now().saturating_duration_since(at);
-    let old = |other: &&Arc<Value>| {
-        let born = world.log().iter().find(|l| l.creates() && l.after().is_some_and(|o| uid(&o) == uid(other)));
-        born.is_some_and(|born| since(born.at) > world.lag() + Duration::from_secs(1))
-    };
-    let others = world.list(JOBS).filter(|o| controller_uid(o) == uid(cron) && uid(o) != uid(&job));
-    let running: Vec<&str> =
-        others.filter(|o| !is_over(o) && !is_deleting(o)).filter(old).map(|other| name(other)).collect();
-    if running.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("{policy}: Job {} is started while {running:?} run", name(&job)))
-    }
-}
-
-fn deletes_only_what_ended(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(job) = logged.before().filter(|_| logged.by(CONTROLLER) && logged.deletes()) else { return Ok(()) };
-    let Some(cron) = world.by_uid(CRON_JOBS, controller_uid(&job)) else {
-        return Err(format!("Job {} is nobody's, and deleted", name(&job)));
-    };
-    let replaced = text(cron, "/spec/concurrencyPolicy") == "Replace";
-    if is_over(&job) || replaced { Ok(()) } else { Err(format!("Job {} runs, and is deleted", name(&job))) }
-}
-
-fn records_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
-    let Some(cron) = logged.after().filter(|_| logged.by(CONTROLLER) && logged.resource() == CRON_JOBS) else {
-        return Ok(());
-    };
-    let active = at(&cron, "/status/active").and_then(Value::as_array).cloned().unwrap_or_default();
-    let mut uids: Vec<&str> = active.iter().map(|reference| text(reference, "/uid")).collect();
-    for job in &uids {
-        let owner = world.by_uid(JOBS, job).map(|job| controller_uid(job));
-        if owner != Some(uid(&cron)) {
-            return Err(format!("a Job of {owner:?} is recorded"));
-        }
-    }
-    uids.sort_unstable();
-    if uids.windows(2).any(|pair| pair[0] == pair[1]) { Err("a Job is recorded twice".to_owned()) } else { Ok(()) }
-}
-
-fn wishes_are_the_users(_: &World, logged: &Logged) -> Result<(), String> {
-    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
-    let ours = logged.by(CONTROLLER) && logged.resource() == CRON_JOBS;
-    if ours && before["spec"] != after["spec"] { Err("the spec is written".to_owned()) } else { Ok(()) }
-}
-
-/// In the end what is recorded as running runs, and nothing else.
-fn records_are_the_truth(world: &World) -> Result<(), String> {
-    for cron in world.list(CRON_JOBS) {
-        let active = at(cron, "/status/active").and_then(Value::as_array).cloned().unwrap_or_default();
-        let mut recorded: Vec<&str> = active.iter().map(|reference| text(reference, "/uid")).collect();
-        let jobs =
-            world.list(JOBS).filter(|job| controller_uid(job) == uid(cron) && !is_over(job) && !is_deleting(job));
-        let mut running: Vec<&str> = jobs.map(|job| uid(job)).collect();
-        recorded.sort_unstable();
-        running.sort_unstable();
-        if recorded != running {
-            return Err(format!("{recorded:?} are recorded, and {running:?} run"));
-        }
-        if text(cron, "/status/lastScheduleTime").is_empty() {
-            return Err("no run was started".to_owned());
-        }
-    }
-    Ok(())
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"name": name, "annotations": annotations, "ownerReferences": [{"apiVersion": "batch/v1",
+            "kind": "CronJob", "name": TICK, "uid": cron["metadata"]["uid"], "controller": true}]},
+        "spec": cron["spec"]["jobTemplate"]["spec"]});
+    vec![(Duration::ZERO, What::Create(job))]
 }
