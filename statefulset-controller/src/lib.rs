@@ -32,7 +32,8 @@
 //! - No revision is deleted after the revisions could not be determined, and none that the status names.
 //! - For a set that is being deleted no revision is created or renumbered.
 //! - With `Parallel`, one sync creates at most a thousand Pods. The next sync goes on.
-//! - The claims that are created together with a Pod get their owner references at the next event of the Pod.
+//! - The claims that are created together with a Pod get their owner references at the next event of the Pod, whether it is ready
+//!   or not. Upstream leaves the claims of a Pod that runs and is never ready behind when the set is deleted.
 //! - A `FailedCreate` Event reports that the name of a Pod is taken by a Pod of another controller.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the limit.
 //!

@@ -90,6 +90,10 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     if set.is_monotonic()
         && let Some(problem) = blocking(situation, pod)
     {
+        if !pending {
+            // A Pod may never become ready, and its claims must be deleted with the set all the same.
+            repair(situation, pod, slot.ordinal, Claims::default(), None, Occasion::Wanted, work);
+        }
         plan.waiting.push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
         if is_stuck(situation, slot, pod) {
             let why = Why::Stuck { is_current: situation.is_current(pod) };

@@ -252,6 +252,11 @@ fn claims_get_the_owners_they_go_with() {
         ["own 0"],
         "the policy has changed"
     );
+    assert_eq!(
+        world(2).pod(pod(0).unready()).with_claims("Delete", "Retain").work(),
+        ["own 0"],
+        "a Pod that may never become ready must not leave a claim behind"
+    );
     // The claims of all that are condemned, before any of them goes.
     assert_eq!(scaled(world(3).with_claims("Retain", "Delete")).work(), ["own 2", "own 1", "-2"]);
     let pods = scaled(world(3).with_claims("Retain", "Delete"))
