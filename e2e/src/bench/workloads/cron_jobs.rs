@@ -65,6 +65,7 @@ impl Workload for CronJobs {
             stage.filled();
 
             let mut phase = stage.begin("due").await?;
+            stage.sleep(Duration::try_from(due.duration_since(stage.now())).unwrap_or_default()).await;
             for (percentile, what) in [(50, "median late"), (99, "p99 late"), (100, "last late")] {
                 let wanted = (u64::from(count) * percentile).div_ceil(100);
                 stage.until_count(resources::JOBS, "created", |jobs| u64::from(jobs) >= wanted).await?;
