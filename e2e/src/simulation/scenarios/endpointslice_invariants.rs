@@ -158,10 +158,10 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
     let service_name = label(&before, SERVICE_NAME);
     let owner = text(&before, "/metadata/ownerReferences/0/uid");
     let services = world.recent(SERVICES, NAMESPACE, service_name);
-    let owns = |state: &Option<&Arc<Value>>| {
+    let owns = |state: Option<&Arc<Value>>| {
         state.is_some_and(|service| uid(service) == owner && !is_deleting(service) && has_selector(service))
     };
-    if !services.iter().all(owns) || somebody_meddled(world) {
+    if !services.iter().copied().all(owns) || somebody_meddled(world) {
         return Ok(());
     }
     let services: Vec<&Arc<Value>> = services.into_iter().flatten().collect();
@@ -175,7 +175,7 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
     for endpoint in endpoints(&before).iter().filter(|endpoint| holds(endpoint, "ready")) {
         let pod_uid = text(endpoint, "/targetRef/uid");
         let states = world.recent(PODS, NAMESPACE, text(endpoint, "/targetRef/name"));
-        let is_due = |state: &Option<&Arc<Value>>| {
+        let is_due = |state: Option<&Arc<Value>>| {
             state.is_some_and(|pod| {
                 uid(pod) == pod_uid
                     && !is_deleting(pod)
@@ -184,7 +184,7 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
                     && world.recent("nodes", "", text(pod, "/spec/nodeName")).iter().all(Option::is_some)
             })
         };
-        if states.iter().all(is_due) && !kept.contains(pod_uid) {
+        if states.into_iter().all(is_due) && !kept.contains(pod_uid) {
             let pod = text(endpoint, "/targetRef/name");
             return Err(format!("{pod} is ready, was in {}, and is in no slice of {service_name} now", name(&before)));
         }
