@@ -23,7 +23,7 @@ pub enum Safeguard {
     Leadership,
     /// Who follows a leader waits until its caches show what that one wrote.
     Succession,
-    /// Writes name the uid of the object they are meant for.
+    /// Writes name the object they are meant for: by its uid, and deletions by its version as well, which no other object has.
     Uid,
     /// Deletions, and patches of objects other than of their status, name the version of the object that was judged.
     Version,
@@ -53,7 +53,10 @@ impl Seam {
                 Some(object) => Err(object),
                 None => Ok(request),
             },
-            Safeguard::Uid => Ok(request.map(|body| without(&asked.method, "uid", body))),
+            Safeguard::Uid => Ok(request.map(|body| {
+                let body = without(&asked.method, "uid", body);
+                if asked.method == Method::DELETE { without(&asked.method, "resourceVersion", body) } else { body }
+            })),
             Safeguard::Version if asked.method == Method::DELETE || asked.patches_an_object() => {
                 Ok(request.map(|body| without(&asked.method, "resourceVersion", body)))
             }
