@@ -14,6 +14,7 @@
 //! - [`world`]: the true state, built from the API server's own log of writes.
 //! - [`outcome`] and [`judge`](mod@judge): what a run was, and what is wrong with it.
 //! - [`impostor`]: writes under a controller's name, to see that an oracle notices.
+//! - [`neighbour`]: hostile objects in a namespace of their own, beside any scenario.
 //! - [`safeguard`]: takes the controllers' safeguards away, to see that something notices.
 //!
 //! Each program is a process of its own with its own clock, connected by a wire: its messages take time, and when it is dead
@@ -27,6 +28,7 @@ mod hub;
 pub mod impostor;
 pub mod json;
 pub mod judge;
+pub mod neighbour;
 pub mod outcome;
 pub mod perturbation;
 pub mod plan;

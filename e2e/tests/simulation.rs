@@ -6,6 +6,8 @@
 
 use e2e::simulation::{
     explore::{self, Report, Task},
+    judge,
+    neighbour::{self, NEIGHBOURS},
     outcome::{Outcome, Violation},
     plan, regressions, reproduce,
     safeguard::Safeguard,
@@ -93,6 +95,51 @@ fn noticed(scenario: &str, perturbation: &str, without: Safeguard) -> &'static s
     let with = explore::one(&task, None).unwrap().violation;
     assert_eq!(with, None, "{}", reproduce(&task));
     explore::one(&task, Some(without)).unwrap().violation.map_or("nothing", |violation| violation.oracle)
+}
+
+#[test]
+fn hostile_neighbours_delay_nobody() {
+    let mut tasks = Vec::new();
+    for (suite, scenario) in explore::scenarios(Some("neighbour")) {
+        for neighbour in NEIGHBOURS {
+            let perturbation = format!("neighbour:{}@step1", neighbour.name);
+            tasks.push(task(&format!("{}/{}", suite.name, scenario.name), &perturbation, 1));
+        }
+    }
+    let failures = make(&tasks, 1);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn hostile_neighbours_keep_the_controllers_busy() {
+    // Objects that the controllers ignored would prove nothing. Each number is about half of what the controllers write.
+    for (name, least) in [("refused", 150), ("unready", 6), ("cronjobs", 200), ("addresses", 100)] {
+        let outcome = explore::one(&task("neighbour/job", &format!("neighbour:{name}@step1"), 1), None).unwrap();
+        assert!(outcome.beside >= least, "{name}: {} writes", outcome.beside);
+    }
+    let crowd = explore::one(&task("neighbour/job", "neighbour:crowd@step1", 1), None).unwrap();
+    assert!(crowd.beside >= 10 * neighbour::CROWD as u64, "crowd: {} writes", crowd.beside);
+}
+
+#[test]
+fn who_is_delayed_beside_a_neighbour_is_noticed() {
+    let run = |scenario: &str, perturbation: &str| explore::one(&task(scenario, perturbation, 1), None).unwrap();
+    for (scenario, suffers) in [
+        // The ReplicaSet controller does not see the Deployment's new ReplicaSet for thirty seconds.
+        ("neighbour/rollout", "hold:replicaset-controller/replicasets@step2+30s"),
+        // Every Pod of the StatefulSet is refused for most of a minute.
+        ("neighbour/scale", "reject:403@2+45s"),
+        // The controller that leads hangs for a minute.
+        ("neighbour/job", "paused-leader@2+1m0s"),
+        ("neighbour/cronjob", "hold:cronjob-controller/cronjobs@step1+30s"),
+    ] {
+        let alone = run(scenario, "none");
+        let beside = run(scenario, "neighbour:unready@step1");
+        assert_eq!(judge::delay(&alone, &beside), None, "{scenario}");
+        let delayed = run(scenario, &format!("neighbour:unready@step1,{suffers}"));
+        let oracle = judge::delay(&alone, &delayed).map(|violation| violation.oracle);
+        assert_eq!(oracle, Some("neighbours-do-not-delay"), "{scenario} {suffers}");
+    }
 }
 
 #[test]

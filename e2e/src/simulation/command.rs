@@ -21,6 +21,7 @@ use super::{
     flags::Flags,
     json::text,
     judge::{ORACLES, judge},
+    neighbour::NEIGHBOURS,
     outcome::{Outcome, Violation},
     perturbation::{FORMS, Perturbation},
     plan, scenarios,
@@ -93,6 +94,10 @@ fn list() -> io::Result<()> {
     for (form, what) in FORMS {
         writeln!(out, "  {form:<26} {what}")?;
     }
+    writeln!(out, "\nhostile neighbours (possible beside every scenario, planned for the suite neighbour)")?;
+    for neighbour in NEIGHBOURS {
+        writeln!(out, "  {:<22} {}", neighbour.name, neighbour.about)?;
+    }
     Ok(())
 }
 
@@ -119,6 +124,10 @@ fn single(flags: &Flags) -> io::Result<bool> {
             outcome.requests,
             common::duration::format(time),
         )?;
+        writeln!(out, "  waits of the users: {:.1?} ({:.1?} unperturbed)", outcome.waits, baseline.waits)?;
+        if outcome.beside > 0 {
+            writeln!(out, "  {} writes of the controllers for the neighbour", outcome.beside)?;
+        }
         if flags.trace && violation.is_none() {
             print_writes(&mut out, &outcome)?;
         }

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 
 use super::{
     json::{at, text},
+    neighbour,
     perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
     trace::Digest,
 };
@@ -117,6 +118,12 @@ impl Asked {
         self.method == Method::PATCH && !self.resource().contains('/')
     }
 
+    /// Whether it is about an object of a hostile neighbour.
+    fn is_beside(&self) -> bool {
+        let rest = self.path.split_once("/namespaces/").map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split('/').next()) == Some(neighbour::NAMESPACE)
+    }
+
     /// The resource and subresource: `pods`, `replicasets/status`.
     pub(super) fn resource(&self) -> String {
         let segments: Vec<&str> = self.path.split('/').filter(|s| !s.is_empty()).collect();
@@ -181,6 +188,8 @@ pub(super) struct Seen {
     pub(super) watched: BTreeSet<(&'static str, String)>,
     pub(super) violations: Vec<(&'static str, String)>,
     pub(super) requests: u64,
+    /// Writes of the controllers for a hostile neighbour, Events aside.
+    pub(super) beside: u64,
 }
 
 struct Refusal {
@@ -284,6 +293,11 @@ impl Hub {
             seen.violations.push(("only-leaders-write", what));
         }
         if resource == "events" {
+            return Fate::Served;
+        }
+        // Faults count the writes that the neighbour does not cause, so that they mean the same with and without it.
+        if asked.is_beside() {
+            seen.beside += 1;
             return Fate::Served;
         }
         seen.points.push(Point { program: process.program, method: asked.method.clone(), resource: resource.clone() });
@@ -408,7 +422,7 @@ impl Hub {
                 process.clock.skew(jiff::SignedDuration::from_secs(*seconds));
                 None
             }
-            Kind::FailOver | Kind::StaleStandby(_) | Kind::Interfere(_) => {
+            Kind::FailOver | Kind::StaleStandby(_) | Kind::Interfere(_) | Kind::Neighbour(_) => {
                 tell(process);
                 None
             }

@@ -1,6 +1,6 @@
 //! What is asked of a perturbed run that an unperturbed one answers.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::Value;
 
@@ -19,6 +19,11 @@ const INTERFERED: usize = 100;
 /// What being refused for most of a minute may cost besides: a key comes back some fourteen times then, each time with as
 /// many requests as Pods are to be deleted.
 const REFUSED: usize = 150;
+
+/// Each wait of users beside a hostile neighbour may take so many times as long as without it, in percent ...
+const LONGER_PERCENT: u32 = 150;
+/// ... and so much longer. A retry or two and the debounce of a controller fit into it.
+const LONGER: Duration = Duration::from_secs(5);
 
 /// The first thing wrong with a run.
 pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outcome) -> Option<Violation> {
@@ -44,10 +49,23 @@ pub fn judge(perturbation: &Perturbation, unperturbed: &Outcome, outcome: &Outco
     } else {
         differences(&unperturbed.end, &outcome.end)
     };
-    (!differences.is_empty()).then(|| {
+    if !differences.is_empty() {
         let what = format!("the end is another one:\n    {}", differences.join("\n    "));
-        Violation { oracle: "ends-the-same", spec: "DESIGN 7.3", what }
-    })
+        return Some(Violation { oracle: "ends-the-same", spec: "DESIGN 7.3", what });
+    }
+    // Other faults delay by themselves, and hit something else when the order of the writes is another one.
+    perturbation.has_only_neighbours().then(|| delay(unperturbed, outcome)).flatten()
+}
+
+/// The first wait of the users that was much longer than the same wait in another run of the scenario.
+pub fn delay(alone: &Outcome, beside: &Outcome) -> Option<Violation> {
+    let mut waits = alone.waits.iter().zip(&beside.waits).enumerate();
+    let (number, (alone, beside)) =
+        waits.find(|(_, (alone, beside))| **beside > **alone * LONGER_PERCENT / 100 + LONGER)?;
+    let (number, alone, beside) = (number + 1, alone.as_secs_f64(), beside.as_secs_f64());
+    let what =
+        format!("wait {number} of the users takes {beside:.1} s beside a neighbour, and {alone:.1} s without it");
+    Some(Violation { oracle: "neighbours-do-not-delay", spec: "DESIGN 3", what })
 }
 
 /// An end without what depends on how much had happened when a deadline passed: how many Pods of a Job had failed by then.
@@ -72,6 +90,10 @@ pub const ORACLES: &[(&str, &str)] = &[
     (
         "work-is-bounded",
         "writes, refused ones included, are at most twice those of the unperturbed run and 40; 100 more with a user who interferes, 150 more with refusals",
+    ),
+    (
+        "neighbours-do-not-delay",
+        "beside a hostile neighbour, each wait of the users takes at most 1.5 times as long as without it and 5 s",
     ),
     ("rests", "nothing is written in an hour after the end"),
     ("gets-there", "writing ends, and what users wait for happens"),

@@ -1,6 +1,6 @@
 //! How a run ends: the state it leaves, made comparable, and what is wrong with it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 
@@ -36,6 +36,10 @@ pub struct Outcome {
     pub requests: u64,
     /// Seconds the run took in the cluster.
     pub seconds: u64,
+    /// How long users waited, each time that they waited for something: until the last write, or until what they wait for.
+    pub waits: Vec<Duration>,
+    /// Writes of the controllers for hostile neighbours, Events aside.
+    pub beside: u64,
     /// The state in the end, made comparable: a count for each different object.
     pub end: BTreeMap<String, u32>,
     /// The first violation.

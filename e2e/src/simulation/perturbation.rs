@@ -9,6 +9,8 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use common::duration;
 
+use super::neighbour;
+
 /// Faults of a run; none in an unperturbed one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Perturbation(pub Vec<Fault>);
@@ -106,6 +108,8 @@ pub enum Kind {
     Clock(i64),
     /// A user does something.
     Interfere(String),
+    /// A hostile neighbour creates its objects in its own namespace.
+    Neighbour(String),
 }
 
 /// What a 429 says in `Retry-After`.
@@ -132,6 +136,7 @@ pub const FORMS: &[(&str, &str)] = &[
     ("paused-leader@K+D", "the leader hangs after write K, is replaced, and wakes up after D with its plan half done"),
     ("clock:S@K", "the clock of the process jumps by S (+2h, -1s)"),
     ("interfere:I@K", "a user does I, listed with its suite; what can be taken back is"),
+    ("neighbour:N@K", "the hostile neighbour N, listed below, creates its objects in its own namespace"),
     ("...@stepK", "before the users' step K, of what can happen without a write: hold, missed, failover, clock, ..."),
 ];
 
@@ -173,6 +178,7 @@ impl Fault {
             Kind::FailOver | Kind::StaleStandby(_) | Kind::PausedLeader(_) => "failover",
             Kind::Clock(_) => "clock",
             Kind::Interfere(_) => "interfere",
+            Kind::Neighbour(_) => "neighbour",
         }
     }
 }
@@ -210,6 +216,11 @@ impl Perturbation {
     /// Whether the run need not end like an unperturbed one.
     pub fn changes_the_wish(&self) -> bool {
         self.0.iter().any(Fault::changes_the_wish)
+    }
+
+    /// Whether hostile neighbours are all that distinguishes the run from the unperturbed one.
+    pub fn has_only_neighbours(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|fault| matches!(fault.kind, Kind::Neighbour(_)))
     }
 
     /// The family it is counted in.
@@ -273,6 +284,7 @@ impl fmt::Display for Fault {
                 (format!("clock:{}{size}", if *seconds < 0 { "-" } else { "+" }), None)
             }
             Kind::Interfere(name) => (format!("interfere:{name}"), None),
+            Kind::Neighbour(name) => (format!("neighbour:{name}"), None),
         };
         write!(f, "{what}@{}", self.at)?;
         time.map_or(Ok(()), |time| write!(f, "+{}", duration::format(*time)))
@@ -328,6 +340,7 @@ fn fault(text: &str) -> Option<Fault> {
             })
         }
         ("interfere", None) if !argument.is_empty() => Kind::Interfere(argument.to_owned()),
+        ("neighbour", None) => Kind::Neighbour(neighbour::find(argument)?.name.to_owned()),
         _ => return None,
     };
     Some(Fault { kind, at: At::parse(at)? })
@@ -356,6 +369,7 @@ mod tests {
             "clock:+2h0m0s@4",
             "clock:-1s@4",
             "interfere:scale@7",
+            "neighbour:refused@step1",
             "hold:replicaset-controller/pods@step2+30s",
         ] {
             assert_eq!(text.parse::<Perturbation>().unwrap().to_string(), text);
@@ -373,6 +387,7 @@ mod tests {
             "crash:before@1+3s",
             "hold:pods@1+3s",
             "reject:500@1+1s",
+            "neighbour:nobody@step1",
         ] {
             assert!(text.parse::<Perturbation>().is_err(), "{text}");
         }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{
+    neighbour::NEIGHBOURS,
     outcome::Outcome,
     perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
     scenario::Suite,
@@ -30,13 +31,16 @@ const FAILURES: [Failure; 7] = [
 ];
 
 /// Every single thing that can go wrong before one step of the users.
-pub fn before(unperturbed: &Outcome, step: u64) -> Vec<Perturbation> {
+pub fn before(suite: &Suite, unperturbed: &Outcome, step: u64) -> Vec<Perturbation> {
     let mut kinds: Vec<Kind> = Vec::new();
     for (program, resource) in &unperturbed.watched {
         kinds.push(Kind::Hold((*program).to_owned(), resource.clone(), HELD));
     }
     kinds.extend([Kind::Crash(Moment::Before), Kind::Lag(LATE), Kind::Missed(HELD), Kind::Recreate(HELD)]);
     kinds.extend([Kind::FailOver, Kind::StaleStandby(HELD), Kind::PausedLeader(HUNG)]);
+    if scenarios::has_neighbours(suite) {
+        kinds.extend(NEIGHBOURS.iter().map(|neighbour| Kind::Neighbour(neighbour.name.to_owned())));
+    }
     kinds.into_iter().map(|kind| Perturbation::one(kind, At::Step(step))).collect()
 }
 
@@ -62,7 +66,7 @@ pub fn at(suite: &Suite, unperturbed: &Outcome, k: u64) -> Vec<Perturbation> {
 /// Everything that can go wrong with any one write or step.
 pub fn all(suite: &Suite, unperturbed: &Outcome) -> Vec<Perturbation> {
     let writes = (1..=unperturbed.points.len() as u64).flat_map(|k| at(suite, unperturbed, k));
-    writes.chain((1..=unperturbed.steps).flat_map(|step| before(unperturbed, step))).collect()
+    writes.chain((1..=unperturbed.steps).flat_map(|step| before(suite, unperturbed, step))).collect()
 }
 
 /// A few, so that every kind of fault comes by at least once among the scenarios of a suite, and one before a step in each:
@@ -81,7 +85,7 @@ pub fn few(suite: &Suite, unperturbed: &[&Outcome]) -> Vec<(&'static str, Pertur
         few.extend(at(suite, outcome, k).into_iter().find(|p| form(p) == *kind).map(|p| (outcome.scenario, p)));
     }
     for (n, outcome) in unperturbed.iter().enumerate() {
-        let mut all = before(outcome, 1 + n as u64 % outcome.steps.max(1));
+        let mut all = before(suite, outcome, 1 + n as u64 % outcome.steps.max(1));
         few.push((outcome.scenario, all.swap_remove(n % all.len())));
     }
     few
@@ -93,14 +97,18 @@ pub fn form(perturbation: &Perturbation) -> String {
     text.split('@').next().unwrap_or_default().to_owned()
 }
 
-/// One of all combinations of up to three faults.
+/// One of all combinations of up to three faults; beside a hostile neighbour, where the suite has them.
 pub fn random(suite: &Suite, unperturbed: &Outcome, mut luck: impl FnMut(usize) -> usize) -> Perturbation {
     let mut faults: Vec<Fault> = Vec::new();
+    if scenarios::has_neighbours(suite) {
+        let name = NEIGHBOURS[luck(NEIGHBOURS.len())].name.to_owned();
+        faults.push(Fault { kind: Kind::Neighbour(name), at: At::Step(1) });
+    }
     for _ in 0..=luck(3) {
         let k = 1 + luck(unperturbed.points.len().max(1)) as u64;
         let steps = unperturbed.steps.max(1) as usize;
         let all = match luck(8) {
-            0 => before(unperturbed, 1 + luck(steps) as u64),
+            0 => before(suite, unperturbed, 1 + luck(steps) as u64),
             _ => at(suite, unperturbed, k),
         };
         faults.extend(all[luck(all.len())].0.iter().cloned());

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::{
     hub::Hub,
     json::number,
+    neighbour,
     outcome::{self, Outcome, Story, Violation},
     perturbation::Perturbation,
     safeguard::Safeguard,
@@ -85,7 +86,8 @@ async fn play(run: Run<'_>) -> Outcome {
     let attending = tokio::spawn(Arc::clone(&stage).attend(news));
     let nodes = stage.start_nodes().await;
     stage.start_all();
-    let violation = user(&run, &stage, &notes).await.err();
+    let mut waits = Vec::new();
+    let violation = user(&run, &stage, &notes, &mut waits).await.err();
     let violation = violation.or_else(|| notes.lock().violation.take());
     let violation = violation.or_else(|| {
         let world = world.lock();
@@ -117,15 +119,21 @@ async fn play(run: Run<'_>) -> Outcome {
         writes: sandbox.writes().count(),
         requests: seen.requests,
         seconds: (clock.instant() - began).as_secs(),
+        waits,
+        beside: seen.beside,
         end: outcome::end(&world),
         violation,
         story: story.unwrap_or_default(),
     }
 }
 
-/// Follows every accepted write, and asks every invariant after it.
+/// Follows every accepted write, and asks every invariant after it. What is written in the namespace of a hostile neighbour
+/// is not followed: nothing is promised to the neighbour, and it never comes to rest.
 async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc<Mutex<World>>, notes: Shared) {
     while let Some(write) = writes.recv().await {
+        if write.namespace == neighbour::NAMESPACE {
+            continue;
+        }
         let logged = Logged { at: clock.instant(), write };
         let mut world = world.lock();
         world.apply(logged.clone());
@@ -145,14 +153,15 @@ async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc
 }
 
 /// Does what users do, waits until everything is settled, and watches it rest.
-async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared) -> Result<(), Violation> {
+async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared, waits: &mut Vec<Duration>) -> Result<(), Violation> {
     let clock = &stage.hub.clock;
     for (number, step) in run.scenario.steps.iter().enumerate() {
         match &step.when {
             When::After(time) => pass(stage, notes, *time).await?,
-            When::Settled => settle(stage, notes, SETTLED).await?,
+            When::Settled => waits.push(settle(stage, notes, SETTLED).await?),
             when => {
-                let patience = clock.instant() + PATIENCE;
+                let began = clock.instant();
+                let patience = began + PATIENCE;
                 while !holds(when, stage) {
                     if clock.instant() > patience {
                         let what = format!("step {} waits for {when:?} in vain", number + 1);
@@ -160,6 +169,7 @@ async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared) -> Result<(), Violat
                     }
                     pass(stage, notes, LOOK).await?;
                 }
+                waits.push(clock.instant() - began);
             }
         }
         stage.hub.step(number as u64 + 1, stage.suite.programs[0].name);
@@ -173,9 +183,9 @@ async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared) -> Result<(), Violat
             }
         }
     }
-    settle(stage, notes, CONVERGED).await?;
+    waits.push(settle(stage, notes, CONVERGED).await?);
     // What is refused or changes nothing is a write as well.
-    let count = || (stage.hub.sandbox.writes().count(), stage.hub.seen.lock().points.len());
+    let count = || (stage.world.lock().log().len(), stage.hub.seen.lock().points.len());
     let before = count();
     pass(stage, notes, REST).await?;
     let after = count();
@@ -203,8 +213,8 @@ async fn pass(stage: &Stage, notes: &Shared, time: Duration) -> Result<(), Viola
     first.map_or(Ok(()), |(oracle, what)| Err(Violation { oracle, spec: "DESIGN 5", what }))
 }
 
-/// Waits until every fault is over and nothing has been written for so long.
-async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<(), Violation> {
+/// Waits until every fault is over and nothing has been written for so long. Returns the time from now to the last write.
+async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<Duration, Violation> {
     let clock = &stage.hub.clock;
     let (began, patience) = (clock.instant(), clock.instant() + PATIENCE);
     loop {
@@ -214,7 +224,7 @@ async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<(), Vi
         let (busy, now) = (*stage.hub.pending.borrow() > 0, clock.instant());
         let left = (changed + quiet).saturating_duration_since(now);
         if !busy && left.is_zero() {
-            return Ok(());
+            return Ok(changed - began);
         }
         if now > patience {
             let what = format!("something is still written after {} hours", PATIENCE.as_secs() / 3600);

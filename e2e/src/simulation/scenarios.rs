@@ -13,6 +13,7 @@ mod job_gang;
 mod job_history;
 mod job_invariants;
 mod job_reads;
+mod neighbour;
 mod node_lifecycle;
 mod node_lifecycle_invariants;
 mod replicaset;
@@ -42,6 +43,7 @@ pub const SUITES: &[&Suite] = &[
     &statefulset::MAX_UNAVAILABLE,
     &gc::SUITE,
     &node_lifecycle::SUITE,
+    &neighbour::SUITE,
 ];
 
 /// A scenario by the name `<suite>/<scenario>`.
@@ -66,4 +68,9 @@ pub(super) fn start(suite: &Suite) -> Timestamp {
 /// rightly leads to another end.
 pub(super) fn follows_clocks(suite: &Suite) -> bool {
     ["cronjob-series", "cronjob-spring", "cronjob-autumn"].contains(&suite.name)
+}
+
+/// Whether hostile neighbours are planned for a suite. They can be asked for in any other one.
+pub(super) fn has_neighbours(suite: &Suite) -> bool {
+    suite.name == neighbour::SUITE.name
 }

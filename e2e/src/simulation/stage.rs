@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{
     hub::{Hub, Life, News, Process},
-    json,
+    json, neighbour,
     perturbation::Kind,
     safeguard::{Safeguard, Seam},
     scenario::{Suite, What},
@@ -332,6 +332,7 @@ impl Stage {
                 process.set(Life::Running);
             }
             Kind::Interfere(name) => self.interfere(&name).await,
+            Kind::Neighbour(name) => self.move_in(&name).await,
             Kind::Error(_) | Kind::Clock(_) => {}
         }
     }
@@ -371,6 +372,20 @@ impl Stage {
         let seats = self.seats.lock();
         let seat = seats.iter().find(|seat| seat.definition.name == program)?;
         seat.acting.as_ref().map(|replica| replica.process.identity.clone())
+    }
+
+    /// Creates the objects of a hostile neighbour. One that the server refuses would harm nobody, so that is a violation.
+    async fn move_in(&self, name: &str) {
+        let Some(neighbour) = neighbour::find(name) else { return };
+        let sandbox = &self.hub.sandbox;
+        let mut refused = sandbox.apply(neighbour::namespace()).await.err();
+        for object in neighbour.objects() {
+            refused = refused.or(sandbox.create(object).await.err());
+        }
+        if let Some(refused) = refused {
+            let what = format!("the neighbour {name} is refused: {refused}");
+            self.hub.seen.lock().violations.push(("users-are-served", what));
+        }
     }
 
     async fn interfere(&self, name: &str) {
