@@ -132,7 +132,7 @@ fn refused() -> Vec<Value> {
 fn unready() -> Vec<Value> {
     vec![
         workload("StatefulSet", "ordered", MOST, never_ready(), json!({"serviceName": "ordered"})),
-        workload("Deployment", "surge", 2, never_ready(), any_surge()),
+        workload("Deployment", "stuck", 2, never_ready(), any_surge()),
     ]
 }
 

@@ -380,7 +380,9 @@ impl Stage {
         let sandbox = &self.hub.sandbox;
         let mut refused = sandbox.apply(neighbour::namespace()).await.err();
         for object in neighbour.objects() {
-            refused = refused.or(sandbox.create(object).await.err());
+            // It may have moved in before, or share its quota with another neighbour.
+            let failed = sandbox.create(object).await.err().filter(|refused| refused.reason != "AlreadyExists");
+            refused = refused.or(failed);
         }
         if let Some(refused) = refused {
             let what = format!("the neighbour {name} is refused: {refused}");
