@@ -443,6 +443,18 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a user has deleted a claim after its Pod was created. Such a claim is created again with the next Pod, not before.
+fn a_user_deleted_it_under_its_pod(world: &World, set: &Value, of: i64, claim: &str) -> bool {
+    let newest_first = || world.log().iter().rev();
+    let deleted = newest_first().find(|logged| logged.resource() == CLAIMS && logged.write.name == claim);
+    let created = newest_first()
+        .find(|logged| logged.resource() == PODS && logged.creates() && ordinal(set, &logged.write.name) == Some(of));
+    match (deleted, created) {
+        (Some(deleted), Some(created)) => deleted.by_user() && deleted.deletes() && deleted.at > created.at,
+        _ => false,
+    }
+}
+
 /// Every Pod that a rolling update reaches is of the set's template.
 fn updates_are_done(world: &World, set: &Value) -> Result<(), String> {
     if text(set, "/spec/updateStrategy/type") == "OnDelete" {
@@ -468,6 +480,9 @@ fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
     for ordinal in pods(world, set).filter_map(|pod| ordinal(set, name(pod))) {
         for name in claim_names(set, ordinal) {
             let Some(claim) = world.get(CLAIMS, NAMESPACE, &name) else {
+                if a_user_deleted_it_under_its_pod(world, set, ordinal, &name) {
+                    continue;
+                }
                 return Err(format!("claim {name} is missing"));
             };
             let named = |owner: &Value| text(owner, "/kind") == "StatefulSet" || text(owner, "/kind") == "Pod";
