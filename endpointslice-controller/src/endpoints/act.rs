@@ -67,6 +67,11 @@ impl EndpointsController {
         if error.is_namespace_terminating() {
             return Ok(());
         }
+        if error.may_have_happened() {
+            // The cache may show the state before this write for a while, in which a sync finds nothing to do. The event of
+            // the write, if it was made, brings the key back.
+            self.parked.park(key);
+        }
         if !matches!(error, api::Error::NotLeader) {
             let (reason, message) = match &wanted.base {
                 None => ("FailedToCreateEndpoint", format!("Failed to create endpoint for service {key}: {error}")),

@@ -1,8 +1,9 @@
 //! Endpoints of Services with a selector.
 
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{NS, World, web};
+use crate::world::{ME, NS, World, web};
 
 async fn there(world: &World) -> Value {
     world.sandbox.get("endpoints", Some(NS), "web").await.unwrap()
@@ -40,6 +41,26 @@ async fn endpoints_are_kept_beside_slices() {
     world.remove("/api/v1/namespaces/NS/services/web").await;
     world.wait(2).await;
     assert!(world.sandbox.get("endpoints", Some(NS), "web").await.is_err(), "they go with their Service");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_whose_answer_is_lost_is_corrected_once_it_is_seen() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.wait(5).await;
+    world.sandbox.faults().hold_watch(ME, "endpoints");
+    let failed = Rule::new(Action::CutAfter).identity(ME).verb("patch").resource("endpoints").times(1);
+    world.sandbox.faults().add(failed);
+    world.ready(0, false).await;
+    world.wait(1).await;
+    assert!(there(&world).await["subsets"][0]["addresses"].is_null(), "the write took effect");
+    // The cache still shows the Pod as ready, as it is again.
+    world.ready(0, true).await;
+    world.wait(30).await;
+    world.sandbox.faults().release_watch(ME, "endpoints");
+    world.wait(5).await;
+    assert_eq!(there(&world).await["subsets"][0]["addresses"][0]["ip"], "10.1.0.1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -411,7 +411,12 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
         }
         let there: Vec<i64> = pods(world, set).filter_map(|pod| ordinal(set, name(pod))).collect();
         let (first, end) = range(set);
-        let blocked = is_ordered(set) && pods(world, set).any(|pod| !serves(pod));
+        // A claim that goes with a Pod that is gone is the garbage collector's to delete, and is waited for.
+        let waits_for_collection = (first..end).any(|ordinal| {
+            let mut claims = claim_names(set, ordinal).filter_map(|claim| world.get(CLAIMS, NAMESPACE, &claim));
+            !there.contains(&ordinal) && claims.any(|claim| is_owned_by_a_pod_that_is_gone(world, claim))
+        });
+        let blocked = waits_for_collection || (is_ordered(set) && pods(world, set).any(|pod| !serves(pod)));
         if !blocked && !(there.iter().copied().eq(first..end)) {
             return wrong(format!("it has {there:?} and wants {first} to {}", end - 1));
         }
@@ -441,6 +446,11 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn is_owned_by_a_pod_that_is_gone(world: &World, claim: &Value) -> bool {
+    let mut pods = owners(claim).filter(|owner| text(owner, "/kind") == "Pod");
+    pods.any(|owner| !world.list(PODS).any(|pod| uid(pod) == text(owner, "/uid")))
 }
 
 /// Whether a user has deleted a claim after its Pod was created. Such a claim is created again with the next Pod, not before.
