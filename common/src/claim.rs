@@ -35,7 +35,8 @@ pub struct Claiming<'a> {
 
 /// The versions at which the writes of one sync have left children.
 ///
-/// A later write of the same sync names the version of the earlier one: what was judged is what that one has made of it.
+/// A second write to the same object in one sync names the version that the first write returned, because the cache does not show
+/// that version yet.
 #[derive(Debug, Default)]
 pub struct WrittenVersions(Mutex<HashMap<Uid, Version>>);
 

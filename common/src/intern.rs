@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn values_that_nobody_holds_are_dropped() {
-        // A table of its own: what other tests hold in the shared one meanwhile is theirs.
+        // Not the shared table: other tests that run at the same time hold entries there.
         let mut table: Table<str> = Table::new();
         let held = table.intern("held", |value| Arc::from(value));
         for n in 0..10 * SWEEP_FLOOR {

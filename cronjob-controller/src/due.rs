@@ -75,7 +75,7 @@ pub fn due(
     Ok(Due { run, many_missed: missed > MANY })
 }
 
-/// The first firing after `now` that can have a Job of its own.
+/// The first firing after `now` whose Job name differs from that of the last run.
 pub fn next_firing(schedule: &Schedule, anchor: Anchor, now: Timestamp) -> Option<Timestamp> {
     match (schedule.latest(anchor.time(), now), anchor) {
         (Some(latest), _) => schedule.next_in_another_minute(latest),

@@ -1,4 +1,4 @@
-//! The metrics of this controller besides those of its queue.
+//! The metric families of this controller.
 
 use common::metrics::{Histogram, Metrics, Stability, exponential_buckets};
 use jiff::SignedDuration;

@@ -68,7 +68,7 @@ impl Schedule {
         Timestamp::from_second(next).ok()
     }
 
-    /// The first time after `firing`, and outside of its minute, at which the schedule fires.
+    /// The first firing in a later minute than `firing`.
     ///
     /// The name of a Job is derived from a minute, so that the later one of two firings within a minute cannot get a Job.
     pub fn next_in_another_minute(&self, firing: Timestamp) -> Option<Timestamp> {

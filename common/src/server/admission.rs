@@ -20,7 +20,7 @@ pub(super) struct Limits {
     pub(super) connections: usize,
     /// Connections of one peer at once.
     pub(super) per_peer: usize,
-    /// Time from the connection to the head of its first request; the TLS handshake is part of it.
+    /// The longest time between the accept of a connection and the head of its first request, the TLS handshake included.
     pub(super) first_request: Duration,
     /// Time from the beginning or end of a request to the beginning of the next.
     pub(super) idle: Duration,

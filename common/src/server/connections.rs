@@ -59,7 +59,7 @@ enum Protocol {
     Either,
 }
 
-/// One connection's place among the others, and what is known of its requests.
+/// The entry of one connection in the table, with the state of its requests.
 struct Place {
     connections: Arc<Mutex<Table<Keep>>>,
     peer: Peer,

@@ -374,7 +374,7 @@ async fn a_certificate_that_was_allowed_something_is_exempt_from_the_limits_on_r
         let (token, peer) = (format!("Bearer bad-{n}"), format!("10.1.{}.{}", n / 250, n % 250));
         get(&router, "/metrics", &[("authorization", &token), ("peer", &peer)]).await;
     }
-    assert_eq!(get(&router, "/metrics", &bogus).await.0, 429, "the token that came with the certificate is none");
+    assert_eq!(get(&router, "/metrics", &bogus).await.0, 429, "the exemption is the certificate's, not the token's");
     let before = asked.load(Ordering::Relaxed);
     assert_eq!(get(&certified, "/readyz", &bogus).await.0, 200);
     assert_eq!(asked.load(Ordering::Relaxed), before + 1);

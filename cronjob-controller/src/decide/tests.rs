@@ -276,7 +276,7 @@ fn an_existing_job_stands_for_the_run_only_if_this_controller_created_it_for_the
         existing_run(&snapshot, &job, wanted)
     };
     let ours = run("2026-03-01T00:05:20Z", None, None);
-    assert_eq!(owned(ours.clone(), "U"), Some(at("2026-03-01T00:05:20Z")), "with the second of its own");
+    assert_eq!(owned(ours.clone(), "U"), Some(at("2026-03-01T00:05:20Z")), "the time with its seconds");
     assert_eq!(owned(ours.clone(), "V"), None, "of another owner");
     assert_eq!(owned(by_hand("tick-29538725", json!({}), None), "U"), None, "made by hand");
     assert_eq!(owned(run("2026-03-01T00:06:00Z", None, None), "U"), None, "for another run");

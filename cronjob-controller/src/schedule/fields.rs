@@ -1,7 +1,6 @@
 //! The wall-clock times that the five fields of a schedule allow, held by the crate `cron`.
 //!
-//! The dialect of a schedule is gone by now: each field is the set of its values, written out as a list of numbers, which means
-//! the same in every dialect. Three differences remain, and are settled here:
+//! Each field arrives as the set of its values and is written out as a list of numbers, which means the same in every dialect. Three differences remain, and are settled here:
 //!
 //! - A rule of the crate demands both day fields. A schedule that restricts both of them demands one: it has two rules.
 //! - The crate counts the days of the week from 1.

@@ -176,7 +176,7 @@ async fn silent(from: [u8; 4], to: SocketAddr) -> std::io::Result<TlsStream<TcpS
     handshake(socket.connect(to).await?, &["h2", "http/1.1"]).await
 }
 
-/// What a probe of the kubelet gets: a connection of its own for each, and an answer soon.
+/// Sends one request on a new connection, as the kubelet's probes do, and waits a few seconds for the answer.
 async fn probe(from: [u8; 4], to: SocketAddr) -> std::io::Result<String> {
     let ask = async {
         let mut client = silent_http1(from, to).await?;
