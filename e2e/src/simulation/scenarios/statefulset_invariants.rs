@@ -411,10 +411,16 @@ fn stateful_sets_get_there(world: &World) -> Result<(), String> {
         }
         let there: Vec<i64> = pods(world, set).filter_map(|pod| ordinal(set, name(pod))).collect();
         let (first, end) = range(set);
-        // A claim that goes with a Pod that is gone is the garbage collector's to delete, and is waited for.
-        let waits_for_collection = (first..end).any(|ordinal| {
-            let mut claims = claim_names(set, ordinal).filter_map(|claim| world.get(CLAIMS, NAMESPACE, &claim));
-            !there.contains(&ordinal) && claims.any(|claim| is_owned_by_a_pod_that_is_gone(world, claim))
+        // A claim that goes with a Pod that is gone is the garbage collector's to delete, and is waited for. The claims are walked
+        // and not the ordinals, of which a hostile set has two thousand million.
+        let waits_for_collection = world.list(CLAIMS).any(|claim| {
+            let of = name(claim).rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
+            of.is_some_and(|ordinal: i64| {
+                (first..end).contains(&ordinal)
+                    && !there.contains(&ordinal)
+                    && claim_names(set, ordinal).any(|wanted| wanted == name(claim))
+                    && is_owned_by_a_pod_that_is_gone(world, claim)
+            })
         });
         let blocked = waits_for_collection || (is_ordered(set) && pods(world, set).any(|pod| !serves(pod)));
         if !blocked && !(there.iter().copied().eq(first..end)) {
