@@ -11,7 +11,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     future::Future,
-    hash::Hash,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
@@ -27,10 +26,9 @@ use tokio::task::JoinSet;
 use crate::{
     clock::Instant,
     informer::AnyInformer,
-    meta::Key,
     metrics::{Counter, Counters, QueueMetrics, Stability},
     panics,
-    queue::{Backoff, Priority, Queue, QueueObserver},
+    queue::{Backoff, Priority, Queue, QueueKey, QueueObserver},
     runtime::{Context, Running},
     store::Origin,
 };
@@ -41,22 +39,6 @@ const RECENT: usize = 128;
 const LINES: (usize, usize) = (20, 500);
 /// How many keys of a sort diagnostics list.
 const LISTED: usize = 100;
-
-/// A key of a work queue.
-pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
-    /// Reads what `Display` writes.
-    fn parse(text: &str) -> Option<Self>;
-}
-
-impl QueueKey for Key {
-    fn parse(text: &str) -> Option<Self> {
-        match text.split_once('/') {
-            Some((namespace, name)) if !name.is_empty() => Some(Self::new(namespace, name)),
-            None if !text.is_empty() => Some(Self::new("", text)),
-            _ => None,
-        }
-    }
-}
 
 /// What a sync finds in the caches.
 pub enum Observed<S> {

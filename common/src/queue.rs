@@ -19,6 +19,7 @@ use crate::{
     api::Throttle,
     clock::{Clock, Instant},
     map::HashMap,
+    meta::Key,
 };
 
 /// Replaces delays that overflow the clock.
@@ -40,12 +41,12 @@ pub struct Backoff {
     pub base: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// Keys a second and burst, over all failing keys.
+    /// Keys a second and burst, over all failing keys of one [tenant](QueueKey::tenant).
     pub bucket: Option<(f64, u32)>,
 }
 
 impl Default for Backoff {
-    /// client-go's default controller rate limiter.
+    /// client-go's default controller rate limiter, whose bucket all keys share.
     fn default() -> Self {
         Self { base: Duration::from_millis(5), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) }
     }
@@ -56,6 +57,67 @@ impl Backoff {
     pub fn delay(&self, failures: u32) -> Duration {
         let factor = 1u32.checked_shl(failures).filter(|_| failures < 31);
         factor.and_then(|f| self.base.checked_mul(f)).map_or(self.max, |d| d.min(self.max))
+    }
+}
+
+/// A key of a work queue.
+pub trait QueueKey: Clone + Ord + Hash + fmt::Display + Send + Sync + 'static {
+    /// Reads what `Display` writes.
+    fn parse(text: &str) -> Option<Self>;
+
+    /// The tenant whose objects the key stands for: its namespace, or "" for what belongs to the cluster.
+    ///
+    /// Retries are limited by tenant, so that a crowd of failing keys delays no failing key of another namespace.
+    fn tenant(&self) -> &str;
+}
+
+impl QueueKey for Key {
+    fn parse(text: &str) -> Option<Self> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !name.is_empty() => Some(Self::new(namespace, name)),
+            None if !text.is_empty() => Some(Self::new("", text)),
+            _ => None,
+        }
+    }
+
+    fn tenant(&self) -> &str {
+        &self.namespace
+    }
+}
+
+/// The token buckets that limit the retries of each tenant.
+///
+/// A bucket that is full is dropped when the number of buckets has doubled: their number is at most about twice the number of
+/// tenants with failing keys.
+struct RetryLimits {
+    qps: f64,
+    burst: u32,
+    buckets: HashMap<Box<str>, Throttle>,
+    /// The number of buckets at which full ones are dropped.
+    prune_at: usize,
+}
+
+impl RetryLimits {
+    /// The smallest number of buckets at which full ones are dropped.
+    const PRUNE_AT_LEAST: usize = 64;
+
+    fn new(qps: f64, burst: u32) -> Self {
+        Self { qps, burst, buckets: HashMap::default(), prune_at: Self::PRUNE_AT_LEAST }
+    }
+
+    /// Takes a token of the tenant and returns how long to wait for it.
+    fn reserve(&mut self, tenant: &str, now: Instant) -> Duration {
+        if let Some(bucket) = self.buckets.get(tenant) {
+            return bucket.reserve(now);
+        }
+        if self.buckets.len() >= self.prune_at {
+            self.buckets.retain(|_, bucket| !bucket.is_full(now));
+            self.prune_at = (2 * self.buckets.len()).max(Self::PRUNE_AT_LEAST);
+        }
+        let Some(bucket) = Throttle::new(self.qps, self.burst) else { return Duration::ZERO };
+        let wait = bucket.reserve(now);
+        self.buckets.insert(tenant.into(), bucket);
+        wait
     }
 }
 
@@ -90,7 +152,6 @@ struct Shared<K> {
     changed: Notify,
     clock: Clock,
     backoff: Backoff,
-    bucket: Option<Throttle>,
     observer: Arc<dyn QueueObserver>,
 }
 
@@ -107,6 +168,7 @@ struct State<K> {
     delays: HashMap<K, Instant>,
     /// Failures of each key since it was last forgotten.
     failures: HashMap<K, u32>,
+    retry_limits: Option<RetryLimits>,
     /// Nobody works here yet: what comes in is not told to the observer.
     held: bool,
     closed: bool,
@@ -137,7 +199,7 @@ impl<K> WeakQueue<K> {
     }
 }
 
-impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
+impl<K: QueueKey> Queue<K> {
     /// A handle that does not keep the queue alive.
     pub fn downgrade(&self) -> WeakQueue<K> {
         WeakQueue { inner: Arc::downgrade(&self.inner) }
@@ -145,7 +207,6 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
 
     /// An empty queue.
     pub fn new(clock: Clock, backoff: Backoff, observer: Option<Arc<dyn QueueObserver>>) -> Self {
-        let bucket = backoff.bucket.and_then(|(qps, burst)| Throttle::new(qps, burst));
         let state = State {
             lines: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::default(),
@@ -153,11 +214,12 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
             delayed: BTreeSet::new(),
             delays: HashMap::default(),
             failures: HashMap::default(),
+            retry_limits: backoff.bucket.map(|(qps, burst)| RetryLimits::new(qps, burst)),
             held: false,
             closed: false,
         };
         let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
-        let shared = Shared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, bucket, observer };
+        let shared = Shared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer };
         Self { inner: Arc::new(shared) }
     }
 
@@ -240,14 +302,16 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
 
     /// Adds a key that failed, after its back-off.
     pub fn add_rate_limited(&self, key: K) {
-        let failures = {
+        let now = self.inner.clock.instant();
+        let (failures, limited) = {
             let mut state = self.inner.state.lock();
             let count = state.failures.entry(key.clone()).or_insert(0);
             *count += 1;
-            *count - 1
+            let failures = *count - 1;
+            let limits = state.retry_limits.as_mut();
+            (failures, limits.map_or(Duration::ZERO, |limits| limits.reserve(key.tenant(), now)))
         };
-        let fair = self.inner.bucket.as_ref().map_or(Duration::ZERO, |b| b.reserve(self.inner.clock.instant()));
-        self.add_after(key, self.inner.backoff.delay(failures).max(fair));
+        self.add_after(key, self.inner.backoff.delay(failures).max(limited));
     }
 
     /// Forgets a key's failures.
@@ -396,6 +460,16 @@ impl<K: Clone + Ord + Hash + fmt::Display> Queue<K> {
 mod tests {
     use super::*;
 
+    impl QueueKey for String {
+        fn parse(text: &str) -> Option<Self> {
+            Some(text.to_owned())
+        }
+
+        fn tenant(&self) -> &str {
+            self.split_once('/').map_or("", |(namespace, _)| namespace)
+        }
+    }
+
     fn queue() -> Queue<String> {
         Queue::new(Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0), Backoff::default(), None)
     }
@@ -463,7 +537,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_keys_that_fail_at_once_share_one_bucket() {
+    async fn failing_keys_of_one_tenant_delay_no_failing_key_of_another() {
+        let q = queue();
+        for n in 0..250 {
+            q.add_rate_limited(format!("crowd/{n:03}"));
+        }
+        let start = q.inner.clock.instant();
+        q.add_rate_limited("ordinary/web".to_owned());
+        loop {
+            let key = q.next().await.unwrap();
+            q.done(&key);
+            if key == "ordinary/web" {
+                break;
+            }
+        }
+        assert!(q.inner.clock.instant() - start <= Duration::from_millis(6));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn buckets_of_tenants_that_fail_no_more_are_dropped() {
+        let q = queue();
+        for n in 0..10_000 {
+            q.add_rate_limited(format!("tenant-{n}/web"));
+            tokio::time::advance(Duration::from_millis(100)).await;
+        }
+        let state = q.inner.state.lock();
+        let buckets = state.retry_limits.as_ref().unwrap().buckets.len();
+        assert!(buckets <= RetryLimits::PRUNE_AT_LEAST, "{buckets}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_keys_of_a_tenant_that_fail_at_once_share_one_bucket() {
         let q = queue();
         let start = q.inner.clock.instant();
         for n in 0..250 {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use common::{controller::QueueKey, meta::Uid};
+use common::{meta::Uid, queue::QueueKey};
 
 /// An object, by uid.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,5 +17,10 @@ impl fmt::Display for ObjectKey {
 impl QueueKey for ObjectKey {
     fn parse(text: &str) -> Option<Self> {
         (!text.is_empty()).then(|| Self(Uid::new(text)))
+    }
+
+    /// All objects share the limit: a uid does not tell the namespace.
+    fn tenant(&self) -> &str {
+        ""
     }
 }

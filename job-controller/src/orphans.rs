@@ -7,11 +7,12 @@ use std::{fmt, sync::Arc};
 use common::{
     api::{Patch, Target},
     batch::all,
-    controller::{Controller, Explain, Explanation, Observed, QueueKey, Requeue},
+    controller::{Controller, Explain, Explanation, Observed, Requeue},
     informer::AnyInformer,
     intern::Text,
     meta::{Meta, Uid},
     pods::PODS,
+    queue::QueueKey,
     store::IndexValue,
 };
 use jiff::Timestamp;
@@ -73,6 +74,12 @@ impl QueueKey for Orphan {
             Some((name, uid)) => Some(Self::Job { namespace, name: Text::new(name), uid: Uid::new(uid) }),
             None if rest.is_empty() => None,
             None => Some(Self::Pod { namespace, name: Arc::from(rest) }),
+        }
+    }
+
+    fn tenant(&self) -> &str {
+        match self {
+            Self::Pod { namespace, .. } | Self::Job { namespace, .. } => namespace,
         }
     }
 }

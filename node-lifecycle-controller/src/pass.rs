@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use common::controller::QueueKey;
+use common::queue::QueueKey;
 
 /// One pass over everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,5 +17,9 @@ impl fmt::Display for Pass {
 impl QueueKey for Pass {
     fn parse(text: &str) -> Option<Self> {
         (text == "pass").then_some(Self)
+    }
+
+    fn tenant(&self) -> &str {
+        ""
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Map, Value, json};
 
-use super::{hub::Point, json, world::World};
+use super::{hub::Point, json, scenarios, world::World};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,9 +107,10 @@ pub(super) fn end(world: &World) -> BTreeMap<String, u32> {
     for ((resource, _, _), object, present) in world.ever() {
         names.add(resource, object, present);
     }
+    let uncounted = scenarios::pods_ended_untracked(world);
     let mut end = BTreeMap::new();
     for ((resource, _, _), object) in world.present() {
-        if ASIDE.contains(&resource.as_str()) {
+        if ASIDE.contains(&resource.as_str()) || uncounted.contains(json::uid(object)) {
             continue;
         }
         let mut object = comparable(resource, object, &names);

@@ -23,6 +23,8 @@ mod statefulset_invariants;
 
 use jiff::Timestamp;
 
+pub(super) use job_history::pods_ended_untracked;
+
 use super::scenario::{Scenario, Suite};
 
 /// Every suite.

@@ -14,8 +14,8 @@ use common::clock::Instant;
 use serde_json::Value;
 
 use super::job_reads::{
-    CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_tracked,
-    is_true, named, only_replaces_failed, status_write,
+    CONTROLLER, JOBS, LISTS, MANAGED_BY, PODS, index, indexes, is_finished, is_ignored, is_indexed, is_over,
+    is_tracked, is_true, named, only_replaces_failed, status_write, untracks,
 };
 use crate::simulation::{
     json::{controller_uid, is_deleting, name, number, selects, text, uid},
@@ -211,4 +211,14 @@ pub(super) fn counts_are_the_truth(world: &World) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The Pods that have ended untracked: the controller removed their finalizer in order to delete them while they were running,
+/// and they ended before they could be deleted.
+///
+/// Nothing counts them, and the Job does their work again.
+pub(in crate::simulation) fn pods_ended_untracked(world: &World) -> BTreeSet<&str> {
+    let stripped = world.log().iter().filter_map(untracks).filter(|pod| !is_over(pod));
+    let stripped: BTreeSet<String> = stripped.map(|pod| uid(&pod).to_owned()).collect();
+    world.list(PODS).filter(|pod| is_over(pod)).map(|pod| uid(pod)).filter(|uid| stripped.contains(*uid)).collect()
 }
