@@ -6,6 +6,7 @@ use crate::{
     clock::Clock,
     events::Recorder,
     gate::{Keeper, gate},
+    meta::Key,
     metrics::Metrics,
     settings::Settings,
 };

@@ -6,6 +6,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use crate::{
     api::{Api, Error, Lines, MAX_RETRY_AFTER, escape},
+    client::user_agent,
     clock::Instant,
     meta::Version,
     metrics::InformerMetrics,
@@ -83,8 +84,10 @@ pub(super) struct Reflector<S> {
 
 impl<S: Sink> Reflector<S> {
     pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
+        // Several loops read one cache: its requests carry the name that upstream's shared informers have.
+        let client = if config.metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
-            api,
+            api: api.with_user_agent(&user_agent(client)),
             resource: config.resource.unwrap_or(S::Object::RESOURCE),
             config,
             sink,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::{clock::Clock, gate::gate, meta::Meta, succession::Left};
+use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, succession::Left};
 
 #[derive(serde::Deserialize)]
 struct Thing {
@@ -44,6 +44,7 @@ enum Answer {
 struct Script {
     answers: Arc<Mutex<VecDeque<Answer>>>,
     requests: Arc<Mutex<Vec<String>>>,
+    agents: Arc<Mutex<Vec<String>>>,
     asked: Arc<tokio::sync::Notify>,
 }
 
@@ -53,6 +54,8 @@ impl Script {
         let service = tower::service_fn(move |request: Request<Body>| {
             let script = script.clone();
             let uri = request.uri().to_string();
+            let agent = request.headers().get("user-agent").and_then(|agent| agent.to_str().ok());
+            script.agents.lock().extend(agent.map(str::to_owned));
             async move { script.answer(uri).await }
         });
         kube::Client::new(service, "default")
@@ -204,6 +207,17 @@ async fn a_streaming_list_fills_the_cache_at_its_end_and_goes_on_as_a_watch() {
     let first = &world.script.requests()[0];
     assert!(first.contains("sendInitialEvents=true") && !first.contains("resourceVersion="), "{first}");
     assert!(first.contains("resourceVersionMatch=NotOlderThan"), "{first}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn caches_carry_the_name_of_upstreams_shared_informers() {
+    for (metadata_only, name) in [(false, "shared-informers"), (true, "metadata-informers")] {
+        let mut world = World::new();
+        let _feed = world.script.stream();
+        world.start(Config { metadata_only, ..Config::default() });
+        world.script.asked(1).await;
+        assert_eq!(*world.script.agents.lock(), [user_agent(name)]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
