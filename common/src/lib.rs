@@ -19,9 +19,9 @@
 //! | | |
 //! | --- | --- |
 //! | the process | [`app`] from flags to drain, [`settings`] of flags, gates and `--tune`, [`logging`], [`server`], [`metrics`], [`panics`] |
-//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start, [`claim`] of children |
-//! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`] |
-//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`] |
+//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start, [`claim`] of children, [`explain`] in few lines |
+//! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts |
+//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`], [`history`] of revisions, [`terminating_namespaces`] |
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`] |
 //! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it |
 //!
@@ -39,8 +39,10 @@ pub mod consistency;
 pub mod controller;
 pub mod duration;
 pub mod events;
+pub mod explain;
 pub mod gate;
 pub mod hash;
+pub mod history;
 pub mod informer;
 pub mod intern;
 pub mod intstr;
@@ -53,6 +55,7 @@ pub mod meta;
 pub mod metrics;
 pub mod object;
 pub mod panics;
+pub mod parsed;
 pub mod pods;
 pub mod quantity;
 pub mod queue;
@@ -67,5 +70,6 @@ pub mod store;
 pub mod succession;
 pub mod taints;
 pub mod template;
+pub mod terminating_namespaces;
 pub mod version;
 pub mod watched;

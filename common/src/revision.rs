@@ -4,6 +4,9 @@
 //! this form stays as it is when a server encodes it anew. Reading it back as JSON shows another form of the same bytes,
 //! so equality here is equality of the canonical form, null members aside.
 
+pub mod body;
+pub mod template;
+
 use std::{cmp::Ordering, sync::Arc};
 
 use serde::{Deserialize, Deserializer};

@@ -57,7 +57,6 @@ pub mod pod_cache;
 mod act;
 mod observe;
 mod pod_backoff;
-mod terminating_namespaces;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -75,6 +74,7 @@ use common::{
     runtime::{Context, LoopDefinition, Running},
     settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller, by_namespace},
+    terminating_namespaces::TerminatingNamespaces,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -87,7 +87,6 @@ use crate::{
     objects::{ReplicaSet, Set},
     pod_backoff::PodBackoff,
     pod_cache::PodCache,
-    terminating_namespaces::TerminatingNamespaces,
     watch::Watch,
 };
 

@@ -9,12 +9,10 @@ use common::{
     queue::{Priority, Queue},
     refs,
     store::{Event, IndexValue, Origin, Store},
-};
-
-use crate::{
-    kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod,
     terminating_namespaces::TerminatingNamespaces,
 };
+
+use crate::{kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod};
 
 /// Position of the index of sets by the uid of their controller.
 pub(crate) const SETS_BY_OWNER: usize = 0;

@@ -65,7 +65,9 @@ use common::{
     informer::{AnyInformer, Informer},
     meta::{Key, Meta},
     object::Resource,
+    parsed::Parsed,
     queue::{Backoff, Queue},
+    revision::template::PodTemplate,
     runtime::{Context, LoopDefinition, Running},
     settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller, by_namespace, orphans_by_namespace},
@@ -76,7 +78,7 @@ use crate::{
     awaited::AwaitedClaims,
     error::Error,
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, ControllerRevision, PodTemplates, StatefulSet},
+    objects::{CachedPod, Claim, ControllerRevision, StatefulSet},
     plan::Plan,
     snapshot::{Limits, Snapshot},
     watch::Watch,
@@ -96,7 +98,8 @@ pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate {
     locked: false,
     help: "A revision that differs from the template only by defaults is equal to it",
 };
-/// The gate of waiting for the caches. With the gate off, a sync still waits until the caches show its deletions.
+/// The gate of waiting for the caches. With the gate off, a sync still waits until the caches show its deletions and its writes of
+/// revisions.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
     name: "StaleControllerConsistencyStatefulSet",
     default: true,
@@ -170,7 +173,7 @@ pub struct StatefulSetController {
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
     awaited: Arc<AwaitedClaims>,
-    templates: Arc<PodTemplates>,
+    templates: Arc<Parsed<PodTemplate>>,
     metrics: ControllerMetrics,
     limits: Limits,
     reads_own_writes: bool,
@@ -190,7 +193,7 @@ impl StatefulSetController {
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let metrics = ControllerMetrics::new(&context.metrics);
         let awaited = Arc::new(AwaitedClaims::default());
-        let templates = Arc::new(PodTemplates::default());
+        let templates = Arc::new(Parsed::default());
         let store = Arc::new(Store::new(&[by_namespace()]));
         let watch = Arc::new(Watch {
             queue: queue.clone(),

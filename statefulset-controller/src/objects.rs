@@ -2,7 +2,6 @@
 
 mod pod;
 mod set;
-mod template;
 
 use std::ops::Deref;
 
@@ -16,7 +15,6 @@ use serde::{Deserialize, Deserializer};
 
 pub use pod::{CachedPod, ordinal_of};
 pub use set::{ClaimTemplate, Keep, Management, Retention, Rolling, StatefulSet, Status, Update};
-pub use template::{PodTemplate, PodTemplates};
 
 /// StatefulSets on the API server.
 pub const STATEFUL_SETS: Resource =

@@ -13,6 +13,7 @@ use common::{
     meta::{Key, Uid},
     object::Resource,
     refs::{self, Owner},
+    revision::{Numbers, template::PodTemplate},
     store::IndexValue,
 };
 use jiff::Timestamp;
@@ -64,7 +65,10 @@ impl StatefulSetController {
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();
         let claims = self.claims_of(&set, &claimed)?;
-        let template = self.templates.get(&owner.uid, &set.template).map_err(Error::Template)?;
+        let template = self
+            .templates
+            .get(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), Numbers::Doubles))
+            .map_err(Error::Template)?;
         Ok(Snapshot { template, owner, revisions, pods, claims, limits: self.limits, now, set })
     }
 

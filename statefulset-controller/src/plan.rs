@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use common::{
     controller::{Explain, Explanation},
+    explain::Lines,
     meta::OwnerRef,
     selector::SelectorError,
 };
@@ -13,38 +14,6 @@ use crate::{
     objects::{StatefulSet, Status},
     snapshot::{ClaimRef, PodRef, RevisionRef},
 };
-
-/// How many lines of one kind an explanation has. The others are counted.
-const LISTED: usize = 10;
-
-/// Lines for an explanation: the first ten, and the number of the others.
-///
-/// A line is formatted only if it is kept, so that a plan with many actions costs little to explain.
-#[derive(Clone, Debug, Default)]
-pub struct Lines {
-    listed: Vec<String>,
-    more: i64,
-}
-
-impl Lines {
-    /// Adds a line.
-    pub fn push(&mut self, line: impl FnOnce() -> String) {
-        if self.listed.len() < LISTED {
-            self.listed.push(line());
-        } else {
-            self.more += 1;
-        }
-    }
-
-    /// The lines, the last one being the number of those left out.
-    pub fn into_vec(self) -> Vec<String> {
-        let Self { mut listed, more } = self;
-        if more > 0 {
-            listed.push(format!("... and {more} more"));
-        }
-        listed
-    }
-}
 
 /// What one sync does.
 #[derive(Clone, Debug)]

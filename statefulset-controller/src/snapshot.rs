@@ -2,10 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::refs::{Claims, Owner};
+use common::{
+    refs::{Claims, Owner},
+    revision::template::PodTemplate,
+};
 use jiff::Timestamp;
 
-use crate::objects::{CachedPod, Claim, ControllerRevision, PodTemplate, StatefulSet};
+use crate::objects::{CachedPod, Claim, ControllerRevision, StatefulSet};
 
 /// A cached Pod.
 pub type PodRef = Arc<CachedPod>;

@@ -6,15 +6,17 @@ use common::{
     consistency::Ledger,
     controller::priority,
     meta::{Key, Meta},
+    parsed::Parsed,
     queue::{Priority, Queue},
     refs,
+    revision::template::PodTemplate,
     store::{Event, IndexValue, Origin, Store},
 };
 
 use crate::{
     awaited::AwaitedClaims,
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, PodTemplates, STATEFUL_SETS, StatefulSet},
+    objects::{CachedPod, Claim, STATEFUL_SETS, StatefulSet},
 };
 
 /// Position of the index of sets by namespace.
@@ -27,7 +29,7 @@ pub(crate) struct Watch {
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) awaited: Arc<AwaitedClaims>,
-    pub(crate) templates: Arc<PodTemplates>,
+    pub(crate) templates: Arc<Parsed<PodTemplate>>,
 }
 
 impl Watch {

@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::{
     object::Object,
     refs::{self, Owner},
-    revision::{Data, Numbers},
+    revision::{Data, Numbers, template::PodTemplate},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
     decide::revisions,
-    objects::{Claim, PodTemplate, STATEFUL_SETS, StatefulSet, ordinal_of},
+    objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Reconcile, Work},
     snapshot::{Limits, PodRef, RevisionRef, Snapshot},
 };
@@ -239,7 +239,7 @@ impl World {
             claims,
             limits: self.limits,
             now: now(),
-            template: Arc::new(PodTemplate::new(set.template.clone()).unwrap()),
+            template: Arc::new(PodTemplate::new(set.template.clone(), Numbers::Doubles).unwrap()),
             owner,
             set,
         }

@@ -16,6 +16,7 @@ use common::{
     meta::Key,
     object::Object,
     refs::{self, Owner},
+    revision::{Numbers, template::PodTemplate},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -26,7 +27,7 @@ use statefulset_controller::{
         decide,
         situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
     },
-    objects::{CachedPod, ControllerRevision, PodTemplate, STATEFUL_SETS, StatefulSet, ordinal_of},
+    objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Work},
     snapshot::{Limits, Snapshot},
 };
@@ -75,7 +76,7 @@ fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snap
     pods.dedup_by(|a, b| a.meta().name == b.meta().name);
     let is_member = |pod: &Arc<CachedPod>| ordinal_of("web", &pod.meta().name).is_some();
     Some(Snapshot {
-        template: Arc::new(PodTemplate::new(set.template.clone()).ok()?),
+        template: Arc::new(PodTemplate::new(set.template.clone(), Numbers::Doubles).ok()?),
         revisions: refs::claim(&owner, &set.selector, Vec::<Arc<ControllerRevision>>::new(), |_| true).unwrap(),
         pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
         claims: BTreeMap::new(),

@@ -51,7 +51,8 @@ pub struct Cached<K> {
 }
 
 impl<K: Object> Cached<K> {
-    pub(super) fn new(store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
+    /// Keeps objects in `store`, and calls `handlers` after each change, in their order.
+    pub fn new(store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
         Self { store, handlers }
     }
 

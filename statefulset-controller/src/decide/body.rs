@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use common::{meta::OwnerRef, pods::PODS, refs::Owner, revision::CONTROLLER_REVISIONS};
-use serde::Serialize;
+use common::{pods::PODS, refs::Owner, revision::body::NewRevision};
 use serde_json::{Map, Value, json, value::RawValue};
 
 use super::revisions;
@@ -77,48 +76,13 @@ pub fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<
     Some(claim)
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Revision<'a> {
-    api_version: String,
-    kind: &'a str,
-    metadata: RevisionMeta<'a>,
-    data: &'a RawValue,
-    #[serde(rename = "revision")]
-    number: i64,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct RevisionMeta<'a> {
-    name: &'a str,
-    labels: Map<String, Value>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    annotations: Map<String, Value>,
-    owner_references: [OwnerRef; 1],
-}
-
 /// The revision of a set's template under that name. The server stores the bytes of `data` as they are sent.
 ///
 /// The hash in the label is the one before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
 pub fn revision(snapshot: &Snapshot, number: i64, collisions: i32, name: &str) -> serde_json::Result<Box<RawValue>> {
-    let (set, template) = (&snapshot.set, &snapshot.template);
-    let texts = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
-    let mut labels: Map<String, Value> = template.labels().iter().map(texts).collect();
-    labels.insert(HASH_LABEL.to_owned(), revisions::hash(template, collisions).into());
-    let data: &RawValue = serde_json::from_slice(template.data().bytes())?;
-    serde_json::value::to_raw_value(&Revision {
-        api_version: CONTROLLER_REVISIONS.api_version(),
-        kind: CONTROLLER_REVISIONS.kind,
-        metadata: RevisionMeta {
-            name,
-            labels,
-            annotations: set.metadata.annotations.iter().map(texts).collect(),
-            owner_references: [snapshot.owner.controller_ref()],
-        },
-        data,
-        number,
-    })
+    let hash = revisions::hash(&snapshot.template, collisions);
+    let annotations = &snapshot.set.metadata.annotations;
+    NewRevision { name, number, hash: (HASH_LABEL, &hash), annotations }.body(&snapshot.owner, &snapshot.template)
 }
 
 #[cfg(test)]

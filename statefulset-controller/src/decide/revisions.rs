@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use common::{hash::controller_revision_hash, intern::Text, revision};
+use common::{
+    hash::controller_revision_hash,
+    intern::Text,
+    revision::{self, template::PodTemplate},
+};
 use serde_json::Value;
 
 use crate::{
-    objects::{PodTemplate, StatefulSet},
+    objects::StatefulSet,
     snapshot::{RevisionRef, Snapshot},
 };
 

@@ -31,7 +31,7 @@ pub struct StatefulSet {
     pub min_ready_seconds: i32,
     /// Which Pods are its own.
     pub selector: Selector,
-    /// Its Pod template as the server sent it. [`PodTemplates`](super::PodTemplates) has it parsed.
+    /// Its Pod template as the server sent it.
     pub template: Raw,
     /// What the claims of its Pods are made from, in their order.
     pub claims: Vec<ClaimTemplate>,

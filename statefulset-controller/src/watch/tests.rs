@@ -94,8 +94,10 @@ async fn nothing_is_kept_of_a_set_that_is_gone() {
     let ground = ground(0);
     let set = ground.watch.sets.get("shop", "web").unwrap().unwrap();
     ground.watch.awaited.replace(&set.metadata.key(), vec![Key::new("shop", "data-web-0")]);
-    let parsed = ground.watch.templates.get(&set.metadata.uid, &set.template).unwrap();
+    let templates = &ground.watch.templates;
+    let parse = |raw: &common::json::Raw| PodTemplate::new(raw.clone(), common::revision::Numbers::Doubles);
+    let parsed = templates.get(&set.metadata.uid, &set.template, parse).unwrap();
     ground.watch.on_set(&Event::Deleted(Arc::clone(&set)), Origin::Watch);
     assert_eq!(ground.watch.awaited.len(), 0);
-    assert!(!Arc::ptr_eq(&parsed, &ground.watch.templates.get(&set.metadata.uid, &set.template).unwrap()));
+    assert!(!Arc::ptr_eq(&parsed, &templates.get(&set.metadata.uid, &set.template, parse).unwrap()));
 }

@@ -1,0 +1,67 @@
+//! The `ControllerRevision` that is sent to the server to be stored.
+
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{CONTROLLER_REVISIONS, template::PodTemplate};
+use crate::{
+    meta::{Annotations, OwnerRef},
+    refs::Owner,
+};
+
+/// What a new revision is called and says besides its template.
+#[derive(Clone, Copy, Debug)]
+pub struct NewRevision<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its number.
+    pub number: i64,
+    /// The label that holds the hash, and the hash.
+    pub hash: (&'a str, &'a str),
+    /// The annotations of its owner, which it gets as well.
+    pub annotations: &'a Annotations,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    api_version: String,
+    kind: &'a str,
+    metadata: Metadata<'a>,
+    data: &'a RawValue,
+    #[serde(rename = "revision")]
+    number: i64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    name: &'a str,
+    labels: Map<String, Value>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    annotations: Map<String, Value>,
+    owner_references: [OwnerRef; 1],
+}
+
+impl NewRevision<'_> {
+    /// The object to create, with the labels of the template. The server stores the bytes of `data` as they are sent.
+    ///
+    /// Upstream: `pkg/controller/history`, `NewControllerRevision`; `pkg/controller/daemon`, `snapshot`.
+    pub fn body(&self, owner: &Owner, template: &PodTemplate) -> serde_json::Result<Box<RawValue>> {
+        let texts = |(key, value): (&str, &str)| (key.to_owned(), Value::from(value));
+        let mut labels: Map<String, Value> = template.labels().iter().map(texts).collect();
+        labels.insert(self.hash.0.to_owned(), self.hash.1.into());
+        serde_json::value::to_raw_value(&Body {
+            api_version: CONTROLLER_REVISIONS.api_version(),
+            kind: CONTROLLER_REVISIONS.kind,
+            metadata: Metadata {
+                name: self.name,
+                labels,
+                annotations: self.annotations.iter().map(texts).collect(),
+                owner_references: [owner.controller_ref()],
+            },
+            data: serde_json::from_slice(template.data().bytes())?,
+            number: self.number,
+        })
+    }
+}
