@@ -9,6 +9,7 @@ pub const ALL: &[&Definition] = &[
     &deployment_controller::DEFINITION,
     &replicaset_controller::DEFINITION,
     &statefulset_controller::DEFINITION,
+    &daemonset_controller::DEFINITION,
     &job_controller::DEFINITION,
     &cronjob_controller::DEFINITION,
     &endpointslice_controller::DEFINITION,
@@ -102,6 +103,8 @@ mod tests {
             "gc-discovery-period",
             "burst-replicas",
             "expectations-timeout",
+            "daemonset-failed-pod-backoff",
+            "daemonset-failed-pod-backoff-max",
         ] {
             assert!(known.contains(&name), "{name}");
         }

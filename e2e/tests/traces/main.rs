@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 mod cron_jobs;
+mod daemon_sets;
 mod endpoint_slices;
 mod jobs;
 mod signature;
@@ -69,6 +70,7 @@ impl World {
             job_controller::LOOPS,
             cronjob_controller::LOOPS,
             statefulset_controller::LOOPS,
+            daemonset_controller::LOOPS,
             // The recording had no other loop of this program.
             &[endpointslice_controller::ENDPOINT_SLICE],
         ]

@@ -1,0 +1,156 @@
+//! Creating and deleting Pods.
+
+use common::{
+    api::{self, Delete, Target, Written},
+    batch::{all, slow_start},
+    events::EventType,
+    intern::Text,
+    map::HashSet,
+    meta::Uid,
+    pods::PODS,
+    store::IndexValue,
+};
+
+use crate::{
+    DaemonSetController,
+    decide::body::PodSource,
+    error::Error,
+    observe::BY_OWNER,
+    plan::{Creation, Deletion, Plan, Why},
+    snapshot::Snapshot,
+};
+
+/// What became of the request to create one Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Created {
+    /// There is a Pod more.
+    Yes,
+    /// No other Pod is to be created: the namespace is terminating, or this process ends. Nothing is wrong with that.
+    NoMore,
+}
+
+impl DaemonSetController {
+    /// Creates Pods, then deletes Pods, also if Pods could not be created. The first error is returned once everything was tried.
+    ///
+    /// Upstream: `pkg/controller/daemon`, `syncNodes`.
+    pub(super) async fn work_on_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+        // Noted before the first request: an event may come before the answer.
+        for Deletion { pod, .. } in &plan.deletes {
+            let meta = pod.meta();
+            self.ledger.deleted(&snapshot.owner.uid, PODS, &meta.namespace, &meta.name, &meta.uid);
+        }
+        let created = self.create_pods(snapshot, plan).await;
+        let results = all(plan.deletes.iter().map(|deletion| self.delete_pod(snapshot, deletion))).await;
+        let deleted = results.into_iter().find_map(Result::err).map_or(Ok(()), Err);
+        created.and(deleted)
+    }
+
+    /// Creates Pods in batches of 1, 2, 4, ...; the first batch with a failure is the last.
+    async fn create_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+        if plan.creates.is_empty() {
+            return Ok(());
+        }
+        let source = PodSource::new(&snapshot.set, &snapshot.owner, &plan.revisions.hash);
+        let source = source.map_err(|error| Error::Template(format!("a Pod from spec.template: {error}")))?;
+        let before = || self.children_before(snapshot, plan);
+        let mut rest = &plan.creates[..];
+        for size in slow_start(rest.len()) {
+            let (now, later) = rest.split_at(size.min(rest.len()));
+            rest = later;
+            let results = all(now.iter().map(|creation| self.create_pod(snapshot, &source, creation, before))).await;
+            let mut go_on = true;
+            for result in results {
+                go_on &= result.map_err(|error| Error::request("cannot create Pods", error))? == Created::Yes;
+            }
+            if !go_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn create_pod(
+        &self,
+        snapshot: &Snapshot,
+        source: &PodSource,
+        creation: &Creation,
+        before: impl Fn() -> HashSet<Uid>,
+    ) -> Result<Created, api::Error> {
+        if self.ends() {
+            return Ok(Created::NoMore);
+        }
+        let owner = &snapshot.owner;
+        let target = Target::object(PODS, &owner.namespace, "");
+        let answer = self.context.api.create(target, &source.pod(&creation.node)).await;
+        match answer.and_then(|answer| Ok(serde_json::from_slice::<Written>(&answer)?.metadata)) {
+            Ok(made) => {
+                self.ledger.created(&owner.uid, PODS, &made.uid, made.resource_version);
+                self.event(snapshot, EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", made.name));
+                Ok(Created::Yes)
+            }
+            Err(error) if error.is_namespace_terminating() => {
+                self.refused.insert(&owner.uid);
+                Ok(Created::NoMore)
+            }
+            Err(error) => {
+                if error.may_have_happened() {
+                    self.ledger.lost_create(&owner.uid, PODS, before);
+                }
+                if !matches!(error, api::Error::NotLeader) {
+                    self.event(snapshot, EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes a Pod, if it is still as it was when that was decided: a Pod that has become available is judged again.
+    async fn delete_pod(&self, snapshot: &Snapshot, Deletion { pod, node, why }: &Deletion) -> Result<(), Error> {
+        let (meta, owner) = (pod.meta(), &snapshot.owner.uid);
+        if self.ends() {
+            self.ledger.undelete(owner, &meta.uid);
+            return Ok(());
+        }
+        let found = match why {
+            Why::Failed => Some((EventType::Warning, "FailedDaemonPod", "failed", "kill")),
+            Why::Succeeded => Some((EventType::Normal, "SucceededDaemonPod", "succeeded", "delete")),
+            _ => None,
+        };
+        if let Some((kind, reason, phase, verb)) = found {
+            let message = format!("Found {phase} daemon pod {} on node {node}, will try to {verb} it", meta.key());
+            self.event(snapshot, kind, reason, message);
+        }
+        let options = Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
+        let Err(error) = self.context.api.delete(Target::object(PODS, &meta.namespace, &meta.name), &options).await
+        else {
+            self.event(snapshot, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", meta.name));
+            return Ok(());
+        };
+        self.ledger.undelete(owner, &meta.uid);
+        if error.is_not_found() {
+            return Ok(());
+        }
+        if error.is_conflict() {
+            // The set is synced again once the cache shows the newer Pod.
+            self.ledger.conflicted(owner, PODS, meta);
+        } else if !matches!(error, api::Error::NotLeader) {
+            self.event(snapshot, EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));
+        }
+        Err(Error::request(format!("cannot delete Pod {}", meta.name), error))
+    }
+
+    /// The uids of the Pods that the set had before this sync created any. Another Pod on a node of this sync may be one whose answer
+    /// was lost.
+    ///
+    /// Computed only if an answer is lost, because it visits every Pod of the set.
+    fn children_before(&self, snapshot: &Snapshot, plan: &Plan) -> HashSet<Uid> {
+        let nodes: HashSet<&Text> = plan.creates.iter().map(|creation| &creation.node).collect();
+        let listed = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
+        let listed = listed.into_iter().flat_map(|listed| &listed.nodes).flat_map(|node| &node.pods);
+        let seen: HashSet<&Uid> = listed.map(|pod| &pod.meta().uid).collect();
+        let own = IndexValue::controlled_by(&snapshot.set.metadata);
+        let children = self.pod_store.readable_by_index(BY_OWNER, &own);
+        let known = children.iter().filter(|pod| !nodes.contains(pod.target()) || seen.contains(&pod.meta().uid));
+        known.map(|pod| pod.meta().uid.clone()).collect()
+    }
+}

@@ -1,0 +1,143 @@
+//! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
+//!
+//! The decision has two parts. [`standing`](standing::standing) judges one node, and is asked only about nodes of which something has
+//! changed. [`decide`] judges the sum of all nodes and the few nodes on which something is to be done.
+
+pub mod body;
+pub mod eligibility;
+pub mod manage;
+pub mod node_update;
+pub mod revisions;
+pub mod rolling;
+pub mod standing;
+pub mod status;
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use common::{explain::Lines, refs::Owner};
+
+use crate::{
+    plan::{Creation, Deletion, Plan, Problem, Scope, Why},
+    snapshot::Snapshot,
+};
+use revisions::Revisions;
+
+/// Decides what one sync does. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
+///
+/// Pods are claimed before anything else is done with Pods: the next sync sees what was adopted. Missing Pods are created and Pods
+/// that must go are deleted before outdated ones are replaced, each in a sync of its own.
+pub fn decide(snapshot: &Snapshot) -> Plan {
+    let mut plan = Plan {
+        set: Arc::clone(&snapshot.set),
+        problem: problem(snapshot),
+        scope: scope(snapshot),
+        revisions: snapshot.revisions.clone(),
+        adopt: snapshot.adopt.clone(),
+        release: snapshot.release.clone(),
+        relabel: snapshot.relabel.clone(),
+        creates: Vec::new(),
+        deletes: Vec::new(),
+        deferred: 0,
+        status: snapshot.set.status.clone(),
+        forget: Vec::new(),
+        tally: snapshot.nodes.tally,
+        waiting: Lines::default(),
+        due: None,
+    };
+    if plan.problem.is_some() {
+        return plan;
+    }
+    match plan.scope {
+        Scope::Nothing => {
+            plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
+        }
+        Scope::Claims => plan.waiting.push(|| "Pods are counted once the cache shows whose they are".to_owned()),
+        Scope::Status => {
+            let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.why.clone()).unwrap_or_default();
+            plan.waiting.push(|| format!("only the status is written: {blocked}"));
+            plan.status = status::status(&snapshot.set, &snapshot.nodes.tally, false);
+        }
+        Scope::Everything => {
+            manage_pods(snapshot, &mut plan);
+            let Revisions { old, .. } = &plan.revisions;
+            plan.forget = revisions::surplus(old, snapshot.set.history, |hash| snapshot.live_hashes.contains(hash));
+            plan.status = status::status(&snapshot.set, &snapshot.nodes.tally, true);
+        }
+    }
+    plan.due = requeue_after(snapshot, &plan);
+    plan
+}
+
+fn problem(snapshot: &Snapshot) -> Option<Problem> {
+    if snapshot.set.selector.is_empty() {
+        return Some(Problem::SelectsEverything);
+    }
+    snapshot.set.selector.problem().cloned().map(Problem::Selector)
+}
+
+fn scope(snapshot: &Snapshot) -> Scope {
+    let Owner { deleting, .. } = &snapshot.owner;
+    if *deleting {
+        Scope::Nothing
+    } else if snapshot.blocked.is_some() {
+        Scope::Status
+    } else if !snapshot.adopt.is_empty() || !snapshot.relabel.is_empty() {
+        Scope::Claims
+    } else {
+        Scope::Everything
+    }
+}
+
+/// Upstream: `manage`, and `rollingUpdate` where that asked for nothing.
+fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
+    let nodes = &snapshot.nodes;
+    for node in &nodes.create.nodes {
+        let create = manage::on_node(&node.view(), &nodes.criteria, snapshot.now).create;
+        plan.creates.extend(create.map(|lack| Creation { node: node.name.clone(), lack }));
+    }
+    for node in &nodes.delete.nodes {
+        let delete = manage::on_node(&node.view(), &nodes.criteria, snapshot.now).delete;
+        let deletion = |(pod, why): (&_, _)| Deletion { pod: Arc::clone(pod), node: node.name.clone(), why };
+        plan.deletes.extend(delete.into_iter().map(deletion));
+    }
+    plan.deferred = nodes.create.unlisted() + nodes.delete.unlisted();
+    if plan.creates.is_empty() && plan.deletes.is_empty() {
+        rolling::update(snapshot, plan);
+    }
+    if snapshot.terminating_namespace && !plan.creates.is_empty() {
+        plan.creates.clear();
+        plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
+    }
+    for list in [plan.creates.len(), plan.deletes.len()] {
+        plan.deferred += list.saturating_sub(snapshot.limits.burst);
+    }
+    plan.creates.truncate(snapshot.limits.burst);
+    plan.deletes.truncate(snapshot.limits.burst);
+    if snapshot.nodes.untargeted > 0 {
+        let untargeted = snapshot.nodes.untargeted;
+        plan.waiting.push(|| format!("{untargeted} Pods are left alone: they neither run on a node nor name one"));
+    }
+}
+
+/// How long after the snapshot the passing of time alone changes the decision.
+fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
+    match (plan.scope, &snapshot.blocked) {
+        (Scope::Nothing, _) => None,
+        (Scope::Status, Some(blocked)) => Some(blocked.at_most),
+        _ => {
+            let due = snapshot.nodes.due.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
+            due.into_iter().chain(next_failure(snapshot, plan)).min()
+        }
+    }
+}
+
+/// How long after the snapshot a Pod that is deleted because it has failed would be deleted again, were it still there.
+fn next_failure(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
+    let failed: BTreeSet<_> =
+        plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).map(|deletion| &deletion.node).collect();
+    let nodes = snapshot.nodes.delete.nodes.iter().filter(|node| failed.contains(&node.name));
+    nodes.map(|node| node.failed_delay).min()
+}
+
+#[cfg(test)]
+mod tests;

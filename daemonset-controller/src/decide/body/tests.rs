@@ -1,0 +1,100 @@
+use common::{object::Object, refs::Owner};
+
+use super::*;
+use crate::objects::DAEMON_SETS;
+
+fn pod(template: Value, name: &str, annotations: Value) -> Value {
+    let set = json!({"metadata": {"name": name, "namespace": "shop", "uid": "U", "annotations": annotations},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": template}});
+    let set: DaemonSet = serde_json::from_str(&set.to_string()).unwrap();
+    let owner = Owner::new(DAEMON_SETS, set.meta());
+    let source = PodSource::new(&set, &owner, "abc").unwrap();
+    serde_json::from_str(&serde_json::to_string(&source.pod("node-1")).unwrap()).unwrap()
+}
+
+fn automatic() -> Vec<Value> {
+    let toleration = |(key, effect): &(&str, &str)| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": effect});
+    let taints = [
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    ];
+    taints.iter().map(toleration).collect()
+}
+
+fn pin() -> Value {
+    json!({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}]})
+}
+
+#[test]
+fn a_pod_is_its_template_pinned_to_its_node() {
+    let template = json!({
+        "metadata": {"labels": {"app": "agent"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
+            "creationTimestamp": null, "name": "ignored", "namespace": "ignored"},
+        "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.5]}}], "fromTheFuture": true},
+    });
+    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "U", "controller": true,
+        "blockOwnerDeletion": true});
+    assert_eq!(
+        pod(template, "agent", json!({"deprecated.daemonset.template.generation": "7"})),
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"generateName": "agent-", "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
+                "labels": {"app": "agent", "controller-revision-hash": "abc", "pod-template-generation": "7"},
+                "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.5]}}], "fromTheFuture": true,
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": pin()}},
+                "tolerations": automatic()}})
+    );
+}
+
+#[test]
+fn preferences_and_other_affinities_stay_and_required_terms_are_replaced() {
+    let preferred = json!([{"weight": 1, "preference": {}}]);
+    let affinity = json!({"podAffinity": {"a": 1}, "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": []}]}}});
+    for (affinity, wanted) in [
+        (
+            affinity,
+            json!({"podAffinity": {"a": 1}, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred,
+                "requiredDuringSchedulingIgnoredDuringExecution": pin()}}),
+        ),
+        (json!(null), json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": pin()}})),
+        (
+            json!({"nodeAffinity": null}),
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": pin()}}),
+        ),
+    ] {
+        let pod = pod(json!({"spec": {"affinity": affinity}}), "agent", json!({}));
+        assert_eq!(pod["spec"]["affinity"], wanted);
+    }
+}
+
+#[test]
+fn a_toleration_of_the_template_that_is_the_same_is_replaced_in_its_place() {
+    let key = "node.kubernetes.io/unreachable";
+    let own = json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+    let other = json!({"key": key, "operator": "Exists", "effect": "NoSchedule"});
+    let got = pod(json!({"spec": {"hostNetwork": true, "tolerations": [own, other]}}), "agent", json!({}));
+    let mut wanted = automatic();
+    let unreachable = wanted.remove(1);
+    wanted.insert(0, unreachable);
+    wanted.insert(1, other);
+    wanted.push(json!({"key": "node.kubernetes.io/network-unavailable", "operator": "Exists", "effect": "NoSchedule"}));
+    assert_eq!(got["spec"]["tolerations"], json!(wanted));
+}
+
+#[test]
+fn names_and_generations_that_do_not_fit_are_left_out() {
+    let long = "a".repeat(253);
+    let got = pod(json!({}), &long, json!({"deprecated.daemonset.template.generation": "many"}));
+    assert_eq!(got["metadata"]["generateName"], long);
+    assert_eq!(got["metadata"]["labels"], json!({"controller-revision-hash": "abc"}));
+    assert_eq!(
+        pod(json!({}), &"a".repeat(252), json!({}))["metadata"]["generateName"],
+        format!("{}-", "a".repeat(252))
+    );
+}

@@ -1,0 +1,91 @@
+//! Whether a Pod may run on a node.
+
+use common::taints::{NO_EXECUTE, NO_SCHEDULE, Taint};
+
+use crate::objects::{FieldRequirement, LabelRequirement, Node, Placement, Term};
+
+/// The one field of a node that affinities may name.
+const NODE_NAME_FIELD: &str = "metadata.name";
+
+/// What a DaemonSet does on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eligibility {
+    /// A Pod should run there.
+    Runs,
+    /// No Pod is created there, and a Pod that is there stays: the node has a `NoSchedule` taint that is not tolerated.
+    Stays,
+    /// No Pod may run there.
+    Leaves,
+    /// The cache has no such node.
+    Vanished,
+}
+
+impl Eligibility {
+    /// Whether a Pod should run there.
+    pub fn should_run(self) -> bool {
+        self == Self::Runs
+    }
+
+    /// Whether a Pod that is there may stay.
+    pub fn should_continue(self) -> bool {
+        matches!(self, Self::Runs | Self::Stays)
+    }
+}
+
+/// Decides what a DaemonSet does on a node. `compares`: gate `TaintTolerationComparisonOperators`.
+///
+/// The readiness of the node, its resources and other Pods are the scheduler's and the kubelet's business. Upstream:
+/// `pkg/controller/daemon`, `NodeShouldRunDaemonPod`.
+pub fn eligibility(placement: &Placement, node: &Node, compares: bool) -> Eligibility {
+    let name = node.name();
+    if !placement.node_name.is_empty() && placement.node_name != name {
+        return Eligibility::Leaves;
+    }
+    if !placement.node_selector.iter().all(|(key, value)| node.label(key) == Some(value)) {
+        return Eligibility::Leaves;
+    }
+    if !placement.terms.as_ref().is_none_or(|terms| terms.iter().any(|term| matches(term, node, &name))) {
+        return Eligibility::Leaves;
+    }
+    let tolerated = |taint: &Taint| placement.tolerations.iter().any(|own| own.tolerates(taint, compares));
+    let repels = |effect: &str| node.taints().iter().any(|taint| taint.effect == effect && !tolerated(taint));
+    if repels(NO_EXECUTE) {
+        Eligibility::Leaves
+    } else if repels(NO_SCHEDULE) {
+        Eligibility::Stays
+    } else {
+        Eligibility::Runs
+    }
+}
+
+fn matches(term: &Term, node: &Node, name: &str) -> bool {
+    match term {
+        Term::Never => false,
+        Term::All { labels, fields } => {
+            labels.iter().all(|requirement| has_label(requirement, node))
+                && fields.iter().all(|requirement| has_field(requirement, name))
+        }
+    }
+}
+
+fn has_label(requirement: &LabelRequirement, node: &Node) -> bool {
+    let number = |key: &str| node.label(key).and_then(|value| value.parse::<i64>().ok());
+    match requirement {
+        LabelRequirement::In(key, values) => node.label(key).is_some_and(|own| values.iter().any(|value| value == own)),
+        LabelRequirement::NotIn(key, values) => {
+            node.label(key).is_none_or(|own| values.iter().all(|value| value != own))
+        }
+        LabelRequirement::Exists(key) => node.label(key).is_some(),
+        LabelRequirement::DoesNotExist(key) => node.label(key).is_none(),
+        LabelRequirement::Gt(key, limit) => number(key).is_some_and(|own| own > *limit),
+        LabelRequirement::Lt(key, limit) => number(key).is_some_and(|own| own < *limit),
+    }
+}
+
+fn has_field(requirement: &FieldRequirement, name: &str) -> bool {
+    let own = if requirement.field == NODE_NAME_FIELD { name } else { "" };
+    (requirement.value == *own) == requirement.equal
+}
+
+#[cfg(test)]
+mod tests;

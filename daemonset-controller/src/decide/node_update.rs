@@ -1,0 +1,65 @@
+//! Which DaemonSets a change of a node concerns.
+
+use common::meta::Key;
+
+use super::eligibility::Eligibility;
+
+/// A DaemonSet as a change of a node finds it.
+#[derive(Clone, Debug)]
+pub struct Concern {
+    /// The DaemonSet.
+    pub set: Key,
+    /// What it did on the node when its Pods there were last counted; `None` if nothing of the node counted.
+    pub before: Option<Eligibility>,
+    /// What it does there now.
+    pub now: Eligibility,
+    /// Whether it has Pods on the node.
+    pub scheduled: bool,
+    /// Whether its status has Pods where none should run.
+    pub misscheduled: bool,
+}
+
+impl Concern {
+    /// Whether the DaemonSet is to be synced. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
+    ///
+    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but stop counting as desired.
+    pub fn is_affected(&self) -> bool {
+        let counted = self.before.unwrap_or(Eligibility::Leaves);
+        let changed = counted != self.now && (self.scheduled || counted.should_run() || self.now.should_run());
+        changed
+            || (self.now.should_run() && !self.scheduled)
+            || (!self.now.should_continue() && self.scheduled && self.now != Eligibility::Vanished)
+            || (self.scheduled && self.misscheduled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Eligibility::{Leaves, Runs, Stays, Vanished};
+
+    #[test]
+    fn a_set_is_synced_if_the_node_may_change_what_it_has_or_counts() {
+        for (before, now, scheduled, misscheduled, affected) in [
+            // As upstream.
+            (None, Runs, false, false, true),
+            (None, Leaves, false, false, false),
+            (Some(Runs), Runs, true, false, false),
+            (Some(Runs), Leaves, true, false, true),
+            (Some(Runs), Runs, true, true, true),
+            (Some(Stays), Stays, true, true, true),
+            (Some(Stays), Stays, true, false, false),
+            // Upstream waits for another event.
+            (Some(Runs), Stays, true, false, true),
+            (Some(Stays), Runs, true, false, true),
+            (Some(Runs), Vanished, false, false, true),
+            (Some(Runs), Vanished, true, false, true),
+            (Some(Leaves), Vanished, false, false, false),
+            (None, Vanished, false, false, false),
+            (None, Stays, false, false, false),
+        ] {
+            let concern = Concern { set: Key::new("shop", "agent"), before, now, scheduled, misscheduled };
+            assert_eq!(concern.is_affected(), affected, "{concern:?}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The current and the earlier revisions of a set.
+
+use std::sync::Arc;
+
+use common::{intern::Text, refs::Claims, revision};
+
+use crate::{
+    objects::{DaemonSet, DaemonTemplate},
+    snapshot::RevisionRef,
+};
+
+/// The revisions of a set, and what is to be written so that they are as they should be.
+#[derive(Clone, Debug)]
+pub struct Revisions {
+    /// Revisions to adopt.
+    pub adopt: Vec<RevisionRef>,
+    /// Revisions to release.
+    pub release: Vec<RevisionRef>,
+    /// Revisions without the label of the hash. They get their own name as hash.
+    pub unlabelled: Vec<RevisionRef>,
+    /// Revisions of other templates, oldest first.
+    pub old: Vec<RevisionRef>,
+    /// The revision of the set's template.
+    pub current: Current,
+    /// Other revisions of the same template, which are deleted.
+    pub duplicates: Vec<RevisionRef>,
+    /// The hash of the current revision, which its Pods carry.
+    pub hash: Text,
+}
+
+/// The revision of a set's template.
+#[derive(Clone, Debug)]
+pub enum Current {
+    /// It is stored, and newer than all others.
+    Stored(RevisionRef),
+    /// It is stored under a number that is not the highest, because the template is an earlier one again.
+    Renumber(RevisionRef, i64),
+    /// It is not stored yet, and gets that number.
+    Create(i64),
+}
+
+impl Revisions {
+    /// Whether anything is to be written.
+    pub fn acts(&self) -> bool {
+        let lists = [&self.adopt, &self.release, &self.unlabelled, &self.duplicates];
+        lists.iter().any(|list| !list.is_empty()) || !matches!(self.current, Current::Stored(_))
+    }
+}
+
+/// The hash that a revision has, or gets: its name if it has none.
+pub fn hash_of(revision: &RevisionRef) -> &str {
+    revision.hash().unwrap_or(&revision.meta.name)
+}
+
+/// The name of the revision with that hash.
+pub fn name(set: &DaemonSet, hash: &str) -> String {
+    format!("{}-{hash}", set.metadata.name)
+}
+
+/// Decides which revision is current. Upstream: `pkg/controller/daemon`, `constructHistory`.
+///
+/// Revisions are equal if they hold the same data in canonical form. The number of the current one is the highest; a revision that is
+/// stored under a still higher number keeps it.
+pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<RevisionRef>) -> Revisions {
+    let mut all: Vec<RevisionRef> = claims.keep.iter().chain(&claims.adopt).cloned().collect();
+    revision::sort(&mut all);
+    let unlabelled = all.iter().filter(|revision| revision.hash().is_none()).cloned().collect();
+    let data = template.template.data();
+    let (mut equal, old): (Vec<RevisionRef>, Vec<RevisionRef>) = all.into_iter().partition(|one| one.holds(data));
+    let number = revision::next_revision(old.iter().map(|one| &***one));
+    let (current, hash) = match equal.pop() {
+        None => (Current::Create(number), Text::new(&template.hash(set.status.collision_count))),
+        Some(kept) => {
+            let hash = Text::new(hash_of(&kept));
+            let newest = kept.revision >= number;
+            (if newest { Current::Stored(kept) } else { Current::Renumber(kept, number) }, hash)
+        }
+    };
+    Revisions { adopt: claims.adopt, release: claims.release, unlabelled, old, current, duplicates: equal, hash }
+}
+
+/// Decides which revisions are deleted because the history is longer than its limit: the oldest that no Pod has.
+///
+/// `is_live` says whether a Pod carries a hash. Revisions that are in use do not count as deleted: others are deleted in their place.
+/// Upstream: `pkg/controller/daemon`, `cleanupHistory`.
+pub fn surplus(old: &[RevisionRef], limit: i32, is_live: impl Fn(&str) -> bool) -> Vec<RevisionRef> {
+    let surplus = old.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
+    if surplus == 0 {
+        return Vec::new();
+    }
+    old.iter().filter(|revision| !is_live(hash_of(revision))).take(surplus).map(Arc::clone).collect()
+}
+
+#[cfg(test)]
+mod tests;

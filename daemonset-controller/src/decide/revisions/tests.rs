@@ -1,0 +1,106 @@
+use serde_json::json;
+
+use super::*;
+use crate::world::{World, empty, pod, template, world};
+
+/// What is done about the current revision.
+fn step(world: &World) -> String {
+    match world.snapshot().revisions.current {
+        Current::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),
+        Current::Renumber(revision, number) => format!("{} becomes {number}", revision.meta.name),
+        Current::Create(number) => format!("create {number}"),
+    }
+}
+
+fn history(revisions: &[(&str, i64)], current: &str) -> World {
+    let mut world = empty(1).spec("template", template(current));
+    world.revisions.clear();
+    revisions.iter().fold(world, |world, (version, number)| world.revision(version, *number))
+}
+
+#[test]
+fn the_current_revision_gets_the_highest_number() {
+    for (revisions, current, outcome) in [
+        (&[][..], "a", "create 1"),
+        (&[("a", 1)], "b", "create 2"),
+        (&[("a", 1), ("b", 2)], "a", "agent-a becomes 3"),
+        (&[("a", 3), ("b", 2)], "a", "agent-a is 3"),
+        (&[("a", 1), ("b", 2), ("c", 3)], "b", "agent-b becomes 4"),
+        (&[("a", 5)], "a", "agent-a is 5"),
+        (&[("a", -7)], "b", "create 1"),
+        (&[("a", i64::MAX)], "b", "create 9223372036854775807"),
+    ] {
+        assert_eq!(step(&history(revisions, current)), outcome, "{revisions:?}");
+    }
+}
+
+#[test]
+fn a_hash_is_read_and_computed_only_for_a_new_revision() {
+    let world = history(&[("anything", 1)], "anything");
+    assert_eq!(world.snapshot().revisions.hash, "anything");
+    let new = history(&[], "a");
+    let hash = new.snapshot().revisions.hash;
+    let collided = |count: i32| new.clone().status_of(json!({"collisionCount": count})).snapshot().revisions.hash;
+    assert_ne!(hash, collided(0), "a count of 0 is another one than none");
+    assert_ne!(collided(0), collided(1));
+}
+
+#[test]
+fn a_null_in_the_data_makes_no_other_revision() {
+    let mut old = template("a");
+    old["metadata"]["creationTimestamp"] = json!(null);
+    let world = history(&[], "a").revision_of("from-1-33", 1, &old);
+    assert_eq!(step(&world), "agent-from-1-33 is 1");
+    let mut changed = template("a");
+    changed["spec"]["containers"][0]["image"] = json!("img:other");
+    assert_eq!(step(&history(&[], "a").revision_of("other", 1, &changed)), "create 2");
+}
+
+#[test]
+fn of_revisions_that_hold_the_same_the_newest_stays_and_only_the_pods_of_the_others_are_relabelled() {
+    let world = world(3)
+        .revision_of("twin", 4, &template("a"))
+        .revision("b", 2)
+        .pod(0, pod().of("a"))
+        .pod(1, pod().of("twin"))
+        .pod(2, pod().of("b"));
+    let snapshot = world.snapshot();
+    let names = |revisions: &[RevisionRef]| revisions.iter().map(|one| one.meta.name.to_string()).collect::<Vec<_>>();
+    assert_eq!(
+        (names(&snapshot.revisions.duplicates), &*snapshot.revisions.hash),
+        (vec!["agent-a".to_owned()], "twin")
+    );
+    let relabelled: Vec<_> = snapshot.relabel.iter().map(|pod| pod.meta().name.to_string()).collect();
+    assert_eq!(relabelled, ["p0"]);
+    assert!(world.work().is_empty(), "until the cache shows the labels");
+}
+
+#[test]
+fn a_revision_without_a_hash_gets_its_name() {
+    let mut world = empty(1);
+    world.revisions[0]["metadata"]["labels"] = json!({"app": "agent"});
+    let revisions = world.snapshot().revisions;
+    assert_eq!((revisions.unlabelled.len(), &*revisions.hash), (1, "agent-a"));
+}
+
+#[test]
+fn the_oldest_that_no_pod_has_are_deleted() {
+    for (old, live, limit, deleted) in [
+        (&[1, 2, 3][..], &[][..], 10, &[][..]),
+        (&[1, 2, 3, 4], &[2], 2, &[1, 3]),
+        (&[1, 2], &[1, 2], 0, &[]),
+        (&[1, 2, 3], &[], 0, &[1, 2, 3]),
+    ] {
+        let mut world = empty(live.len()).spec("revisionHistoryLimit", json!(limit)).revision("z", 9);
+        world.revisions.remove(0);
+        world = world.spec("template", template("z"));
+        world = old.iter().fold(world, |world, n| world.revision(&format!("r{n}"), *n));
+        for (at, n) in live.iter().enumerate() {
+            world = world.pod(at, pod().of(&format!("r{n}")));
+        }
+        let plan = world.plan();
+        let names: Vec<String> = plan.forget.iter().map(|revision| revision.meta.name.to_string()).collect();
+        let wanted: Vec<String> = deleted.iter().map(|n| format!("agent-r{n}")).collect();
+        assert_eq!(names, wanted, "{old:?} {live:?} {limit}");
+    }
+}

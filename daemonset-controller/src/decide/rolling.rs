@@ -1,0 +1,162 @@
+//! How many outdated Pods are replaced at once.
+
+use common::intstr::{IntOrString, Round};
+
+use super::standing::{Criteria, Replacement, Tally};
+use crate::{
+    objects::{DaemonSet, Update},
+    plan::{Creation, Deletion, Lack, Plan, Why},
+    snapshot::{NodePods, Snapshot},
+};
+
+/// The limits of a rolling update, in nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many nodes may be without an available Pod.
+    pub max_unavailable: i32,
+    /// How many nodes may have a new Pod beside the old one.
+    pub max_surge: i32,
+}
+
+impl Limits {
+    /// The limits of a set of which a Pod should run on so many nodes. Percentages are rounded up. The error says what the API
+    /// server's validation would have refused.
+    ///
+    /// Upstream: `pkg/controller/daemon`, `updatedDesiredNodeCounts`.
+    pub fn new(set: &DaemonSet, desired: i32) -> Result<Self, String> {
+        let Update::Rolling { max_unavailable, max_surge } = &set.update else {
+            return Ok(Self { max_unavailable: 0, max_surge: 0 });
+        };
+        let resolve = |field: &str, value: &Option<IntOrString>, absent: i32| match value {
+            Some(value) => value
+                .resolve(desired, Round::Up)
+                .map(|n| n.max(0))
+                .map_err(|error| format!("spec.updateStrategy.rollingUpdate.{field}: {error}")),
+            None => Ok(absent),
+        };
+        let max_unavailable = resolve("maxUnavailable", max_unavailable, 1)?;
+        let max_surge = resolve("maxSurge", max_surge, 0)?;
+        // With neither, a rollout could not go on.
+        let blocked = desired > 0 && max_unavailable == 0 && max_surge == 0;
+        Ok(Self { max_unavailable: if blocked { 1 } else { max_unavailable }, max_surge })
+    }
+
+    /// How outdated Pods are replaced: with surge if any node may surge.
+    pub fn replacement(set: &DaemonSet, desired: i32) -> Replacement {
+        match (&set.update, Self::new(set, desired)) {
+            (Update::OnDelete, _) => Replacement::OnDelete,
+            (Update::Rolling { .. }, Ok(limits)) if limits.max_surge > 0 => Replacement::CreateFirst,
+            (Update::Rolling { .. }, _) => Replacement::DeleteFirst,
+        }
+    }
+
+    /// How many candidates the limits leave room for.
+    pub fn candidates(&self, tally: &Tally, replacement: Replacement) -> usize {
+        let limit = match replacement {
+            Replacement::OnDelete => 0,
+            Replacement::DeleteFirst => self.max_unavailable,
+            Replacement::CreateFirst => self.max_surge,
+        };
+        usize::try_from(limit.saturating_sub(tally.blocking)).unwrap_or(0)
+    }
+}
+
+/// How many nodes without eligibility may lose their available Pod: as many as have one beyond those that should.
+pub fn sunsets(tally: &Tally) -> usize {
+    usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
+}
+
+/// Decides which outdated Pods are replaced. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
+pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
+    let nodes = &snapshot.nodes;
+    let (tally, criteria) = (&nodes.tally, &nodes.criteria);
+    if criteria.replacement == Replacement::OnDelete {
+        if tally.updated < tally.current {
+            let outdated = tally.current - tally.updated;
+            plan.waiting.push(|| {
+                format!("{outdated} Pods are outdated and are replaced when somebody deletes them (OnDelete)")
+            });
+        }
+        return;
+    }
+    let limits = match Limits::new(&snapshot.set, tally.desired) {
+        Ok(limits) => limits,
+        Err(error) => {
+            plan.waiting.push(|| format!("outdated Pods are not replaced: {error}"));
+            return;
+        }
+    };
+    let room = limits.candidates(tally, criteria.replacement);
+    explain_wait(snapshot, limits, room, plan);
+    let chosen = nodes.candidates.nodes.iter().take(room);
+    match criteria.replacement {
+        Replacement::OnDelete => {}
+        Replacement::DeleteFirst => {
+            plan.deletes
+                .extend(nodes.replace.nodes.iter().filter_map(|node| outdated(node, criteria, Why::Unavailable)));
+            plan.deletes.extend(chosen.filter_map(|node| outdated(node, criteria, Why::Outdated)));
+        }
+        Replacement::CreateFirst => {
+            plan.deletes.extend(nodes.remove.nodes.iter().filter_map(|node| outdated(node, criteria, Why::Replaced)));
+            let sunset = nodes.sunset.nodes.iter().take(sunsets(tally));
+            plan.deletes.extend(sunset.filter_map(|node| outdated(node, criteria, Why::NotEligible)));
+            let create = |node: &NodePods, lack| Creation { node: node.name.clone(), lack };
+            plan.creates.extend(nodes.replace.nodes.iter().map(|node| create(node, Lack::OldUnavailable)));
+            plan.creates.extend(chosen.map(|node| create(node, Lack::Outdated)));
+        }
+    }
+    let chosen = room.min(nodes.candidates.count);
+    plan.deferred += chosen.saturating_sub(nodes.candidates.nodes.len());
+    plan.deferred += nodes.replace.unlisted() + nodes.remove.unlisted();
+}
+
+fn outdated(node: &NodePods, criteria: &Criteria, why: Why) -> Option<Deletion> {
+    let pod = node.view().outdated(criteria)?;
+    Some(Deletion { pod: pod.clone(), node: node.name.clone(), why })
+}
+
+/// Says what the candidates wait for that there is no room for.
+fn explain_wait(snapshot: &Snapshot, limits: Limits, room: usize, plan: &mut Plan) {
+    let (nodes, tally) = (&snapshot.nodes, &snapshot.nodes.tally);
+    let waiting = nodes.candidates.count.saturating_sub(room);
+    if waiting > 0 {
+        let blocking = tally.blocking;
+        plan.waiting.push(|| match nodes.criteria.replacement {
+            Replacement::CreateFirst => format!(
+                "{waiting} outdated Pods wait: maxSurge is {}, and on {blocking} nodes a new Pod is not available yet",
+                limits.max_surge
+            ),
+            _ => format!(
+                "{waiting} outdated Pods wait: maxUnavailable is {}, and {blocking} nodes have no available Pod",
+                limits.max_unavailable
+            ),
+        });
+    }
+    let sunset = nodes.sunset.count.saturating_sub(sunsets(tally));
+    if sunset > 0 {
+        plan.waiting.push(|| {
+            format!("{sunset} Pods stay on nodes where none should run until enough other nodes have an available Pod")
+        });
+    }
+    if waiting > 0 || tally.blocking > 0 {
+        for node in &nodes.blocking.nodes {
+            plan.waiting.push(|| describe(node));
+        }
+    }
+}
+
+/// Why a node counts against the limit.
+fn describe(node: &NodePods) -> String {
+    let name = &node.name;
+    let present: Vec<_> = node.pods.iter().filter(|pod| !pod.is_leaving()).collect();
+    match present.iter().find(|pod| !pod.meta().is_deleting()) {
+        None if present.is_empty() => format!("node {name} has no Pod"),
+        None => format!("node {name}: Pod {} is terminating", present[0].meta().name),
+        Some(pod) if !pod.is_bound() => format!("node {name}: Pod {} is not scheduled", pod.meta().name),
+        Some(pod) if !pod.is_ready() => format!("node {name}: Pod {} is not ready", pod.meta().name),
+        Some(pod) => format!("node {name}: Pod {} is not available yet, or there are several", pod.meta().name),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use serde_json::json;
+
+use super::*;
+use crate::world::{PodBuilder, World, empty, pod};
+
+fn limits(max_unavailable: serde_json::Value, max_surge: serde_json::Value, desired: i32) -> (i32, i32) {
+    let snapshot = empty(0).limits(max_unavailable, max_surge).snapshot();
+    let limits = Limits::new(&snapshot.set, desired).unwrap();
+    (limits.max_unavailable, limits.max_surge)
+}
+
+#[test]
+fn limits_are_rounded_up_and_never_both_zero() {
+    for (value, desired, result) in [
+        (json!(1), 100, 1),
+        (json!("10%"), 1, 1),
+        (json!("30%"), 10, 3),
+        (json!("33%"), 10, 4),
+        (json!("1%"), 250, 3),
+        (json!("100%"), 7, 7),
+        (json!("25%"), 0, 0),
+        (json!(20), 5, 20),
+        (json!("400%"), 5, 20),
+        (json!(-3), 0, 0),
+    ] {
+        assert_eq!(limits(value.clone(), json!(0), desired).0, result, "{value} of {desired}");
+        assert_eq!(limits(json!(0), value.clone(), desired).1, result, "{value} of {desired}");
+    }
+    assert_eq!(limits(json!(0), json!(0), 5), (1, 0));
+    assert_eq!(limits(json!(0), json!(0), 0), (0, 0));
+    assert_eq!(limits(json!(null), json!(null), 5), (1, 0));
+    assert_eq!(limits(json!("-5%"), json!("0%"), 5), (1, 0));
+}
+
+fn old(ready: bool) -> PodBuilder {
+    if ready { pod() } else { pod().unready() }
+}
+
+fn new(ready: bool) -> PodBuilder {
+    if ready { pod().of("b") } else { pod().of("b").unready() }
+}
+
+/// Nodes with these Pods while template `b` replaces `a`.
+fn rollout(pods: Vec<PodBuilder>) -> World {
+    let world = empty(pods.len()).rollout_to("b");
+    pods.into_iter().enumerate().fold(world, |world, (n, pod)| world.pod(n, pod))
+}
+
+#[test]
+fn as_many_available_pods_are_deleted_as_the_limit_leaves_room_for() {
+    let five = || vec![old(true), old(true), old(true), old(true), old(true)];
+    let with = |n: usize, pod: PodBuilder| {
+        let mut pods = five();
+        pods[n] = pod;
+        pods
+    };
+    for (pods, limit, deleted) in [
+        (five(), json!(2), vec!["-p0", "-p1"]),
+        (with(0, new(false)), json!(2), vec!["-p1"]),
+        (with(0, new(true)), json!(2), vec!["-p1", "-p2"]),
+        (with(0, old(true).terminating()), json!(1), vec![]),
+        (vec![old(false), old(false), old(false), old(true), old(true)], json!(1), vec!["-p0", "-p1", "-p2"]),
+        (vec![new(true), old(true), old(true)], json!("50%"), vec!["-p1", "-p2"]),
+        (five(), json!(20), vec!["-p0", "-p1", "-p2", "-p3", "-p4"]),
+        (five(), json!("400%"), vec!["-p0", "-p1", "-p2", "-p3", "-p4"]),
+        (with(0, pod().phase("Failed")), json!(1), vec!["-p0"]),
+    ] {
+        let world = rollout(pods.clone()).limits(limit.clone(), json!(0));
+        assert_eq!(world.work(), deleted, "{limit} of {pods:#?}");
+    }
+}
+
+#[test]
+fn nodes_that_are_not_desired_count_and_are_replaced_as_well() {
+    // A node that keeps its Pod because its taint only keeps new ones away: its outdated Pod is replaced, and not created again.
+    let world = rollout(vec![old(false), new(true)]).taint(0, "NoSchedule");
+    assert_eq!(world.work(), ["-p0"]);
+    let world = rollout(vec![old(true), old(true)]).taint(0, "NoSchedule").pod(0, new(false));
+    assert!(world.work().is_empty(), "the new Pod that is not available takes up the limit");
+    // So does a Pod that is bound to a node that has vanished.
+    let world = rollout(vec![new(false), old(true)]).without_node("n0");
+    assert!(world.work().is_empty());
+    assert_eq!(rollout(vec![new(true), old(true)]).without_node("n0").work(), ["-p1"]);
+}
+
+#[test]
+fn pods_of_the_same_template_generation_are_up_to_date_whatever_their_hash() {
+    let world = rollout(vec![old(true).generation("7"), old(true).generation("6")]).template_generation("7");
+    assert_eq!(world.work(), ["-p1"]);
+    let unknown = rollout(vec![old(true).generation("7")]).template_generation("x");
+    assert_eq!(unknown.work(), ["-p0"]);
+}
+
+#[test]
+fn with_surge_new_pods_come_before_old_ones_go() {
+    let four = || rollout(vec![old(true), old(true), old(true), old(true)]);
+    let surge = |world: World, surge: serde_json::Value| world.limits(json!(0), surge);
+    assert_eq!(surge(four(), json!("25%")).work(), ["+n0"]);
+    assert_eq!(surge(four(), json!(3)).work(), ["+n0", "+n1", "+n2"]);
+    assert!(surge(four().second(0, new(false)), json!(1)).work().is_empty());
+    // Managing Pods deletes the old Pod first; the next new one is created by the next sync.
+    assert_eq!(surge(four().second(0, new(true)), json!(1)).work(), ["-p0"]);
+    let two_unavailable = rollout(vec![old(false), old(true), old(false), old(true)]);
+    assert_eq!(surge(two_unavailable, json!(1)).work(), ["+n0", "+n2", "+n1"]);
+}
+
+#[test]
+fn with_surge_a_node_that_loses_its_eligibility_keeps_its_pod_until_another_serves_in_its_place() {
+    let two = |pods: Vec<PodBuilder>| rollout(pods).limits(json!(0), json!(1)).taint(0, "NoSchedule");
+    // Two nodes have an available Pod, and one should: the Pod on the other one goes.
+    assert_eq!(two(vec![old(true), new(true)]).work(), ["-p0"]);
+    assert!(two(vec![old(true), new(false)]).work().is_empty());
+    // One that is not available goes at once.
+    assert_eq!(two(vec![old(false), new(true)]).work(), ["-p0"]);
+    let waiting = two(vec![old(true), new(false)]).plan().waiting.into_vec().join("\n");
+    assert!(waiting.contains("1 Pods stay on nodes where none should run"), "{waiting}");
+}
+
+#[test]
+fn with_surge_a_node_that_has_vanished_holds_up_nobody() {
+    let world = rollout(vec![old(true), old(true)]).limits(json!(0), json!(1)).without_node("n0");
+    assert_eq!(world.work(), ["+n1"]);
+}
+
+#[test]
+fn a_percentage_of_no_node_is_no_surge() {
+    let world = rollout(vec![old(false)]).limits(json!(0), json!("50%")).taint(0, "NoSchedule");
+    assert_eq!(world.work(), ["-p0"], "as without surge");
+}
+
+#[test]
+fn on_delete_replaces_nothing() {
+    let world = rollout(vec![old(true), old(false)]).spec("updateStrategy", json!({"type": "OnDelete"}));
+    assert!(world.work().is_empty());
+    let waiting = world.plan().waiting.into_vec();
+    assert_eq!(waiting, ["2 Pods are outdated and are replaced when somebody deletes them (OnDelete)"]);
+}
+
+#[test]
+fn limits_that_mean_nothing_replace_nothing_and_are_reported() {
+    let world = rollout(vec![old(true)]).limits(json!("ten"), json!(0));
+    assert!(world.work().is_empty());
+    let waiting = world.plan().waiting.into_vec().join("\n");
+    assert!(waiting.contains("maxUnavailable: invalid value for IntOrString"), "{waiting}");
+}
+
+#[test]
+fn an_explanation_names_what_a_rollout_waits_for() {
+    let world = rollout(vec![new(false), old(true), old(true)]);
+    let waiting = world.plan().waiting.into_vec();
+    assert_eq!(
+        waiting,
+        [
+            "2 outdated Pods wait: maxUnavailable is 1, and 1 nodes have no available Pod",
+            "node n0: Pod p0 is not ready"
+        ]
+    );
+    for (pod, line) in [
+        (new(true).pending(), "node n0: Pod p0 is not scheduled"),
+        (old(true).terminating(), "node n0: Pod p0 is terminating"),
+    ] {
+        let waiting = rollout(vec![pod, old(true)]).plan().waiting.into_vec();
+        assert!(waiting.contains(&line.to_owned()), "{waiting:?}");
+    }
+}

@@ -1,0 +1,47 @@
+use serde_json::json;
+
+use crate::world::{World, empty, pod, world};
+
+#[test]
+fn the_worked_examples_of_counting() {
+    let tainted = |world: World| world.taint(2, "NoSchedule");
+    // desired, current, ready, available, updated, misscheduled, unavailable
+    for (world, counts) in [
+        (tainted(world(3).without_pod(1)), [2, 1, 1, 1, 1, 1, 1]),
+        (
+            world(2).pod(0, pod().of("old").created(9000)).second(0, pod().pending()).limits(json!(0), json!(1)),
+            [2, 2, 2, 2, 1, 0, 0],
+        ),
+        (world(2).pod(0, pod().of("old").terminating()).pod(1, pod().pending()), [2, 2, 1, 1, 1, 0, 1]),
+        (world(2).pod(0, pod().phase("Failed").terminating()), [2, 1, 1, 1, 1, 0, 1]),
+        (world(2).without_node("n0"), [1, 1, 1, 1, 1, 0, 0]),
+        (empty(0), [0, 0, 0, 0, 0, 0, 0]),
+        (world(2).pod(0, pod().ready(5)).spec("minReadySeconds", json!(6)), [2, 2, 2, 1, 2, 0, 1]),
+        (world(2).pod(0, pod().ready(6)).spec("minReadySeconds", json!(6)), [2, 2, 2, 2, 2, 0, 0]),
+    ] {
+        assert_eq!(world.counts(), counts, "{world:#?}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_bound_counts_before_an_older_one_that_is_not() {
+    let pods = world(1).pod(0, pod().pending().created(9000)).second(0, pod().created(10));
+    assert_eq!(pods.counts()[2..4], [1, 1]);
+}
+
+#[test]
+fn the_status_is_written_for_its_counts_and_for_a_generation() {
+    let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
+        "updatedNumberScheduled": 2, "numberMisscheduled": 0, "observedGeneration": 3, "collisionCount": 4});
+    let with = |field: &str, value: i32| {
+        let mut status = settled.clone();
+        status[field] = json!(value);
+        world(2).status_of(status).plan()
+    };
+    assert!(!with("observedGeneration", 3).writes_status());
+    assert!(with("numberReady", 1).writes_status());
+    let older = with("observedGeneration", 2);
+    assert!(older.writes_status());
+    assert_eq!((older.status.observed_generation, older.status.collision_count), (3, Some(4)));
+    assert_eq!(with("observedGeneration", 9).status.observed_generation, 9, "it is never lowered");
+}

@@ -1,0 +1,22 @@
+//! What the status tells.
+
+use super::standing::Tally;
+use crate::objects::{DaemonSet, Status};
+
+/// The status of a set with these counts. A sync that manages no Pods leaves the observed generation as it is.
+///
+/// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`.
+pub fn status(set: &DaemonSet, tally: &Tally, manages: bool) -> Status {
+    let observed = set.status.observed_generation;
+    Status {
+        current_number_scheduled: tally.current,
+        number_misscheduled: tally.misscheduled,
+        desired_number_scheduled: tally.desired,
+        number_ready: tally.ready,
+        observed_generation: if manages { set.metadata.generation.max(observed) } else { observed },
+        updated_number_scheduled: tally.updated,
+        number_available: tally.available,
+        number_unavailable: tally.desired - tally.available,
+        collision_count: set.status.collision_count,
+    }
+}

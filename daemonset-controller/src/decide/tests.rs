@@ -1,0 +1,89 @@
+use std::time::Duration;
+
+use common::controller::Explain as _;
+use serde_json::json;
+
+use crate::{
+    plan::{Problem, Scope},
+    snapshot::Blocked,
+    world::{empty, pod, world},
+};
+
+#[test]
+fn a_set_that_selects_everything_does_nothing_but_say_so() {
+    let plan = world(2).rollout_to("b").spec("selector", json!({})).plan();
+    assert_eq!(plan.problem, Some(Problem::SelectsEverything));
+    assert!(!plan.acts());
+    let message = "This daemon set is selecting all pods. A non-empty selector is required.";
+    assert_eq!(plan.explain().waiting, [message]);
+    let expression = json!({"key": "app", "operator": "Near"});
+    let broken = world(2).spec("selector", json!({"matchExpressions": [expression]})).plan();
+    assert!(matches!(broken.problem, Some(Problem::Selector(_))) && !broken.acts());
+}
+
+#[test]
+fn a_set_that_is_being_deleted_does_nothing_at_all() {
+    let plan = empty(2).rollout_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting().plan();
+    assert_eq!(plan.scope, Scope::Nothing);
+    assert!(!plan.acts(), "{:?}", plan.explain());
+}
+
+#[test]
+fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_not() {
+    let mut world = world(2).rollout_to("b").without_pod(1).status_of(json!({"observedGeneration": 2}));
+    world.blocked =
+        Some(Blocked { why: "1 deleted pods still look alive".to_owned(), at_most: Duration::from_secs(2) });
+    let plan = world.plan();
+    assert_eq!((plan.scope, plan.status.observed_generation), (Scope::Status, 2));
+    assert_eq!(plan.explain().actions, ["write the status"]);
+    assert_eq!(plan.explain().waiting, ["only the status is written: 1 deleted pods still look alive"]);
+    assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
+}
+
+#[test]
+fn pods_are_claimed_before_any_is_created() {
+    let plan = empty(2).pod(0, pod().orphan()).plan();
+    assert_eq!(plan.explain().actions, ["adopt Pod p0"]);
+    assert_eq!(plan.scope, Scope::Claims);
+    let released = world(2).pod(0, pod().label("app", "other")).plan();
+    let lines = released.explain().actions;
+    assert_eq!(lines, ["release Pod p0", "create a Pod for node n0: it has none", "write the status"]);
+}
+
+#[test]
+fn an_explanation_says_how_a_set_stands() {
+    let plan = world(3).rollout_to("b").pod(1, pod().of("b").ready(4)).spec("minReadySeconds", json!(10)).plan();
+    let explanation = plan.explain();
+    assert_eq!(
+        explanation.situation,
+        "3 nodes should run a Pod: 3 have one, 3 ready, 2 available, 1 of revision b; 0 others have one"
+    );
+    assert_eq!(
+        explanation.waiting,
+        [
+            "2 outdated Pods wait: maxUnavailable is 1, and 1 nodes have no available Pod",
+            "node n1: Pod p1 is not available yet, or there are several",
+            "a Pod becomes available, or a failed Pod may be deleted, in 6s"
+        ]
+    );
+    assert_eq!(plan.requeue_after(), Some(Duration::from_secs(6)));
+}
+
+#[test]
+fn pods_without_a_node_are_left_alone_and_reported() {
+    let mut world = world(1);
+    world.pods.push(pod().pending().named("stray", ""));
+    world.pods[1]["spec"] = json!({});
+    let plan = world.plan();
+    assert!(plan.deletes.is_empty() && plan.creates.is_empty());
+    assert_eq!(plan.explain().waiting, ["1 Pods are left alone: they neither run on a node nor name one"]);
+}
+
+#[test]
+fn nothing_is_done_for_a_set_at_rest() {
+    let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
+        "updatedNumberScheduled": 2, "observedGeneration": 3});
+    let plan = world(2).status_of(settled).plan();
+    assert!(!plan.acts(), "{:?}", plan.explain());
+    assert!(plan.explain().waiting.is_empty() && plan.due.is_none());
+}

@@ -1,0 +1,133 @@
+//! How long a node on which Pods fail waits for the next one.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use common::intern::Text;
+use jiff::{SignedDuration, Timestamp};
+
+/// How often entries that count no more are dropped.
+const PURGE_PERIOD: SignedDuration = SignedDuration::from_mins(1);
+
+/// The bounds of the back-off.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// The first delay.
+    pub(crate) initial: Duration,
+    /// The longest delay.
+    pub(crate) max: Duration,
+}
+
+/// The back-off of each node of one DaemonSet. It begins anew with each generation that the status has observed.
+///
+/// Nothing of it is stored: after a restart the first failure has no delay. Upstream: client-go `util/flowcontrol`, `Backoff`.
+#[derive(Debug, Default)]
+pub(crate) struct FailedPods {
+    generation: i64,
+    nodes: BTreeMap<Text, Entry>,
+    purged: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    delay: Duration,
+    since: Timestamp,
+}
+
+impl Entry {
+    fn until(&self) -> Timestamp {
+        self.since
+            .saturating_add(SignedDuration::try_from(self.delay).unwrap_or(SignedDuration::MAX))
+            .unwrap_or(self.since)
+    }
+
+    /// Whether it counts: it was used lately. A clock that was set back makes it count no more.
+    fn counts(&self, bounds: Bounds, now: Timestamp) -> bool {
+        let idle = now.duration_since(self.since);
+        let longest = SignedDuration::try_from(bounds.max.saturating_mul(2)).unwrap_or(SignedDuration::MAX);
+        !idle.is_negative() && idle <= longest
+    }
+}
+
+impl FailedPods {
+    /// Forgets everything if the status has observed another generation.
+    pub(crate) fn observe(&mut self, generation: i64, bounds: Bounds, now: Timestamp) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.nodes.clear();
+        }
+        if now.duration_since(self.purged).abs() >= PURGE_PERIOD {
+            self.purged = now;
+            self.nodes.retain(|_, entry| entry.counts(bounds, now));
+        }
+    }
+
+    /// Until when a failed Pod on that node is left alone.
+    pub(crate) fn until(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Option<Timestamp> {
+        let entry = self.nodes.get(node).filter(|entry| entry.counts(bounds, now))?;
+        Some(entry.until()).filter(|until| *until > now)
+    }
+
+    /// How long the next failed Pod on that node is left alone, if one is deleted now.
+    pub(crate) fn next_delay(&self, node: &Text, bounds: Bounds, now: Timestamp) -> Duration {
+        let known = self.nodes.get(node).filter(|entry| entry.counts(bounds, now));
+        known.map_or(bounds.initial, |entry| entry.delay.saturating_mul(2).min(bounds.max))
+    }
+
+    /// Notes that a failed Pod on that node is deleted.
+    pub(crate) fn deleted(&mut self, node: &Text, bounds: Bounds, now: Timestamp) {
+        let delay = self.next_delay(node, bounds, now);
+        self.nodes.insert(node.clone(), Entry { delay, since: now });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::now;
+
+    const BOUNDS: Bounds = Bounds { initial: Duration::from_secs(1), max: Duration::from_mins(15) };
+
+    fn seconds(n: i64) -> SignedDuration {
+        SignedDuration::from_secs(n)
+    }
+
+    #[test]
+    fn the_delay_doubles_up_to_its_limit() {
+        let (mut failed, node, mut time) = (FailedPods::default(), Text::new("n"), now());
+        assert_eq!(failed.until(&node, BOUNDS, time), None);
+        for delay in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
+            failed.deleted(&node, BOUNDS, time);
+            let until = time + seconds(delay);
+            assert_eq!(failed.until(&node, BOUNDS, until - seconds(1)), (delay > 0).then_some(until));
+            assert_eq!(failed.until(&node, BOUNDS, until), None);
+            assert_eq!(failed.until(&Text::new("other"), BOUNDS, time), None);
+            time = until;
+        }
+    }
+
+    #[test]
+    fn it_begins_anew_after_half_an_hour_of_rest_and_with_a_new_generation() {
+        let (mut failed, node) = (FailedPods::default(), Text::new("n"));
+        let twice = |failed: &mut FailedPods| {
+            failed.deleted(&node, BOUNDS, now());
+            failed.deleted(&node, BOUNDS, now());
+        };
+        twice(&mut failed);
+        assert_eq!(failed.until(&node, BOUNDS, now()), Some(now() + seconds(2)));
+        let later = now() + seconds(1801);
+        failed.observe(0, BOUNDS, later);
+        assert!(failed.nodes.is_empty());
+        twice(&mut failed);
+        failed.deleted(&node, BOUNDS, later);
+        assert_eq!(failed.until(&node, BOUNDS, later), Some(later + seconds(1)));
+        failed.observe(7, BOUNDS, later);
+        assert_eq!(failed.until(&node, BOUNDS, later), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_ends_the_wait() {
+        let (mut failed, node) = (FailedPods::default(), Text::new("n"));
+        failed.deleted(&node, BOUNDS, now());
+        assert_eq!(failed.until(&node, BOUNDS, now() - seconds(7200)), None);
+    }
+}

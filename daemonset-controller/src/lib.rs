@@ -1,0 +1,333 @@
+//! DaemonSets: one Pod on every node that is eligible.
+//!
+//! # What it promises
+//!
+//! If a set stays as it is, it ends up with exactly one Pod of its template on every eligible node and none elsewhere, and with a
+//! status that counts them. On the way an available Pod is taken away from no more nodes than `maxUnavailable` allows, no more nodes
+//! than `maxSurge` have a second Pod, no Pod is created for a node that is not eligible or not known, and no Pod of another controller
+//! is written. A template that differs only in how a server encodes it makes no new revision.
+//!
+//! # What it costs
+//!
+//! A sync looks at the nodes of which something has changed since the last one, and at as many nodes as it can act on: an event of one
+//! Pod of a set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one look for each
+//! DaemonSet. Heartbeats, conditions and image lists of nodes cost nothing.
+//!
+//! # How it is laid out
+//!
+//! ```text
+//! watch.rs ──► rosters.rs (nodes, Pods, counts)
+//!    │             │
+//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
+//!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
+//!           │         four caches)               manage, rolling,        pods, status
+//!           │                                    revisions, status
+//!           └── node_updates.rs ◄── queue of nodes;  requeue: a Pod becomes available, a failed Pod may go
+//! ```
+//!
+//! # Where it differs from upstream
+//!
+//! - Deletions of Pods and revisions name the uid and the version they were decided on. Releases, adoptions and statuses are patches
+//!   onto the version they were decided on; conditions that others wrote into a status stay.
+//! - A status that meets a conflict is computed again, and not written over the newer set.
+//! - Expectations are kept by identity, in `common`'s ledger: another Pod's event satisfies none.
+//! - Where Pods are adopted or relabelled, nothing else is done with Pods in the same sync.
+//! - Outdated Pods are replaced in the order of their nodes' names. A node that has vanished does not hold up a rolling update.
+//! - With surge, the back-off of failed Pods also delays the creation of the next one.
+//! - A set is also synced when a node is deleted, and when a node with its Pod stops or begins to count as desired.
+//! - Of Pods whose revision turns out to be stored twice, only those that carry the hash of the deleted one get the other hash.
+//! - After the server has refused a Pod because the namespace is terminating, no other is sent for a while.
+//! - A `FailedCreate` Event reports a revision that the server refuses, for example because the name of the set is too long.
+
+pub mod decide;
+pub mod error;
+pub mod metrics;
+pub mod objects;
+pub mod plan;
+pub mod snapshot;
+
+mod act;
+mod failed_pods;
+mod node_updates;
+mod observe;
+mod pod_cache;
+mod roster;
+mod rosters;
+mod running;
+mod watch;
+#[cfg(test)]
+mod world;
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    app::Definition,
+    consistency::Ledger,
+    controller::{Controller, Loop, Observed, Requeue},
+    informer::{AnyInformer, Cached, Follower, Informer},
+    meta::{Key, Meta},
+    object::Resource,
+    parsed::Parsed,
+    queue::{Backoff, Queue},
+    runtime::{Context, LoopDefinition, Running},
+    settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
+    store::{Store, by_controller, by_namespace, orphans_by_namespace},
+    terminating_namespaces::TerminatingNamespaces,
+};
+use jiff::Timestamp;
+
+use crate::{
+    error::Error,
+    failed_pods::Bounds,
+    metrics::ControllerMetrics,
+    node_updates::NodeUpdates,
+    objects::{CachedPod, ControllerRevision, DaemonSet, DaemonTemplate, Node},
+    plan::{Plan, Why},
+    pod_cache::PodCache,
+    rosters::Rosters,
+    running::Pair,
+    snapshot::{Limits, Snapshot},
+    watch::Watch,
+};
+
+/// The gate of waiting for the caches.
+///
+/// With the gate off, the status of a set is written while the caches do not show the last writes for it. Pods are neither created nor
+/// deleted meanwhile in either position.
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
+    name: "StaleControllerConsistencyDaemonSet",
+    default: true,
+    locked: false,
+    help: "A DaemonSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
+};
+/// A gate of upstream's caches that [`STALE_CONSISTENCY`] depends on; it has no other effect here.
+pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
+    name: "AtomicFIFO",
+    default: true,
+    locked: false,
+    help: "Caches know the version they have reached; off switches StaleControllerConsistencyDaemonSet off, too",
+};
+/// The gate of tolerations that compare numbers.
+pub const COMPARISON_OPERATORS: FeatureGate = FeatureGate {
+    name: "TaintTolerationComparisonOperators",
+    default: false,
+    locked: false,
+    help: "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
+};
+/// All gates this crate knows.
+pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, COMPARISON_OPERATORS];
+
+/// How long to wait for the caches to show a write of this process. Upstream: `ExpectationsTimeout`.
+pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
+    name: "expectations-timeout",
+    default: TuneValue::Duration(Duration::from_mins(5)),
+    help: "How long to wait for the cache to show a write of this process before syncing without it",
+};
+/// How many Pods one sync creates, and how many it deletes. Upstream: `BurstReplicas`.
+pub const BURST_REPLICAS: Tune = Tune {
+    name: "burst-replicas",
+    default: TuneValue::Count(250),
+    help: "The most Pods that one sync of a DaemonSet creates, and the most that it deletes",
+};
+/// The first delay before a failed Pod on a node is deleted. The first failure has none.
+pub const FAILED_POD_BACKOFF: Tune = Tune {
+    name: "daemonset-failed-pod-backoff",
+    default: TuneValue::Duration(Duration::from_secs(1)),
+    help: "How long the second Pod that fails on a node is left alone before it is deleted; doubles with each further one",
+};
+/// The longest delay before a failed Pod on a node is deleted.
+pub const FAILED_POD_BACKOFF_MAX: Tune = Tune {
+    name: "daemonset-failed-pod-backoff-max",
+    default: TuneValue::Duration(Duration::from_mins(15)),
+    help: "The longest time that a failed Pod is left alone; a node without failures for twice that long begins anew",
+};
+/// All tunes of this crate.
+pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF, FAILED_POD_BACKOFF_MAX];
+
+/// The number of DaemonSets that are synced concurrently, and of changed nodes that are looked at concurrently.
+pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
+    name: "concurrent-daemonset-syncs",
+    default: 2,
+    min: 1,
+    help: "The number of DaemonSets that are synced concurrently",
+};
+/// All flags of this crate for numbers of workers.
+pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
+
+/// The loop of DaemonSets.
+pub const DAEMON_SET: LoopDefinition = LoopDefinition {
+    name: "daemonset-controller",
+    alias: "daemonset",
+    client: "daemon-set-controller",
+    component: "daemonset-controller",
+    start,
+};
+/// All loops of this crate.
+pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET];
+
+/// The program.
+pub const DEFINITION: Definition = Definition {
+    name: "daemonset-controller",
+    about: "Runs the Kubernetes DaemonSet controller as a service of its own",
+    loops: LOOPS,
+    workers: WORKERS,
+    gates: GATES,
+    tunes: TUNES,
+    flags: &[],
+};
+
+/// The controller.
+pub struct DaemonSetController {
+    context: Context,
+    queue: Queue<Key>,
+    sets: Informer<DaemonSet>,
+    pods: Follower<PodCache>,
+    pod_store: Arc<Store<CachedPod>>,
+    nodes: Informer<Node>,
+    revisions: Informer<ControllerRevision>,
+    ledger: Ledger,
+    refused: TerminatingNamespaces,
+    rosters: Arc<Rosters>,
+    templates: Arc<Parsed<DaemonTemplate>>,
+    metrics: ControllerMetrics,
+    limits: Limits,
+    failed_pods: Bounds,
+    reads_own_writes: bool,
+}
+
+fn start(context: Context) -> Arc<dyn Running> {
+    let queue = context.queue("daemonset", Backoff::default());
+    let node_updates = context.queue("daemonset-node-updates", Backoff::default());
+    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+    let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), node_updates.clone()));
+    let nodes = Arc::new(NodeUpdates(Arc::clone(&controller)));
+    Arc::new(Pair {
+        sets: Loop::start(DAEMON_SET.name, context.clone(), controller, queue, workers),
+        nodes: Loop::start("daemonset-node-updates", context, nodes, node_updates, workers),
+    })
+}
+
+impl DaemonSetController {
+    /// Starts watching; keys of sets go to `queue`, those of nodes to `node_updates`.
+    pub fn new(context: Context, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
+        let settings = Arc::clone(&context.settings);
+        let timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
+        let ledger = Ledger::new(context.clock.clone(), timeout);
+        let refused = TerminatingNamespaces::new(context.clock.clone(), timeout);
+        let rosters = Arc::new(Rosters::default());
+        let templates = Arc::new(Parsed::default());
+        let store = Arc::new(Store::new(&[by_namespace()]));
+        let watch = Arc::new(Watch {
+            queue: queue.clone(),
+            node_updates,
+            sets: Arc::clone(&store),
+            ledger: ledger.clone(),
+            refused: refused.clone(),
+            rosters: Arc::clone(&rosters),
+            templates: Arc::clone(&templates),
+        });
+        let (api, config) = (&context.api, context.caches());
+        let on_set = Arc::clone(&watch);
+        let sets = Informer::start_with(
+            api.clone(),
+            config.clone(),
+            store,
+            vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
+        );
+        let on_node = Arc::clone(&watch);
+        let nodes = Informer::start(
+            api.clone(),
+            config.clone(),
+            &[],
+            vec![Box::new(move |event, origin| on_node.on_node(event, origin))],
+        );
+        let on_revision = Arc::clone(&watch);
+        let revisions = Informer::start(
+            api.clone(),
+            config.clone(),
+            &[by_controller(), orphans_by_namespace()],
+            vec![Box::new(move |event, origin| on_revision.on_revision(event, origin))],
+        );
+        let pod_store = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
+        let on_pod = move |event: &_, origin| watch.on_pod(event, origin);
+        let cached = Cached::new(Arc::clone(&pod_store), vec![Box::new(on_pod)]);
+        let pods = Follower::follow(api.clone(), config, PodCache { cached, rosters: Arc::clone(&rosters) });
+        Self {
+            metrics: ControllerMetrics::new(&context.metrics),
+            limits: limits(&settings),
+            failed_pods: Bounds {
+                initial: settings.duration(&FAILED_POD_BACKOFF),
+                max: settings.duration(&FAILED_POD_BACKOFF_MAX),
+            },
+            reads_own_writes: settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
+            context,
+            queue,
+            sets,
+            pods,
+            pod_store,
+            nodes,
+            revisions,
+            ledger,
+            refused,
+            rosters,
+            templates,
+        }
+    }
+
+    /// Notes a write for a set. The next sync of the set waits until the cache shows it.
+    fn wrote(&self, snapshot: &Snapshot, resource: Resource, written: &Meta) {
+        self.ledger.wrote(&snapshot.owner.uid, resource, written.resource_version);
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    Limits {
+        burst: usize::try_from(settings.count(&BURST_REPLICAS)).unwrap_or(usize::MAX).max(1),
+        compares_taints: settings.gate(&COMPARISON_OPERATORS),
+    }
+}
+
+impl Controller for DaemonSetController {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
+    type Error = Error;
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+        self.observe_set(key, now)
+    }
+
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
+    }
+
+    /// Begins or prolongs the back-off of the nodes on which a failed Pod is deleted.
+    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+        let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
+        if failed.is_empty() {
+            return;
+        }
+        self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| {
+            for deletion in failed {
+                record.failed.deleted(&deletion.node, self.failed_pods, snapshot.now);
+                if let Some(roster) = &mut record.roster {
+                    roster.failed_pod_deleted(&deletion.node);
+                }
+            }
+        });
+    }
+
+    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        self.execute(snapshot, plan).await
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        vec![&self.sets, &self.pods, &self.nodes, &self.revisions]
+    }
+
+    fn waiting(&self, key: &Key) {
+        if let Some(resource) = self.lags(key) {
+            self.metrics.skipped_stale(resource);
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! DaemonSets as a process.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    common::app::main(&daemonset_controller::DEFINITION)
+}

@@ -1,0 +1,84 @@
+//! What is read of DaemonSets, their Pods and revisions, and of Nodes.
+
+mod node;
+mod placement;
+mod pod;
+mod set;
+mod template;
+
+use std::ops::Deref;
+
+use common::{
+    meta::Annotations,
+    meta::Meta,
+    object::{Object, Resource},
+    revision::{self, CONTROLLER_REVISIONS},
+};
+use serde::{Deserialize, Deserializer};
+
+pub use node::{NODES, Node};
+pub(crate) use placement::automatic_tolerations;
+pub use placement::{FieldRequirement, LabelRequirement, Placement, Term};
+pub use pod::CachedPod;
+pub use set::{DaemonSet, Status, Update};
+pub use template::DaemonTemplate;
+
+/// DaemonSets on the API server.
+pub const DAEMON_SETS: Resource =
+    Resource { group: "apps", version: "v1", plural: "daemonsets", kind: "DaemonSet", namespaced: true };
+
+/// The label of Pods and revisions that holds the hash of the revision.
+pub const HASH_LABEL: &str = "controller-revision-hash";
+/// The label of a Pod that holds the generation of the template that it was made from.
+pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
+/// The annotation of a DaemonSet in which the API server counts the changes of its template.
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// A revision that a DaemonSet controls, or that has no controller.
+#[derive(Debug)]
+pub struct ControllerRevision(revision::ControllerRevision);
+
+impl ControllerRevision {
+    /// The hash that Pods of this revision carry; `None` without the label.
+    ///
+    /// The hash depends on the version of the controller that made the revision. It is read, and never computed again.
+    pub fn hash(&self) -> Option<&str> {
+        self.0.meta.labels.get(HASH_LABEL)
+    }
+}
+
+impl<'de> Deserialize<'de> for ControllerRevision {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        revision::ControllerRevision::deserialize(deserializer).map(Self)
+    }
+}
+
+impl Deref for ControllerRevision {
+    type Target = revision::ControllerRevision;
+    fn deref(&self) -> &revision::ControllerRevision {
+        &self.0
+    }
+}
+
+impl AsRef<revision::ControllerRevision> for ControllerRevision {
+    fn as_ref(&self) -> &revision::ControllerRevision {
+        &self.0
+    }
+}
+
+impl Object for ControllerRevision {
+    const RESOURCE: Resource = CONTROLLER_REVISIONS;
+
+    fn meta(&self) -> &Meta {
+        &self.0.meta
+    }
+
+    fn trim(&mut self) {
+        self.0.meta.annotations = Annotations::default();
+        self.0.meta.finalizers = Box::default();
+    }
+
+    fn keep(&self) -> bool {
+        self.0.meta.controller().is_none_or(|owner| owner.kind == DAEMON_SETS.kind)
+    }
+}

@@ -1,0 +1,112 @@
+//! Nodes, as far as they decide which Pods may run there.
+
+use common::{
+    intern::Text,
+    json::null_as_default,
+    meta::{Annotations, Meta, Owners},
+    object::{Object, Resource},
+    taints::{NO_EXECUTE, NO_SCHEDULE, Taint},
+};
+use serde::Deserialize;
+
+/// Nodes on the API server.
+pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
+
+/// A Node: its name, labels and taints. The parser skips its conditions, images and everything else.
+#[derive(Debug, Deserialize)]
+pub struct Node {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Spec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Spec {
+    #[serde(deserialize_with = "null_as_default")]
+    taints: Vec<Taint>,
+}
+
+impl Node {
+    /// Its name.
+    pub fn name(&self) -> Text {
+        Text::new(&self.metadata.name)
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.metadata.labels.get(key)
+    }
+
+    /// Its taints with the effects `NoSchedule` and `NoExecute`.
+    pub fn taints(&self) -> &[Taint] {
+        &self.spec.taints
+    }
+
+    /// Whether the same Pods may run on both states of a Node.
+    pub fn admits_the_same_as(&self, other: &Self) -> bool {
+        self.metadata.labels == other.metadata.labels && self.spec.taints == other.spec.taints
+    }
+}
+
+impl Object for Node {
+    const RESOURCE: Resource = NODES;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn trim(&mut self) {
+        self.metadata.annotations = Annotations::default();
+        self.metadata.finalizers = Box::default();
+        self.metadata.owners = Owners::default();
+        self.spec.taints.retain(|taint| [NO_SCHEDULE, NO_EXECUTE].contains(&taint.effect.as_str()));
+        for taint in &mut self.spec.taints {
+            taint.time_added = None;
+        }
+        self.spec.taints.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(value: &Value) -> Node {
+        let mut node: Node = serde_json::from_str(&value.to_string()).unwrap();
+        node.trim();
+        node
+    }
+
+    #[test]
+    fn heartbeats_images_and_times_of_taints_change_nothing() {
+        let taint = |time: &str| json!({"key": "k", "effect": "NoSchedule", "timeAdded": time});
+        let before = json!({"metadata": {"name": "n", "labels": {"zone": "a"}, "annotations": {"a": "1"}},
+            "spec": {"taints": [taint("2026-11-21T09:00:00Z"), {"key": "soft", "effect": "PreferNoSchedule"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let mut after = before.clone();
+        after["metadata"]["annotations"] = json!({"a": "2"});
+        after["spec"]["taints"] = json!([taint("2026-11-21T10:00:00Z")]);
+        after["spec"]["unschedulable"] = json!(true);
+        after["status"] = json!({"conditions": [], "images": [{"names": ["a"]}]});
+        assert!(node(&before).admits_the_same_as(&node(&after)));
+        for (path, value) in [
+            ("/metadata/labels/zone", json!("b")),
+            ("/spec/taints", json!(null)),
+            ("/spec/taints/0/effect", json!("NoExecute")),
+            ("/spec/taints/0/key", json!("other")),
+        ] {
+            let mut other = after.clone();
+            *other.pointer_mut(path).unwrap() = value.clone();
+            assert!(!node(&before).admits_the_same_as(&node(&other)), "{path} = {value}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_labels_and_taints_is_read() {
+        let node = node(&json!({"metadata": {"name": "n"}}));
+        assert_eq!((node.name().as_str(), node.label("a"), node.taints().len()), ("n", None, 0));
+    }
+}

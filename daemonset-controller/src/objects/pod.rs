@@ -1,0 +1,248 @@
+//! Pods, and the nodes that they are meant for.
+
+use std::{borrow::Cow, ops::Deref};
+
+use common::{
+    conditions::seconds,
+    intern::Text,
+    meta::{Annotations, Meta},
+    object::{Object, Resource},
+    pods::{PODS, Phase, Pod, Readiness, Spec, Status},
+};
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+
+use super::{DAEMON_SETS, HASH_LABEL, TEMPLATE_GENERATION_LABEL};
+
+/// The key of the field by which a Pod is pinned to a node.
+const NODE_NAME_FIELD: &str = "metadata.name";
+
+/// A Pod that is controlled by a DaemonSet or that has no controller.
+#[derive(Clone, Debug)]
+pub struct CachedPod {
+    pod: Pod,
+    target: Text,
+}
+
+impl Deref for CachedPod {
+    type Target = Pod;
+    fn deref(&self) -> &Pod {
+        &self.pod
+    }
+}
+
+impl CachedPod {
+    /// Its metadata.
+    pub fn meta(&self) -> &Meta {
+        &self.pod.meta
+    }
+
+    /// The name of the node that it runs on or is pinned to; empty if there is no such node.
+    ///
+    /// Upstream: `pkg/controller/daemon/util`, `GetTargetNodeName`.
+    pub fn target(&self) -> &Text {
+        &self.target
+    }
+
+    /// Whether it is bound to a node.
+    pub fn is_bound(&self) -> bool {
+        !self.pod.node.is_empty()
+    }
+
+    /// The hash of its revision; empty without the label.
+    pub fn hash(&self) -> &str {
+        self.pod.meta.labels.get(HASH_LABEL).unwrap_or_default()
+    }
+
+    /// The generation of its template, as the label has it.
+    pub fn template_generation(&self) -> Option<&str> {
+        self.pod.meta.labels.get(TEMPLATE_GENERATION_LABEL)
+    }
+
+    /// Whether it is terminal and its deletion was requested: for every decision it does not exist any more.
+    pub fn is_leaving(&self) -> bool {
+        self.pod.phase.is_terminal() && self.pod.meta.is_deleting()
+    }
+}
+
+impl Object for CachedPod {
+    const RESOURCE: Resource = PODS;
+
+    fn meta(&self) -> &Meta {
+        &self.pod.meta
+    }
+
+    fn trim(&mut self) {
+        self.pod.meta.annotations = Annotations::default();
+        self.pod.meta.finalizers = Box::default();
+    }
+
+    fn keep(&self) -> bool {
+        self.pod.meta.controller().is_none_or(|owner| owner.kind == DAEMON_SETS.kind)
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    metadata: Meta,
+    #[serde(borrow, default)]
+    spec: Option<WireSpec<'a>>,
+    #[serde(borrow, default)]
+    status: Option<WireStatus<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec<'a> {
+    #[serde(default)]
+    node_name: Text,
+    #[serde(borrow, default)]
+    affinity: Option<Affinity<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Affinity<'a> {
+    #[serde(borrow, default)]
+    node_affinity: Option<NodeAffinity<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeAffinity<'a> {
+    #[serde(borrow, default)]
+    required_during_scheduling_ignored_during_execution: Option<NodeSelector<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeSelector<'a> {
+    #[serde(borrow, default)]
+    node_selector_terms: Option<Vec<WireTerm<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTerm<'a> {
+    #[serde(borrow, default)]
+    match_fields: Option<Vec<WireField<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct WireField<'a> {
+    #[serde(borrow, default)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default)]
+    operator: Cow<'a, str>,
+    #[serde(default)]
+    values: Option<Vec<Text>>,
+}
+
+impl WireSpec<'_> {
+    fn target(&self) -> Text {
+        if !self.node_name.is_empty() {
+            return self.node_name.clone();
+        }
+        let affinity = self.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        let required = affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
+        let terms = required.and_then(|required| required.node_selector_terms.as_ref()).into_iter().flatten();
+        let mut fields = terms.flat_map(|term| term.match_fields.iter().flatten());
+        let pin = fields.find(|field| field.key == NODE_NAME_FIELD && field.operator == "In");
+        match pin.and_then(|pin| pin.values.as_deref()) {
+            Some([only]) => only.clone(),
+            _ => Text::default(),
+        }
+    }
+}
+
+/// What this crate reads of a Pod's `status`. The parser skips everything else, the containers' statuses above all.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireStatus<'a> {
+    #[serde(borrow, default)]
+    phase: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    conditions: Option<Vec<WireCondition<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCondition<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow, default)]
+    status: Option<Cow<'a, str>>,
+    #[serde(default, with = "seconds")]
+    last_transition_time: Option<Timestamp>,
+}
+
+impl WireStatus<'_> {
+    fn readiness(&self) -> Readiness {
+        let ready = self.conditions.iter().flatten().find(|condition| condition.kind == "Ready");
+        let ready = ready.filter(|condition| condition.status.as_deref() == Some("True"));
+        ready.map_or(Readiness::NotReady, |condition| Readiness::Ready { since: condition.last_transition_time })
+    }
+}
+
+impl<'de> Deserialize<'de> for CachedPod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Wire { metadata, spec, status } = Wire::deserialize(deserializer)?;
+        let (spec, status) = (spec.unwrap_or_default(), status.unwrap_or_default());
+        let target = spec.target();
+        let phase = status.phase.as_deref().map_or(Phase::Other, Phase::parse);
+        let status = Status { phase, readiness: status.readiness(), ..Status::default() };
+        Ok(Self { pod: Pod::new(metadata, Spec { node: spec.node_name, ..Spec::default() }, &status), target })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(spec: Value) -> CachedPod {
+        serde_json::from_str(&json!({"metadata": {"name": "p"}, "spec": spec}).to_string()).unwrap()
+    }
+
+    fn pinned(terms: Value) -> Value {
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+    }
+
+    #[test]
+    fn a_pod_is_meant_for_the_node_it_runs_on_or_is_pinned_to() {
+        let field =
+            |operator: &str, values: Value| json!({"key": "metadata.name", "operator": operator, "values": values});
+        let term = |field: Value| json!({"matchFields": [field]});
+        for (spec, target) in [
+            (json!({}), ""),
+            (json!({"nodeName": "a"}), "a"),
+            (json!({"affinity": null}), ""),
+            (json!({"affinity": {"nodeAffinity": null, "podAffinity": {}}}), ""),
+            (pinned(json!(null)), ""),
+            (pinned(json!([{}, term(field("In", json!(["a"])))])), "a"),
+            (pinned(json!([term(field("In", json!(["a"]))), term(field("In", json!(["b"])))])), "a"),
+            (pinned(json!([term(field("NotIn", json!(["a"]))), term(field("In", json!(["b"])))])), "b"),
+            (pinned(json!([term(field("In", json!(["a", "b"]))), term(field("In", json!(["c"])))])), ""),
+            (pinned(json!([term(field("In", json!([])))])), ""),
+            (pinned(json!([{"matchExpressions": [{"key": "metadata.name", "operator": "In", "values": ["a"]}]}])), ""),
+        ] {
+            assert_eq!(pod(spec.clone()).target(), target, "{spec}");
+        }
+        let mut both = pinned(json!([term(field("In", json!(["pinned"])))]));
+        both["nodeName"] = json!("bound");
+        assert_eq!(pod(both).target(), "bound");
+    }
+
+    #[test]
+    fn only_pods_that_concern_us_are_cached() {
+        for (owner, keep) in [(Some("DaemonSet"), true), (None, true), (Some("ReplicaSet"), false)] {
+            let owners: Vec<Value> = owner
+                .map(|kind| json!({"kind": kind, "name": "o", "uid": "u", "controller": true}))
+                .into_iter()
+                .collect();
+            let json = json!({"metadata": {"name": "p", "ownerReferences": owners}});
+            assert_eq!(serde_json::from_str::<CachedPod>(&json.to_string()).unwrap().keep(), keep, "{owner:?}");
+        }
+    }
+}

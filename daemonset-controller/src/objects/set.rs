@@ -1,0 +1,313 @@
+//! DaemonSets.
+
+use common::{
+    intern::Text,
+    intstr::{IntOrString, Round},
+    json::Raw,
+    meta::Meta,
+    object::{Object, Resource},
+    selector::Selector,
+};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde_json::Value;
+
+use super::{DAEMON_SETS, TEMPLATE_GENERATION};
+
+/// A DaemonSet.
+///
+/// An object with values that the API server's validation refuses (negative counts, no selector, no template) is not read at
+/// all.
+#[derive(Debug)]
+pub struct DaemonSet {
+    /// Metadata, without finalizers.
+    pub metadata: Meta,
+    /// How long a Pod must be ready before it is available, in seconds.
+    pub min_ready_seconds: i32,
+    /// Which Pods are its own.
+    pub selector: Selector,
+    /// Its Pod template as the server sent it.
+    pub template: Raw,
+    /// How a new template reaches Pods.
+    pub update: Update,
+    /// How many earlier revisions that no Pod has are kept.
+    pub history: i32,
+    /// As stored.
+    pub status: Status,
+}
+
+/// `updateStrategy`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// Users delete Pods, and new ones are of the new template.
+    OnDelete,
+    /// Pods are replaced, within limits that are numbers or percentages of the nodes that run a Pod.
+    Rolling {
+        /// How many nodes may be without an available Pod.
+        max_unavailable: Option<IntOrString>,
+        /// How many nodes may have a new Pod beside the old one.
+        max_surge: Option<IntOrString>,
+    },
+}
+
+/// The status of a set, in the API's terms.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Status {
+    /// Nodes that should run a Pod and have one.
+    pub current_number_scheduled: i32,
+    /// Nodes that should not run a Pod and have one.
+    pub number_misscheduled: i32,
+    /// Nodes that should run a Pod.
+    pub desired_number_scheduled: i32,
+    /// Nodes that should run a Pod and have a ready one.
+    pub number_ready: i32,
+    /// The generation all of this was computed for.
+    pub observed_generation: i64,
+    /// Nodes that should run a Pod and have one of the current template.
+    pub updated_number_scheduled: i32,
+    /// Nodes that should run a Pod and have an available one.
+    pub number_available: i32,
+    /// Nodes that should run a Pod and have no available one.
+    pub number_unavailable: i32,
+    /// How often the name of a revision was taken by another one.
+    pub collision_count: Option<i32>,
+}
+
+impl Status {
+    /// Whether it is worth a write onto `stored`.
+    pub fn differs(&self, stored: &Self) -> bool {
+        let shown = |s: &Self| Self { observed_generation: 0, collision_count: None, ..s.clone() };
+        self.observed_generation > stored.observed_generation || shown(self) != shown(stored)
+    }
+}
+
+/// Fields the API leaves out when they are zero are null, so that a merge patch removes them. Conditions belong to other writers,
+/// and the collision count is written by itself: both stay.
+impl Serialize for Status {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Patch {
+            current_number_scheduled: i32,
+            number_misscheduled: i32,
+            desired_number_scheduled: i32,
+            number_ready: i32,
+            observed_generation: Option<i64>,
+            updated_number_scheduled: Option<i32>,
+            number_available: Option<i32>,
+            number_unavailable: Option<i32>,
+        }
+        let some = |n: i32| (n != 0).then_some(n);
+        Patch {
+            current_number_scheduled: self.current_number_scheduled,
+            number_misscheduled: self.number_misscheduled,
+            desired_number_scheduled: self.desired_number_scheduled,
+            number_ready: self.number_ready,
+            observed_generation: (self.observed_generation != 0).then_some(self.observed_generation),
+            updated_number_scheduled: some(self.updated_number_scheduled),
+            number_available: some(self.number_available),
+            number_unavailable: some(self.number_unavailable),
+        }
+        .serialize(serializer)
+    }
+}
+
+impl DaemonSet {
+    /// The generation of its template, which Pods made from it carry in a label. `None` without the annotation, or if it is not a
+    /// number.
+    pub fn template_generation(&self) -> Option<i64> {
+        self.metadata.annotations.get(TEMPLATE_GENERATION)?.parse().ok()
+    }
+
+    /// Whether a node may have a new Pod beside the old one. Upstream: `pkg/controller/daemon/util`, `AllowsSurge`.
+    pub fn allows_surge(&self) -> bool {
+        match &self.update {
+            Update::Rolling { max_surge: Some(surge), .. } => surge.resolve(1, Round::Up).is_ok_and(|surge| surge > 0),
+            Update::Rolling { max_surge: None, .. } | Update::OnDelete => false,
+        }
+    }
+}
+
+impl Object for DaemonSet {
+    const RESOURCE: Resource = DAEMON_SETS;
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn trim(&mut self) {
+        self.metadata.finalizers = Box::default();
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    metadata: Meta,
+    spec: WireSpec,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    #[serde(default)]
+    min_ready_seconds: Option<i64>,
+    #[serde(default)]
+    selector: Value,
+    template: Option<Raw>,
+    #[serde(default)]
+    update_strategy: Option<WireUpdate>,
+    #[serde(default)]
+    revision_history_limit: Option<i64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireUpdate {
+    #[serde(default, rename = "type")]
+    kind: Text,
+    #[serde(default)]
+    rolling_update: Option<WireRolling>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct WireRolling {
+    max_unavailable: Option<IntOrString>,
+    max_surge: Option<IntOrString>,
+}
+
+impl<'de> Deserialize<'de> for DaemonSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Wire::deserialize(deserializer)?.check().map_err(D::Error::custom)
+    }
+}
+
+impl Wire {
+    fn check(self) -> Result<DaemonSet, String> {
+        let Self { metadata, spec, status } = self;
+        let min_ready_seconds = count("spec.minReadySeconds", spec.min_ready_seconds.unwrap_or(0))?;
+        let history = count("spec.revisionHistoryLimit", spec.revision_history_limit.unwrap_or(10))?;
+        let selector = Selector::from_value(&spec.selector);
+        if selector.is_null() {
+            return Err("spec.selector is missing".to_owned());
+        }
+        let template = spec.template.ok_or("spec.template is missing")?;
+        if !template.text().starts_with('{') {
+            return Err("spec.template is not an object".to_owned());
+        }
+        let update = match spec.update_strategy {
+            Some(update) if &*update.kind == "RollingUpdate" || update.kind.is_empty() => {
+                let WireRolling { max_unavailable, max_surge } = update.rolling_update.unwrap_or_default();
+                Update::Rolling { max_unavailable, max_surge }
+            }
+            // A strategy that this version does not know replaces nothing.
+            Some(_) => Update::OnDelete,
+            None => Update::Rolling { max_unavailable: None, max_surge: None },
+        };
+        let status = status.unwrap_or_default();
+        Ok(DaemonSet { metadata, min_ready_seconds, selector, template, update, history, status })
+    }
+}
+
+fn count(field: &str, value: i64) -> Result<i32, String> {
+    i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn agent() -> Value {
+        json!({
+            "metadata": {"name": "agent", "namespace": "shop", "uid": "u",
+                "annotations": {"deprecated.daemonset.template.generation": "7"}},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "minReadySeconds": 5,
+                "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}},
+                "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": []}}},
+            "status": {"numberReady": 2, "currentNumberScheduled": 3},
+        })
+    }
+
+    fn read(value: &Value) -> Result<DaemonSet, String> {
+        serde_json::from_str(&value.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_set_is_read_as_far_as_it_matters() {
+        let set = read(&agent()).unwrap();
+        assert_eq!((set.min_ready_seconds, set.history, set.template_generation()), (5, 10, Some(7)));
+        assert_eq!((set.status.number_ready, set.status.collision_count), (2, None));
+        let limits = Update::Rolling { max_unavailable: Some(1.into()), max_surge: Some(0.into()) };
+        assert_eq!(set.update, limits);
+    }
+
+    #[test]
+    fn surge_is_allowed_by_any_positive_limit() {
+        for (surge, allowed) in [
+            (json!(null), false),
+            (json!(0), false),
+            (json!(-1), false),
+            (json!("0%"), false),
+            (json!("x"), false),
+            (json!(3), true),
+            (json!("1%"), true),
+        ] {
+            let mut object = agent();
+            object["spec"]["updateStrategy"]["rollingUpdate"]["maxSurge"] = surge.clone();
+            assert_eq!(read(&object).unwrap().allows_surge(), allowed, "{surge}");
+            object["spec"]["updateStrategy"]["type"] = json!("OnDelete");
+            assert!(!read(&object).unwrap().allows_surge());
+        }
+    }
+
+    #[test]
+    fn a_strategy_that_nobody_knows_replaces_nothing() {
+        let mut object = agent();
+        object["spec"]["updateStrategy"]["type"] = json!("Sometimes");
+        assert_eq!(read(&object).unwrap().update, Update::OnDelete);
+    }
+
+    #[test]
+    fn absurd_objects_are_not_read() {
+        for (path, value, error) in [
+            ("/spec/minReadySeconds", json!(-1), "spec.minReadySeconds is -1"),
+            ("/spec/minReadySeconds", json!(3_000_000_000_i64), "spec.minReadySeconds is 3000000000"),
+            ("/spec/selector", json!(null), "spec.selector is missing"),
+            ("/spec/template", json!(null), "spec.template is missing"),
+            ("/spec/template", json!("x"), "spec.template is not an object"),
+            ("/spec/updateStrategy/rollingUpdate/maxSurge", json!(1.5), "invalid type"),
+            ("/status", json!({"numberReady": "many"}), "invalid type"),
+        ] {
+            let mut object = agent();
+            *object.pointer_mut(path).unwrap() = value.clone();
+            let got = read(&object).unwrap_err();
+            assert!(got.contains(error), "{path} = {value}: {got}");
+        }
+        let mut object = agent();
+        object["spec"]["revisionHistoryLimit"] = json!(-2);
+        assert!(read(&object).unwrap_err().contains("spec.revisionHistoryLimit is -2"));
+    }
+
+    #[test]
+    fn a_status_is_written_as_the_server_shows_it() {
+        let status = Status { number_ready: 1, observed_generation: 2, collision_count: Some(3), ..Status::default() };
+        assert_eq!(
+            serde_json::to_value(&status).unwrap(),
+            json!({"currentNumberScheduled": 0, "numberMisscheduled": 0, "desiredNumberScheduled": 0, "numberReady": 1,
+                "observedGeneration": 2, "updatedNumberScheduled": null, "numberAvailable": null, "numberUnavailable": null})
+        );
+    }
+
+    #[test]
+    fn a_status_is_worth_a_write_for_its_counts_and_for_a_newer_generation() {
+        let stored = Status { number_ready: 1, observed_generation: 2, ..Status::default() };
+        assert!(!Status { collision_count: Some(1), ..stored.clone() }.differs(&stored));
+        assert!(!Status { observed_generation: 1, ..stored.clone() }.differs(&stored));
+        assert!(Status { observed_generation: 3, ..stored.clone() }.differs(&stored));
+        assert!(Status { number_unavailable: 1, ..stored.clone() }.differs(&stored));
+    }
+}

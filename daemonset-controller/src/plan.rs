@@ -1,0 +1,285 @@
+//! What one sync does: revisions, claims, Pods to create and to delete, a status, and what is forgotten of the history.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use common::{
+    controller::{Explain, Explanation},
+    explain::Lines,
+    intern::Text,
+    selector::SelectorError,
+};
+
+use crate::{
+    decide::{
+        revisions::{Current, Revisions},
+        standing::Tally,
+    },
+    objects::{DaemonSet, Status},
+    snapshot::{PodRef, RevisionRef},
+};
+
+/// What one sync does.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The set.
+    pub set: Arc<DaemonSet>,
+    /// Why nothing can be done at all.
+    pub problem: Option<Problem>,
+    /// How much of the set is looked after.
+    pub scope: Scope,
+    /// The revisions, and what is to be written about them.
+    pub revisions: Revisions,
+    /// Pods to adopt.
+    pub adopt: Vec<PodRef>,
+    /// Pods to release.
+    pub release: Vec<PodRef>,
+    /// Pods that get the hash of the current revision in the place of that of a duplicate.
+    pub relabel: Vec<PodRef>,
+    /// Pods to create.
+    pub creates: Vec<Creation>,
+    /// Pods to delete.
+    pub deletes: Vec<Deletion>,
+    /// How many nodes are left to later syncs because this one has enough to do.
+    pub deferred: usize,
+    /// The status, once all of that is done.
+    pub status: Status,
+    /// Revisions to delete.
+    pub forget: Vec<RevisionRef>,
+    /// The counts of all nodes.
+    pub tally: Tally,
+    /// What the sync waits for.
+    pub waiting: Lines,
+    /// When the passing of time alone changes the decision.
+    pub due: Option<Duration>,
+}
+
+/// Why nothing can be done for a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// Its selector selects every Pod.
+    SelectsEverything,
+    /// Its selector breaks the rules.
+    Selector(SelectorError),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SelectsEverything => {
+                f.write_str("This daemon set is selecting all pods. A non-empty selector is required.")
+            }
+            Self::Selector(error) => fmt::Display::fmt(error, f),
+        }
+    }
+}
+
+/// How much of a set one sync looks after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// The set is being deleted.
+    Nothing,
+    /// The caches do not show a write of this process: the status is written, and nothing else.
+    Status,
+    /// Revisions are written and Pods are claimed. What that changes is seen by the next sync.
+    Claims,
+    /// Everything.
+    Everything,
+}
+
+/// A Pod to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Creation {
+    /// The node that it is for.
+    pub node: Text,
+    /// The reason.
+    pub lack: Lack,
+}
+
+/// Why a Pod is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The node has no Pod.
+    NoPod,
+    /// The node has no running Pod, and surge allows a new one beside those that are going.
+    NoRunningPod,
+    /// The Pod of the node is outdated and not available.
+    OldUnavailable,
+    /// The Pod of the node is outdated.
+    Outdated,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoPod => "it has none",
+            Self::NoRunningPod => "it has none that runs",
+            Self::OldUnavailable => "the one it has is outdated and not available",
+            Self::Outdated => "the one it has is outdated",
+        })
+    }
+}
+
+/// A Pod to delete.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    /// The Pod.
+    pub pod: PodRef,
+    /// The node that it is meant for.
+    pub node: Text,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Why a Pod is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It has failed.
+    Failed,
+    /// It has succeeded, which a daemon should not.
+    Succeeded,
+    /// Another Pod is there before it.
+    Duplicate,
+    /// No Pod should run on its node.
+    NotEligible,
+    /// It is not bound, and the node that it is meant for does not exist.
+    NodeVanished,
+    /// It is outdated, and the Pod that replaces it is available or it is not ready itself.
+    Replaced,
+    /// It is outdated and not available.
+    Unavailable,
+    /// It is outdated.
+    Outdated,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed => "it has failed",
+            Self::Succeeded => "it has succeeded",
+            Self::Duplicate => "its node has another Pod",
+            Self::NotEligible => "no Pod should run on its node",
+            Self::NodeVanished => "its node does not exist",
+            Self::Replaced => "another Pod takes its place",
+            Self::Unavailable => "it is outdated and not available",
+            Self::Outdated => "it is outdated",
+        })
+    }
+}
+
+impl Plan {
+    /// Whether the status is written.
+    pub fn writes_status(&self) -> bool {
+        matches!(self.scope, Scope::Status | Scope::Everything) && self.status.differs(&self.set.status)
+    }
+
+    /// Whether revisions are written, and Pods claimed.
+    pub fn claims(&self) -> bool {
+        matches!(self.scope, Scope::Claims | Scope::Everything)
+    }
+
+    fn lines(&self) -> Vec<Lines> {
+        let mut all = Vec::new();
+        let mut add = |line: &mut dyn FnMut(&mut Lines)| {
+            let mut lines = Lines::default();
+            line(&mut lines);
+            all.push(lines);
+        };
+        if self.claims() {
+            add(&mut |lines| self.revisions.explain(&self.set, lines));
+            add(&mut |lines| {
+                for pod in &self.relabel {
+                    lines.push(|| format!("give Pod {} the hash {}", pod.meta().name, self.revisions.hash));
+                }
+            });
+            for (verb, pods) in [("adopt", &self.adopt), ("release", &self.release)] {
+                add(&mut |lines| pods.iter().for_each(|pod| lines.push(|| format!("{verb} Pod {}", pod.meta().name))));
+            }
+        }
+        add(&mut |lines| {
+            for Creation { node, lack } in &self.creates {
+                lines.push(|| format!("create a Pod for node {node}: {lack}"));
+            }
+        });
+        add(&mut |lines| {
+            for Deletion { pod, why, .. } in &self.deletes {
+                lines.push(|| format!("delete Pod {}: {why}", pod.meta().name));
+            }
+        });
+        add(&mut |lines| {
+            for revision in &self.forget {
+                lines.push(|| format!("delete revision {}: the history is longer than its limit", revision.meta.name));
+            }
+        });
+        if self.writes_status() {
+            add(&mut |lines| lines.push(|| "write the status".to_owned()));
+        }
+        all
+    }
+}
+
+impl Revisions {
+    fn explain(&self, set: &DaemonSet, lines: &mut Lines) {
+        let mut each = |verb: &str, revisions: &[RevisionRef], why: &str| {
+            for revision in revisions {
+                lines.push(|| format!("{verb} revision {}{why}", revision.meta.name));
+            }
+        };
+        each("release", &self.release, "");
+        each("adopt", &self.adopt, "");
+        each("label", &self.unlabelled, ": it has no hash");
+        each("delete", &self.duplicates, ": another one holds the same template");
+        match &self.current {
+            Current::Stored(_) => {}
+            Current::Renumber(revision, number) => lines.push(|| {
+                format!("make revision {} number {number}: the template is an earlier one", revision.meta.name)
+            }),
+            Current::Create(number) => lines.push(|| {
+                let name = crate::decide::revisions::name(set, &self.hash);
+                format!("create revision {name}, number {number}: the template is new")
+            }),
+        }
+    }
+}
+
+impl Explain for Plan {
+    fn explain(&self) -> Explanation {
+        if let Some(problem) = &self.problem {
+            return Explanation { waiting: vec![problem.to_string()], ..Explanation::default() };
+        }
+        let tally = &self.tally;
+        let situation = format!(
+            "{} nodes should run a Pod: {} have one, {} ready, {} available, {} of revision {}; {} others have one",
+            tally.desired,
+            tally.current,
+            tally.ready,
+            tally.available,
+            tally.updated,
+            self.revisions.hash,
+            tally.misscheduled,
+        );
+        let mut waiting = self.waiting.clone().into_vec();
+        if self.deferred > 0 {
+            waiting.push(format!("{} more nodes are left to the next syncs", self.deferred));
+        }
+        if let Some(due) = self.due.filter(|_| self.scope != Scope::Status) {
+            let seconds = due.as_secs() + u64::from(due.subsec_nanos() > 0);
+            waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
+        }
+        let actions = self.lines().into_iter().flat_map(Lines::into_vec).collect();
+        Explanation { situation, waiting, actions }
+    }
+
+    fn acts(&self) -> bool {
+        let claims = [&self.adopt, &self.release, &self.relabel].iter().any(|pods| !pods.is_empty());
+        self.problem.is_none()
+            && ((self.claims() && (claims || self.revisions.acts()))
+                || !self.creates.is_empty()
+                || !self.deletes.is_empty()
+                || !self.forget.is_empty()
+                || self.writes_status())
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.due
+    }
+}

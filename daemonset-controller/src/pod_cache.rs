@@ -1,0 +1,58 @@
+//! The cache of Pods, which changes together with the rosters.
+
+use std::sync::Arc;
+
+use common::{
+    informer::{Cached, Sink},
+    meta::{Meta, Version},
+    store::{Entry, Origin},
+};
+
+use crate::{objects::CachedPod, rosters::Rosters};
+
+/// Keeps Pods. Each change is seen together with what its handlers make of it.
+pub(crate) struct PodCache {
+    pub(crate) cached: Cached<CachedPod>,
+    pub(crate) rosters: Arc<Rosters>,
+}
+
+impl Sink for PodCache {
+    type Object = CachedPod;
+    type Set = Vec<Entry<CachedPod>>;
+
+    fn begin(&self) -> Self::Set {
+        self.cached.begin()
+    }
+
+    fn include(&self, set: &mut Self::Set, entry: Entry<CachedPod>, origin: Origin) {
+        self.cached.include(set, entry, origin);
+    }
+
+    fn complete(&self, set: Self::Set, version: Version, origin: Origin) {
+        self.rosters.change(|| self.cached.complete(set, version, origin));
+    }
+
+    fn put(&self, entry: Entry<CachedPod>) {
+        self.rosters.change(|| self.cached.put(entry));
+    }
+
+    fn gone(&self, last: &Meta) {
+        self.rosters.change(|| self.cached.gone(last));
+    }
+
+    fn bookmark(&self, version: Version) {
+        self.cached.bookmark(version);
+    }
+
+    fn version(&self) -> Version {
+        self.cached.version()
+    }
+
+    fn len(&self) -> usize {
+        self.cached.len()
+    }
+
+    fn replay(&self) {
+        self.rosters.change(|| self.cached.replay());
+    }
+}

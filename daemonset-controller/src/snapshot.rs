@@ -1,0 +1,136 @@
+//! What one sync looks at.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use common::{intern::Text, refs::Owner};
+use jiff::Timestamp;
+
+use crate::{
+    decide::{
+        eligibility::Eligibility,
+        revisions::Revisions,
+        standing::{Criteria, NodeView, Tally},
+    },
+    objects::{CachedPod, ControllerRevision, DaemonSet, DaemonTemplate},
+};
+
+/// A cached Pod.
+pub type PodRef = Arc<CachedPod>;
+/// A cached revision.
+pub type RevisionRef = Arc<ControllerRevision>;
+
+/// Everything that one sync decides on.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The set.
+    pub set: Arc<DaemonSet>,
+    /// Its Pod template.
+    pub template: Arc<DaemonTemplate>,
+    /// The set as an owner.
+    pub owner: Owner,
+    /// Its revisions.
+    pub revisions: Revisions,
+    /// Pods without a controller that it selects.
+    pub adopt: Vec<PodRef>,
+    /// Its Pods that it no longer selects.
+    pub release: Vec<PodRef>,
+    /// Its Pods that carry the hash of a revision that is deleted because another one holds the same.
+    pub relabel: Vec<PodRef>,
+    /// The hashes of earlier revisions that Pods carry.
+    pub live_hashes: BTreeSet<Text>,
+    /// Its nodes.
+    pub nodes: Nodes,
+    /// Why no Pods are managed now: the caches do not show a write of this process.
+    pub blocked: Option<Blocked>,
+    /// Whether its namespace is terminating: the server refuses every Pod.
+    pub terminating_namespace: bool,
+    /// The operator's settings.
+    pub limits: Limits,
+    /// The time of the sync, by which availability is judged.
+    pub now: Timestamp,
+}
+
+/// Why no Pods are managed for the time being.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// What the caches do not show yet.
+    pub why: String,
+    /// How long at most.
+    pub at_most: Duration,
+}
+
+/// The operator's settings that decisions depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How many Pods one sync creates at most, and how many it deletes at most.
+    pub burst: usize,
+    /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
+    pub compares_taints: bool,
+}
+
+/// The nodes of a set: their counts, and those on which something is to be done.
+///
+/// The lists are in the order of the nodes' names and no longer than one sync can use.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    /// By what Pods are judged.
+    pub criteria: Criteria,
+    /// The counts of all nodes.
+    pub tally: Tally,
+    /// Nodes on which a Pod is created.
+    pub create: Listed,
+    /// Nodes on which Pods are deleted, whatever the update strategy.
+    pub delete: Listed,
+    /// Nodes whose outdated Pod is not available.
+    pub replace: Listed,
+    /// Nodes whose outdated Pod is deleted at once.
+    pub remove: Listed,
+    /// Nodes on which no Pod should run and whose outdated Pod is available.
+    pub sunset: Listed,
+    /// Nodes whose outdated Pod is replaced within the limit.
+    pub candidates: Listed,
+    /// The first few nodes that count against the limit.
+    pub blocking: Listed,
+    /// How many Pods neither run on a node nor name one.
+    pub untargeted: usize,
+    /// When the passing of time alone next changes something.
+    pub due: Option<Timestamp>,
+}
+
+/// The first nodes of one sort, and their number.
+#[derive(Clone, Debug, Default)]
+pub struct Listed {
+    /// The first of them.
+    pub nodes: Vec<NodePods>,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Listed {
+    /// How many are left out.
+    pub fn unlisted(&self) -> usize {
+        self.count.saturating_sub(self.nodes.len())
+    }
+}
+
+/// A node and the Pods that are meant for it.
+#[derive(Clone, Debug)]
+pub struct NodePods {
+    /// Its name.
+    pub name: Text,
+    /// What the DaemonSet does there.
+    pub eligibility: Eligibility,
+    /// Its Pods, in the order of [`rank`](crate::decide::standing::rank).
+    pub pods: Vec<PodRef>,
+    /// Until when a Pod that failed there is left alone.
+    pub failed_until: Option<Timestamp>,
+    /// How long the next Pod that fails there is left alone, if one is deleted now.
+    pub failed_delay: Duration,
+}
+
+impl NodePods {
+    /// As decisions look at it.
+    pub fn view(&self) -> NodeView<'_> {
+        NodeView { eligibility: self.eligibility, pods: &self.pods, failed_until: self.failed_until }
+    }
+}

@@ -1,0 +1,136 @@
+//! Which event enqueues which set.
+
+use std::sync::Arc;
+
+use common::{
+    consistency::Ledger,
+    controller::priority,
+    meta::{Key, Meta},
+    parsed::Parsed,
+    queue::{Priority, Queue},
+    refs,
+    store::{Event, IndexValue, Origin, Store},
+    terminating_namespaces::TerminatingNamespaces,
+};
+
+use crate::{
+    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
+    rosters::Rosters,
+};
+
+/// Position of the index of sets by namespace.
+pub(crate) const SETS_BY_NAMESPACE: usize = 0;
+
+/// Turns events into keys, and passes them on to the rosters. Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`,
+/// `addHistory`, `updateHistory`, `deleteHistory`, `addNode`, `updateNode`.
+pub(crate) struct Watch {
+    pub(crate) queue: Queue<Key>,
+    pub(crate) node_updates: Queue<Key>,
+    pub(crate) sets: Arc<Store<DaemonSet>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) refused: TerminatingNamespaces,
+    pub(crate) rosters: Arc<Rosters>,
+    pub(crate) templates: Arc<Parsed<DaemonTemplate>>,
+}
+
+impl Watch {
+    /// Every event of a set enqueues it.
+    pub(crate) fn on_set(&self, event: &Event<DaemonSet>, origin: Origin) {
+        if let Event::Deleted(set) = event {
+            self.ledger.forget(&set.metadata.uid);
+            self.refused.forget(&set.metadata.uid);
+            self.templates.forget(&set.metadata.uid);
+            self.rosters.forget(&set.metadata.key());
+        }
+        self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// A node that comes, goes or changes its labels or taints is looked at by all sets. Everything else about nodes, their
+    /// heartbeats above all, concerns none.
+    ///
+    /// The first list of nodes enqueues nothing: the first list of sets enqueues them all, and none is synced before both lists are
+    /// complete.
+    pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
+        if let Event::Updated { old, new } = event
+            && old.admits_the_same_as(new)
+        {
+            return;
+        }
+        self.rosters.node_changed(&common::intern::Text::new(&event.meta().name));
+        if origin != Origin::Initial {
+            self.node_updates.add(event.meta().key(), Priority::Normal);
+        }
+    }
+
+    /// An event of a Pod enqueues the set that controls it or did so before; an event of an orphan, every set that may adopt it.
+    ///
+    /// As of nodes, the first list of Pods enqueues nothing.
+    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
+        match event {
+            Event::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
+            Event::Updated { old, new } => self.rosters.pod_changed(Some(old), Some(new)),
+            Event::Deleted(pod) => self.rosters.pod_changed(Some(pod), None),
+            Event::Unreadable(pod) => self.rosters.drop_rosters(&pod.meta.namespace),
+        }
+        if origin == Origin::Initial {
+            return;
+        }
+        match event {
+            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
+            Event::Added(pod) => self.add_adopters(pod.meta()),
+            Event::Updated { old, new } => self.on_update(old.meta(), new.meta()),
+            Event::Deleted(pod) => self.add_owner(pod.meta()),
+            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+        }
+    }
+
+    /// The same for revisions, whose creation by a set is no news to it.
+    pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, origin: Origin) {
+        if origin == Origin::Initial {
+            return;
+        }
+        match event {
+            Event::Added(revision) if revision.meta.is_deleting() => self.add_owner(&revision.meta),
+            Event::Added(revision) if revision.meta.controller().is_some() => {}
+            Event::Added(revision) => self.add_adopters(&revision.meta),
+            Event::Updated { old, new } => self.on_update(&old.meta, &new.meta),
+            Event::Deleted(revision) => self.add_owner(&revision.meta),
+            Event::Unreadable(revision) => self.add_owner(&revision.meta),
+        }
+    }
+
+    fn on_update(&self, before: &Meta, after: &Meta) {
+        if before.resource_version == after.resource_version {
+            return;
+        }
+        let moved = before.controller() != after.controller();
+        if moved {
+            self.add_owner(before);
+        }
+        if after.controller().is_some() {
+            self.add_owner(after);
+        } else if moved || before.labels != after.labels {
+            self.add_adopters(after);
+        }
+    }
+
+    fn add_owner(&self, child: &Meta) {
+        let lookup = |name: &str| self.sets.get_readable(&child.namespace, name);
+        let owner = child.controller().and_then(|controller| refs::resolve(controller, DAEMON_SETS.kind, lookup));
+        if let Some(set) = owner {
+            self.queue.add(set.metadata.key(), Priority::Normal);
+        }
+    }
+
+    fn add_adopters(&self, child: &Meta) {
+        if child.is_deleting() || child.labels.is_empty() {
+            return;
+        }
+        let namespace = IndexValue::Text(child.namespace.clone());
+        for set in self.sets.readable_by_index(SETS_BY_NAMESPACE, &namespace) {
+            if set.selector.matches_orphan(&child.labels) {
+                self.queue.add(set.metadata.key(), Priority::Normal);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! From one process to the next, and from upstream's.
+
+use sandbox::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, REVISIONS, SETS, World, limits, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_settled_set_is_taken_over_without_a_write() {
+    let mut world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.crash();
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert!(world.written().is_empty(), "{:?}", world.written());
+    assert_eq!(world.asked("get", "daemonsets"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_another_release_restarts_nothing() {
+    let mut world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.crash();
+    // As a controller of a server up to 1.33 stored it: with a null, under a hash that only that release computes.
+    let name = world.names(REVISIONS).await.remove(0);
+    let mut old = world.get(REVISIONS, &name).await;
+    old["data"]["spec"]["template"]["metadata"]["creationTimestamp"] = Value::Null;
+    old["metadata"] = json!({"name": "agent-55f", "namespace": NS, "ownerReferences": old["metadata"]["ownerReferences"],
+        "labels": {"app": "agent", "controller-revision-hash": "55f"}});
+    world.sandbox.delete(REVISIONS, Some(NS), &name).await.unwrap();
+    world.apply(old).await;
+    for pod in world.names("pods").await {
+        world.merge("pods", &pod, json!({"metadata": {"labels": {"controller-revision-hash": "55f"}}})).await;
+    }
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert!(world.written().is_empty(), "{:?}", world.written());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_the_same_template_generation_survive_a_new_revision() {
+    let mut world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.crash();
+    // The predecessor stored other bytes for the same template.
+    let name = world.names(REVISIONS).await.remove(0);
+    world.sandbox.delete(REVISIONS, Some(NS), &name).await.unwrap();
+    for pod in world.names("pods").await {
+        world.merge("pods", &pod, json!({"metadata": {"labels": {"controller-revision-hash": "55f"}}})).await;
+    }
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert!(world.done().is_empty(), "{:?}", world.done());
+    assert_eq!(world.names(REVISIONS).await.len(), 1);
+    assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
+    for strategy in [limits(json!(1), json!(0)), limits(json!(0), json!(1))] {
+        for at in 0..16 {
+            for lost in [Action::CutBefore, Action::CutAfter] {
+                let mut world = World::new().await;
+                world.apply(set(strategy.clone())).await;
+                world.settle().await;
+                world.forget();
+                for verb in ["create", "patch", "delete", "update"] {
+                    // Everything after that many writes is lost.
+                    world.sandbox.faults().add(Rule::new(lost.clone()).identity(ME).verb(verb).skip(at));
+                }
+                world.roll_out("img:2", json!({})).await;
+                world.wait(5).await;
+                world.crash();
+                world.sandbox.faults().clear();
+                world.start();
+                world.settle().await;
+                assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"], "{at} {lost:?}");
+                assert_eq!(world.names(REVISIONS).await.len(), 2, "{at} {lost:?}");
+                let status = world.get(SETS, "agent").await["status"].clone();
+                assert_eq!(status["numberAvailable"], json!(3), "{at} {lost:?}");
+            }
+        }
+    }
+}

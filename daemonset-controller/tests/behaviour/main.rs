@@ -1,0 +1,9 @@
+//! The controller in virtual time, against the in-process sandbox.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
+
+mod hand_over;
+mod nodes;
+mod rollout;
+mod shadow;
+mod world;

@@ -1,0 +1,93 @@
+//! Nodes come, go and change.
+
+use serde_json::json;
+
+use crate::world::{World, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_joins_gets_a_pod_and_one_that_loses_its_label_loses_it() {
+    let world = World::new().await;
+    world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
+    world.apply(set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}))).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+node-0"]);
+    world.change_node("node-2", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
+    world.settle().await;
+    world.change_node("node-0", json!({"metadata": {"labels": {"disk": "hdd"}}})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+node-0", "+node-2", "-node-0"]);
+    let status = world.status().await;
+    assert_eq!((&status["desiredNumberScheduled"], &status["numberMisscheduled"]), (&json!(1), &json!(0)));
+    let joined = world.nodes.add();
+    world.settle().await;
+    world.change_node(&joined, json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
+    world.settle().await;
+    assert_eq!(world.done().last().unwrap(), &format!("+{joined}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_keeps_new_pods_away_or_drives_all_away() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.forget();
+    let taint = |effect: &str| json!({"spec": {"taints": [{"key": "k", "effect": effect}]}});
+    world.change_node("node-1", taint("PreferNoSchedule")).await;
+    world.settle().await;
+    assert!(world.written().is_empty());
+    world.change_node("node-1", taint("NoSchedule")).await;
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!((&status["desiredNumberScheduled"], &status["numberMisscheduled"]), (&json!(2), &json!(1)));
+    assert!(world.done().is_empty(), "the Pod stays");
+    world.change_node("node-1", taint("NoExecute")).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["-node-1"]);
+    world.change_node("node-1", json!({"spec": {"taints": null}})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["-node-1", "+node-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cordoned_node_keeps_its_pod_and_gets_one() {
+    let world = World::new().await;
+    let cordon = json!({"spec": {"unschedulable": true,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}});
+    world.change_node("node-2", cordon).await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    assert_eq!(world.status().await["numberReady"], json!(3));
+    assert_eq!(world.pod_on("node-2").await["spec"]["nodeName"], "node-2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_is_no_longer_counted() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.sandbox.delete("nodes", None, "node-1").await.unwrap();
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!((&status["desiredNumberScheduled"], &status["numberReady"]), (&json!(2), &json!(2)));
+    assert_eq!(world.done(), ["+node-0", "+node-1", "+node-2"], "its Pod is left to the garbage collector of Pods");
+}
+
+#[tokio::test(start_paused = true)]
+async fn heartbeats_and_image_lists_cost_nothing() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.forget();
+    let decided = world.decided_nodes();
+    for n in 0..10 {
+        let images: Vec<_> = (0..20).map(|i| json!({"names": [format!("image-{n}-{i}")], "sizeBytes": 7})).collect();
+        let status = json!({"status": {"images": images, "nodeInfo": {"kubeletVersion": format!("v1.36.{n}")}}});
+        world.sandbox.merge("nodes", None, "node-1", Some("status"), status).await.unwrap();
+        world.change_node("node-0", json!({"metadata": {"annotations": {"seen": n.to_string()}}})).await;
+        world.wait(10).await;
+    }
+    assert_eq!(world.decided_nodes(), decided);
+    assert_eq!(world.sandbox.requests().count(Some(crate::world::ME), Some("patch"), None), 0);
+    let queues = world.loops.as_ref().unwrap().metrics().prometheus();
+    assert!(queues.contains("workqueue_adds_total{name=\"daemonset-node-updates\"} 0"), "{queues}");
+}

@@ -1,0 +1,101 @@
+//! A new template reaches Pods.
+
+use serde_json::{Value, json};
+
+use crate::world::{REVISIONS, World, limits, set};
+
+#[tokio::test(start_paused = true)]
+async fn every_node_gets_a_pod_and_a_rollout_replaces_one_at_a_time() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+node-0", "+node-1", "+node-2"]);
+    let pod = world.pod_on("node-1").await;
+    assert_eq!(pod["spec"]["nodeName"], "node-1");
+    assert_eq!(pod["metadata"]["generateName"], "agent-");
+    let revision = world.get(REVISIONS, &world.names(REVISIONS).await[0]).await;
+    let hash = &revision["metadata"]["labels"]["controller-revision-hash"];
+    assert_eq!(revision["metadata"]["name"], format!("agent-{}", hash.as_str().unwrap()));
+    let labels = &pod["metadata"]["labels"];
+    assert_eq!((&labels["app"], &labels["controller-revision-hash"]), (&json!("agent"), hash));
+    assert_eq!(labels["pod-template-generation"], "1");
+    assert_eq!(
+        world.status().await,
+        json!({"currentNumberScheduled": 3, "numberMisscheduled": 0, "desiredNumberScheduled": 3, "numberReady": 3,
+            "observedGeneration": 1, "updatedNumberScheduled": 3, "numberAvailable": 3})
+    );
+    world.forget();
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["-node-0", "+node-0", "-node-1", "+node-1", "-node-2", "+node-2"]);
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+    let status = world.status().await;
+    assert_eq!((&status["updatedNumberScheduled"], &status["observedGeneration"]), (&json!(3), &json!(2)));
+    assert_eq!(world.names(REVISIONS).await.len(), 2);
+    let told = world.events().await;
+    let count = |reason: &str| told.iter().filter(|event| event.contains(reason)).count();
+    assert_eq!((count("SuccessfulCreate Created pod: agent-"), count("SuccessfulDelete Deleted pod: agent-")), (6, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_surge_the_new_pod_is_available_before_the_old_one_goes() {
+    let world = World::new().await;
+    world.apply(set(limits(json!(0), json!(1)))).await;
+    world.settle().await;
+    world.forget();
+    world.roll_out("img:2", json!({"sim/ready-after": "10"})).await;
+    world.settle().await;
+    world.wait(60).await;
+    assert_eq!(world.done(), ["+node-0", "-node-0", "+node-1", "-node-1", "+node-2", "-node-2"]);
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_nodes_are_without_an_available_pod_than_allowed() {
+    let world = World::new().await;
+    world.apply(set(limits(json!("50%"), json!(0)))).await;
+    world.settle().await;
+    world.forget();
+    world.roll_out("img:2", json!({"sim/ready-after": "600"})).await;
+    world.wait(300).await;
+    assert_eq!(world.done(), ["-node-0", "-node-1", "+node-0", "+node-1"]);
+    let waiting = world.explain()["waiting"].to_string();
+    assert!(
+        waiting.contains("1 outdated Pods wait: maxUnavailable is 2, and 2 nodes have no available Pod"),
+        "{waiting}"
+    );
+    assert!(waiting.contains("node node-0: Pod agent-"), "{waiting}");
+    world.wait(1500).await;
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_delete_waits_for_users() {
+    let world = World::new().await;
+    world.apply(set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
+    let pod = world.pod_on("node-1").await;
+    world.sandbox.delete("pods", Some("shop"), pod["metadata"]["name"].as_str().unwrap()).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:2", "node-2 img:1"]);
+    assert_eq!(world.status().await["updatedNumberScheduled"], json!(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_counts_as_available_after_its_time_and_the_rollout_waits_for_that() {
+    let world = World::new().await;
+    world.apply(set(json!({"minReadySeconds": 30}))).await;
+    world.wait(20).await;
+    assert_eq!(world.status().await.get("numberAvailable"), None::<&Value>);
+    world.wait(15).await;
+    assert_eq!(world.status().await["numberAvailable"], json!(3));
+    world.forget();
+    world.roll_out("img:2", json!({})).await;
+    world.wait(20).await;
+    assert_eq!(world.done(), ["-node-0", "+node-0"]);
+    world.wait(100).await;
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+}

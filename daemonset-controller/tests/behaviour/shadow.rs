@@ -1,0 +1,51 @@
+//! Shadow mode: Pods become available and back-offs end with time, and nobody acts on it.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::world::{World, set};
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_goes_on_when_a_pod_becomes_available_and_nobody_acts_on_it() {
+    let mut world = World::new().await;
+    world.apply(set(json!({"minReadySeconds": 300}))).await;
+    world.wait(600).await;
+    world.roll_out("img:2", json!({})).await;
+    world.wait(10).await;
+    world.crash();
+    let ready = sandbox::nodes::condition(&world.pod_on("node-0").await, "Ready").unwrap().clone();
+    let since: Timestamp = ready["lastTransitionTime"].as_str().unwrap().parse().unwrap();
+    world.start_shadow();
+    world.wait(1000).await;
+    let plans = world.loops.as_ref().unwrap().plans("shop/agent");
+    let (at, actions) = plans.last().unwrap();
+    assert_eq!(at.duration_since(since).as_secs(), 300, "{plans:?}");
+    let lines: Vec<&str> = actions.iter().map(String::as_str).collect();
+    assert!(matches!(lines[..], [delete, "write the status"] if delete.ends_with("it is outdated")), "{plans:?}");
+    assert!(world.written().is_empty());
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:1", "node-2 img:1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_pod_is_judged_again_whenever_its_back_off_ends() {
+    let mut world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.crash();
+    let name = world.pod_on("node-1").await["metadata"]["name"].as_str().unwrap().to_owned();
+    let failed = json!({"status": {"phase": "Failed", "conditions": null}});
+    world.sandbox.merge("pods", Some("shop"), &name, Some("status"), failed).await.unwrap();
+    world.start_shadow();
+    world.wait(20).await;
+    let plans = world.loops.as_ref().unwrap().plans("shop/agent");
+    let deletes = |actions: &[String]| actions.contains(&format!("delete Pod {name}: it has failed"));
+    let times: Vec<i64> = plans
+        .iter()
+        .filter(|(_, actions)| deletes(actions))
+        .map(|(at, _)| at.duration_since(plans[0].0).as_secs())
+        .collect();
+    assert_eq!(times, [0, 1, 3, 7, 15], "{plans:?}");
+    assert!(world.written().is_empty());
+    assert!(!world.told("Warning FailedDaemonPod").await);
+    assert_eq!(world.status().await.get("numberUnavailable"), None::<&Value>);
+}

@@ -1,0 +1,233 @@
+//! A sandbox with nodes and the loop under test.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{clock::Clock, settings::Settings};
+use sandbox::{Sandbox, Write, loops::Loops, nodes::Nodes};
+use serde_json::{Value, json};
+
+/// What the controller is known as to the sandbox.
+pub(crate) const ME: &str = "controllers";
+/// Where everything happens.
+pub(crate) const NS: &str = "shop";
+pub(crate) const SETS: &str = "daemonsets.apps";
+pub(crate) const REVISIONS: &str = "controllerrevisions.apps";
+
+pub(crate) struct World {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) clock: Clock,
+    pub(crate) loops: Option<Loops>,
+    pub(crate) nodes: Nodes,
+    settings: Settings,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Settings::new()).await
+    }
+
+    pub(crate) async fn with(settings: Settings) -> Self {
+        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
+        let sandbox = Sandbox::builder()
+            .gate("TaintTolerationComparisonOperators", settings.gate(&daemonset_controller::COMPARISON_OPERATORS))
+            .clock(clock.clone())
+            .build();
+        let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
+        nodes.ready().await;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        let mut world = Self { sandbox, clock, loops: None, nodes, settings };
+        world.start();
+        world.settle().await;
+        world.forget();
+        world
+    }
+
+    /// Starts the loop anew, as another process.
+    pub(crate) fn start(&mut self) {
+        let client = self.sandbox.client(ME);
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), daemonset_controller::LOOPS));
+    }
+
+    /// Starts the loop anew in shadow mode, as another process, and counts requests and writes from there.
+    pub(crate) fn start_shadow(&mut self) {
+        self.settings = self.settings.clone().with_shadow(true);
+        self.start();
+        self.forget();
+    }
+
+    /// Ends the loop as a crash would.
+    pub(crate) fn crash(&mut self) {
+        self.loops = None;
+    }
+
+    pub(crate) async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// Waits until nothing has been written for two seconds.
+    pub(crate) async fn settle(&self) {
+        for _ in 0..2000 {
+            let writes = self.sandbox.writes().count();
+            self.wait(2).await;
+            if self.sandbox.writes().count() == writes {
+                return;
+            }
+        }
+        panic!("no rest: {:#?}", self.loops.as_ref().map(|l| l.explain(None)));
+    }
+
+    /// Counts requests and writes from here.
+    pub(crate) fn forget(&self) {
+        self.sandbox.requests().clear();
+        self.sandbox.writes().clear();
+    }
+
+    /// How many requests of ours there were.
+    pub(crate) fn asked(&self, verb: &str, resource: &str) -> u64 {
+        self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
+    }
+
+    /// Writes of ours, Events aside.
+    pub(crate) fn written(&self) -> Vec<Arc<Write>> {
+        let all = self.sandbox.writes().all();
+        all.into_iter().filter(|w| w.identity == ME && w.resource != "events").collect()
+    }
+
+    /// The same of Pods in words: `+node-0` for a Pod that was created for a node, `-node-0` for one that was deleted there, `~node-0`
+    /// for one that was changed.
+    pub(crate) fn done(&self) -> Vec<String> {
+        let written = self.written();
+        let pods = written.iter().filter(|w| w.resource == "pods");
+        pods.map(|write| {
+            let (sign, state) = match write.verb {
+                "create" => ('+', write.after()),
+                "delete" => ('-', write.before()),
+                _ => ('~', write.after()),
+            };
+            format!("{sign}{}", target(&state.unwrap()))
+        })
+        .collect()
+    }
+
+    pub(crate) async fn apply(&self, object: Value) -> Value {
+        self.sandbox.create(object).await.unwrap()
+    }
+
+    pub(crate) async fn merge(&self, resource: &str, name: &str, patch: Value) -> Value {
+        self.sandbox.merge(resource, Some(NS), name, None, patch).await.unwrap()
+    }
+
+    /// Changes the spec of `agent`.
+    pub(crate) async fn change(&self, spec: Value) {
+        self.merge(SETS, "agent", json!({ "spec": spec })).await;
+    }
+
+    /// Gives the Pods of `agent` another image, and annotations.
+    pub(crate) async fn roll_out(&self, image: &str, annotations: Value) {
+        let containers = json!([{"name": "c", "image": image}]);
+        self.change(
+            json!({"template": {"metadata": {"annotations": annotations}, "spec": {"containers": containers}}}),
+        )
+        .await;
+    }
+
+    pub(crate) async fn get(&self, resource: &str, name: &str) -> Value {
+        self.sandbox.get(resource, Some(NS), name).await.unwrap()
+    }
+
+    pub(crate) async fn status(&self) -> Value {
+        self.get(SETS, "agent").await["status"].clone()
+    }
+
+    pub(crate) async fn names(&self, resource: &str) -> Vec<String> {
+        let list = self.sandbox.list(resource, Some(NS)).await.unwrap();
+        list.iter().map(|object| name(object).to_owned()).collect()
+    }
+
+    /// Node and image of each Pod, in the order of the nodes.
+    pub(crate) async fn images(&self) -> Vec<String> {
+        let image = |pod: &Value| pod["spec"]["containers"][0]["image"].as_str().unwrap().to_owned();
+        let mut images: Vec<String> =
+            self.pods().await.iter().map(|pod| format!("{} {}", target(pod), image(pod))).collect();
+        images.sort();
+        images
+    }
+
+    pub(crate) async fn pods(&self) -> Vec<Value> {
+        self.sandbox.list("pods", Some(NS)).await.unwrap()
+    }
+
+    /// The Pod for that node.
+    pub(crate) async fn pod_on(&self, node: &str) -> Value {
+        let pods = self.pods().await;
+        pods.into_iter().find(|pod| target(pod) == node).unwrap_or_else(|| panic!("no Pod for {node}"))
+    }
+
+    /// Adds a node that is not one of the stand-ins: nothing runs there.
+    pub(crate) async fn change_node(&self, node: &str, patch: Value) {
+        self.sandbox.merge("nodes", None, node, None, patch).await.unwrap();
+    }
+
+    /// Events by reason and note, sorted; what is combined is one.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
+        let line = |e: &Value| format!("{} {} {}", text(e, "type"), text(e, "reason"), text(e, "message"));
+        let mut out: Vec<String> = events.iter().map(line).collect();
+        out.sort();
+        out
+    }
+
+    pub(crate) async fn told(&self, start: &str) -> bool {
+        self.events().await.iter().any(|event| event.starts_with(start))
+    }
+
+    pub(crate) fn explain(&self) -> Value {
+        self.loops.as_ref().unwrap().explain(Some("shop/agent"))[0].clone()
+    }
+
+    /// How often what Pods mean for their nodes was decided.
+    pub(crate) fn decided_nodes(&self) -> u64 {
+        let metrics = self.loops.as_ref().unwrap().metrics().prometheus();
+        let line = metrics.lines().find(|line| line.starts_with("nonet_daemonset_nodes_decided_total"));
+        line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
+    }
+}
+
+pub(crate) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+/// The node that a Pod is for.
+pub(crate) fn target(pod: &Value) -> String {
+    let bound = pod["spec"]["nodeName"].as_str();
+    let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0";
+    let pinned = || pod.pointer(&format!("{terms}/matchFields/0/values/0")).and_then(Value::as_str);
+    bound.or_else(pinned).unwrap_or_default().to_owned()
+}
+
+/// A DaemonSet `agent` of Pods labelled `app=agent`.
+pub(crate) fn set(spec: Value) -> Value {
+    let mut set = json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": NS},
+        "spec": {"selector": {"matchLabels": {"app": "agent"}},
+            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}},
+    });
+    merge(&mut set["spec"], &spec);
+    set
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            from.iter().for_each(|(field, value)| merge(into.entry(field.clone()).or_insert(Value::Null), value));
+        }
+        (into, from) => *into = from.clone(),
+    }
+}
+
+/// A rolling update with these limits.
+pub(crate) fn limits(max_unavailable: Value, max_surge: Value) -> Value {
+    let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
+    json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})
+}
