@@ -24,7 +24,9 @@ use crate::{
     cluster::{Cluster, Kind},
     process::{Process, Witness},
 };
-pub use objects::{Builder, deployment, job, pod, replica_set, replication_controller, resources, stateful_set};
+pub use objects::{
+    Builder, daemon_set, deployment, job, pod, replica_set, replication_controller, resources, stateful_set,
+};
 pub use record::{Recorder, State};
 pub use request::{Client, PatchKind, Refused};
 pub use runner::{Suite, Test, run};

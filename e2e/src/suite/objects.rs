@@ -16,6 +16,8 @@ pub mod resources {
     pub const REPLICA_SETS: Resource = namespaced("apps", "replicasets", "ReplicaSet");
     /// StatefulSets.
     pub const STATEFUL_SETS: Resource = namespaced("apps", "statefulsets", "StatefulSet");
+    /// DaemonSets.
+    pub const DAEMON_SETS: Resource = namespaced("apps", "daemonsets", "DaemonSet");
     /// ControllerRevisions.
     pub const CONTROLLER_REVISIONS: Resource = namespaced("apps", "controllerrevisions", "ControllerRevision");
     /// `PersistentVolumeClaims`.
@@ -49,11 +51,12 @@ pub mod resources {
     pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
     /// What a test may leave in its namespace, owners first.
-    pub const CLEANED: [Resource; 13] = [
+    pub const CLEANED: [Resource; 14] = [
         DEPLOYMENTS,
         REPLICA_SETS,
         REPLICATION_CONTROLLERS,
         STATEFUL_SETS,
+        DAEMON_SETS,
         JOBS,
         PODS,
         CONTROLLER_REVISIONS,
@@ -89,6 +92,15 @@ pub fn replication_controller(name: &str) -> Builder {
 pub fn stateful_set(name: &str) -> Builder {
     let set = workload("apps/v1", "StatefulSet", name, json!({"matchLabels": {"app": name}}));
     set.set("spec/serviceName", name)
+}
+
+/// A DaemonSet whose Pods are labelled `app=<name>`.
+pub fn daemon_set(name: &str) -> Builder {
+    let mut set = workload("apps/v1", "DaemonSet", name, json!({"matchLabels": {"app": name}}));
+    if let Some(spec) = set.0["spec"].as_object_mut() {
+        spec.remove("replicas");
+    }
+    set
 }
 
 /// A Job that wants one completion, of Pods that run until they are told to exit.
