@@ -20,7 +20,7 @@ impl QueueKey for ObjectKey {
     }
 
     /// All objects share the limit: a uid does not tell the namespace.
-    fn tenant(&self) -> &str {
+    fn tenant(&self) -> &'static str {
         ""
     }
 }

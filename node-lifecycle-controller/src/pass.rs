@@ -19,7 +19,7 @@ impl QueueKey for Pass {
         (text == "pass").then_some(Self)
     }
 
-    fn tenant(&self) -> &str {
+    fn tenant(&self) -> &'static str {
         ""
     }
 }
