@@ -262,7 +262,7 @@ impl Explain for Plan {
             waiting.push(format!("{} more nodes are left to the next syncs", self.deferred));
         }
         if let Some(due) = self.due.filter(|_| self.scope != Scope::Status) {
-            let seconds = due.as_secs() + u64::from(due.subsec_nanos() > 0);
+            let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
             waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
         }
         let actions = self.lines().into_iter().flat_map(Lines::into_vec).collect();

@@ -322,3 +322,6 @@ impl Roster {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

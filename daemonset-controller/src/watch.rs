@@ -134,3 +134,6 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,7 +153,8 @@ impl PodBuilder {
     }
 }
 
-struct Around<'a> {
+/// What a roster is told about nodes.
+pub(crate) struct Around<'a> {
     world: &'a World,
     nodes: BTreeMap<String, Arc<Node>>,
     template: Arc<DaemonTemplate>,
@@ -251,6 +252,22 @@ impl World {
         self
     }
 
+    pub(crate) fn around(&self) -> Around<'_> {
+        let nodes = self.nodes.iter().map(read::<Node>).map(|node| (node.name().to_string(), node)).collect();
+        let set: Arc<DaemonSet> = read(&self.set);
+        Around { world: self, nodes, template: Arc::new(DaemonTemplate::new(&set.template).unwrap()) }
+    }
+
+    /// A roster of the Pods and nodes, up to date for that hash.
+    pub(crate) fn roster(&self, hash: &str) -> Roster {
+        let (set, around) = (read::<DaemonSet>(&self.set), self.around());
+        let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
+        let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
+        let mut roster = Roster::new(&set, Arc::clone(&around.template), pods, names.into_iter());
+        roster.update(&set, hash, self.now, &around);
+        roster
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         let set: Arc<DaemonSet> = read(&self.set);
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
@@ -261,10 +278,8 @@ impl World {
         let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
         let (orphans, own): (Vec<PodRef>, Vec<PodRef>) =
             pods.into_iter().partition(|pod| pod.meta().controller().is_none());
-        let nodes: BTreeMap<String, Arc<Node>> =
-            self.nodes.iter().map(read::<Node>).map(|node| (node.name().to_string(), node)).collect();
-        let names: Vec<Text> = nodes.keys().map(|name| Text::new(name)).collect();
-        let around = Around { world: self, nodes, template: Arc::clone(&template) };
+        let around = self.around();
+        let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
         let mut roster = Roster::new(&set, Arc::clone(&template), own, names.into_iter());
         roster.update(&set, &revisions.hash, self.now, &around);
         let hashes = revisions.duplicates.iter().map(revisions::hash_of).filter(|hash| *hash != &*revisions.hash);

@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 mod hand_over;
+mod history;
 mod nodes;
 mod rollout;
 mod shadow;
+mod trouble;
 mod world;

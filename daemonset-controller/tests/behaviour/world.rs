@@ -97,7 +97,11 @@ impl World {
     /// for one that was changed.
     pub(crate) fn done(&self) -> Vec<String> {
         let written = self.written();
-        let pods = written.iter().filter(|w| w.resource == "pods");
+        // A deletion that removes a Pod at once is logged as its request and as its removal.
+        let is_removal = |w: &Write| {
+            w.verb == "delete" && w.before().is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+        };
+        let pods = written.iter().filter(|w| w.resource == "pods" && !is_removal(w));
         pods.map(|write| {
             let (sign, state) = match write.verb {
                 "create" => ('+', write.after()),

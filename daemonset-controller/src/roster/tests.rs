@@ -1,0 +1,151 @@
+use common::intern::Text;
+use jiff::SignedDuration;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::world::{World, empty, pod, read, world};
+
+/// Everything that syncs see of a roster.
+fn seen(roster: &Roster, world: &World) -> String {
+    let set: Arc<DaemonSet> = read(&world.set);
+    let nodes = roster.nodes(&set, 100, &world.around());
+    format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected(), roster.hashes)
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pod { node: usize, second: bool, state: usize },
+    Node { node: usize, state: usize },
+    Template(usize),
+    Limits(usize),
+    Failed { node: usize, seconds: i64 },
+    Time(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..4usize, any::<bool>(), 0..9usize).prop_map(|(node, second, state)| Step::Pod { node, second, state }),
+        2 => (0..4usize, 0..4usize).prop_map(|(node, state)| Step::Node { node, state }),
+        1 => (0..2usize).prop_map(Step::Template),
+        1 => (0..4usize).prop_map(Step::Limits),
+        1 => (0..4usize, 0..30i64).prop_map(|(node, seconds)| Step::Failed { node, seconds }),
+        1 => (0..40i64).prop_map(Step::Time),
+    ]
+}
+
+/// A Pod in that state; none at all in the last.
+fn state(n: usize) -> Option<crate::world::PodBuilder> {
+    Some(match n {
+        0 => pod(),
+        1 => pod().of("b"),
+        2 => pod().ready(5),
+        3 => pod().unready(),
+        4 => pod().phase("Failed"),
+        5 => pod().terminating(),
+        6 => pod().pending(),
+        7 => pod().label("app", "other"),
+        _ => return None,
+    })
+}
+
+proptest! {
+    /// Whatever happens, a roster that was kept up to date is the one that would be built anew.
+    #[test]
+    fn events_lead_to_what_the_caches_say(steps in prop::collection::vec(step(), 1..25)) {
+        let mut world = world(3).spec("minReadySeconds", json!(20));
+        let mut hash = "a";
+        let mut roster = world.roster(hash);
+        for step in steps {
+            match step {
+                Step::Pod { node, second, state: n } => {
+                    let name = format!("p{node}{}", if second { "x" } else { "" });
+                    let old = world.pods.iter().position(|pod| pod["metadata"]["name"] == *name).map(|at| world.pods.remove(at));
+                    let new = state(n).map(|pod| pod.named(&name, &format!("n{node}")));
+                    if let Some(old) = old {
+                        roster.remove(&read(&old));
+                    }
+                    if let Some(new) = new {
+                        roster.insert(&read(&new));
+                        world.pods.push(new);
+                    }
+                }
+                Step::Node { node, state } => {
+                    let name = format!("n{node}");
+                    world = match state {
+                        0 => world.without_node(&name),
+                        1 => world.taint(node, "NoSchedule"),
+                        2 => world.taint(node, "NoExecute"),
+                        _ => world.node(json!({"metadata": {"name": name}})),
+                    };
+                    roster.node_changed(&Text::new(&name));
+                }
+                Step::Template(n) => hash = ["a", "b"][n],
+                Step::Limits(n) => {
+                    let [unavailable, surge] = [[json!(1), json!(0)], [json!(0), json!("50%")], [json!(0), json!(2)], [json!("x"), json!(0)]][n].clone();
+                    world = world.limits(unavailable, surge);
+                }
+                Step::Failed { node, seconds } => {
+                    world = world.failed_until(node, seconds);
+                    roster.failed_pod_deleted(&Text::new(&format!("n{node}")));
+                }
+                Step::Time(seconds) => world.now += SignedDuration::from_secs(seconds),
+            }
+            let set: Arc<DaemonSet> = read(&world.set);
+            roster.update(&set, hash, world.now, &world.around());
+            prop_assert_eq!(seen(&roster, &world), seen(&world.roster(hash), &world));
+        }
+    }
+}
+
+#[test]
+fn a_sync_looks_at_the_nodes_of_which_something_has_changed() {
+    let mut world = world(5000).spec("minReadySeconds", json!(60));
+    let set: Arc<DaemonSet> = read(&world.set);
+    let mut roster = world.roster("a");
+    assert_eq!(roster.take_decided(), 5000);
+    let around = world.around();
+    // Nothing has happened.
+    roster.update(&set, "a", world.now, &around);
+    assert_eq!(roster.take_decided(), 0);
+    // One Pod was changed.
+    let (old, new) = (pod().named("p7", "n7"), pod().ready(10).named("p7", "n7"));
+    roster.remove(&read(&old));
+    roster.insert(&read(&new));
+    roster.update(&set, "a", world.now, &around);
+    assert_eq!(roster.take_decided(), 1);
+    // One node was changed.
+    roster.node_changed(&Text::new("n9"));
+    roster.update(&set, "a", world.now, &around);
+    assert_eq!(roster.take_decided(), 1);
+    // Time made one Pod available.
+    roster.update(&set, "a", world.now + SignedDuration::from_secs(50), &around);
+    assert_eq!(roster.take_decided(), 1);
+    // A new revision concerns all.
+    roster.update(&set, "b", world.now + SignedDuration::from_secs(50), &around);
+    assert_eq!(roster.take_decided(), 5000);
+    // A sync gets the one node that it may update, and three names for people.
+    let nodes = roster.nodes(&set, 250, &around);
+    assert_eq!((nodes.candidates.nodes.len(), nodes.candidates.count), (1, 5000));
+    assert_eq!(nodes.blocking.nodes.len(), 0);
+    drop(around);
+    world = world.limits(json!("100%"), json!(0));
+    let set: Arc<DaemonSet> = read(&world.set);
+    assert_eq!(roster.nodes(&set, 250, &world.around()).candidates.nodes.len(), 250);
+}
+
+#[test]
+fn nodes_without_pods_on_which_none_should_run_are_not_kept() {
+    let mut placed = crate::world::template("a");
+    placed["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    let world = empty(100)
+        .spec("template", placed)
+        .node(json!({"metadata": {"name": "n5", "labels": {"disk": "ssd"}}}))
+        .pod(8, pod());
+    let mut roster = world.roster("a");
+    assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
+    let gone: Value = world.pods[0].clone();
+    roster.remove(&read(&gone));
+    roster.update(&read::<DaemonSet>(&world.set), "a", world.now, &world.around());
+    assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
+}

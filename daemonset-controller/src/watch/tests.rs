@@ -1,0 +1,130 @@
+use std::time::Duration;
+
+use common::{clock::Clock, meta::Version, object::Object, queue::Backoff, store::by_namespace};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::world::{PodBuilder, pod, read, world};
+
+/// The set `agent` selects `app=agent`.
+fn watch() -> Watch {
+    let clock = Clock::simulated(crate::world::now(), 1);
+    let sets = Arc::new(Store::new(&[by_namespace()]));
+    sets.fill(vec![serde_json::from_str(&world(0).set.to_string()).unwrap()], Version::parse("9"));
+    Watch {
+        queue: Queue::new(clock.clone(), Backoff::default(), None),
+        node_updates: Queue::new(clock.clone(), Backoff::default(), None),
+        sets,
+        ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
+        refused: TerminatingNamespaces::new(clock, Duration::from_secs(300)),
+        rosters: Arc::default(),
+        templates: Arc::default(),
+    }
+}
+
+fn cached(pod: PodBuilder, version: u32) -> Arc<CachedPod> {
+    let mut pod = pod.named("p", "n1");
+    pod["metadata"]["resourceVersion"] = json!(version.to_string());
+    read(&pod)
+}
+
+fn foreign(pod: PodBuilder) -> PodBuilder {
+    let mut pod = pod;
+    pod.0["metadata"]["ownerReferences"][0]["uid"] = json!("OTHER");
+    pod
+}
+
+/// How many sets an event enqueues.
+fn enqueued<K: Object>(event: Event<K>, origin: Origin, handle: fn(&Watch, &Event<K>, Origin)) -> usize {
+    let watch = watch();
+    handle(&watch, &event, origin);
+    watch.queue.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_pods_enqueue_owners_and_those_who_may_adopt() {
+    let updated = |old: PodBuilder, new: PodBuilder| Event::Updated { old: cached(old, 1), new: cached(new, 2) };
+    for (event, count) in [
+        (Event::Added(cached(pod(), 1)), 1),
+        (Event::Added(cached(foreign(pod()), 1)), 0),
+        (Event::Added(cached(pod().orphan(), 1)), 1),
+        (Event::Added(cached(pod().orphan().terminating(), 1)), 0),
+        (Event::Added(cached(pod().orphan().label("app", "other"), 1)), 0),
+        (updated(pod(), pod().unready()), 1),
+        (updated(pod(), pod().orphan()), 1),
+        (updated(foreign(pod()), pod()), 1),
+        (updated(pod().orphan(), pod().orphan()), 0),
+        (updated(pod().orphan().label("app", "other"), pod().orphan()), 1),
+        (Event::Updated { old: cached(pod(), 1), new: cached(pod(), 1) }, 0),
+        (Event::Deleted(cached(pod(), 1)), 1),
+        (Event::Deleted(cached(pod().orphan(), 1)), 0),
+    ] {
+        let text = format!("{:?}", event.meta());
+        assert_eq!(enqueued(event, Origin::Watch, Watch::on_pod), count, "{text}");
+    }
+    assert_eq!(enqueued(Event::Added(cached(pod(), 1)), Origin::Initial, Watch::on_pod), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_revisions_enqueue_owners_unless_these_made_them() {
+    let revision = |change: &dyn Fn(&mut Value), version: u32| -> Arc<ControllerRevision> {
+        let mut revision = world(0).revisions[0].clone();
+        revision["metadata"]["resourceVersion"] = json!(version.to_string());
+        change(&mut revision);
+        read(&revision)
+    };
+    let own = |_: &mut Value| {};
+    let orphan = |revision: &mut Value| revision["metadata"]["ownerReferences"] = json!([]);
+    let going = |revision: &mut Value| revision["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    for (event, count) in [
+        (Event::Added(revision(&own, 1)), 0),
+        (Event::Added(revision(&going, 1)), 1),
+        (Event::Added(revision(&orphan, 1)), 1),
+        (Event::Updated { old: revision(&own, 1), new: revision(&own, 2) }, 1),
+        (Event::Updated { old: revision(&own, 1), new: revision(&orphan, 2) }, 1),
+        (Event::Updated { old: revision(&orphan, 1), new: revision(&orphan, 2) }, 0),
+        (Event::Deleted(revision(&own, 1)), 1),
+        (Event::Deleted(revision(&orphan, 1)), 0),
+    ] {
+        let text = format!("{:?}", event.meta());
+        assert_eq!(enqueued(event, Origin::Watch, Watch::on_revision), count, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_decides_about_pods_enqueues_a_node() {
+    let node = |labels: Value, taints: Value, seen: &str| -> Arc<Node> {
+        read(
+            &json!({"metadata": {"name": "n1", "labels": labels, "annotations": {"seen": seen}}, "spec": {"taints": taints}}),
+        )
+    };
+    let plain = || node(json!({}), json!([]), "1");
+    let taint = json!([{"key": "k", "effect": "NoSchedule"}]);
+    for (event, origin, count) in [
+        (Event::Added(plain()), Origin::Initial, 0),
+        (Event::Added(plain()), Origin::Watch, 1),
+        (Event::Deleted(plain()), Origin::Watch, 1),
+        (Event::Updated { old: plain(), new: node(json!({}), json!([]), "2") }, Origin::Watch, 0),
+        (Event::Updated { old: plain(), new: node(json!({"zone": "a"}), json!([]), "1") }, Origin::Watch, 1),
+        (Event::Updated { old: plain(), new: node(json!({}), taint, "1") }, Origin::Watch, 1),
+    ] {
+        let watch = watch();
+        watch.on_node(&event, origin);
+        assert_eq!((watch.node_updates.len(), watch.queue.len()), (count, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_a_set_that_is_gone() {
+    let watch = watch();
+    let set = watch.sets.get_readable("shop", "agent").unwrap();
+    let (key, uid) = (set.metadata.key(), set.metadata.uid.clone());
+    watch.rosters.with(&key, &uid, |record| record.roster = Some(world(2).roster("a")));
+    watch.ledger.wrote(&uid, DAEMON_SETS, Version::parse("99"));
+    watch.refused.insert(&uid);
+    watch.on_set(&Event::Deleted(set), Origin::Watch);
+    assert!(watch.ledger.is_empty() && !watch.refused.contains(&uid));
+    let mut rosters = 0;
+    watch.rosters.each(|_, _| rosters += 1);
+    assert_eq!((rosters, watch.queue.len()), (0, 1));
+}

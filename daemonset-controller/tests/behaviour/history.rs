@@ -1,0 +1,184 @@
+//! Revisions: numbers, rollback, collisions, duplicates, truncation.
+
+use common::api::{Api, Patch, Target};
+use serde_json::{Value, json};
+
+use crate::world::{NS, REVISIONS, SETS, World, name, set};
+
+/// Image and number of each revision, by number.
+async fn history(world: &World) -> Vec<String> {
+    let mut all: Vec<(i64, String)> = world
+        .sandbox
+        .list(REVISIONS, Some(NS))
+        .await
+        .unwrap()
+        .iter()
+        .map(|one| {
+            let image = one["data"]["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap_or("none");
+            (one["revision"].as_i64().unwrap(), image.to_owned())
+        })
+        .collect();
+    all.sort();
+    all.into_iter().map(|(number, image)| format!("{number} {image}")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_makes_the_earlier_revision_the_newest() {
+    let world = World::new().await;
+    let mut object = set(json!({}));
+    object["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
+    world.apply(object).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    let stored = world.get(REVISIONS, &first).await;
+    assert_eq!(stored["metadata"]["annotations"]["kubernetes.io/change-cause"], "first");
+    let hash = stored["metadata"]["labels"]["controller-revision-hash"].clone();
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(history(&world).await, ["1 img:1", "2 img:2"]);
+    // As kubectl does it: what the revision holds is a strategic merge patch of the set.
+    let (keeper, gate) = common::gate::gate(world.clock.clone());
+    keeper.open();
+    let kubectl = Api::new(world.sandbox.client("kubectl"), world.clock.clone(), gate, "kubectl");
+    let target = Target::object(daemonset_controller::objects::DAEMON_SETS, NS, "agent");
+    kubectl.patch(target, Patch::Strategic, &stored["data"]).await.unwrap();
+    world.settle().await;
+    assert_eq!(history(&world).await, ["2 img:2", "3 img:1"]);
+    assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
+    for pod in world.pods().await {
+        assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], hash);
+    }
+    assert_eq!(world.get(REVISIONS, &first).await["data"], stored["data"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_name_of_another_template_is_left_alone_and_the_next_one_is_taken() {
+    let taken = {
+        let world = World::new().await;
+        world.apply(set(json!({}))).await;
+        world.settle().await;
+        world.names(REVISIONS).await.remove(0)
+    };
+    let world = World::new().await;
+    world
+        .apply(
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": {"name": taken, "namespace": NS},
+        "data": {"spec": {"template": {"$patch": "replace"}}}, "revision": 1}),
+        )
+        .await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    let status = world.status().await;
+    assert_eq!((&status["collisionCount"], &status["numberReady"]), (&json!(1), &json!(3)));
+    let names = world.names(REVISIONS).await;
+    assert_eq!(names.len(), 2, "{names:?}");
+    let other = names.iter().find(|name| **name != taken).unwrap();
+    let hash = other.strip_prefix("agent-").unwrap();
+    assert_eq!(world.pod_on("node-0").await["metadata"]["labels"]["controller-revision-hash"], hash);
+    world.forget();
+    world.wait(60).await;
+    assert!(world.written().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_revisions_of_one_template_the_newer_stays_and_no_pod_is_restarted() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    let mut twin = world.get(REVISIONS, &first).await;
+    let owners = twin["metadata"]["ownerReferences"].take();
+    twin["metadata"] = json!({"name": "agent-twin", "namespace": NS, "ownerReferences": owners,
+        "labels": {"app": "agent", "controller-revision-hash": "twin"}});
+    twin["revision"] = json!(7);
+    world.forget();
+    world.apply(twin).await;
+    // A revision that a set controls is no news to it.
+    world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    world.settle().await;
+    assert_eq!(world.names(REVISIONS).await, ["agent-twin"]);
+    assert_eq!(world.done(), ["~node-0", "~node-1", "~node-2"]);
+    for pod in world.pods().await {
+        assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "twin");
+    }
+    assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_earlier_revisions_are_kept_as_the_limit_says() {
+    let world = World::new().await;
+    world.apply(set(json!({"revisionHistoryLimit": 1}))).await;
+    world.settle().await;
+    for n in 2..6 {
+        world.roll_out(&format!("img:{n}"), json!({})).await;
+        world.settle().await;
+    }
+    assert_eq!(history(&world).await, ["4 img:4", "5 img:5"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_a_pod_has_is_kept_beyond_the_limit() {
+    let world = World::new().await;
+    world.apply(set(json!({"revisionHistoryLimit": 0, "updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    for n in 2..4 {
+        world.roll_out(&format!("img:{n}"), json!({})).await;
+        world.settle().await;
+    }
+    assert_eq!(history(&world).await, ["1 img:1", "3 img:3"]);
+    for pod in world.pods().await {
+        world.sandbox.delete("pods", Some(NS), name(&pod)).await.unwrap();
+    }
+    world.settle().await;
+    assert_eq!(history(&world).await, ["3 img:3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn revisions_without_a_hash_or_with_broken_data_hold_up_nothing() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    let stored = world.get(REVISIONS, &first).await;
+    let broken = |name: &str, data: Value| {
+        json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": data, "revision": 40,
+            "metadata": {"name": name, "namespace": NS, "labels": {"app": "agent"}, "ownerReferences": stored["metadata"]["ownerReferences"]}})
+    };
+    world.apply(broken("agent-junk", json!({"junk": [1, null]}))).await;
+    world.apply(broken("agent-half", json!({"spec": {"template": 7}}))).await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+    let labelled = world.get(REVISIONS, "agent-junk").await;
+    assert_eq!(labelled["metadata"]["labels"]["controller-revision-hash"], "agent-junk");
+    assert_eq!(labelled["data"], json!({"junk": [1, null]}));
+    assert_eq!(history(&world).await.last().unwrap(), "41 img:2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_too_long_for_revisions_is_reported() {
+    let world = World::new().await;
+    let mut object = set(json!({}));
+    object["metadata"]["name"] = json!(format!("agent{}", "x".repeat(245)));
+    world.apply(object).await;
+    world.wait(10).await;
+    assert!(
+        world.told("Warning FailedCreate Error creating ControllerRevision agentxxx").await,
+        "{:?}",
+        world.events().await
+    );
+    assert!(world.pods().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_as_data_is_what_upstream_would_store() {
+    let world = World::new().await;
+    let containers = json!([{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"]}]);
+    let mut object = set(json!({}));
+    object["spec"]["template"]["spec"]["containers"] = containers;
+    world.apply(object).await;
+    world.settle().await;
+    let stored = world.written().into_iter().find(|write| write.resource == "controllerrevisions").unwrap();
+    let text = stored.after().unwrap()["data"].to_string();
+    assert!(text.starts_with(r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"agent"}},"spec":{"containers":[{"args":["#), "{text}");
+}

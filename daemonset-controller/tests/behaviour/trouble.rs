@@ -1,0 +1,281 @@
+//! Lost answers, refusals, stale caches, bad input.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use common::settings::{Settings, TuneValue};
+use sandbox::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, REVISIONS, SETS, World, limits, name, set, target};
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_lost_make_nothing_twice() {
+    for (verb, resource) in
+        [("create", "pods"), ("create", "controllerrevisions"), ("patch", "daemonsets/status"), ("delete", "pods")]
+    {
+        for lost in [Action::CutBefore, Action::CutAfter] {
+            let world = World::new().await;
+            let rule = Rule::new(lost.clone()).identity(ME).verb(verb).resource(resource).times(1);
+            world.sandbox.faults().add(rule);
+            world.apply(set(json!({}))).await;
+            world.wait(100).await;
+            world.roll_out("img:2", json!({})).await;
+            world.wait(100).await;
+            let created = world.done().into_iter().filter(|done| done.starts_with('+')).count();
+            assert_eq!(created, 6, "{verb} {resource} {lost:?}: {:?}", world.done());
+            assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+            let status = world.status().await;
+            assert_eq!((&status["numberAvailable"], &status["collisionCount"]), (&json!(3), &Value::Null));
+            assert_eq!(world.names(REVISIONS).await.len(), 2);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_created_or_deleted_twice_on_a_cache_that_lags() {
+    for gate in [true, false] {
+        let world = World::with(Settings::new().with_gate("StaleControllerConsistencyDaemonSet", gate)).await;
+        world.sandbox.faults().hold_watch(ME, "pods");
+        world.apply(set(json!({}))).await;
+        let poke = async |world: &World| {
+            for n in 0..20 {
+                world.wait(1).await;
+                world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": n.to_string()}}})).await;
+            }
+        };
+        poke(&world).await;
+        assert_eq!((world.asked("create", "pods"), world.pods().await.len()), (3, 3), "gate {gate}");
+        let metrics = world.loops.as_ref().unwrap().metrics().prometheus();
+        let skipped = metrics.contains("daemonset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"}");
+        assert_eq!(skipped, gate, "{metrics}");
+        // Without the gate a status is written meanwhile, and does not claim to have seen the newest generation.
+        let status = world.status().await;
+        assert_eq!(status["observedGeneration"], json!(1));
+        world.sandbox.faults().release_watch(ME, "pods");
+        world.settle().await;
+        world.sandbox.faults().hold_watch(ME, "pods");
+        world.forget();
+        world.roll_out("img:2", json!({})).await;
+        poke(&world).await;
+        assert_eq!(world.asked("delete", "pods"), 1, "gate {gate}");
+        assert_eq!(world.asked("create", "pods"), 0);
+        world.sandbox.faults().release_watch(ME, "pods");
+        world.settle().await;
+        assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_gone_in_the_middle_of_a_rollout_costs_time_and_nothing_else() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.forget();
+    world.roll_out("img:2", json!({"sim/ready-after": "2"})).await;
+    world.wait(3).await;
+    world.sandbox.faults().go_down_for(Duration::from_secs(120));
+    world.wait(600).await;
+    assert_eq!(world.done(), ["-node-0", "+node-0", "-node-1", "+node-1", "-node-2", "+node-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_become_available_is_not_deleted_for_what_it_was() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    let pod = world.pod_on("node-2").await;
+    let ready = |status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": "2026-11-21T08:00:00Z"}]}});
+    world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), ready("False")).await.unwrap();
+    world.wait(1).await;
+    // The cache shows a Pod that is not available, whose replacement would be free.
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), ready("True")).await.unwrap();
+    world.forget();
+    world.change(limits(json!(1), json!(0))).await;
+    world.roll_out("img:2", json!({"sim/never-ready": "true"})).await;
+    world.wait(3).await;
+    assert!(!world.done().contains(&"-node-2".to_owned()), "{:?}", world.done());
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.wait(60).await;
+    let gone = world.done().into_iter().filter(|done| done.starts_with('-')).count();
+    assert_eq!(gone, 1, "one node is without an available Pod, and no more: {:?}", world.done());
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_fail_are_replaced_later_and_later() {
+    let settings = Settings::new()
+        .with_tune("daemonset-failed-pod-backoff", TuneValue::Duration(Duration::from_secs(10)))
+        .with_tune("daemonset-failed-pod-backoff-max", TuneValue::Duration(Duration::from_secs(40)));
+    for (strategy, settings) in [(limits(json!(1), json!(0)), settings.clone()), (limits(json!(0), json!(1)), settings)]
+    {
+        let world = World::with(settings).await;
+        let mut object = set(strategy);
+        object["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
+        object["spec"]["template"]["spec"]["nodeSelector"] = json!({"kubernetes.io/hostname": "node-1"});
+        world.apply(object).await;
+        world.wait(200).await;
+        let written = world.written();
+        let is_request = |w: &sandbox::Write| w.before().unwrap()["metadata"]["deletionTimestamp"].is_null();
+        let deleted: Vec<_> =
+            written.iter().filter(|w| w.resource == "pods" && w.verb == "delete" && is_request(w)).collect();
+        let pauses: Vec<i64> = deleted.windows(2).map(|pair| pair[1].at.duration_since(pair[0].at).as_secs()).collect();
+        assert_eq!(pauses, [10, 20, 40, 40, 40, 40], "{:?}", world.done());
+        let created = written.iter().filter(|w| w.resource == "pods" && w.verb == "create").count();
+        assert_eq!(created, deleted.len() + 1, "{:?}", world.done());
+        let pod = name(&written.iter().find(|w| w.resource == "pods").unwrap().after().unwrap()).to_owned();
+        let event =
+            format!("Warning FailedDaemonPod Found failed daemon pod shop/{pod} on node node-1, will try to kill it");
+        assert!(world.told(&event).await, "{:#?}", world.events().await);
+        let waiting = world.explain()["waiting"].to_string();
+        assert!(waiting.contains("or a failed Pod may be deleted, in "), "{waiting}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_succeeds_is_replaced_at_once() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.forget();
+    let pod = world.pod_on("node-1").await;
+    let status = json!({"status": {"phase": "Succeeded"}});
+    world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), status).await.unwrap();
+    world.settle().await;
+    assert_eq!(world.done(), ["-node-1", "+node-1"]);
+    let found = format!("shop/{} on node node-1, will try to delete it", name(&pod));
+    assert!(world.told(&format!("Normal SucceededDaemonPod Found succeeded daemon pod {found}")).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_refused_are_reported_and_tried_again_one_at_a_time() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("create").resource("pods"));
+    world.apply(set(json!({}))).await;
+    world.wait(20).await;
+    assert!(world.told("Warning FailedCreate Error creating: ").await, "{:?}", world.events().await);
+    let tries = world.asked("create", "pods");
+    assert!((5..=14).contains(&tries), "it backs off: {tries}");
+    let status = world.status().await;
+    assert_eq!((&status["desiredNumberScheduled"], &status["observedGeneration"]), (&json!(3), &json!(1)));
+    world.sandbox.faults().clear();
+    world.wait(60).await;
+    assert_eq!(world.status().await["numberReady"], json!(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_fails_is_reported_and_keeps_nothing_from_the_status() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("delete").resource("pods"));
+    world.roll_out("img:2", json!({})).await;
+    world.wait(20).await;
+    assert!(world.told("Warning FailedDelete Error deleting: ").await);
+    assert_eq!(world.status().await["observedGeneration"], json!(2));
+    world.sandbox.faults().clear();
+    world.wait(60).await;
+    assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_that_terminates_is_asked_for_one_pod() {
+    let world = World::new().await;
+    world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
+    world.apply(set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}))).await;
+    world.settle().await;
+    // The set and its revision are deleted with their namespace, which their controller learns last.
+    world.sandbox.faults().hold_watch(ME, "daemonsets");
+    world.sandbox.faults().hold_watch(ME, "controllerrevisions");
+    world.forget();
+    world.sandbox.delete("namespaces", None, NS).await.unwrap();
+    for node in ["node-1", "node-2"] {
+        world.change_node(node, json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
+        world.wait(20).await;
+    }
+    assert_eq!(world.asked("create", "pods"), 1);
+    let waiting = world.explain()["waiting"].to_string();
+    assert!(waiting.contains("no Pods are created: the namespace is terminating"), "{waiting}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_pod_on_a_node_goes_and_pods_of_others_are_never_touched() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.wait(5).await;
+    let mut twin = world.pod_on("node-1").await;
+    twin["apiVersion"] = json!("v1");
+    twin["kind"] = json!("Pod");
+    twin["metadata"] = json!({"name": "twin", "namespace": NS, "labels": twin["metadata"]["labels"],
+        "ownerReferences": twin["metadata"]["ownerReferences"]});
+    twin.as_object_mut().unwrap().remove("status");
+    let mut foreign = twin.clone();
+    foreign["metadata"]["name"] = json!("foreign");
+    foreign["metadata"]["ownerReferences"][0]["uid"] = json!("11111111-1111-1111-1111-111111111111");
+    world.forget();
+    world.apply(foreign).await;
+    world.apply(twin).await;
+    world.settle().await;
+    let names = world.names("pods").await;
+    assert!(names.contains(&"foreign".to_owned()) && !names.contains(&"twin".to_owned()), "{names:?}");
+    assert_eq!(world.done(), ["-node-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released() {
+    let world = World::new().await;
+    world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "namespace": NS, "labels": {"app": "agent"}},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "img:0"}]}})).await;
+    world.apply(set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["~node-1", "+node-0", "+node-2"]);
+    let owners = |pod: &Value| pod["metadata"]["ownerReferences"][0]["name"].clone();
+    assert_eq!(owners(&world.get("pods", "stray").await), "agent");
+    world.forget();
+    world.merge("pods", "stray", json!({"metadata": {"labels": {"app": "other"}}})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["~node-1", "+node-1"]);
+    assert_eq!(owners(&world.get("pods", "stray").await), Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_nobody_can_schedule_goes_with_its_node() {
+    let world = World::new().await;
+    let host = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "ghost"}});
+    world.sandbox.create(host).await.unwrap();
+    let ready = json!({"spec": {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]}});
+    world.change_node("ghost", ready).await;
+    let mut object = set(json!({}));
+    // Another scheduler, which does not exist: the Pod is never bound.
+    object["spec"]["template"]["spec"]["schedulerName"] = json!("nobody");
+    world.apply(object).await;
+    world.settle().await;
+    assert!(world.done().contains(&"+ghost".to_owned()), "{:?}", world.done());
+    world.forget();
+    world.sandbox.delete("nodes", None, "ghost").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.done(), ["-ghost"]);
+    assert_eq!(world.status().await["desiredNumberScheduled"], json!(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mass_of_events_of_one_node_looks_at_one_node() {
+    let world = World::new().await;
+    for _ in 0..40 {
+        world.nodes.add();
+    }
+    world.nodes.ready().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    let pod = world.pod_on("node-7").await;
+    let decided = world.decided_nodes();
+    for n in 0..5 {
+        let status =
+            json!({"status": {"conditions": [{"type": "Ready", "status": if n % 2 == 0 { "False" } else { "True" }}]}});
+        world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), status).await.unwrap();
+        world.wait(5).await;
+    }
+    assert_eq!(world.decided_nodes() - decided, 5);
+    let nodes: BTreeSet<String> = world.pods().await.iter().map(target).collect();
+    assert_eq!(nodes.len(), 43);
+}

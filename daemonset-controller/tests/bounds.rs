@@ -1,0 +1,332 @@
+//! The cost of a sync depends on the nodes and Pods that it can act on, and never on numbers or sizes in a spec.
+//!
+//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+#[path = "behaviour/world.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod world;
+
+use std::{alloc::System, sync::Arc, time::Duration};
+
+use cap::Cap;
+use common::{
+    controller::Explain as _,
+    intern::Text,
+    object::Object,
+    refs::{self, Owner},
+};
+use daemonset_controller::{
+    decide::{
+        decide,
+        eligibility::Eligibility,
+        revisions,
+        rolling::{Limits as Update, sunsets},
+        standing::{Criteria, NodeView, Rollout, Tally, standing},
+    },
+    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
+    snapshot::{Limits, Listed, NodePods, Nodes, Snapshot},
+};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::world::{ME, World, set};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// How much memory one decision and its explanation may take.
+const DECISION: usize = 8 << 20;
+/// How much memory a sync of one change in a DaemonSet of many nodes may take, with everything that the API server does for it.
+const CHANGE: usize = 8 << 20;
+/// How much memory the API server of some sets, its nodes and the controller may take together.
+const CLUSTER: usize = 512 << 20;
+
+/// The limit is the process's, so one test runs at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `work` with at most that much memory more than is allocated now.
+fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
+    let result = work();
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    result
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap()
+}
+
+fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
+    let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
+    object.trim();
+    Some(Arc::new(object))
+}
+
+/// A Pod of one of two revisions in one of several states.
+fn pod(n: usize, kind: u8) -> Arc<CachedPod> {
+    let hash = if kind & 1 == 0 { "old" } else { "new" };
+    let phase = ["Running", "Failed", "Succeeded", "Pending"][usize::from(kind >> 1 & 3)];
+    let ready = if kind & 8 == 0 { "True" } else { "False" };
+    let mut pod = json!({"metadata": {"name": format!("p{n}"), "namespace": "shop", "uid": format!("POD-{n}"), "resourceVersion": "1",
+            "labels": {"app": "agent", "controller-revision-hash": hash}},
+        "spec": {"nodeName": if kind & 16 == 0 { "n" } else { "" }},
+        "status": {"phase": phase, "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-11-21T09:00:00Z"}]}});
+    if kind & 32 != 0 {
+        pod["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    }
+    read(&pod).unwrap()
+}
+
+/// A set with extreme numbers, some of which a server refuses.
+fn any_set() -> impl Strategy<Value = Value> {
+    let number = || prop::sample::select(vec![0, 1, 3, i64::from(i32::MAX) - 1, i64::from(i32::MAX), -1, i64::MAX]);
+    let limit = || {
+        prop::sample::select(vec![
+            json!(null),
+            json!(0),
+            json!(1),
+            json!(i32::MAX),
+            json!(i32::MIN),
+            json!("100%"),
+            json!("999999999999%"),
+            json!("-5%"),
+            json!("x"),
+        ])
+    };
+    let kind = prop::sample::select(vec!["RollingUpdate", "OnDelete"]);
+    let generation = prop::sample::select(vec!["1", "-9223372036854775808", "many"]);
+    (number(), number(), limit(), limit(), kind, generation).prop_map(|(ready, history, unavailable, surge, kind, generation)| {
+        json!({
+            "metadata": {"name": "agent", "namespace": "shop", "uid": "SET", "generation": i64::MAX,
+                "annotations": {"deprecated.daemonset.template.generation": generation}},
+            "spec": {"minReadySeconds": ready, "revisionHistoryLimit": history, "selector": {"matchLabels": {"app": "agent"}},
+                "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": []}},
+                "updateStrategy": {"type": kind, "rollingUpdate": {"maxUnavailable": unavailable, "maxSurge": surge}}},
+            "status": {"observedGeneration": -1, "collisionCount": i32::MAX},
+        })
+    })
+}
+
+/// What a sync of nodes with these Pods sees, as a roster would list it.
+fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Nodes {
+    let desired = pods.iter().filter(|(eligibility, _)| eligibility.should_run()).count();
+    let criteria = Criteria::new(set, "new", i32::try_from(desired).unwrap());
+    let mut nodes = Nodes {
+        tally: Tally::default(),
+        create: Listed::default(),
+        delete: Listed::default(),
+        replace: Listed::default(),
+        remove: Listed::default(),
+        sunset: Listed::default(),
+        candidates: Listed::default(),
+        blocking: Listed::default(),
+        untargeted: 0,
+        due: None,
+        criteria,
+    };
+    for (n, (eligibility, pods)) in pods.iter().enumerate() {
+        let view = NodeView { eligibility: *eligibility, pods, failed_until: None };
+        let standing = standing(&view, &nodes.criteria, now());
+        nodes.tally += standing.tally;
+        let node = NodePods {
+            name: Text::new(&format!("n{n}")),
+            eligibility: *eligibility,
+            pods: pods.clone(),
+            failed_until: None,
+            failed_delay: Duration::MAX,
+        };
+        let add = |listed: &mut Listed| {
+            listed.nodes.push(node.clone());
+            listed.count += 1;
+        };
+        if standing.creates {
+            add(&mut nodes.create);
+        }
+        if standing.deletes {
+            add(&mut nodes.delete);
+        }
+        match standing.rollout {
+            Rollout::Settled => {}
+            Rollout::Blocking => add(&mut nodes.blocking),
+            Rollout::Replace => add(&mut nodes.replace),
+            Rollout::Candidate => add(&mut nodes.candidates),
+            Rollout::Remove => add(&mut nodes.remove),
+            Rollout::Sunset => add(&mut nodes.sunset),
+        }
+        nodes.due = nodes.due.into_iter().chain(standing.due).min();
+    }
+    nodes
+}
+
+fn eligibilities() -> impl Strategy<Value = Eligibility> {
+    use Eligibility::{Leaves, Runs, Stays, Vanished};
+    prop::sample::select(vec![Runs, Runs, Runs, Stays, Leaves, Vanished])
+}
+
+proptest! {
+    #[test]
+    fn no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit(
+        object in any_set(),
+        kinds in prop::collection::vec((eligibilities(), prop::collection::vec(0..64u8, 0..4)), 0..12),
+        burst in prop::sample::select(vec![1usize, 3, usize::MAX]),
+    ) {
+        let _alone = ALONE.lock();
+        let Some(set) = read::<DaemonSet>(&object) else { return Ok(()) };
+        let mut count = 0;
+        let pods: Vec<_> = kinds.into_iter().map(|(eligibility, kinds)| {
+            let pods = kinds.into_iter().map(|kind| { count += 1; pod(count, kind) }).collect();
+            (eligibility, pods)
+        }).collect();
+        let template = Arc::new(DaemonTemplate::new(&set.template).unwrap());
+        let owner = Owner::new(DAEMON_SETS, &set.metadata);
+        let none = Vec::<Arc<ControllerRevision>>::new();
+        let claims = refs::claim(&owner, &set.selector, none, |_| true).unwrap();
+        let snapshot = Snapshot {
+            revisions: revisions::choose(&set, &template, claims),
+            nodes: nodes(&set, &pods),
+            adopt: Vec::new(),
+            release: Vec::new(),
+            relabel: Vec::new(),
+            live_hashes: std::collections::BTreeSet::new(),
+            blocked: None,
+            terminating_namespace: false,
+            limits: Limits { burst, compares_taints: true },
+            now: now(),
+            template,
+            owner,
+            set: Arc::clone(&set),
+        };
+        let (plan, explanation) = limited(DECISION, || {
+            let plan = decide(&snapshot);
+            let explanation = plan.explain();
+            (plan, explanation)
+        });
+        prop_assert!(plan.creates.len() <= burst && plan.deletes.len() <= burst);
+        prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 60, "{explanation:#?}");
+        prop_assert!(plan.status.observed_generation == i64::MAX);
+        let criteria = &snapshot.nodes.criteria;
+        let node = |name: &Text| -> &(Eligibility, Vec<Arc<CachedPod>>) {
+            &pods[name.trim_start_matches('n').parse::<usize>().unwrap()]
+        };
+        // No Pod is created where none should run, and no two on one node.
+        for (at, creation) in plan.creates.iter().enumerate() {
+            prop_assert!(node(&creation.node).0.should_run());
+            prop_assert!(plan.creates[..at].iter().all(|other| other.node != creation.node));
+        }
+        // Nothing is deleted twice, or while it is terminating.
+        for (at, deletion) in plan.deletes.iter().enumerate() {
+            prop_assert!(!deletion.pod.meta().is_deleting());
+            prop_assert!(plan.deletes[..at].iter().all(|other| other.pod.meta().uid != deletion.pod.meta().uid));
+        }
+        // Of the nodes that should run a Pod no more lose an available one than the limit leaves room for.
+        if let Ok(limits) = Update::new(&set, snapshot.nodes.tally.desired) {
+            let lost = plan.deletes.iter().filter(|deletion| {
+                let (eligibility, pods) = node(&deletion.node);
+                let stays = |pod: &&Arc<CachedPod>| {
+                    pod.meta().uid != deletion.pod.meta().uid && !pod.meta().is_deleting() && criteria.is_available(pod, now())
+                };
+                eligibility.should_run()
+                    && !deletion.pod.phase.is_terminal()
+                    && criteria.is_available(&deletion.pod, now())
+                    && !pods.iter().any(|pod| stays(&pod))
+                    && pods.iter().filter(|pod| !pod.is_leaving() && !pod.meta().is_deleting()).count() == 1
+            });
+            let room = limits.candidates(&snapshot.nodes.tally, criteria.replacement).max(sunsets(&snapshot.nodes.tally));
+            prop_assert!(lost.count() <= room);
+        }
+    }
+}
+
+#[test]
+fn one_change_in_a_set_of_many_nodes_costs_one_node() {
+    let _alone = ALONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let world = World::new().await;
+        for _ in 0..500 {
+            world.nodes.add();
+        }
+        world.nodes.ready().await;
+        world.apply(set(json!({}))).await;
+        while world.status().await["numberReady"] != 503 {
+            world.wait(1).await;
+        }
+        world.settle().await;
+        let decided = world.decided_nodes();
+        let pod = world.pod_on("node-77").await;
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        ALLOCATOR.set_limit(ALLOCATOR.allocated() + CHANGE).unwrap();
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+        world.sandbox.merge("pods", Some("shop"), &name, Some("status"), status).await.unwrap();
+        world.wait(5).await;
+        ALLOCATOR.set_limit(usize::MAX).unwrap();
+        assert_eq!(world.status().await["numberReady"], 502);
+        assert_eq!(world.decided_nodes() - decided, 1);
+    });
+}
+
+#[test]
+fn hostile_sets_cost_their_neighbours_nothing() {
+    let _alone = ALONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    limited(CLUSTER, || runtime.block_on(neighbours()));
+}
+
+/// How long twenty sets take to become ready, with and without hostile ones beside them.
+async fn neighbours() {
+    let mut taken = Vec::new();
+    for hostile in [false, true] {
+        let world = World::new().await;
+        world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hostile"}})).await;
+        let named = |name: &str, namespace: &str, spec: Value| {
+            let mut object = set(spec);
+            object["metadata"] = json!({"name": name, "namespace": namespace});
+            object["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+            object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+            object
+        };
+        if hostile {
+            let mut large = named("large", "hostile", json!({"revisionHistoryLimit": i32::MAX}));
+            large["spec"]["template"]["metadata"]["annotations"] =
+                json!({"example.com/ballast": "x".repeat(200 << 10)});
+            let terms: Vec<Value> = (0..2000)
+                .map(|n| json!({"matchExpressions": [{"key": "zone", "operator": "In", "values": [format!("z{n}")]}]}))
+                .collect();
+            let required = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+            let picky = json!({"template": {"spec": {"affinity": {"nodeAffinity": required}}}});
+            world.apply(large).await;
+            world.apply(named("picky", "hostile", picky)).await;
+            world.apply(named("never", "hostile", json!({"minReadySeconds": i32::MAX}))).await;
+            let mut failing = named("failing", "hostile", json!({}));
+            failing["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
+            world.apply(failing).await;
+            world.wait(5).await;
+        }
+        let began = world.clock.instant();
+        for n in 0..20 {
+            world.apply(named(&format!("agent-{n}"), "shop", json!({}))).await;
+        }
+        let ready = async || {
+            let sets = world.sandbox.list(world::SETS, Some("shop")).await.unwrap();
+            sets.iter().all(|set| set["status"]["numberReady"] == 3)
+        };
+        while !ready().await {
+            world.wait(1).await;
+            assert!(world.clock.instant() - began < Duration::from_secs(120), "no progress");
+        }
+        taken.push(world.clock.instant() - began);
+        if hostile {
+            world.wait(60).await;
+            world.forget();
+            world.wait(100).await;
+            let asked = world.sandbox.requests().count(Some(ME), None, None);
+            assert!(asked < 100, "a Pod that fails is replaced later and later: {asked}");
+        }
+    }
+    let [alone, beside] = taken[..] else { panic!("two runs") };
+    assert!(beside <= alone + Duration::from_secs(1), "{alone:?} alone, {beside:?} beside hostile sets");
+}
