@@ -20,11 +20,16 @@ const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 /// The garbage collector's pauses are set to a second here, and its quarantine to [`QUARANTINE`]: this is ample.
 const LONG: Duration = Duration::from_secs(30);
 const QUARANTINE: Duration = Duration::from_secs(5);
+/// Nobody judges the nodes of these tests, which have no heartbeat.
+const FLAGS: &[&str] = &[
+    "--tune=pod-gc-period=1s,pod-gc-quarantine=5s",
+    "--controllers=taint-eviction-controller,pod-garbage-collector-controller",
+];
 
 fn main() -> ExitCode {
     run(&Suite {
         name: "node_lifecycle",
-        controllers: &[("node-lifecycle-controller", &["--tune=pod-gc-period=1s,pod-gc-quarantine=5s"])],
+        controllers: &[("node-lifecycle-controller", FLAGS)],
         starts_its_own: false,
         cluster: |cluster| cluster,
         at_once: None,

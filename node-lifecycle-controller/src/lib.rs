@@ -1,28 +1,42 @@
-//! Taint eviction and Pod garbage collection: what becomes of Pods whose node is tainted, out of service or gone.
+//! The life of nodes as others see it: whether a node is alive, and what becomes of it and of its Pods if it is not.
 //!
 //! # What it promises
 //!
-//! A Pod leaves a node whose `NoExecute` taints it does not tolerate, at once or after its `tolerationSeconds`, and its
-//! condition gives the reason before it is deleted ([`eviction`]). A Pod that tolerates the taints without a limit is never
-//! deleted, and neither is a Pod whose node lost its taints in time. Pods that no kubelet will ever finish are removed
-//! ([`garbage`]), but never a Pod that runs on a node the server knows. Every deletion names the Pod it is meant for.
+//! A node that has been silent for its grace period gets conditions that say so, and taints; a node that reports trouble gets
+//! the taints that belong to it ([`monitor`]). Where many nodes fail at once, few are tainted; where all fail, none is. A Pod
+//! leaves a node whose `NoExecute` taints it does not tolerate, at once or after its `tolerationSeconds`, and its condition
+//! gives the reason before it is deleted ([`eviction`]). A Pod that tolerates the taints without a limit is never deleted, and
+//! neither is a Pod whose node lost its taints in time. Pods that no kubelet will ever finish are removed ([`garbage`]), but
+//! never a Pod that runs on a node the server knows. Every deletion names the Pod it is meant for.
 //!
-//! # What is missing
-//!
-//! The main loop, `node-lifecycle-controller`, is not part of this crate yet: nothing here judges the heartbeats of nodes,
-//! adds or removes taints, or marks Pods of dead nodes as not ready. That loop stays in kube-controller-manager until then.
+//! It errs on the side of doing nothing. A process that was paused, cut off or just started has not seen what nodes do: it
+//! judges no node before it has seen for a whole grace period ([`decide::sight`]).
 //!
 //! # How it is laid out
 //!
+//! Each of the three loops has its own queues, workers and metrics. They share one cache of Nodes and one of Pods; only the
+//! monitor watches Leases.
+//!
 //! ```text
-//!              ┌── events ──► queue of Pods ──► decide/eviction ──► act/eviction.rs: condition, deletion
-//! caches.rs ───┤                 ▲ timers
-//! (Nodes, Pods └── every 20 s ───┼────────────► decide/garbage ───► act/garbage.rs: phase, deletion without grace
-//!  by node)
+//! Leases ──────┐
+//!              ├── heartbeats ──► monitor/fleet ──► decide/health, decide/tainting ──► act/health, act/taints: Nodes
+//!              ├── events ──► queues of nodes, Pods ──► decide/upkeep, decide/readiness
+//! caches.rs ───┤
+//! (Nodes, Pods ├── events ──► queue of Pods ──► decide/eviction ──► act/eviction.rs: condition, deletion
+//!  by node)    │                 ▲ timers
+//!              └── every 20 s ───┴────────────► decide/garbage ───► act/garbage.rs: phase, deletion without grace
 //! ```
 //!
 //! # Where it differs from upstream
 //!
+//! - Heartbeats are noted when they are seen, and a pass looks only at nodes that changed or are due.
+//! - Any change of a renewal time is a sign of life; upstream's later time must be the later one by the clock of the node.
+//! - Before a node is found silent, its Lease is read from the server. Grace periods begin anew after a time in which this
+//!   process could not have heard, and when it starts; upstream counts from the creation of a node that never reported.
+//! - A node that another process found silent gets a `NoExecute` taint only after it was silent here for a grace period.
+//! - A restart leaves `NoExecute` taints in place; upstream removes and adds them again.
+//! - Taints change in one write, made onto the version of the node that was judged; what failed is retried with back-off.
+//! - An alarm and an optional cap for the share of nodes that are tainted.
 //! - Before a Pod is deleted, the Pod and its node are read from the server and the decision is made again; writes name the
 //!   version that was judged. Upstream deletes on what its cache shows.
 //! - A timer belongs to one Pod, not to a name, and only a timer that was really stopped is reported as cancelled.
@@ -34,6 +48,7 @@ pub mod decide;
 pub mod error;
 pub mod eviction;
 pub mod garbage;
+pub mod monitor;
 pub mod objects;
 
 mod act;
@@ -46,16 +61,20 @@ pub use caches::POD_INDEXES;
 pub use pass::Pass;
 
 /// All loops of this program.
-pub const LOOPS: &[LoopDefinition] = &[eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
+pub const LOOPS: &[LoopDefinition] =
+    &[monitor::NODE_LIFECYCLE, eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
 /// All feature gates of this program.
 pub const GATES: &[FeatureGate] = &[eviction::COMPARISON];
 /// All values that have a flag.
-pub const FLAGS: &[Tune] = &[garbage::TERMINATED_POD_GC_THRESHOLD];
+pub const FLAGS: &[Tune] = &{
+    let [period, grace, startup, rate, secondary, large, unhealthy, alarm, most] = monitor::FLAGS;
+    [period, grace, startup, rate, secondary, large, unhealthy, alarm, most, garbage::TERMINATED_POD_GC_THRESHOLD]
+};
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "node-lifecycle-controller",
-    about: "Removes Pods from nodes they may not stay on, and Pods that nobody will finish.",
+    about: "Judges the health of nodes, removes Pods from nodes they may not stay on, and Pods that nobody will finish.",
     loops: LOOPS,
     workers: &[],
     gates: GATES,

@@ -3,7 +3,7 @@
 mod node;
 mod pod;
 
-pub use node::{LEASES, Lease, NODES, Node};
+pub use node::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node, NodeReady, READY};
 pub use pod::{CachedPod, DisruptedSince, ReadyCondition};
 pub(crate) use pod::{by_node, ended, terminating_by_node};
 

@@ -1,13 +1,16 @@
 //! What is read of Nodes and their Leases.
 
+use std::borrow::Cow;
+
 use common::{
-    conditions::{self, Condition},
-    intern::Text,
-    meta::{Annotations, Meta},
+    conditions::{self, Condition, FALSE, TRUE, UNKNOWN},
+    intern::{Labels, Text},
+    meta::{Annotations, Meta, Owners},
     object::{Object, Resource},
     taints::{NO_EXECUTE, Taint},
 };
-use serde::Deserialize;
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
 
 /// Nodes on the API server.
 pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
@@ -15,8 +18,47 @@ pub const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes"
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
+/// The namespace of the Leases that nodes renew.
+pub const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// The condition that says whether Pods can run on a node.
+pub const READY: &str = "Ready";
+
 /// The taint with which an operator declares that nothing runs on a node any more.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+/// The label whose presence leaves a node out of the states of zones.
+const EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
+/// Labels with the region of a node; the first that is present counts, even if it is empty.
+const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
+/// Labels with the zone of a node; the first that is present counts, even if it is empty.
+const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+
+/// The status of the condition `Ready`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeReady {
+    /// The condition is missing.
+    Absent,
+    /// `True`.
+    True,
+    /// `False`.
+    False,
+    /// `Unknown`.
+    Unknown,
+    /// A status that no kubelet writes. Counts as not ready, and causes no taint.
+    Other,
+}
+
+impl NodeReady {
+    /// As it is written; `none` if the condition is missing.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Absent => "none",
+            Self::True => TRUE,
+            Self::False => FALSE,
+            Self::Unknown => UNKNOWN,
+            Self::Other => "neither True, False nor Unknown",
+        }
+    }
+}
 
 /// A Node.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -69,7 +111,38 @@ impl Node {
 
     /// Whether it says that it is ready; one that says nothing is not.
     pub fn is_ready(&self) -> bool {
-        conditions::is_true(self.conditions(), "Ready")
+        conditions::is_true(self.conditions(), READY)
+    }
+
+    /// The status of its condition `Ready`.
+    pub fn ready(&self) -> NodeReady {
+        match conditions::get(self.conditions(), READY).map(|ready| ready.status.as_str()) {
+            None => NodeReady::Absent,
+            Some(TRUE) => NodeReady::True,
+            Some(FALSE) => NodeReady::False,
+            Some(UNKNOWN) => NodeReady::Unknown,
+            Some(_) => NodeReady::Other,
+        }
+    }
+
+    /// The time of the last report of the kubelet, as it is written. Only compared for being another one.
+    pub fn reported(&self) -> Option<&str> {
+        conditions::get(self.conditions(), READY)?.extra.get("lastHeartbeatTime")?.as_str()
+    }
+
+    /// The key of its zone: empty if the node has neither a region nor a zone.
+    pub fn zone(&self) -> Text {
+        let label = |keys: [&str; 2]| keys.iter().find_map(|key| self.metadata.labels.get(key)).unwrap_or_default();
+        let (region, zone) = (label(REGION), label(ZONE));
+        if region.is_empty() && zone.is_empty() {
+            return Text::default();
+        }
+        Text::new(&format!("{region}:\0:{zone}"))
+    }
+
+    /// Whether it is left out of the states of zones.
+    pub fn is_excluded(&self) -> bool {
+        self.metadata.labels.get(EXCLUDE_DISRUPTION).is_some()
     }
 }
 
@@ -98,13 +171,19 @@ pub struct Lease {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LeaseSpec {
-    renew_time: Option<Text>,
+    #[serde(default, deserialize_with = "time")]
+    renew_time: Option<Timestamp>,
+}
+
+/// Reads a time; text that is no time reads as none.
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
+    Ok(Option::<Cow<'de, str>>::deserialize(deserializer)?.and_then(|text| text.parse().ok()))
 }
 
 impl Lease {
     /// When it was renewed last.
-    pub fn renewed(&self) -> Option<jiff::Timestamp> {
-        self.spec.as_ref()?.renew_time.as_ref()?.parse().ok()
+    pub fn renewed(&self) -> Option<Timestamp> {
+        self.spec.as_ref()?.renew_time
     }
 }
 
@@ -117,6 +196,55 @@ impl Object for Lease {
 
     fn trim(&mut self) {
         self.metadata.annotations = Annotations::default();
-        self.metadata.owners = common::meta::Owners::default();
+        self.metadata.owners = Owners::default();
+        self.metadata.labels = Labels::default();
+        self.metadata.finalizers = Box::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(labels: Value) -> Node {
+        serde_json::from_str(&json!({"metadata": {"name": "n", "labels": labels}}).to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_older_labels_of_zone_and_region_come_first() {
+        for (labels, zone) in [
+            (json!({}), ""),
+            (
+                json!({"topology.kubernetes.io/region": "us-east1", "topology.kubernetes.io/zone": "us-east1-b"}),
+                "us-east1:\0:us-east1-b",
+            ),
+            (json!({"topology.kubernetes.io/zone": "a"}), ":\0:a"),
+            (
+                json!({"failure-domain.beta.kubernetes.io/zone": "x", "topology.kubernetes.io/zone": "y",
+                "topology.kubernetes.io/region": "r"}),
+                "r:\0:x",
+            ),
+            (json!({"failure-domain.beta.kubernetes.io/zone": "", "topology.kubernetes.io/zone": "y"}), ""),
+        ] {
+            assert_eq!(node(labels.clone()).zone(), zone, "{labels}");
+        }
+    }
+
+    #[test]
+    fn a_label_of_any_value_excludes_a_node() {
+        assert!(node(json!({"node.kubernetes.io/exclude-disruption": "false"})).is_excluded());
+        assert!(!node(json!({})).is_excluded());
+    }
+
+    #[test]
+    fn a_lease_without_a_readable_time_has_none() {
+        let lease = |renewed: Value| {
+            let lease = json!({"metadata": {"name": "n"}, "spec": {"renewTime": renewed}});
+            serde_json::from_str::<Lease>(&lease.to_string()).unwrap().renewed()
+        };
+        assert_eq!(lease(json!("2026-11-21T09:00:00.000001Z")), Some("2026-11-21T09:00:00.000001Z".parse().unwrap()));
+        assert_eq!((lease(json!("soon")), lease(json!(null))), (None, None));
     }
 }

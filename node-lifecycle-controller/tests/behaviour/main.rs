@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
+mod blindness;
+mod cluster;
 mod eviction;
 mod garbage;
+mod monitor;
 mod shadow;
 mod world;
+mod zones;

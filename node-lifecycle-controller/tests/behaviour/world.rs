@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use common::{clock::Clock, settings::Settings};
+use common::{clock::Clock, runtime::LoopDefinition, settings::Settings};
+use node_lifecycle_controller::{eviction, garbage};
 use sandbox::{Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
@@ -10,6 +11,9 @@ use serde_json::{Value, json};
 pub(crate) const ME: &str = "controllers";
 /// Where everything happens.
 pub(crate) const NS: &str = "shop";
+
+/// The loops that act on Pods. Here nobody judges the nodes.
+const LOOPS: &[LoopDefinition] = &[eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
 
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
@@ -51,8 +55,7 @@ impl World {
     /// Starts the loops anew, as another process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
-        let loops = node_lifecycle_controller::LOOPS;
-        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), loops));
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), LOOPS));
     }
 
     /// Ends the loops as a crash would.

@@ -29,7 +29,7 @@ pub(super) const SUITE: Suite = Suite {
         &replicaset_controller::DEFINITION,
         &deployment_controller::DEFINITION,
         // Pods of a node that is gone are removed, which upstream leaves to Pod garbage collection, too.
-        &node_lifecycle_controller::DEFINITION,
+        &super::node_lifecycle::OF_PODS,
     ],
     tunes: &[("max-endpoints-per-slice", TuneValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS))],
     gates: &[],

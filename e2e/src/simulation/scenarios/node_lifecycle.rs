@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use common::settings::TuneValue;
+use common::{app::Definition, settings::TuneValue};
+use node_lifecycle_controller::{DEFINITION, eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR};
 use serde_json::{Value, json};
 
 use super::node_lifecycle_invariants::{INVARIANTS, PROMISES, THRESHOLD};
@@ -12,10 +13,13 @@ use crate::simulation::{
     world::World,
 };
 
+/// The loops that act on Pods. The nodes here have no heartbeat that could be judged.
+pub(super) const OF_PODS: Definition = Definition { loops: &[TAINT_EVICTION, POD_GARBAGE_COLLECTOR], ..DEFINITION };
+
 /// Taint eviction and Pod garbage collection, on nodes without a kubelet: what is deleted there stays until it is removed.
 pub(super) const SUITE: Suite = Suite {
     name: "node-lifecycle",
-    programs: &[&node_lifecycle_controller::DEFINITION],
+    programs: &[&OF_PODS],
     tunes: &[("terminated-pod-gc-threshold", TuneValue::Integer(THRESHOLD as i64))],
     gates: &[],
     scenarios,

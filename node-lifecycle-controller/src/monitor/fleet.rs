@@ -1,0 +1,437 @@
+//! What the node monitor remembers: one record for each node, the deadlines of nodes, and zones with the nodes that wait there.
+//!
+//! An event of a node and a heartbeat cost a lookup; a pass costs what has changed or is due. A heartbeat does not move the
+//! deadline of its node in the list: an early deadline is put right when it comes up, once in a grace period.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use common::{clock::Instant, intern::Text, map::HashMap, meta::Uid};
+use jiff::Timestamp;
+
+use crate::{
+    decide::{
+        health::{self, Action, Examined, Grace, Judged},
+        rate::Limiter,
+        sight::Sight,
+        tainting::{Head, WaitingZone},
+        taints,
+        upkeep::Standing,
+        zones::{Count, Disruption, ZoneLimits, ZoneStanding, ZoneState},
+    },
+    objects::{Node, NodeReady},
+};
+
+/// Name of a node.
+pub(crate) type Name = Arc<str>;
+
+/// The renewal of a Lease: none if the Lease has no time.
+pub(crate) type Renewal = Option<Timestamp>;
+
+/// What is known of a node.
+struct Record {
+    /// The newest known state: of the cache, or of an answer to a write.
+    node: Arc<Node>,
+    zone: Text,
+    /// When the last sign of life was seen.
+    heard: Instant,
+    /// The Lease as it was seen last.
+    lease: Option<Renewal>,
+    /// The entry in the list of deadlines.
+    due: Option<Instant>,
+    /// Since when it waits for a taint.
+    waits: Option<Instant>,
+    /// Whether its arrival was reported.
+    is_announced: bool,
+}
+
+impl Record {
+    fn counts(&self) -> bool {
+        !self.node.is_excluded()
+    }
+}
+
+/// A zone.
+struct Zone {
+    count: Count,
+    excluded: usize,
+    state: ZoneState,
+    limiter: Limiter,
+    waiting: BTreeSet<(Instant, Name)>,
+}
+
+impl Zone {
+    fn is_empty(&self) -> bool {
+        self.count.size() == 0 && self.excluded == 0
+    }
+}
+
+/// All nodes.
+pub(crate) struct Fleet {
+    pub(crate) sight: Sight,
+    grace: Grace,
+    limits: ZoneLimits,
+    records: HashMap<Name, Record>,
+    deadlines: BTreeSet<(Instant, Name)>,
+    /// Nodes that the next pass looks at.
+    changed: BTreeSet<Name>,
+    tainted: BTreeSet<Name>,
+    zones: BTreeMap<Text, Zone>,
+    /// Zones without a node, since the last pass.
+    vanished: BTreeSet<Text>,
+    arrived: BTreeMap<Name, Uid>,
+    departed: Vec<(Name, Uid)>,
+    /// Grace periods begin no earlier than this.
+    grace_from: Option<Instant>,
+    is_total: bool,
+}
+
+/// What a pass looks at.
+pub(crate) struct Due {
+    pub(crate) examined: Vec<Examined>,
+    pub(crate) zones: BTreeMap<Text, ZoneStanding>,
+    pub(crate) was_total: bool,
+    pub(crate) grace_from: Option<Instant>,
+    pub(crate) arrived: Vec<(Name, Uid)>,
+    pub(crate) departed: Vec<(Name, Uid)>,
+}
+
+impl Fleet {
+    pub(crate) fn new(sight: Sight, grace: Grace, limits: ZoneLimits) -> Self {
+        Self {
+            sight,
+            grace,
+            limits,
+            records: HashMap::default(),
+            deadlines: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            tainted: BTreeSet::new(),
+            zones: BTreeMap::new(),
+            vanished: BTreeSet::new(),
+            arrived: BTreeMap::new(),
+            departed: Vec::new(),
+            grace_from: None,
+            is_total: false,
+        }
+    }
+
+    /// Takes note of a state of a node. One older than what is known is ignored.
+    ///
+    /// `lease`: the Lease that is there, for a node that was not known.
+    pub(crate) fn see(&mut self, node: &Arc<Node>, lease: Option<Renewal>, now: Instant) {
+        let name = &node.metadata.name;
+        let zone = node.zone();
+        let known = self.records.get(name).filter(|known| known.node.metadata.uid == node.metadata.uid);
+        let record = match known {
+            Some(known) if known.node.metadata.resource_version > node.metadata.resource_version => return,
+            Some(known) => {
+                let is_heard = node.ready() != NodeReady::Absent && node.reported() != known.node.reported()
+                    || known.node.ready() == NodeReady::Absent
+                        && node.ready() != NodeReady::Absent
+                        && !health::is_lapsed(node);
+                Record {
+                    node: Arc::clone(node),
+                    zone,
+                    heard: if is_heard { now } else { known.heard },
+                    lease: known.lease,
+                    due: known.due,
+                    waits: known.waits,
+                    is_announced: known.is_announced,
+                }
+            }
+            None => {
+                self.forget(name);
+                self.arrived.insert(Arc::clone(name), node.metadata.uid.clone());
+                let (node, due, waits) = (Arc::clone(node), None, None);
+                Record { node, zone, heard: now, lease, due, waits, is_announced: false }
+            }
+        };
+        self.changed.insert(Arc::clone(name));
+        self.put(record, now);
+    }
+
+    /// Puts a record in the place of the one of that node.
+    fn put(&mut self, mut record: Record, now: Instant) {
+        let name = Arc::clone(&record.node.metadata.name);
+        if let Some(old) = self.records.remove(&name) {
+            self.uncount(&old);
+            // A node that changed its zone or needs its taint no longer loses its place.
+            let needs = taints::Cause::of(&record.node).is_some_and(|cause| !taints::has_cause(&record.node, cause));
+            if old.zone != record.zone || !needs {
+                self.unqueue(&old.zone, &name, old.waits);
+                record.waits = None;
+            }
+            if old.zone != record.zone {
+                self.drop_if_empty(&old.zone);
+            }
+        }
+        if taints::has_any_cause(&record.node) {
+            self.tainted.insert(Arc::clone(&name));
+        } else {
+            self.tainted.remove(&name);
+        }
+        let limits = &self.limits;
+        let zone = self.zones.entry(record.zone.clone()).or_insert_with(|| {
+            let limiter = Limiter::new(limits.rate, now);
+            Zone { count: Count::default(), excluded: 0, state: ZoneState::Initial, limiter, waiting: BTreeSet::new() }
+        });
+        self.vanished.remove(&record.zone);
+        *counted(zone, &record) += 1;
+        self.records.insert(name, record);
+    }
+
+    fn uncount(&mut self, record: &Record) {
+        if let Some(zone) = self.zones.get_mut(&record.zone) {
+            let count = counted(zone, record);
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn drop_if_empty(&mut self, zone: &Text) {
+        if self.zones.get(zone).is_some_and(Zone::is_empty) {
+            self.zones.remove(zone);
+            self.vanished.insert(zone.clone());
+        }
+    }
+
+    fn unqueue(&mut self, zone: &Text, name: &Name, waits: Option<Instant>) {
+        if let (Some(since), Some(zone)) = (waits, self.zones.get_mut(zone)) {
+            zone.waiting.remove(&(since, Arc::clone(name)));
+        }
+    }
+
+    /// Forgets a node.
+    pub(crate) fn forget(&mut self, name: &Name) {
+        let Some(record) = self.records.remove(name) else { return };
+        self.uncount(&record);
+        self.unqueue(&record.zone, name, record.waits);
+        self.drop_if_empty(&record.zone);
+        self.tainted.remove(name);
+        self.changed.remove(name);
+        if let Some(due) = record.due {
+            self.deadlines.remove(&(due, Arc::clone(name)));
+        }
+        self.arrived.remove(name);
+        if record.is_announced {
+            self.departed.push((Arc::clone(name), record.node.metadata.uid.clone()));
+        }
+    }
+
+    /// Takes note of a Lease. Any renewal but the last one seen is a sign of life, whatever the clock of the node says.
+    pub(crate) fn renewed(&mut self, name: &str, renewal: Renewal, now: Instant) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        if record.lease.replace(renewal) == Some(renewal) {
+            return;
+        }
+        record.heard = now;
+        // The node may have been found silent.
+        if record.due.is_none() {
+            self.changed.insert(Arc::clone(&record.node.metadata.name));
+        }
+    }
+
+    /// Looks at a node again with the next pass.
+    pub(crate) fn touch(&mut self, name: &str) {
+        if let Some(record) = self.records.get(name) {
+            self.changed.insert(Arc::clone(&record.node.metadata.name));
+        }
+    }
+
+    /// Gives a node its whole grace period again.
+    pub(crate) fn spare(&mut self, name: &str, now: Instant) {
+        if let Some(record) = self.records.get_mut(name) {
+            record.heard = now;
+        }
+        self.touch(name);
+    }
+
+    /// The newest known state of a node.
+    pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
+        self.records.get(name).map(|record| &record.node)
+    }
+
+    /// Whether a renewal of the node's Lease is another one than the last that was seen.
+    pub(crate) fn is_news(&self, name: &str, renewal: Renewal) -> bool {
+        self.records.get(name).is_some_and(|record| record.lease != Some(renewal))
+    }
+
+    /// How many nodes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// How many nodes Pods have to leave for a cause of this program.
+    pub(crate) fn tainted(&self) -> usize {
+        self.tainted.len()
+    }
+
+    /// How many nodes wait for a taint.
+    pub(crate) fn waiting(&self) -> usize {
+        self.zones.values().map(|zone| zone.waiting.len()).sum()
+    }
+
+    /// What a pass has to look at. Changes nothing.
+    pub(crate) fn due(&self, now: Instant) -> Due {
+        let expired = self.deadlines.iter().take_while(|(due, _)| *due < now).map(|(_, name)| name);
+        let names: BTreeSet<&Name> = self.changed.iter().chain(expired).collect();
+        let examined = names.into_iter().filter_map(|name| self.records.get(name)).map(|record| Examined {
+            node: Arc::clone(&record.node),
+            heard: record.heard,
+            waits: record.waits.is_some(),
+            counts: record.counts(),
+        });
+        Due {
+            examined: examined.collect(),
+            zones: self.standings(),
+            was_total: self.is_total,
+            grace_from: self.grace_from,
+            arrived: self.arrived.iter().map(|(name, uid)| (Arc::clone(name), uid.clone())).collect(),
+            departed: self.departed.clone(),
+        }
+    }
+
+    /// All zones.
+    pub(crate) fn standings(&self) -> BTreeMap<Text, ZoneStanding> {
+        let standing = |zone: &Zone| ZoneStanding { state: zone.state, count: zone.count };
+        self.zones.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
+    }
+
+    /// The zones that have no node any more, once.
+    pub(crate) fn take_vanished(&mut self) -> BTreeSet<Text> {
+        std::mem::take(&mut self.vanished)
+    }
+
+    /// Takes over what a pass has decided.
+    pub(crate) fn passed(&mut self, plan: &health::Plan, now: Instant) {
+        for (name, _) in &plan.arrived {
+            self.arrived.remove(name);
+            if let Some(record) = self.records.get_mut(name) {
+                record.is_announced = true;
+            }
+        }
+        self.departed.clear();
+        for (name, change) in &plan.zones {
+            if let Some(zone) = self.zones.get_mut(name) {
+                zone.state = change.state;
+                zone.limiter.set_rate(change.rate, now);
+            }
+        }
+        for judged in &plan.judged {
+            self.judged(judged, now);
+        }
+        match plan.disruption {
+            Disruption::Begins => self.changed.extend(self.tainted.iter().cloned()),
+            Disruption::Ends => self.grace_from = Some(now),
+            Disruption::None | Disruption::Lasts => {}
+        }
+        self.is_total = plan.disruption.is_total();
+    }
+
+    fn judged(&mut self, Judged { node, due, action }: &Judged, now: Instant) {
+        let name = &node.metadata.name;
+        let Some(record) = self.records.get_mut(name) else { return };
+        if let Some(old) = record.due.take() {
+            self.deadlines.remove(&(old, Arc::clone(name)));
+        }
+        record.due = *due;
+        if let Some(due) = due {
+            self.deadlines.insert((*due, Arc::clone(name)));
+        }
+        match action {
+            // It is looked at until the action has had its effect.
+            Some(Action::Lapse(_) | Action::Relieve | Action::Swap(_)) => {
+                self.changed.insert(Arc::clone(name));
+                return;
+            }
+            Some(Action::Wait(_)) => {
+                record.waits = Some(now);
+                if let Some(zone) = self.zones.get_mut(&record.zone) {
+                    zone.waiting.insert((now, Arc::clone(name)));
+                }
+            }
+            None => {}
+        }
+        // A node that changed after it was judged is looked at again.
+        if Arc::ptr_eq(&record.node, node) {
+            self.changed.remove(name);
+        }
+    }
+
+    /// Zones with nodes that wait, each with the one that has waited longest.
+    pub(crate) fn heads(&self, now: Instant) -> Vec<WaitingZone> {
+        let head = |(name, zone): (&Text, &Zone)| {
+            let (_, first) = zone.waiting.first()?;
+            let record = self.records.get(first)?;
+            let is_over = health::is_lapsed(&record.node) && self.silent_in(record, now).is_some();
+            let head = Head { node: Arc::clone(&record.node), is_over };
+            Some(WaitingZone { zone: name.clone(), head, count: zone.waiting.len(), limiter: zone.limiter })
+        };
+        self.zones.iter().filter_map(head).collect()
+    }
+
+    /// The time until a node counts as silent; none if it does.
+    fn silent_in(&self, record: &Record, now: Instant) -> Option<Duration> {
+        let from = self.sight.since(now).into_iter().chain(self.grace_from).max().unwrap_or(now);
+        let at = health::silent_at(&record.node, record.heard, from, self.grace);
+        (at >= now).then(|| at - now)
+    }
+
+    /// Takes the token for a node of a zone.
+    pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
+        if let Some(zone) = self.zones.get_mut(zone) {
+            zone.limiter.take(now);
+        }
+    }
+
+    /// A node waits no longer; the next pass looks at it.
+    pub(crate) fn release(&mut self, name: &Name) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        let (waits, zone) = (record.waits.take(), record.zone.clone());
+        self.unqueue(&zone, name, waits);
+        self.touch(name);
+    }
+
+    /// A node whose turn could not be used waits behind the others of its zone.
+    pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        let Some(zone) = self.zones.get_mut(&record.zone) else { return };
+        if let Some(since) = record.waits.replace(now) {
+            zone.waiting.remove(&(since, Arc::clone(name)));
+        }
+        zone.waiting.insert((now, Arc::clone(name)));
+    }
+
+    /// Whether nothing has been heard of a node for its grace period, while this process would have heard.
+    pub(crate) fn is_silent(&self, name: &str, now: Instant) -> bool {
+        self.records.get(name).is_some_and(|record| self.silent_in(record, now).is_none())
+    }
+
+    /// What is known of a node, for explanations.
+    pub(crate) fn standing(&self, name: &str, now: Instant) -> Option<Standing> {
+        let record = self.records.get(name)?;
+        Some(Standing {
+            heard_ago: now.saturating_duration_since(record.heard),
+            silent_in: self.silent_in(record, now).filter(|_| record.node.ready() != NodeReady::Unknown),
+            waiting: record.waits.map(|since| now.saturating_duration_since(since)),
+            zone: self.zones.get(&record.zone).map_or(ZoneState::Initial, |zone| zone.state),
+            blind_for: self.sight.blind_for(now),
+        })
+    }
+}
+
+/// Where a record is counted.
+fn counted<'a>(zone: &'a mut Zone, record: &Record) -> &'a mut usize {
+    if !record.counts() {
+        &mut zone.excluded
+    } else if record.node.ready() == NodeReady::True {
+        &mut zone.count.ready
+    } else {
+        &mut zone.count.not_ready
+    }
+}
+
+#[cfg(test)]
+mod tests;

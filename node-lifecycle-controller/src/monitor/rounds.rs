@@ -1,0 +1,249 @@
+//! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of nodes that wait.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use common::{
+    controller::{Controller, Explain, Explanation, Observed, Requeue},
+    duration,
+    informer::AnyInformer,
+    queue::QueueKey,
+};
+use jiff::Timestamp;
+
+use crate::{
+    decide::{health, tainting},
+    error::Error,
+};
+
+use super::Monitor;
+
+/// A longer suspension of the machine than this makes it blind.
+const SUSPENSION: Duration = Duration::from_secs(1);
+
+/// The rounds, as keys of their queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Round {
+    /// A pass over nodes.
+    Health,
+    /// The tainting of nodes that wait.
+    Tainting,
+}
+
+impl Round {
+    pub(super) const ALL: [Self; 2] = [Self::Health, Self::Tainting];
+
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Health => "health",
+            Self::Tainting => "tainting",
+        }
+    }
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl QueueKey for Round {
+    fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|round| round.as_str() == text)
+    }
+
+    fn tenant(&self) -> &'static str {
+        ""
+    }
+}
+
+/// Everything a round may look at.
+pub(crate) enum Snapshot {
+    /// Of a pass.
+    Health(Box<health::Snapshot>),
+    /// Of tainting.
+    Tainting(tainting::Snapshot),
+}
+
+/// What a round does.
+pub(crate) enum Plan {
+    /// Of a pass.
+    Health(Box<health::Plan>),
+    /// Of tainting.
+    Tainting(tainting::Plan),
+}
+
+impl Plan {
+    fn inner(&self) -> &dyn Explain {
+        match self {
+            Self::Health(plan) => &**plan,
+            Self::Tainting(plan) => plan,
+        }
+    }
+}
+
+impl Explain for Plan {
+    fn explain(&self) -> Explanation {
+        self.inner().explain()
+    }
+
+    fn acts(&self) -> bool {
+        self.inner().acts()
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.inner().requeue_after()
+    }
+}
+
+/// The rounds.
+pub(crate) struct Rounds(pub(crate) Arc<Monitor>);
+
+impl Controller for Rounds {
+    type Key = Round;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
+    type Error = Error;
+
+    fn observe(&self, round: &Round, _: Timestamp) -> Result<Observed<Snapshot>, Error> {
+        Ok(Observed::Ready(match round {
+            Round::Health => Snapshot::Health(Box::new(self.0.observe_health())),
+            Round::Tainting => Snapshot::Tainting(self.0.observe_tainting()),
+        }))
+    }
+
+    fn decide(snapshot: &Snapshot) -> Plan {
+        match snapshot {
+            Snapshot::Health(snapshot) => Plan::Health(Box::new(health::decide(snapshot))),
+            Snapshot::Tainting(snapshot) => Plan::Tainting(tainting::decide(snapshot)),
+        }
+    }
+
+    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+        match (snapshot, plan) {
+            (Snapshot::Health(snapshot), Plan::Health(plan)) => self.0.record_health(snapshot, plan),
+            (Snapshot::Tainting(snapshot), Plan::Tainting(plan)) => self.0.record_tainting(snapshot, plan),
+            _ => {}
+        }
+    }
+
+    async fn act(&self, _: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        match plan {
+            Plan::Health(plan) => self.0.pass(*plan).await,
+            Plan::Tainting(plan) => self.0.taint(plan).await,
+        }
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        self.0.informers()
+    }
+}
+
+impl Monitor {
+    fn observe_health(&self) -> health::Snapshot {
+        let now = self.context.clock.instant();
+        let fleet = self.fleet.lock();
+        let due = fleet.due(now);
+        health::Snapshot {
+            now,
+            sight: fleet.sight,
+            trouble: self.trouble(),
+            grace_from: due.grace_from,
+            grace: self.grace,
+            examined: due.examined,
+            zones: due.zones,
+            was_total: due.was_total,
+            limits: self.limits,
+            arrived: due.arrived,
+            departed: due.departed,
+            period: self.period,
+        }
+    }
+
+    /// Why the caches do not show what nodes do, if they do not.
+    fn trouble(&self) -> Option<String> {
+        let suspended = self.context.clock.suspended().saturating_sub(*self.suspended.lock());
+        if suspended > SUSPENSION {
+            return Some(format!("the machine was suspended for {}", duration::format(suspended)));
+        }
+        let watches: [&dyn AnyInformer; 2] = [self.caches.nodes.informer(), self.leases.informer()];
+        watches.into_iter().find_map(|watch| {
+            let state = watch.state();
+            state.failing_since?;
+            let error = state.error.map_or_else(String::new, |(error, _)| error);
+            Some(format!("{} cannot be watched: {error}", watch.resource()))
+        })
+    }
+
+    /// What keeps nodes from being judged, if anything does.
+    pub(super) fn troubles(&self) -> Option<String> {
+        let blind_for = self.fleet.lock().sight.blind_for(self.context.clock.instant());
+        let blind =
+            blind_for.map(|time| format!("blind since {} ago", duration::format(Duration::from_secs(time.as_secs()))));
+        match (self.trouble(), blind) {
+            (Some(trouble), Some(blind)) => Some(format!("{blind}: {trouble}")),
+            (trouble, blind) => trouble.or(blind),
+        }
+    }
+
+    fn record_health(&self, snapshot: &health::Snapshot, plan: &health::Plan) {
+        *self.suspended.lock() = self.context.clock.suspended();
+        let mut fleet = self.fleet.lock();
+        if snapshot.trouble.is_some() {
+            fleet.sight.lose();
+        }
+        fleet.passed(plan, snapshot.now);
+        self.metrics.zones(&fleet.standings(), &fleet.take_vanished());
+        self.metrics.examined.inc_by(plan.judged.len() as u64);
+        self.note_blindness(plan.blind.as_deref());
+    }
+
+    /// Counts and logs that the process became blind, or sees again.
+    fn note_blindness(&self, blind: Option<&str>) {
+        let was_blind = std::mem::replace(&mut *self.is_blind.lock(), blind.is_some());
+        match blind {
+            Some(why) if !was_blind => {
+                self.metrics.blind_times.inc();
+                tracing::warn!(
+                    logger = "node-controller",
+                    why,
+                    "Nodes are not judged, because what they do is not seen"
+                );
+            }
+            None if was_blind => {
+                tracing::info!(logger = "node-controller", "What nodes do is seen again, grace periods begin anew");
+            }
+            _ => {}
+        }
+    }
+
+    fn observe_tainting(&self) -> tainting::Snapshot {
+        let now = self.context.clock.instant();
+        let trouble = self.trouble();
+        let fleet = self.fleet.lock();
+        tainting::Snapshot {
+            now,
+            sees: trouble.is_none() && fleet.sight.is_fresh(now),
+            zones: fleet.heads(now),
+            nodes: fleet.len(),
+            tainted: fleet.tainted(),
+            brake: self.brake,
+            is_alarmed: *self.is_alarmed.lock(),
+            period: self.period,
+        }
+    }
+
+    fn record_tainting(&self, snapshot: &tainting::Snapshot, plan: &tainting::Plan) {
+        let mut fleet = self.fleet.lock();
+        for chosen in &plan.chosen {
+            fleet.spend(&chosen.zone, snapshot.now);
+        }
+        for (_, name) in &plan.over {
+            fleet.release(name);
+        }
+        let mut is_alarmed = self.is_alarmed.lock();
+        *is_alarmed = plan.alarm.is_some() || (*is_alarmed && plan.is_alarmed);
+        let share = (snapshot.tainted + plan.waiting) as f64 / snapshot.nodes.max(1) as f64;
+        self.metrics.tainted_share.set(share);
+        self.metrics.held.set(plan.held as f64);
+    }
+}

@@ -1,0 +1,182 @@
+//! A process that did not see what nodes do judges no node before it has seen for a whole grace period.
+
+use std::time::Duration;
+
+use sandbox::{Action, Rule};
+use serde_json::json;
+
+use crate::cluster::{Cluster, ME, UNREACHABLE, status, taints};
+
+#[tokio::test(start_paused = true)]
+async fn nothing_happens_when_the_api_server_was_away() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.wait(30).await;
+    cluster.sandbox.faults().go_down_for(Duration::from_secs(600));
+    cluster.wait(590).await;
+    let said = cluster.loops().explain(Some("health")).to_string();
+    assert!(said.contains("this process is blind"), "{said}");
+    assert!(
+        cluster.loops().metrics().prometheus().contains("\nnonet_node_monitor_blind_seconds 5"),
+        "it says for how long"
+    );
+    cluster.wait(610).await;
+    let since = cluster.clock.now() - jiff::SignedDuration::from_secs(1200);
+    for node in cluster.nodes.names() {
+        assert_eq!(cluster.node_writes(&node, since), []);
+    }
+    assert!(cluster.loops().metrics().prometheus().contains("\nnonet_node_monitor_blind_seconds 0\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_died_with_the_api_server_is_judged_a_grace_period_after_its_return() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.kill("node-1").unwrap();
+    cluster.sandbox.faults().go_down_for(Duration::from_secs(600));
+    cluster.wait(601).await;
+    let silent = cluster.until("node-1", 150, |node| status(node, "Ready") == "Unknown").await;
+    assert!((45..=95).contains(&silent), "{silent}");
+    cluster.wait(1).await;
+    assert_eq!(cluster.evicted_nodes().await, ["node-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_gives_every_node_its_whole_grace_period() {
+    let mut cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(40).await;
+    cluster.crash();
+    cluster.wait(300).await;
+    cluster.start();
+    let silent = cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+    assert!((48..=57).contains(&silent), "{silent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_process_leaves_the_taints_of_silent_nodes_in_place() {
+    let mut cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| taints(node, "NoExecute") == [UNREACHABLE]).await;
+    cluster.crash();
+    let since = cluster.clock.now();
+    cluster.start();
+    cluster.wait(200).await;
+    assert_eq!(cluster.node_writes("node-1", since), []);
+    assert_eq!(cluster.evicted_nodes().await, ["node-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_machine_gives_every_node_its_whole_grace_period() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(45).await;
+    cluster.clock.suspend(Duration::from_secs(600));
+    let silent = cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+    assert!((48..=62).contains(&silent), "{silent}");
+    assert_eq!(cluster.unknown_count().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_that_the_watch_does_not_bring_are_found_at_the_server() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    cluster.sandbox.faults().hold_watch(ME, "leases");
+    cluster.wait(600).await;
+    for node in cluster.nodes.names() {
+        assert_eq!(cluster.node_writes(&node, since), []);
+    }
+    assert!(cluster.asked("get", "leases.coordination.k8s.io") > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_judged_while_leases_cannot_be_read() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    let faults = cluster.sandbox.faults();
+    faults.hold_watch(ME, "leases");
+    faults.add(Rule::new(Action::InternalError).identity(ME).resource("leases"));
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(600).await;
+    assert_eq!(cluster.node_writes("node-1", since), []);
+    faults.clear();
+    cluster.until("node-1", 120, |node| status(node, "Ready") == "Unknown").await;
+    assert_eq!(cluster.unknown_count().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_answers_for_minutes_cost_no_living_node_its_condition() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    // Nodes and controllers alike.
+    cluster.sandbox.faults().add(Rule::new(Action::Latency(Duration::from_secs(45))));
+    cluster.wait(600).await;
+    cluster.sandbox.faults().clear();
+    cluster.wait(200).await;
+    for node in cluster.nodes.names() {
+        assert_eq!(cluster.node_writes(&node, since), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_time_goes_back_is_a_sign_of_life() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    for hour in 0..30 {
+        let renewed = format!("2026-11-20T{:02}:00:00.000000Z", 23 - hour % 24);
+        let lease = json!({"spec": {"renewTime": renewed}});
+        cluster
+            .sandbox
+            .merge("leases.coordination.k8s.io", Some("kube-node-lease"), "node-1", None, lease)
+            .await
+            .unwrap();
+        cluster.wait(10).await;
+    }
+    assert_eq!(status(&cluster.node("node-1").await, "Ready"), "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jumps_of_the_clock_change_nothing() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(30).await;
+    let since = cluster.clock.now();
+    for hours in [5, -10, 100] {
+        cluster.clock.skew(jiff::SignedDuration::from_hours(hours));
+        cluster.wait(100).await;
+    }
+    for node in cluster.nodes.names() {
+        assert_eq!(cluster.node_writes(&node, since), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_renews_its_lease_and_is_unknown_is_not_tainted_with_no_execute() {
+    let cluster = Cluster::new(6).await;
+    // As another controller left it behind.
+    let unknown =
+        json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]}});
+    cluster.sandbox.merge("nodes", None, "node-1", Some("status"), unknown).await.unwrap();
+    cluster.wait(120).await;
+    let node = cluster.node("node-1").await;
+    assert_eq!((taints(&node, "NoSchedule"), taints(&node, "NoExecute")), (vec![UNREACHABLE.into()], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_no_writes_condemns_nobody() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.wait(20).await;
+    for verb in ["create", "update", "patch", "delete"] {
+        cluster.sandbox.faults().add(Rule::new(Action::InternalError).verb(verb));
+    }
+    cluster.wait(300).await;
+    let since = cluster.clock.now();
+    cluster.sandbox.faults().clear();
+    cluster.wait(300).await;
+    for node in cluster.nodes.names() {
+        let lapsed = |(_, node): &(i64, serde_json::Value)| status(node, "Ready") == "Unknown";
+        assert!(!cluster.node_writes(&node, since).iter().any(lapsed), "{node}");
+    }
+}

@@ -1,0 +1,201 @@
+//! What becomes of single nodes that fall silent, report that they are not ready, come back or are replaced.
+
+use std::time::Duration;
+
+use sandbox::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::{Cluster, ME, NOT_READY, NS, UNREACHABLE, status, taints},
+    world::condition,
+};
+
+/// From the last renewal of a node to the pass that finds it silent: the grace period, the pause between two passes, and the
+/// moments that both take.
+const SILENT: std::ops::RangeInclusive<u64> = 40..=57;
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_gets_conditions_and_taints_and_its_pods_leave() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.wait(20).await;
+    cluster.nodes.silence("node-1").unwrap();
+    let silent = cluster.until("node-1", 60, |node| status(node, "Ready") == "Unknown").await;
+    assert!(SILENT.contains(&silent), "{silent}");
+    cluster.wait(1).await;
+    let node = cluster.node("node-1").await;
+    for kind in ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"] {
+        let lapsed = condition(&node, kind);
+        assert_eq!((&lapsed["status"], &lapsed["reason"]), (&json!("Unknown"), &json!("NodeStatusUnknown")), "{kind}");
+        assert_eq!(lapsed["message"], "Kubelet stopped posting node status.");
+        assert_ne!(lapsed["lastHeartbeatTime"], lapsed["lastTransitionTime"], "{kind}: the time of the report stays");
+    }
+    assert_eq!(
+        (taints(&node, "NoSchedule"), taints(&node, "NoExecute")),
+        (vec![UNREACHABLE.into()], vec![UNREACHABLE.into()])
+    );
+    let pod = cluster.get_pod("p").await.unwrap();
+    assert_eq!(status(&pod, "Ready"), "False");
+    let of_node = cluster.events("default").await;
+    assert!(of_node.contains(&"Normal NodeNotReady Node node-1 status is now: NodeNotReady".to_owned()), "{of_node:?}");
+    assert_eq!(cluster.events(NS).await, ["Warning NodeNotReady Node is not ready"]);
+    cluster.wait(290).await;
+    assert!(condition(&cluster.get_pod("p").await.unwrap(), "DisruptionTarget").is_null(), "it may stay five minutes");
+    cluster.wait(20).await;
+    let pod = cluster.get_pod("p").await.unwrap();
+    assert!(!pod["metadata"]["deletionTimestamp"].is_null());
+    assert_eq!(condition(&pod, "DisruptionTarget")["reason"], "DeletionByTaintManager");
+    assert_eq!(cluster.evicted_nodes().await, ["node-1"], "no other node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_loses_its_taints_and_its_pods_stay() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
+    cluster.wait(100).await;
+    cluster.nodes.restore("node-1").unwrap();
+    let back = cluster.until("node-1", 60, |node| node["spec"]["taints"].is_null()).await;
+    assert!(back <= 6, "{back}");
+    cluster.wait(600).await;
+    let pod = cluster.get_pod("p").await.unwrap();
+    assert!(pod["metadata"]["deletionTimestamp"].is_null());
+    let cancelled = format!("Normal TaintManagerEviction Cancelling deletion of Pod {NS}/p");
+    assert!(cluster.events(NS).await.contains(&cancelled));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_are_not_marked() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.wait(10).await;
+    cluster.nodes.set_condition("node-1", "Ready", false).unwrap();
+    cluster.nodes.set_condition("node-1", "MemoryPressure", true).unwrap();
+    cluster.wait(1).await;
+    let node = cluster.node("node-1").await;
+    assert_eq!(taints(&node, "NoSchedule").len(), 2, "{node}");
+    let tainted = cluster.until("node-1", 10, |node| taints(node, "NoExecute") == [NOT_READY]).await;
+    assert!(tainted <= 5, "{tainted}");
+    assert_eq!(status(&cluster.get_pod("p").await.unwrap(), "Ready"), "True");
+    assert!(!cluster.events("default").await.iter().any(|event| event.contains("NodeNotReady")));
+    // When it falls silent, too, one taint takes the place of the other in one write.
+    cluster.nodes.silence("node-1").unwrap();
+    let since = cluster.clock.now();
+    cluster.until("node-1", 90, |node| taints(node, "NoExecute") == [UNREACHABLE]).await;
+    let both = |(_, node): &(i64, Value)| taints(node, "NoExecute").len() == 2;
+    assert!(!cluster.node_writes("node-1", since).iter().any(both));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_never_reports_gets_its_conditions_after_the_startup_grace_period() {
+    let cluster = Cluster::new(3).await;
+    cluster.sandbox.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "new"}})).await.unwrap();
+    cluster.wait(1).await;
+    assert!(taints(&cluster.node("new").await, "NoSchedule").is_empty(), "what admission added is removed");
+    let silent = cluster.until("new", 90, |node| status(node, "Ready") == "Unknown").await;
+    assert!((58..=66).contains(&silent), "{silent}");
+    let node = cluster.node("new").await;
+    let ready = condition(&node, "Ready");
+    assert_eq!(
+        (&ready["reason"], &ready["message"]),
+        (&json!("NodeStatusNeverUpdated"), &json!("Kubelet never posted node status."))
+    );
+    assert_eq!(ready["lastHeartbeatTime"], node["metadata"]["creationTimestamp"]);
+    assert!(!cluster.events("default").await.iter().any(|event| event.contains("NodeNotReady")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn arrivals_and_departures_are_events() {
+    let cluster = Cluster::new(1).await;
+    cluster.nodes.remove("node-0").unwrap();
+    cluster.wait(10).await;
+    assert_eq!(
+        cluster.events("default").await,
+        [
+            "Normal RegisteredNode Node node-0 event: Registered Node node-0 in Controller",
+            "Normal RemovingNode Node node-0 event: Removing Node node-0 from Controller"
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_and_the_taint_of_cordoned_nodes_are_kept_up() {
+    let cluster = Cluster::new(3).await;
+    let stale = json!({"beta.kubernetes.io/os": "windows", "beta.kubernetes.io/arch": null});
+    cluster.label("node-0", stale).await;
+    cluster.sandbox.merge("nodes", None, "node-0", None, json!({"spec": {"unschedulable": true}})).await.unwrap();
+    cluster.wait(1).await;
+    let node = cluster.node("node-0").await;
+    assert_eq!(node["metadata"]["labels"]["beta.kubernetes.io/os"], "linux");
+    assert_eq!(node["metadata"]["labels"]["beta.kubernetes.io/arch"], "amd64");
+    assert_eq!(taints(&node, "NoSchedule"), ["node.kubernetes.io/unschedulable"]);
+    cluster.sandbox.merge("nodes", None, "node-0", None, json!({"spec": {"unschedulable": null}})).await.unwrap();
+    cluster.wait(1).await;
+    assert!(cluster.node("node-0").await["spec"]["taints"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_that_others_write_at_the_same_time_stay() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    // Between the read and the write of every change somebody else changes the node.
+    let slow = Rule::new(Action::Latency(Duration::from_millis(300))).identity(ME).verb("patch").resource("nodes");
+    cluster.sandbox.faults().add(slow);
+    cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+    for n in 0..4 {
+        let mut all = cluster.node("node-1").await["spec"]["taints"].as_array().cloned().unwrap_or_default();
+        all.push(json!({"key": format!("example.com/{n}"), "effect": "NoExecute"}));
+        cluster.sandbox.merge("nodes", None, "node-1", None, json!({"spec": {"taints": all}})).await.unwrap();
+        cluster.clock.sleep(Duration::from_millis(250)).await;
+    }
+    cluster.wait(60).await;
+    let mut keys = taints(&cluster.node("node-1").await, "NoExecute");
+    keys.sort();
+    assert_eq!(keys, ["example.com/0", "example.com/1", "example.com/2", "example.com/3", UNREACHABLE]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_re_created_under_its_name_has_its_own_grace_period() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(45).await;
+    cluster.sandbox.delete("nodes", None, "node-1").await.unwrap();
+    let again = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    cluster.sandbox.create(again).await.unwrap();
+    cluster.wait(40).await;
+    assert_eq!(status(&cluster.node("node-1").await, "Ready"), "True");
+    cluster.until("node-1", 30, |node| status(node, "Ready") == "Unknown").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_bound_to_a_lost_node_is_marked() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+    cluster.pod("late", "node-1").await;
+    cluster.wait(1).await;
+    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "none", "it never said that it was ready");
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    cluster.sandbox.merge("pods", Some(NS), "late", Some("status"), ready).await.unwrap();
+    cluster.wait(1).await;
+    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "what its kubelet says counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_that_renew_their_leases_cost_no_request() {
+    let cluster = Cluster::new(100).await;
+    cluster.wait(60).await;
+    let counted = || cluster.sandbox.requests().count(Some(ME), None, None);
+    let watches = || {
+        ["pods", "nodes", "leases.coordination.k8s.io"]
+            .map(|resource| cluster.asked("watch", resource))
+            .iter()
+            .sum::<u64>()
+    };
+    let (before, watched) = (counted(), watches());
+    cluster.wait(3600).await;
+    assert_eq!(counted() - before, watches() - watched, "only watches that were opened again");
+    assert_eq!(cluster.unknown_count().await, 0);
+}

@@ -1,0 +1,169 @@
+//! How fast nodes are tainted when many fail, and what keeps all from being tainted.
+
+use common::settings::{Settings, TuneValue};
+use jiff::Timestamp;
+use serde_json::json;
+
+use crate::cluster::{Cluster, flags, status, taints};
+
+/// The seconds since `since` at which nodes got their `NoExecute` taint, sorted.
+fn taint_times(cluster: &Cluster, since: Timestamp) -> Vec<i64> {
+    let first = |node: String| {
+        let writes = cluster.node_writes(&node, since);
+        writes.into_iter().find(|(_, node)| !taints(node, "NoExecute").is_empty()).map(|(at, _)| at)
+    };
+    let mut times: Vec<i64> = cluster.nodes.names().into_iter().filter_map(first).collect();
+    times.sort_unstable();
+    times
+}
+
+fn silence(cluster: &Cluster, nodes: std::ops::Range<u32>) {
+    for node in nodes {
+        cluster.nodes.silence(&format!("node-{node}")).unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_of_a_zone_are_tainted_one_after_the_other() {
+    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    silence(&cluster, 0..4);
+    cluster.wait(120).await;
+    let times = taint_times(&cluster, since);
+    assert_eq!(times.len(), 4, "{times:?}");
+    assert!(times.windows(2).all(|pair| (9..=11).contains(&(pair[1] - pair[0]))), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn zones_are_tainted_side_by_side() {
+    let cluster = Cluster::new(12).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    silence(&cluster, 0..3);
+    cluster.wait(70).await;
+    let times = taint_times(&cluster, since);
+    assert_eq!(times.len(), 3);
+    assert!(times[2] - times[0] <= 6, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
+    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    cluster.wait(20).await;
+    silence(&cluster, 0..6);
+    cluster.wait(600).await;
+    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
+    // One comes back: 5 of 10 are not ready, which is below the threshold.
+    cluster.nodes.restore("node-0").unwrap();
+    cluster.wait(120).await;
+    assert_eq!(cluster.evicted_nodes().await.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_zone_that_is_partially_disrupted_is_tainted_slowly() {
+    let cluster = Cluster::of_one_zone(12, flags(&[("large-cluster-size-threshold", TuneValue::Integer(10))])).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    silence(&cluster, 0..8);
+    cluster.wait(400).await;
+    let times = taint_times(&cluster, since);
+    assert!((3..=4).contains(&times.len()), "{times:?}");
+    assert!(times.windows(2).skip(1).all(|pair| (99..=101).contains(&(pair[1] - pair[0]))), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_every_node_is_gone_nothing_is_tainted_and_taints_are_removed() {
+    let cluster = Cluster::new(9).await;
+    cluster.wait(20).await;
+    silence(&cluster, 0..1);
+    cluster.until("node-0", 90, |node| !taints(node, "NoExecute").is_empty()).await;
+    silence(&cluster, 1..9);
+    cluster.wait(90).await;
+    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (9, 0));
+    cluster.wait(600).await;
+    assert_eq!(cluster.evicted_nodes().await.len(), 0, "and while that lasts");
+    // One is back: the others get a whole grace period before they are tainted, each zone at its rate.
+    let since = cluster.clock.now();
+    cluster.nodes.restore("node-4").unwrap();
+    cluster.wait(400).await;
+    let times = taint_times(&cluster, since);
+    assert!(times.len() == 8 && times[0] >= 50, "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_zone_is_tainted_at_the_usual_rate_and_others_are_not() {
+    let cluster = Cluster::new(9).await;
+    cluster.wait(20).await;
+    for node in [0, 3, 6] {
+        silence(&cluster, node..node + 1);
+    }
+    cluster.wait(120).await;
+    assert_eq!(cluster.evicted_nodes().await, ["node-0", "node-3", "node-6"]);
+    let metrics = cluster.loops().metrics().prometheus();
+    assert!(metrics.contains("node_collector_evictions_total{zone=\"r:\0:z0\"} 3\n"), "{metrics}");
+    assert!(metrics.contains("node_collector_zone_health{zone=\"r:\0:z0\"} 0\n"), "{metrics}");
+    assert!(metrics.contains("node_collector_zone_size{zone=\"r:\0:z1\"} 3\n"), "{metrics}");
+    assert!(metrics.contains("node_collector_unhealthy_nodes_in_zone{zone=\"r:\0:z0\"} 3\n"), "{metrics}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn excluded_nodes_have_no_part_in_the_state_of_their_zone() {
+    let cluster = Cluster::of_one_zone(6, Settings::new()).await;
+    for node in 0..3 {
+        cluster.label(&format!("node-{node}"), json!({"node.kubernetes.io/exclude-disruption": ""})).await;
+    }
+    cluster.wait(20).await;
+    // Half of those that count are ready: without the labels it would be four of six.
+    silence(&cluster, 0..4);
+    cluster.wait(200).await;
+    assert_eq!(cluster.evicted_nodes().await.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_its_zone_while_it_waits_is_tainted_in_its_new_zone() {
+    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    cluster.wait(20).await;
+    silence(&cluster, 0..6);
+    cluster.wait(200).await;
+    assert_eq!(cluster.evicted_nodes().await.len(), 0, "the zone is partially disrupted");
+    cluster.label("node-0", json!({"topology.kubernetes.io/zone": "other"})).await;
+    cluster.wait(120).await;
+    assert!(cluster.evicted_nodes().await.contains(&"node-0".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_alarm_comes_before_the_taint_that_makes_the_share_large_and_a_cap_holds() {
+    let brakes = [("node-taint-alarm-share", TuneValue::Ratio(0.3)), ("node-taint-max-share", TuneValue::Ratio(0.2))];
+    let cluster = Cluster::of_one_zone(10, flags(&brakes)).await;
+    cluster.wait(20).await;
+    silence(&cluster, 0..4);
+    cluster.wait(600).await;
+    assert_eq!(cluster.evicted_nodes().await.len(), 2);
+    let alarms: Vec<String> =
+        cluster.events("default").await.into_iter().filter(|event| event.contains("ManyNodesTainted")).collect();
+    assert_eq!(alarms, ["Warning ManyNodesTainted 4 of 10 nodes have a NoExecute taint or wait for it"]);
+    let metrics = cluster.loops().metrics().prometheus();
+    assert!(metrics.contains("\nnonet_node_taints_held 2\n") && metrics.contains("\nnonet_node_tainted_share 0.4\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_which_something_is_heard_while_it_waits_is_not_tainted() {
+    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    cluster.wait(20).await;
+    let since = cluster.clock.now();
+    silence(&cluster, 0..4);
+    cluster.until("node-3", 90, |node| status(node, "Ready") == "Unknown").await;
+    // Its Lease is renewed, and its status is not reported.
+    for second in 0..12 {
+        let lease = json!({"spec": {"renewTime": format!("2026-11-22T00:00:{second:02}.000000Z")}});
+        cluster
+            .sandbox
+            .merge("leases.coordination.k8s.io", Some("kube-node-lease"), "node-3", None, lease)
+            .await
+            .unwrap();
+        cluster.wait(10).await;
+    }
+    assert_eq!(taint_times(&cluster, since).len(), 3);
+    assert!(!cluster.evicted_nodes().await.contains(&"node-3".to_owned()));
+}
