@@ -10,6 +10,7 @@ mod cron_jobs;
 mod daemon_sets;
 mod endpoint_slices;
 mod jobs;
+mod nodes;
 mod signature;
 mod stateful_sets;
 
