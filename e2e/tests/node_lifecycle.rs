@@ -1,6 +1,6 @@
-//! Suite: what node-lifecycle-controller promises for Pods on nodes that are tainted, out of service or gone.
+//! Suite: what node-lifecycle-controller promises for nodes that report trouble, fall silent and come back.
 //!
-//! Each test has a node of its own on which no kubelet runs: what goes there stays until somebody says otherwise.
+//! Each test has a node of its own whose kubelet it plays. The other nodes of the cluster renew their Leases.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::{process::ExitCode, time::Duration};
@@ -9,7 +9,7 @@ use e2e::{
     cluster::Kind,
     suite::{
         Context, Outcome, Suite, Test, condition,
-        resources::{NODES, PODS},
+        resources::{LEASES, NODES, PODS},
         run,
     },
 };
@@ -17,14 +17,16 @@ use serde_json::{Value, json};
 
 /// Clusters on which nobody else looks after nodes.
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-/// The garbage collector's pauses are set to a second here, and its quarantine to [`QUARANTINE`]: this is ample.
-const LONG: Duration = Duration::from_secs(30);
-const QUARANTINE: Duration = Duration::from_secs(5);
-/// Nobody judges the nodes of these tests, which have no heartbeat.
+/// Other nodes renew their Leases every ten seconds.
 const FLAGS: &[&str] = &[
-    "--tune=pod-gc-period=1s,pod-gc-quarantine=5s",
-    "--controllers=taint-eviction-controller,pod-garbage-collector-controller",
+    "--node-monitor-period=1s",
+    "--node-monitor-grace-period=16s",
+    "--node-startup-grace-period=20s",
+    "--node-eviction-rate=10",
 ];
+const LONG: Duration = Duration::from_secs(60);
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 fn main() -> ExitCode {
     run(&Suite {
@@ -34,106 +36,130 @@ fn main() -> ExitCode {
         cluster: |cluster| cluster,
         at_once: None,
         tests: vec![
-            Test::new("a_pod_leaves_a_node_it_does_not_tolerate", |c| Box::pin(leaves(c))).only(OURS),
-            Test::new("a_pod_stays_for_as_long_as_it_tolerates", |c| Box::pin(tolerates(c))).only(OURS),
-            Test::new("a_taint_that_goes_in_time_cancels", |c| Box::pin(cancels(c))).only(OURS),
-            Test::new("a_pod_that_is_going_goes_from_a_node_out_of_service", |c| Box::pin(out_of_service(c)))
+            Test::new("a_node_that_reports_not_ready_is_tainted_until_it_is_ready", |c| Box::pin(not_ready(c)))
                 .only(OURS),
-            Test::new("pods_of_a_node_that_is_gone_go", |c| Box::pin(gone(c))).only(OURS),
+            Test::new("a_silent_node_is_unknown_and_its_pods_are_not_ready", |c| Box::pin(silent(c))).only(OURS),
+            Test::new("a_node_that_renews_its_lease_stays_ready", |c| Box::pin(alive(c))).only(OURS),
+            Test::new("a_cordoned_node_has_a_taint_and_labels_have_copies", |c| Box::pin(cordoned(c))).only(OURS),
         ],
     })
 }
 
-/// Creates the test's node, with a Pod on it called `p` that tolerates this.
-async fn node_with_pod(c: &Context, tolerations: Value) -> Outcome {
-    c.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": c.namespace()}})).await?;
-    c.create(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["nonet.io/seen"]},
-        "spec": {"nodeName": c.namespace(), "tolerations": tolerations, "containers": [{"name": "c", "image": "img:1"}]}}))
+/// The node of the test reports whether it is ready.
+async fn report(c: &Context, ready: &str) -> Outcome {
+    let node = c.get(NODES, c.namespace()).await?;
+    let version: u64 = node["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+    // Only that it differs from the last one matters.
+    let time = format!("2026-01-01T00:{:02}:{:02}Z", version / 60 % 60, version % 60);
+    let condition = json!({"type": "Ready", "status": ready, "reason": "KubeletReady", "message": "ok",
+        "lastHeartbeatTime": time});
+    c.merge_status(NODES, c.namespace(), json!({"status": {"conditions": [condition]}})).await?;
+    Ok(())
+}
+
+async fn node(c: &Context) -> Outcome {
+    let labels = json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64"});
+    c.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": c.namespace(), "labels": labels}}))
         .await?;
-    Ok(())
+    report(c, "True").await
 }
 
-async fn taint(c: &Context, taints: Value) -> Outcome {
-    c.merge(NODES, c.namespace(), json!({"spec": {"taints": taints}})).await?;
-    Ok(())
+/// The keys of the node's taints of an effect.
+async fn taints(c: &Context, effect: &str) -> Vec<String> {
+    let node = c.get(NODES, c.namespace()).await.unwrap_or_default();
+    let all = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let of = all.iter().filter(|taint| taint["effect"] == effect);
+    of.filter_map(|taint| taint["key"].as_str().map(str::to_owned)).collect()
 }
 
-/// A toleration of the test's taint for that long.
-fn tolerated(seconds: u32) -> Value {
-    json!([{"key": "nonet.io/leave", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
-}
-
-fn leave() -> Value {
-    json!([{"key": "nonet.io/leave", "effect": "NoExecute"}])
-}
-
-async fn is_going(c: &Context) -> bool {
-    c.get(PODS, "p").await.is_ok_and(|pod| pod["metadata"].get("deletionTimestamp").is_some())
-}
-
-async fn until_going(c: &Context, within: Duration) -> Result<Value, e2e::suite::Failure> {
-    c.until_within("the Pod to go", within, async || {
-        c.get(PODS, "p").await.ok().filter(|pod| pod["metadata"].get("deletionTimestamp").is_some())
+async fn until_tainted(c: &Context, key: &str) -> Outcome {
+    c.until_within(key, LONG, async || {
+        let both = [taints(c, "NoSchedule").await, taints(c, "NoExecute").await];
+        both.iter().all(|keys| keys == &[key]).then_some(())
     })
     .await
 }
 
-/// Leaves nothing behind.
-async fn clean(c: &Context) -> Outcome {
-    c.merge(PODS, "p", json!({"metadata": {"finalizers": null}})).await?;
-    let _ = c.delete(NODES, c.namespace(), "Background").await;
+async fn until_untainted(c: &Context) -> Outcome {
+    c.until_within("no taint", LONG, async || {
+        let both = [taints(c, "NoSchedule").await, taints(c, "NoExecute").await];
+        both.iter().all(Vec::is_empty).then_some(())
+    })
+    .await
+}
+
+async fn renew(c: &Context, second: u64) -> Outcome {
+    let time = format!("2026-01-01T00:{:02}:{:02}.000000Z", second / 60, second % 60);
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": c.namespace(), "namespace": "kube-node-lease"}, "spec": {"renewTime": time}});
+    let _ = c.client().delete(LEASES, "kube-node-lease", c.namespace(), &json!({})).await;
+    c.client().create(LEASES, "kube-node-lease", &lease).await?;
     Ok(())
 }
 
-async fn leaves(c: Context) -> Outcome {
-    node_with_pod(&c, json!([])).await?;
-    taint(&c, leave()).await?;
-    let pod = until_going(&c, Duration::from_secs(10)).await?;
-    let target = condition(&pod, "DisruptionTarget").cloned().unwrap_or_default();
-    c.check(target["reason"] == "DeletionByTaintManager", "it says why").await?;
-    let marked = format!("Normal TaintManagerEviction Marking for deletion Pod {}/p", c.namespace());
-    c.until("an Event", async || c.events_of("Pod", "p").await.ok()?.contains(&marked).then_some(())).await?;
+async fn clean(c: &Context) -> Outcome {
+    let _ = c.delete(NODES, c.namespace(), "Background").await;
+    let _ = c.client().delete(LEASES, "kube-node-lease", c.namespace(), &json!({})).await;
+    Ok(())
+}
+
+async fn not_ready(c: Context) -> Outcome {
+    node(&c).await?;
+    until_untainted(&c).await?;
+    report(&c, "False").await?;
+    until_tainted(&c, NOT_READY).await?;
+    report(&c, "True").await?;
+    until_untainted(&c).await?;
     clean(&c).await
 }
 
-async fn tolerates(c: Context) -> Outcome {
-    node_with_pod(&c, tolerated(4)).await?;
-    taint(&c, leave()).await?;
-    c.stays("the Pod", Duration::from_secs(3), async || !is_going(&c).await).await?;
-    until_going(&c, Duration::from_secs(10)).await?;
-    clean(&c).await
-}
-
-async fn cancels(c: Context) -> Outcome {
-    node_with_pod(&c, tolerated(4)).await?;
-    taint(&c, leave()).await?;
-    c.sleep(Duration::from_secs(2)).await;
-    taint(&c, json!([])).await?;
-    c.stays("the Pod", Duration::from_secs(5), async || !is_going(&c).await).await?;
-    let cancelled = format!("Normal TaintManagerEviction Cancelling deletion of Pod {}/p", c.namespace());
-    c.until("an Event", async || c.events_of("Pod", "p").await.ok()?.contains(&cancelled).then_some(())).await?;
-    clean(&c).await
-}
-
-async fn out_of_service(c: Context) -> Outcome {
-    node_with_pod(&c, json!([])).await?;
-    c.delete(PODS, "p", "Background").await?;
-    taint(&c, json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]))
-        .await?;
-    c.until_within("the Pod to end", LONG, async || {
+async fn silent(c: Context) -> Outcome {
+    node(&c).await?;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {"nodeName": c.namespace(), "containers": [{"name": "c", "image": "img:1"}]}});
+    c.create(PODS, pod).await?;
+    let ready: Value = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    c.merge_status(PODS, "p", ready).await?;
+    until_tainted(&c, UNREACHABLE).await?;
+    let node = c.get(NODES, c.namespace()).await?;
+    let reason = condition(&node, "Ready").map(|ready| ready["reason"].clone()).unwrap_or_default();
+    c.check(reason == "NodeStatusUnknown", "its condition says why").await?;
+    c.until("the Pod to be marked", async || {
         let pod = c.get(PODS, "p").await.ok()?;
-        (pod["status"]["phase"] == "Failed" && pod["metadata"]["deletionGracePeriodSeconds"] == 0).then_some(())
+        condition(&pod, "Ready").filter(|ready| ready["status"] == "False").map(drop)
     })
     .await?;
+    let marked = "Warning NodeNotReady Node is not ready".to_owned();
+    c.until("an Event", async || c.events_of("Pod", "p").await.ok()?.contains(&marked).then_some(())).await?;
+    report(&c, "True").await?;
+    until_untainted(&c).await?;
+    c.delete(PODS, "p", "Background").await?;
     clean(&c).await
 }
 
-async fn gone(c: Context) -> Outcome {
-    node_with_pod(&c, json!([])).await?;
-    c.delete(NODES, c.namespace(), "Background").await?;
-    c.stays("the Pod", QUARANTINE.saturating_sub(Duration::from_secs(1)), async || !is_going(&c).await).await?;
-    let pod = until_going(&c, LONG).await?;
-    let target = condition(&pod, "DisruptionTarget").cloned().unwrap_or_default();
-    c.check(target["reason"] == "DeletionByPodGC" && pod["status"]["phase"] == "Failed", "it says why").await?;
+async fn alive(c: Context) -> Outcome {
+    node(&c).await?;
+    for second in 0..12 {
+        renew(&c, second * 3).await?;
+        c.sleep(Duration::from_secs(3)).await;
+    }
+    let node = c.get(NODES, c.namespace()).await?;
+    c.check(condition(&node, "Ready").is_some_and(|ready| ready["status"] == "True"), "it is ready").await?;
+    clean(&c).await
+}
+
+async fn cordoned(c: Context) -> Outcome {
+    node(&c).await?;
+    c.merge(NODES, c.namespace(), json!({"spec": {"unschedulable": true}})).await?;
+    c.until("the taint", async || {
+        (taints(&c, "NoSchedule").await == ["node.kubernetes.io/unschedulable"]).then_some(())
+    })
+    .await?;
+    c.until("the labels", async || {
+        let node = c.get(NODES, c.namespace()).await.ok()?;
+        let labels = &node["metadata"]["labels"];
+        (labels["beta.kubernetes.io/os"] == "linux" && labels["beta.kubernetes.io/arch"] == "arm64").then_some(())
+    })
+    .await?;
     clean(&c).await
 }
