@@ -4,6 +4,15 @@ use std::{fmt, io, time::Duration};
 
 use serde::Deserialize;
 
+/// Beginnings of the messages of internal errors (code 500) that the server returns before it writes anything: it cannot call an
+/// admission webhook, or it cannot evaluate a quota in time.
+///
+/// Upstream: `apiserver/pkg/util/webhook`, `ErrCallingWebhook`; `apiserver/pkg/admission/plugin/resourcequota`, `Evaluate`.
+const BEFORE_WRITING: [&str; 2] = [
+    "Internal error occurred: failed calling webhook ",
+    "Internal error occurred: resource quota evaluation timed out",
+];
+
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -78,6 +87,11 @@ impl Status {
             status.message = format!("the server answered {code}: {}", text.trim());
         }
         status
+    }
+
+    /// Whether the server failed in admission, which precedes the write.
+    fn is_from_admission(&self) -> bool {
+        self.reason == "InternalError" && BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
     }
 }
 
@@ -168,7 +182,7 @@ impl Error {
     pub fn may_have_happened(&self) -> bool {
         match self {
             Self::Lost(_) | Self::Answer(_) => true,
-            Self::Status(s) => s.code >= 500 && s.retry_after.is_none(),
+            Self::Status(s) => s.code >= 500 && s.retry_after.is_none() && !s.is_from_admission(),
             Self::Unsent(_) | Self::NotLeader => false,
         }
     }
@@ -235,6 +249,18 @@ mod tests {
         assert!(!status(409, r#"{"reason":"Conflict"}"#).may_have_happened());
         assert!(status(409, r#"{"reason":"Conflict"}"#).is_conflict());
         assert!(!status(409, r#"{"reason":"AlreadyExists"}"#).is_conflict());
+    }
+
+    #[test]
+    fn a_write_that_fails_in_admission_has_not_happened() {
+        let failed = |message: &str| {
+            status(500, &serde_json::json!({"reason": "InternalError", "message": message}).to_string())
+        };
+        let webhook = r#"Internal error occurred: failed calling webhook "policy.example.com": no endpoints available"#;
+        assert!(!failed(webhook).may_have_happened());
+        assert!(!failed("Internal error occurred: resource quota evaluation timed out").may_have_happened());
+        assert!(failed("Internal error occurred: etcdserver: request timed out").may_have_happened());
+        assert!(status(500, r#"{"message":"failed calling webhook"}"#).may_have_happened());
     }
 
     #[test]
