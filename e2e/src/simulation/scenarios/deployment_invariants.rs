@@ -72,6 +72,17 @@ impl<'a> SetWrite<'a> {
         let desired = |set: &Option<Arc<Value>>| set.as_ref().map(|set| annotation(set, DESIRED).to_owned());
         self.before.is_some() && desired(&self.before) != desired(&self.after)
     }
+
+    /// Whether another ReplicaSet that has Pods was sized for another number of replicas, as one is that a user took away and
+    /// gave back after the Deployment was scaled: the controller then distributes the replicas anew, available or not.
+    fn rescales(&self, world: &World) -> bool {
+        let wanted: Vec<String> = self.recent(world).iter().map(|d| number(d, "/spec/replicas").to_string()).collect();
+        let mut others = world.list_recent(REPLICA_SETS).filter(|set| controller_uid(set) == uid(self.deployment));
+        others.any(|set| {
+            let desired = annotation(set, DESIRED);
+            size(Some(set)) > 0 && !desired.is_empty() && !wanted.iter().any(|wanted| wanted == desired)
+        })
+    }
 }
 
 fn size(set: Option<&Arc<Value>>) -> i64 {
@@ -148,7 +159,7 @@ fn availability_is_kept(world: &World, logged: &Logged) -> Result<(), String> {
     let (before, after) = write.sizes();
     let recent = write.recent(world);
     let Some(shrunk) = write.after.as_ref().filter(|_| after < before && !write.scales()) else { return Ok(()) };
-    if recent.iter().any(|d| is_new(shrunk, d) || !is_rolling(d) || is_paused(d)) {
+    if recent.iter().any(|d| is_new(shrunk, d) || !is_rolling(d) || is_paused(d)) || write.rescales(world) {
         return Ok(());
     }
     // What ReplicaSets say of themselves is what is known of Pods; it may be known a little late, as may that one is gone.
