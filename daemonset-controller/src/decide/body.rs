@@ -85,18 +85,24 @@ fn metadata_of(
     serde_json::value::to_raw_value(&metadata)
 }
 
-/// The tolerations of a template and those that every daemon Pod gets. One that the template has as well is replaced in its place,
-/// so that it holds for ever.
+/// The tolerations of a template and those that every daemon Pod gets. Each toleration of the template that equals one of those is
+/// replaced in its place, so that it has no time limit.
+///
+/// Upstream: `pkg/apis/core/v1/helper`, `AddOrUpdateTolerationInPodSpec`.
 fn with_automatic_tolerations(mut tolerations: Vec<Value>, host_network: bool) -> Vec<Value> {
     let text = |toleration: &Value, field: &str| toleration[field].as_str().unwrap_or_default().to_owned();
     for (key, effect) in automatic_tolerations(host_network) {
         let own = json!({"key": key, "operator": "Exists", "effect": effect});
-        let same = |known: &&mut Value| {
+        let is_same = |known: &Value| {
             ["key", "operator", "effect", "value"].iter().all(|field| text(known, field) == text(&own, field))
         };
-        match tolerations.iter_mut().find(same) {
-            Some(known) => *known = own,
-            None => tolerations.push(own),
+        let mut replaced = false;
+        for known in tolerations.iter_mut().filter(|known| is_same(known)) {
+            known.clone_from(&own);
+            replaced = true;
+        }
+        if !replaced {
+            tolerations.push(own);
         }
     }
     tolerations

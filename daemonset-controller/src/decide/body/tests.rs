@@ -98,3 +98,19 @@ fn names_and_generations_that_do_not_fit_are_left_out() {
         format!("{}-", "a".repeat(252))
     );
 }
+
+#[test]
+fn every_toleration_that_is_the_same_is_replaced() {
+    let key = "node.kubernetes.io/not-ready";
+    let forever = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+    let for_seconds = |seconds: u32| {
+        let mut toleration = forever.clone();
+        toleration["tolerationSeconds"] = json!(seconds);
+        toleration
+    };
+    let own = [for_seconds(300), forever.clone(), for_seconds(60)];
+    let got = pod(json!({"spec": {"tolerations": own}}), "agent", json!({}));
+    let all = got["spec"]["tolerations"].as_array().unwrap();
+    let same: Vec<_> = all.iter().filter(|toleration| toleration["key"] == key).collect();
+    assert_eq!(same, [&forever, &forever, &forever]);
+}
