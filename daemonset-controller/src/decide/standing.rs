@@ -154,7 +154,7 @@ pub struct Tally {
     pub misscheduled: i32,
     /// Nodes that count against the limit of the rolling update.
     pub blocking: i32,
-    /// Nodes with an available Pod, whether one should run there or not (with surge only).
+    /// Existing nodes with an available Pod, whether one should run there or not (with surge only).
     pub serving: i32,
 }
 
@@ -257,12 +257,13 @@ fn create_first(view: &NodeView<'_>, criteria: &Criteria, now: Timestamp, standi
         return;
     }
     let (new, old) = (new.first(), old.first());
-    standing.tally.serving = i32::from(old.or(new).is_some_and(|pod| is_available(pod)));
+    let exists = view.eligibility != Eligibility::Vanished;
+    standing.tally.serving = i32::from(exists && old.or(new).is_some_and(|pod| is_available(pod)));
     let runs = view.eligibility.should_run();
     standing.rollout = match (new, old) {
         (_, None) => Rollout::Settled,
         // Whether a Pod should run on a node that has vanished is not known. The garbage collector of Pods takes care of its Pods.
-        (None, Some(_)) if view.eligibility == Eligibility::Vanished => Rollout::Settled,
+        (None, Some(_)) if !exists => Rollout::Settled,
         (None, Some(old)) => match (is_available(old), runs) {
             (false, false) => Rollout::Remove,
             (false, true) => Rollout::Replace,

@@ -163,3 +163,10 @@ fn an_explanation_names_what_a_rollout_waits_for() {
         assert!(waiting.contains(&line.to_owned()), "{waiting:?}");
     }
 }
+
+#[test]
+fn with_surge_an_available_pod_on_a_node_that_has_vanished_takes_the_place_of_none() {
+    let world = rollout(vec![old(true), old(true), new(false)]).limits(json!(0), json!(1));
+    let world = world.taint(1, "NoSchedule").without_node("n0");
+    assert!(world.work().is_empty(), "the Pod on n1 is the only one that serves");
+}
