@@ -52,7 +52,7 @@ impl DaemonSetController {
         let forgotten = if managed.is_ok() { self.forget(snapshot, &plan.forget).await } else { Ok(()) };
         let written = self.write_status(snapshot, plan).await;
         managed.and(forgotten).and(written)?;
-        Ok(if plan.deferred > 0 { Requeue::After(Duration::ZERO) } else { Requeue::No })
+        Ok(if plan.deferred.total() > 0 { Requeue::After(Duration::ZERO) } else { Requeue::No })
     }
 
     fn tell_problem(&self, snapshot: &Snapshot, problem: &Problem) {

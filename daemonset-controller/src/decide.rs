@@ -17,7 +17,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use common::{explain::Lines, refs::Owner};
 
 use crate::{
-    plan::{Creation, Deletion, Plan, Problem, Scope, Why},
+    plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
     snapshot::Snapshot,
 };
 use revisions::Revisions;
@@ -37,7 +37,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         relabel: snapshot.relabel.clone(),
         creates: Vec::new(),
         deletes: Vec::new(),
-        deferred: 0,
+        deferred: Deferred::default(),
         status: snapshot.set.status.clone(),
         forget: Vec::new(),
         tally: snapshot.nodes.tally,
@@ -100,19 +100,21 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
         let deletion = |(pod, why): (&_, _)| Deletion { pod: Arc::clone(pod), node: node.name.clone(), why };
         plan.deletes.extend(delete.into_iter().map(deletion));
     }
-    plan.deferred = nodes.create.unlisted() + nodes.delete.unlisted();
+    plan.deferred = Deferred { creates: nodes.create.unlisted(), deletes: nodes.delete.unlisted() };
     if plan.creates.is_empty() && plan.deletes.is_empty() {
         rolling::update(snapshot, plan);
     }
+    let burst = snapshot.limits.burst;
+    plan.deferred.creates += plan.creates.len().saturating_sub(burst);
+    plan.deferred.deletes += plan.deletes.len().saturating_sub(burst);
+    plan.creates.truncate(burst);
+    plan.deletes.truncate(burst);
     if snapshot.terminating_namespace && !plan.creates.is_empty() {
+        // A later sync would not create them either.
         plan.creates.clear();
+        plan.deferred.creates = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
-    for list in [plan.creates.len(), plan.deletes.len()] {
-        plan.deferred += list.saturating_sub(snapshot.limits.burst);
-    }
-    plan.creates.truncate(snapshot.limits.burst);
-    plan.deletes.truncate(snapshot.limits.burst);
     if snapshot.nodes.untargeted > 0 {
         let untargeted = snapshot.nodes.untargeted;
         plan.waiting.push(|| format!("{untargeted} Pods are left alone: they neither run on a node nor name one"));

@@ -40,7 +40,7 @@ pub struct Plan {
     /// Pods to delete.
     pub deletes: Vec<Deletion>,
     /// How many nodes are left to later syncs because this one has enough to do.
-    pub deferred: usize,
+    pub deferred: Deferred,
     /// The status, once all of that is done.
     pub status: Status,
     /// Revisions to delete.
@@ -51,6 +51,22 @@ pub struct Plan {
     pub waiting: Lines,
     /// When the passing of time alone changes the decision.
     pub due: Option<Duration>,
+}
+
+/// How many nodes are left to later syncs because one sync has enough to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deferred {
+    /// Nodes on which a Pod is created later.
+    pub creates: usize,
+    /// Nodes on which Pods are deleted later.
+    pub deletes: usize,
+}
+
+impl Deferred {
+    /// The number of these nodes.
+    pub fn total(self) -> usize {
+        self.creates.saturating_add(self.deletes)
+    }
 }
 
 /// Why nothing can be done for a set.
@@ -258,8 +274,9 @@ impl Explain for Plan {
             tally.misscheduled,
         );
         let mut waiting = self.waiting.clone().into_vec();
-        if self.deferred > 0 {
-            waiting.push(format!("{} more nodes are left to the next syncs", self.deferred));
+        let deferred = self.deferred.total();
+        if deferred > 0 {
+            waiting.push(format!("{deferred} more nodes are left to the next syncs"));
         }
         if let Some(due) = self.due.filter(|_| self.scope != Scope::Status) {
             let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));

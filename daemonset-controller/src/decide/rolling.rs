@@ -105,9 +105,13 @@ pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
             plan.creates.extend(chosen.map(|node| create(node, Lack::Outdated)));
         }
     }
-    let chosen = room.min(nodes.candidates.count);
-    plan.deferred += chosen.saturating_sub(nodes.candidates.nodes.len());
-    plan.deferred += nodes.replace.unlisted() + nodes.remove.unlisted();
+    let candidates = room.min(nodes.candidates.count).saturating_sub(nodes.candidates.nodes.len());
+    let replaced = candidates + nodes.replace.unlisted();
+    plan.deferred.deletes += nodes.remove.unlisted();
+    match criteria.replacement {
+        Replacement::CreateFirst => plan.deferred.creates += replaced,
+        Replacement::DeleteFirst | Replacement::OnDelete => plan.deferred.deletes += replaced,
+    }
 }
 
 fn outdated(node: &NodePods, criteria: &Criteria, why: Why) -> Option<Deletion> {

@@ -1,3 +1,4 @@
+use common::controller::Explain as _;
 use serde_json::json;
 
 use crate::{
@@ -128,9 +129,26 @@ fn one_sync_creates_and_deletes_only_so_many_and_says_what_is_left() {
     let mut many = empty(7);
     many.limits.burst = 3;
     let plan = many.plan();
-    assert_eq!((plan.creates.len(), plan.deferred), (3, 4));
+    assert_eq!((plan.creates.len(), plan.deferred.total()), (3, 4));
     let mut many = world(7).limits(json!(5), json!(0)).rollout_to("b");
     many.limits.burst = 3;
     let plan = many.plan();
-    assert_eq!((plan.deletes.len(), plan.deferred), (3, 2));
+    assert_eq!((plan.deletes.len(), plan.deferred.total()), (3, 2));
+}
+
+#[test]
+fn creations_that_a_terminating_namespace_rules_out_are_not_left_to_later_syncs() {
+    let mut many = empty(7);
+    many.limits.burst = 3;
+    let mut snapshot = many.snapshot();
+    snapshot.terminating_namespace = true;
+    let waiting = crate::decide::decide(&snapshot).explain().waiting;
+    assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
+    // Deletions are left to later syncs all the same.
+    let mut many = world(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
+    many.limits.burst = 3;
+    let mut snapshot = many.snapshot();
+    snapshot.terminating_namespace = true;
+    let waiting = crate::decide::decide(&snapshot).explain().waiting;
+    assert_eq!(waiting, ["1 more nodes are left to the next syncs"]);
 }
