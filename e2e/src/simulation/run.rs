@@ -84,7 +84,7 @@ async fn play(run: Run<'_>) -> Outcome {
     let watching = tokio::spawn(watch(run.suite, clock.clone(), writes, Arc::clone(&world), Arc::clone(&notes)));
     let stage = Stage::new(Arc::clone(&hub), Arc::clone(&world), run.suite, run.without, run.seed);
     let attending = tokio::spawn(Arc::clone(&stage).attend(news));
-    let nodes = stage.start_nodes().await;
+    stage.start_nodes().await;
     stage.start_all();
     let mut waits = Vec::new();
     let violation = user(&run, &stage, &notes, &mut waits).await.err();
@@ -104,7 +104,6 @@ async fn play(run: Run<'_>) -> Outcome {
     stage.end();
     watching.abort();
     attending.abort();
-    drop(nodes);
     let seen = std::mem::take(&mut *hub.seen.lock());
     let world = world.lock();
     // What nothing ever happens to can be withheld from anybody.
@@ -131,7 +130,7 @@ async fn play(run: Run<'_>) -> Outcome {
 /// is not followed: nothing is promised to the neighbour, and it never comes to rest.
 async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc<Mutex<World>>, notes: Shared) {
     while let Some(write) = writes.recv().await {
-        if write.namespace == neighbour::NAMESPACE {
+        if write.namespace == neighbour::NAMESPACE || is_heartbeat(&write) {
             continue;
         }
         let logged = Logged { at: clock.instant(), write };
@@ -149,6 +148,23 @@ async fn watch(suite: &'static Suite, clock: Clock, mut writes: Feed, world: Arc
             };
             notes.violation = suite.invariants.iter().copied().flatten().find_map(broken);
         }
+    }
+}
+
+/// Whether a node says nothing but that it is alive. That goes on for ever.
+fn is_heartbeat(write: &Write) -> bool {
+    let bare = |node: Option<Arc<Value>>| {
+        let mut node = Arc::unwrap_or_clone(node?);
+        node["metadata"]["resourceVersion"].take();
+        for condition in node["status"]["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastHeartbeatTime"].take();
+        }
+        Some(node)
+    };
+    match write.resource.as_str() {
+        "leases" => write.namespace == "kube-node-lease",
+        "nodes" if write.subresource.as_deref() == Some("status") => bare(write.before()) == bare(write.after()),
+        _ => false,
     }
 }
 

@@ -61,6 +61,9 @@ pub enum When {
     Shows(&'static str, &'static str, &'static str, i64),
 }
 
+/// The annotation of a node that users have cut off.
+pub const SILENT: &str = "sim.example.com/silent";
+
 /// What is done. All in the namespace `default`.
 #[derive(Clone, Debug)]
 pub enum What {
@@ -76,6 +79,10 @@ pub enum What {
     Delete(String, String, Value),
     /// The same for every object of a resource with that label that is not being deleted: resource, key, value, options.
     DeleteAll(String, String, String, Value),
+    /// Cuts a node off: no heartbeat, no status, no Pod is ended. The annotation [`SILENT`] says so.
+    Silence(String),
+    /// Brings such a node back.
+    Restore(String),
     /// Makes an object the dependent of these objects, and of no others: resource, name, owners.
     Own(String, String, Vec<Owner>),
 }

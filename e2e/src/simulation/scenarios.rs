@@ -14,6 +14,7 @@ mod job_history;
 mod job_invariants;
 mod job_reads;
 mod neighbour;
+mod node_health;
 mod node_lifecycle;
 mod node_lifecycle_invariants;
 mod replicaset;
@@ -45,6 +46,7 @@ pub const SUITES: &[&Suite] = &[
     &statefulset::MAX_UNAVAILABLE,
     &gc::SUITE,
     &node_lifecycle::SUITE,
+    &node_health::SUITE,
     &neighbour::SUITE,
 ];
 

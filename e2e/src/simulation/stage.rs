@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{app::Definition, clock::Clock, settings::Settings, settings::TuneValue, succession::Left};
+use node_lifecycle_controller::monitor::NODE_LIFECYCLE;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -73,6 +74,7 @@ pub(super) struct Stage {
     without: Option<Safeguard>,
     seed: u64,
     seats: Mutex<Vec<Seat>>,
+    nodes: Mutex<Option<Arc<Nodes>>>,
 }
 
 impl Stage {
@@ -91,17 +93,20 @@ impl Stage {
             leader: None,
         };
         let seats = Mutex::new(suite.programs.iter().map(seat).collect());
-        Arc::new(Self { hub, world, suite, without, seed, seats })
+        Arc::new(Self { hub, world, suite, without, seed, seats, nodes: Mutex::default() })
     }
 
-    /// Starts nodes that are quiet when nothing happens.
-    pub(super) async fn start_nodes(&self) -> Nodes {
+    /// Starts nodes that are quiet when nothing happens, except where somebody judges them by their heartbeats.
+    pub(super) async fn start_nodes(&self) {
         let process = Process::new(NODES, 1, self.hub.clock.clone());
         let client = kube::Client::new(Wire::new(&self.hub, &process, None), NAMESPACE);
-        let nodes: nodes::Builder = Nodes::builder().count(3).heartbeat(None);
+        let loops = self.suite.programs.iter().flat_map(|program| program.loops);
+        let are_judged = loops.into_iter().any(|each| each.name == NODE_LIFECYCLE.name);
+        let heartbeat = are_judged.then_some(Duration::from_secs(10));
+        let nodes: nodes::Builder = Nodes::builder().count(3).heartbeat(heartbeat);
         let nodes = nodes.start(client, self.hub.clock.clone());
         nodes.ready().await;
-        nodes
+        *self.nodes.lock() = Some(Arc::new(nodes));
     }
 
     /// Starts every program.
@@ -423,11 +428,19 @@ impl Stage {
 
     /// Does what a user does.
     pub(super) async fn perform(&self, what: &What) -> Result<(), Refused> {
+        let nodes = self.nodes.lock().clone();
+        let switched = match (what, &nodes) {
+            (What::Silence(node), Some(nodes)) => nodes.silence(node),
+            (What::Restore(node), Some(nodes)) => nodes.restore(node),
+            _ => Ok(()),
+        };
+        debug_assert!(switched.is_ok(), "{switched:?}");
         users::perform(&self.hub.sandbox, what).await
     }
 
     /// Ends every process.
     pub(super) fn end(&self) {
         self.seats.lock().clear();
+        self.nodes.lock().take();
     }
 }

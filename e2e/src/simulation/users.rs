@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     json,
-    scenario::{Owner, What},
+    scenario::{Owner, SILENT, What},
     stage::NAMESPACE,
 };
 use crate::sandbox::{Refused, Sandbox};
@@ -43,6 +43,8 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
             }
             Ok(())
         }
+        What::Silence(node) => annotate(sandbox, node, json!("true")).await,
+        What::Restore(node) => annotate(sandbox, node, Value::Null).await,
         What::Own(resource, name, owners) => {
             let mut references = Vec::new();
             for Owner { resource, name, blocked } in owners {
@@ -54,6 +56,12 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
             sandbox.merge(resource, Some(NAMESPACE), name, None, patch).await.map(drop)
         }
     }
+}
+
+/// Writes on a node whether it is cut off: what is asked of the controllers depends on it.
+async fn annotate(sandbox: &Sandbox, node: &str, value: Value) -> Result<(), Refused> {
+    let patch = json!({"metadata": {"annotations": {SILENT: value}}});
+    sandbox.merge("nodes", None, node, None, patch).await.map(drop)
 }
 
 async fn delete(sandbox: &Sandbox, resource: &str, object: &Value, options: &Value) -> Result<(), Refused> {
