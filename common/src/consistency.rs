@@ -200,10 +200,15 @@ impl Ledger {
         });
     }
 
+    /// How long a create whose answer was lost may still take effect.
+    pub fn lost_create_timeout(&self) -> Duration {
+        LOST_CREATE.min(self.timeout)
+    }
+
     /// Notes a create whose answer was lost: a child other than those of `before`, and other than the created ones, may
     /// appear. `before` is what the cache showed when the sync began.
     pub fn lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
-        let until = self.clock.instant() + LOST_CREATE.min(self.timeout);
+        let until = self.clock.instant() + self.lost_create_timeout();
         self.record(owner, |record| match &mut record.lost {
             Some(lost) => {
                 lost.count += 1;

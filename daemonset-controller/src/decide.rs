@@ -14,10 +14,10 @@ pub mod status;
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{explain::Lines, refs::Owner};
+use common::{explain::Lines, intern::Text, refs::Owner};
 
 use crate::{
-    plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
+    plan::{Creation, Deferred, Deletion, Lack, Plan, Problem, Scope, Why},
     snapshot::Snapshot,
 };
 use revisions::Revisions;
@@ -115,9 +115,31 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
         plan.deferred.creates = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
+    leave_out_lost_creates(snapshot, plan);
     if snapshot.nodes.untargeted > 0 {
         let untargeted = snapshot.nodes.untargeted;
         plan.waiting.push(|| format!("{untargeted} Pods are left alone: they neither run on a node nor name one"));
+    }
+}
+
+/// Creates no Pod for a node that may have got one by a request that was not answered. Other nodes go on, but such a Pod counts
+/// against `maxSurge`.
+fn leave_out_lost_creates(snapshot: &Snapshot, plan: &mut Plan) {
+    let is_lost = |node: &Text| snapshot.lost_creates.contains_key(node);
+    let planned = plan.creates.iter().filter(|creation| is_lost(&creation.node)).count();
+    plan.creates.retain(|creation| !is_lost(&creation.node));
+    let mut unplanned = snapshot.lost_creates.len().saturating_sub(planned);
+    while unplanned > 0 && plan.creates.last().is_some_and(|creation| creation.lack == Lack::Outdated) {
+        plan.creates.pop();
+        unplanned -= 1;
+    }
+    if plan.creates.is_empty() {
+        // Those that are left out for now come back with the first answer or when time is up.
+        plan.deferred.creates = 0;
+    }
+    for node in snapshot.lost_creates.keys() {
+        plan.waiting
+            .push(|| format!("node {node}: a request to create a Pod was not answered, and may have created one"));
     }
 }
 
@@ -128,7 +150,8 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
         (Scope::Status, Some(blocked)) => Some(blocked.at_most),
         _ => {
             let due = snapshot.nodes.due.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
-            due.into_iter().chain(next_failure(snapshot, plan)).min()
+            let lost = snapshot.lost_creates.values().min().copied();
+            due.into_iter().chain(next_failure(snapshot, plan)).chain(lost).min()
         }
     }
 }

@@ -31,6 +31,7 @@
 //!   onto the version they were decided on; conditions that others wrote into a status stay.
 //! - A status that meets a conflict is computed again, and not written over the newer set.
 //! - Expectations are kept by identity, in `common`'s ledger: another Pod's event satisfies none.
+//! - A creation whose answer was lost holds back its own node for as long as it may take effect, and no other.
 //! - Where Pods are adopted or relabelled, nothing else is done with Pods in the same sync.
 //! - Outdated Pods are replaced in the order of their nodes' names. A node that has vanished does not hold up a rolling update.
 //! - With surge, the back-off of failed Pods also delays the creation of the next one.
@@ -48,6 +49,7 @@ pub mod snapshot;
 
 mod act;
 mod failed_pods;
+mod lost_creates;
 mod node_updates;
 mod observe;
 mod pod_cache;

@@ -6,6 +6,7 @@ use common::{
     consistency::{Behind, Cache},
     controller::Observed,
     intern::Text,
+    map::HashSet,
     meta::{Key, Meta, Uid},
     object::Resource,
     refs::{self, Owner},
@@ -40,7 +41,7 @@ impl DaemonSetController {
         let _unchanged = self.rosters.unchanged();
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-            let blocked = match known.as_ref().and_then(|uid| self.behind(key, uid)) {
+            let blocked = match known.as_ref().and_then(|uid| self.behind(uid)) {
                 Some((behind @ Behind::Write { .. }, left)) if self.reads_own_writes => {
                     return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
                 }
@@ -78,7 +79,7 @@ impl DaemonSetController {
         let key = set.metadata.key();
         let uid = owner.uid.clone();
         self.rosters.with(&key, &uid, |record| {
-            let Record { roster, failed, .. } = record;
+            let Record { roster, failed, lost_creates, .. } = record;
             failed.observe(set.status.observed_generation, self.failed_pods, now);
             let roster = match roster.take().filter(|roster| roster.fits(&set, &template)) {
                 Some(known) => roster.insert(known),
@@ -91,6 +92,8 @@ impl DaemonSetController {
             let around = Answers { eligibility: &eligibility, failed, bounds: self.failed_pods, now };
             roster.update(&set, &revisions.hash, now, &around);
             self.metrics.decided_nodes(roster.take_decided());
+            let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
+            let lost_creates = lost_creates.pending(self.context.clock.instant(), appeared);
             let release = if owner.deleting { Vec::new() } else { roster.unselected() };
             Ok(Snapshot {
                 adopt,
@@ -99,6 +102,7 @@ impl DaemonSetController {
                 live_hashes: live_hashes(roster, &revisions),
                 nodes: roster.nodes(&set, limits.burst, &around),
                 terminating_namespace: self.refused.contains(&owner.uid),
+                lost_creates,
                 revisions,
                 template,
                 owner,
@@ -139,20 +143,16 @@ impl DaemonSetController {
     }
 
     /// This process's own writes that the caches do not show yet.
-    fn behind(&self, key: &Key, uid: &Uid) -> Option<(Behind, Duration)> {
+    fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 3] = [&*self.pod_store, &**self.sets.store(), &**self.revisions.store()];
-        let owner = IndexValue::Controller { namespace: key.namespace.clone(), uid: uid.clone() };
-        let children = || {
-            let children = self.pod_store.readable_by_index(BY_OWNER, &owner);
-            children.iter().map(|pod| pod.meta().uid.clone()).collect()
-        };
-        self.ledger.behind(uid, &caches, children)
+        // Creations whose answers were lost are kept by node.
+        self.ledger.behind(uid, &caches, HashSet::default)
     }
 
     /// The resource whose cache a sync of `key` waits for.
     pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
         let uid = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
-        match self.behind(key, &uid)?.0 {
+        match self.behind(&uid)?.0 {
             Behind::Write { resource, .. } => Some(resource),
             Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use common::{intern::Text, selector::Selector};
+use common::{intern::Text, meta::Uid, selector::Selector};
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
@@ -195,6 +195,11 @@ impl Roster {
     /// What the set did on a node when that was last decided.
     pub(crate) fn decided_eligibility(&self, node: &Text) -> Option<Eligibility> {
         self.nodes.get(node).map(|node| node.eligibility)
+    }
+
+    /// Whether a node has a Pod that is not among those known.
+    pub(crate) fn has_other_pod_on(&self, node: &Text, known: &[Uid]) -> bool {
+        self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
 
     /// Whether the set has Pods on a node.

@@ -13,6 +13,7 @@ use parking_lot::{RwLock, RwLockReadGuard};
 use crate::{
     decide::eligibility::Eligibility,
     failed_pods::{Bounds, FailedPods},
+    lost_creates::LostCreates,
     objects::DAEMON_SETS,
     roster::{Roster, Surroundings},
     snapshot::PodRef,
@@ -23,6 +24,7 @@ pub(crate) struct Record {
     pub(crate) uid: Uid,
     pub(crate) roster: Option<Roster>,
     pub(crate) failed: FailedPods,
+    pub(crate) lost_creates: LostCreates,
 }
 
 /// The records of all DaemonSets that have been synced.
@@ -72,7 +74,12 @@ impl Rosters {
     /// Calls `work` with the record of a DaemonSet, a new one if there is none of that uid.
     pub(crate) fn with<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut Record) -> R) -> R {
         let mut records = self.records.lock();
-        let new = || Record { uid: uid.clone(), roster: None, failed: FailedPods::default() };
+        let new = || Record {
+            uid: uid.clone(),
+            roster: None,
+            failed: FailedPods::default(),
+            lost_creates: LostCreates::default(),
+        };
         let record = records.entry(key.clone()).or_insert_with(new);
         if record.uid != *uid {
             *record = new();

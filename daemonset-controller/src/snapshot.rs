@@ -1,6 +1,10 @@
 //! What one sync looks at.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{intern::Text, refs::Owner};
 use jiff::Timestamp;
@@ -40,6 +44,8 @@ pub struct Snapshot {
     pub live_hashes: BTreeSet<Text>,
     /// Its nodes.
     pub nodes: Nodes,
+    /// Nodes for which a Pod may have been created by a request that was not answered, and how long it may still take effect.
+    pub lost_creates: BTreeMap<Text, Duration>,
     /// Why no Pods are managed now: the caches do not show a write of this process.
     pub blocked: Option<Blocked>,
     /// Whether its namespace is terminating: the server refuses every Pod.

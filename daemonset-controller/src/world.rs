@@ -291,6 +291,7 @@ impl World {
             live_hashes: live.map(Text::new).collect(),
             nodes: roster.nodes(&set, self.limits.burst, &around),
             blocked: self.blocked.clone(),
+            lost_creates: BTreeMap::new(),
             terminating_namespace: false,
             limits: self.limits,
             now: self.now,

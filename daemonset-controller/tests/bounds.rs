@@ -193,6 +193,7 @@ proptest! {
             relabel: Vec::new(),
             live_hashes: std::collections::BTreeSet::new(),
             blocked: None,
+            lost_creates: std::collections::BTreeMap::new(),
             terminating_namespace: false,
             limits: Limits { burst, compares_taints: true },
             now: now(),

@@ -5,17 +5,13 @@ use common::{
     batch::{all, slow_start},
     events::EventType,
     intern::Text,
-    map::HashSet,
-    meta::Uid,
     pods::PODS,
-    store::IndexValue,
 };
 
 use crate::{
     DaemonSetController,
     decide::body::PodSource,
     error::Error,
-    observe::BY_OWNER,
     plan::{Creation, Deletion, Plan, Why},
     snapshot::Snapshot,
 };
@@ -52,12 +48,11 @@ impl DaemonSetController {
         }
         let source = PodSource::new(&snapshot.set, &snapshot.owner, &plan.revisions.hash);
         let source = source.map_err(|error| Error::Template(format!("a Pod from spec.template: {error}")))?;
-        let before = || self.children_before(snapshot, plan);
         let mut rest = &plan.creates[..];
         for size in slow_start(rest.len()) {
             let (now, later) = rest.split_at(size.min(rest.len()));
             rest = later;
-            let results = all(now.iter().map(|creation| self.create_pod(snapshot, &source, creation, before))).await;
+            let results = all(now.iter().map(|creation| self.create_pod(snapshot, &source, creation))).await;
             let mut go_on = true;
             for result in results {
                 go_on &= result.map_err(|error| Error::request("cannot create Pods", error))? == Created::Yes;
@@ -74,7 +69,6 @@ impl DaemonSetController {
         snapshot: &Snapshot,
         source: &PodSource,
         creation: &Creation,
-        before: impl Fn() -> HashSet<Uid>,
     ) -> Result<Created, api::Error> {
         if self.ends() {
             return Ok(Created::NoMore);
@@ -94,7 +88,7 @@ impl DaemonSetController {
             }
             Err(error) => {
                 if error.may_have_happened() {
-                    self.ledger.lost_create(&owner.uid, PODS, before);
+                    self.lost_create(snapshot, &creation.node);
                 }
                 if !matches!(error, api::Error::NotLeader) {
                     self.event(snapshot, EventType::Warning, "FailedCreate", format!("Error creating: {error}"));
@@ -139,18 +133,14 @@ impl DaemonSetController {
         Err(Error::request(format!("cannot delete Pod {}", meta.name), error))
     }
 
-    /// The uids of the Pods that the set had before this sync created any. Another Pod on a node of this sync may be one whose answer
-    /// was lost.
-    ///
-    /// Computed only if an answer is lost, because it visits every Pod of the set.
-    fn children_before(&self, snapshot: &Snapshot, plan: &Plan) -> HashSet<Uid> {
-        let nodes: HashSet<&Text> = plan.creates.iter().map(|creation| &creation.node).collect();
-        let listed = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
-        let listed = listed.into_iter().flat_map(|listed| &listed.nodes).flat_map(|node| &node.pods);
-        let seen: HashSet<&Uid> = listed.map(|pod| &pod.meta().uid).collect();
-        let own = IndexValue::controlled_by(&snapshot.set.metadata);
-        let children = self.pod_store.readable_by_index(BY_OWNER, &own);
-        let known = children.iter().filter(|pod| !nodes.contains(pod.target()) || seen.contains(&pod.meta().uid));
-        known.map(|pod| pod.meta().uid.clone()).collect()
+    /// Notes that the answer to a creation was lost: for the time that it may take effect, no other Pod is created for that node.
+    fn lost_create(&self, snapshot: &Snapshot, node: &Text) {
+        let nodes = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
+        let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
+        let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
+        let until = self.context.clock.instant() + self.ledger.lost_create_timeout();
+        self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| {
+            record.lost_creates.insert(node, known, until);
+        });
     }
 }

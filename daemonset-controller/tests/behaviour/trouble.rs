@@ -279,3 +279,28 @@ async fn a_mass_of_events_of_one_node_looks_at_one_node() {
     let nodes: BTreeSet<String> = world.pods().await.iter().map(target).collect();
     assert_eq!(nodes.len(), 43);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_holds_back_one_node_only() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("pods").times(1));
+    world.apply(set(json!({}))).await;
+    world.wait(5).await;
+    assert_eq!(world.done(), ["+node-1", "+node-2"]);
+    let explained = world.explain().to_string();
+    assert!(explained.contains("node node-0: a request to create a Pod was not answered"), "{explained}");
+    world.wait(70).await;
+    assert_eq!(world.done(), ["+node-1", "+node-2", "+node-0"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_deleted_while_answers_to_creations_are_missing() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("pods").skip(1));
+    world.apply(set(json!({}))).await;
+    world.wait(5).await;
+    assert_eq!(world.done(), ["+node-0"]);
+    world.merge(SETS, "agent", json!({"spec": {"template": {"spec": {"nodeSelector": {"on": "none"}}}}})).await;
+    world.wait(5).await;
+    assert_eq!(world.done(), ["+node-0", "-node-0"]);
+}
