@@ -104,6 +104,8 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     if plan.creates.is_empty() && plan.deletes.is_empty() {
         rolling::update(snapshot, plan);
     }
+    nodes.cursors.create.order(&mut plan.creates, |creation| &creation.node);
+    nodes.cursors.delete.order(&mut plan.deletes, |deletion| &deletion.node);
     let burst = snapshot.limits.burst;
     plan.deferred.creates += plan.creates.len().saturating_sub(burst);
     plan.deferred.deletes += plan.deletes.len().saturating_sub(burst);

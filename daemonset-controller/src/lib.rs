@@ -33,7 +33,8 @@
 //! - Expectations are kept by identity, in `common`'s ledger: another Pod's event satisfies none.
 //! - A creation whose answer was lost holds back its own node for as long as it may take effect, and no other.
 //! - Where Pods are adopted or relabelled, nothing else is done with Pods in the same sync.
-//! - Outdated Pods are replaced in the order of their nodes' names. A node that has vanished does not hold up a rolling update.
+//! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the next sync
+//!   begins with the nodes after it. A node that has vanished does not hold up a rolling update.
 //! - With surge, the back-off of failed Pods also delays the creation of the next one.
 //! - A set is also synced when a node is deleted, and when a node with its Pod stops or begins to count as desired.
 //! - Of Pods whose revision turns out to be stored twice, only those that carry the hash of the deleted one get the other hash.

@@ -79,7 +79,7 @@ impl DaemonSetController {
         let key = set.metadata.key();
         let uid = owner.uid.clone();
         self.rosters.with(&key, &uid, |record| {
-            let Record { roster, failed, lost_creates, .. } = record;
+            let Record { roster, failed, cursors, lost_creates, .. } = record;
             failed.observe(set.status.observed_generation, self.failed_pods, now);
             let roster = match roster.take().filter(|roster| roster.fits(&set, &template)) {
                 Some(known) => roster.insert(known),
@@ -100,7 +100,7 @@ impl DaemonSetController {
                 release,
                 relabel: relabel(roster, &revisions),
                 live_hashes: live_hashes(roster, &revisions),
-                nodes: roster.nodes(&set, limits.burst, &around),
+                nodes: roster.nodes(&set, limits.burst, cursors, &around),
                 terminating_namespace: self.refused.contains(&owner.uid),
                 lost_creates,
                 revisions,

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
     time::Duration,
 };
@@ -18,10 +19,10 @@ use crate::{
     decide::{
         eligibility::Eligibility,
         rolling::{Limits, sunsets},
-        standing::{Criteria, NodeView, Rollout, Standing, Tally, rank, standing},
+        standing::{Criteria, NodeView, Replacement, Rollout, Standing, Tally, rank, standing},
     },
     objects::{DaemonSet, DaemonTemplate},
-    snapshot::{Listed, NodePods, Nodes, PodRef},
+    snapshot::{Cursor, Cursors, Listed, NodePods, Nodes, PodRef},
 };
 
 /// How many nodes that block a rollout an explanation names.
@@ -294,23 +295,29 @@ impl Roster {
     }
 
     /// What a sync looks at. No list is longer than `burst`, nor than what the limits of the update leave room for.
-    pub(crate) fn nodes(&self, set: &DaemonSet, burst: usize, around: &dyn Surroundings) -> Nodes {
-        let take = |list: &BTreeSet<Text>, at_most: usize| Listed {
-            nodes: list.iter().take(at_most).filter_map(|name| self.node_pods(name, around)).collect(),
+    pub(crate) fn nodes(&self, set: &DaemonSet, burst: usize, cursors: &Cursors, around: &dyn Surroundings) -> Nodes {
+        let take = |list: &BTreeSet<Text>, at_most: usize, cursor: &Cursor| Listed {
+            nodes: after(list, cursor).take(at_most).filter_map(|name| self.node_pods(name, around)).collect(),
             count: list.len(),
         };
+        let Cursors { create, delete } = cursors;
         let (tally, replacement) = (self.tally, self.criteria.replacement);
+        let replace = match replacement {
+            Replacement::CreateFirst => create,
+            Replacement::DeleteFirst | Replacement::OnDelete => delete,
+        };
         let room = Limits::new(set, tally.desired).map_or(0, |limits| limits.candidates(&tally, replacement));
         Nodes {
             criteria: self.criteria.clone(),
             tally,
-            create: take(&self.lists.create, burst),
-            delete: take(&self.lists.delete, burst),
-            replace: take(&self.lists.replace, burst),
-            remove: take(&self.lists.remove, burst),
-            sunset: take(&self.lists.sunset, burst.min(sunsets(&tally))),
-            candidates: take(&self.lists.candidates, burst.min(room)),
-            blocking: take(&self.lists.blocking, NAMED),
+            cursors: cursors.clone(),
+            create: take(&self.lists.create, burst, create),
+            delete: take(&self.lists.delete, burst, delete),
+            replace: take(&self.lists.replace, burst, replace),
+            remove: take(&self.lists.remove, burst, delete),
+            sunset: take(&self.lists.sunset, burst.min(sunsets(&tally)), delete),
+            candidates: take(&self.lists.candidates, burst.min(room), replace),
+            blocking: take(&self.lists.blocking, NAMED, &Cursor::default()),
             untargeted: self.untargeted.len(),
             due: self.timers.first().map(|(due, _)| *due),
         }
@@ -326,6 +333,14 @@ impl Roster {
             failed_delay: around.failed_delay(name),
         })
     }
+}
+
+/// The nodes after a cursor, and then those up to it.
+fn after<'a>(list: &'a BTreeSet<Text>, cursor: &'a Cursor) -> impl Iterator<Item = &'a Text> {
+    let refused = cursor.0.as_ref();
+    let later = list.range::<Text, _>((refused.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+    let earlier = refused.map(|refused| list.range::<Text, _>((Bound::Unbounded, Bound::Included(refused))));
+    later.chain(earlier.into_iter().flatten())
 }
 
 #[cfg(test)]

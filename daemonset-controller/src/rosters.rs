@@ -16,7 +16,7 @@ use crate::{
     lost_creates::LostCreates,
     objects::DAEMON_SETS,
     roster::{Roster, Surroundings},
-    snapshot::PodRef,
+    snapshot::{Cursors, PodRef},
 };
 
 /// What is kept of one DaemonSet between syncs.
@@ -25,6 +25,7 @@ pub(crate) struct Record {
     pub(crate) roster: Option<Roster>,
     pub(crate) failed: FailedPods,
     pub(crate) lost_creates: LostCreates,
+    pub(crate) cursors: Cursors,
 }
 
 /// The records of all DaemonSets that have been synced.
@@ -79,6 +80,7 @@ impl Rosters {
             roster: None,
             failed: FailedPods::default(),
             lost_creates: LostCreates::default(),
+            cursors: Cursors::default(),
         };
         let record = records.entry(key.clone()).or_insert_with(new);
         if record.uid != *uid {

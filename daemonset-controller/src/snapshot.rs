@@ -76,11 +76,14 @@ pub struct Limits {
 
 /// The nodes of a set: their counts, and those on which something is to be done.
 ///
-/// The lists are in the order of the nodes' names and no longer than one sync can use.
+/// The lists are in the order of the nodes' names and no longer than one sync can use. Lists of creations and deletions begin after
+/// the [cursor](Cursors) and wrap around.
 #[derive(Clone, Debug)]
 pub struct Nodes {
     /// By what Pods are judged.
     pub criteria: Criteria,
+    /// With which node each list begins.
+    pub cursors: Cursors,
     /// The counts of all nodes.
     pub tally: Tally,
     /// Nodes on which a Pod is created.
@@ -101,6 +104,31 @@ pub struct Nodes {
     pub untargeted: usize,
     /// When the passing of time alone next changes something.
     pub due: Option<Timestamp>,
+}
+
+/// The nodes after which creations and deletions begin.
+///
+/// A Pod that the server always refuses would otherwise take the first place in every sync, and the nodes after it would get no turn.
+#[derive(Clone, Debug, Default)]
+pub struct Cursors {
+    /// The node of the creation.
+    pub create: Cursor,
+    /// The node of the deletion.
+    pub delete: Cursor,
+}
+
+/// The node of the last request that the server refused. `None` means that the order begins with the first name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cursor(pub Option<Text>);
+
+impl Cursor {
+    /// Sorts work by the names of its nodes, beginning after the cursor and wrapping around. Without a refusal the order stays.
+    pub fn order<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
+        if let Some(refused) = &self.0 {
+            let position = |one: &T| (node(one) <= refused, node(one).clone());
+            work.sort_by_cached_key(position);
+        }
+    }
 }
 
 /// The first nodes of one sort, and their number.

@@ -19,7 +19,7 @@ use crate::{
     objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
     plan::Plan,
     roster::{Roster, Surroundings},
-    snapshot::{Blocked, Limits, PodRef, RevisionRef, Snapshot},
+    snapshot::{Blocked, Cursors, Limits, PodRef, RevisionRef, Snapshot},
 };
 
 /// The time of every sync in tests.
@@ -53,6 +53,7 @@ pub(crate) struct World {
     pub(crate) pods: Vec<Value>,
     pub(crate) failed: BTreeMap<Text, Timestamp>,
     pub(crate) limits: Limits,
+    pub(crate) cursors: Cursors,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) now: Timestamp,
 }
@@ -72,6 +73,7 @@ pub(crate) fn empty(nodes: usize) -> World {
         pods: Vec::new(),
         failed: BTreeMap::new(),
         limits,
+        cursors: Cursors::default(),
         blocked: None,
         now: now(),
     };
@@ -289,7 +291,7 @@ impl World {
             release: roster.unselected(),
             relabel: roster.with_hashes(&hashes.collect()),
             live_hashes: live.map(Text::new).collect(),
-            nodes: roster.nodes(&set, self.limits.burst, &around),
+            nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &around),
             blocked: self.blocked.clone(),
             lost_creates: BTreeMap::new(),
             terminating_namespace: false,

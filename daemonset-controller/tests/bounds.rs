@@ -26,7 +26,7 @@ use daemonset_controller::{
         standing::{Criteria, NodeView, Rollout, Tally, standing},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
-    snapshot::{Limits, Listed, NodePods, Nodes, Snapshot},
+    snapshot::{Cursors, Limits, Listed, NodePods, Nodes, Snapshot},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -117,6 +117,7 @@ fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Nodes 
     let criteria = Criteria::new(set, "new", i32::try_from(desired).unwrap());
     let mut nodes = Nodes {
         tally: Tally::default(),
+        cursors: Cursors::default(),
         create: Listed::default(),
         delete: Listed::default(),
         replace: Listed::default(),

@@ -13,7 +13,7 @@ use crate::{
     decide::body::PodSource,
     error::Error,
     plan::{Creation, Deletion, Plan, Why},
-    snapshot::Snapshot,
+    snapshot::{Cursor, Cursors, Snapshot},
 };
 
 /// What became of the request to create one Pod.
@@ -23,6 +23,11 @@ enum Created {
     Yes,
     /// No other Pod is to be created: the namespace is terminating, or this process ends. Nothing is wrong with that.
     NoMore,
+}
+
+/// Whether the same request may fail again and again, so that other nodes get their turn first.
+fn is_refusal(error: &api::Error) -> bool {
+    !error.is_conflict() && !matches!(error, api::Error::NotLeader)
 }
 
 impl DaemonSetController {
@@ -37,8 +42,21 @@ impl DaemonSetController {
         }
         let created = self.create_pods(snapshot, plan).await;
         let results = all(plan.deletes.iter().map(|deletion| self.delete_pod(snapshot, deletion))).await;
+        let is_refused =
+            |result: &Result<(), Error>| result.as_ref().is_err_and(|error| error.api().is_some_and(is_refusal));
+        let refused = plan.deletes.iter().zip(&results).rfind(|(_, result)| is_refused(result));
+        if let Some((deletion, _)) = refused {
+            self.move_cursor(snapshot, |cursors| &mut cursors.delete, &deletion.node);
+        }
         let deleted = results.into_iter().find_map(Result::err).map_or(Ok(()), Err);
         created.and(deleted)
+    }
+
+    /// Lets the next sync begin with the nodes after `refused`.
+    fn move_cursor(&self, snapshot: &Snapshot, cursor: fn(&mut Cursors) -> &mut Cursor, refused: &Text) {
+        self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| {
+            *cursor(&mut record.cursors) = Cursor(Some(refused.clone()));
+        });
     }
 
     /// Creates Pods in batches of 1, 2, 4, ...; the first batch with a failure is the last.
@@ -53,6 +71,10 @@ impl DaemonSetController {
             let (now, later) = rest.split_at(size.min(rest.len()));
             rest = later;
             let results = all(now.iter().map(|creation| self.create_pod(snapshot, &source, creation))).await;
+            let refused = now.iter().zip(&results).rfind(|(_, result)| result.as_ref().is_err_and(is_refusal));
+            if let Some((creation, _)) = refused {
+                self.move_cursor(snapshot, |cursors| &mut cursors.create, &creation.node);
+            }
             let mut go_on = true;
             for result in results {
                 go_on &= result.map_err(|error| Error::request("cannot create Pods", error))? == Created::Yes;

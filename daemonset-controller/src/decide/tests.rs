@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use common::controller::Explain as _;
+use common::{controller::Explain as _, intern::Text};
 use serde_json::json;
 
 use crate::{
     plan::{Problem, Scope},
-    snapshot::Blocked,
+    snapshot::{Blocked, Cursor},
     world::{empty, pod, world},
 };
 
@@ -86,4 +86,26 @@ fn nothing_is_done_for_a_set_at_rest() {
     let plan = world(2).status_of(settled).plan();
     assert!(!plan.acts(), "{:?}", plan.explain());
     assert!(plan.explain().waiting.is_empty() && plan.due.is_none());
+}
+
+#[test]
+fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
+    let refused = |node: &str| Cursor(Some(Text::new(node)));
+    let mut missing = empty(4);
+    assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
+    missing.cursors.create = refused("n1");
+    assert_eq!(missing.work(), ["+n2", "+n3", "+n0", "+n1"]);
+    missing.cursors.create = refused("n3");
+    assert_eq!(missing.work(), ["+n0", "+n1", "+n2", "+n3"]);
+    // Each node gets its turn, also if only one Pod is replaced at a time.
+    let mut outdated = world(3).rollout_to("b");
+    for (after, deleted) in [("n0", "-p1"), ("n1", "-p2"), ("n2", "-p0")] {
+        outdated.cursors.delete = refused(after);
+        assert_eq!(outdated.work(), [deleted]);
+    }
+    // With surge, a node whose Pod is not available comes before the others, unless its creation was refused.
+    let mut surge = world(3).rollout_to("b").pod(2, pod().unready()).limits(json!(0), json!(2));
+    assert_eq!(surge.work(), ["+n2", "+n0", "+n1"]);
+    surge.cursors.create = refused("n2");
+    assert_eq!(surge.work(), ["+n0", "+n1", "+n2"]);
 }

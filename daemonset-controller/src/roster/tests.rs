@@ -9,7 +9,7 @@ use crate::world::{World, empty, pod, read, world};
 /// Everything that syncs see of a roster.
 fn seen(roster: &Roster, world: &World) -> String {
     let set: Arc<DaemonSet> = read(&world.set);
-    let nodes = roster.nodes(&set, 100, &world.around());
+    let nodes = roster.nodes(&set, 100, &world.cursors, &world.around());
     format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected(), roster.hashes)
 }
 
@@ -125,13 +125,13 @@ fn a_sync_looks_at_the_nodes_of_which_something_has_changed() {
     roster.update(&set, "b", world.now + SignedDuration::from_secs(50), &around);
     assert_eq!(roster.take_decided(), 5000);
     // A sync gets the one node that it may update, and three names for people.
-    let nodes = roster.nodes(&set, 250, &around);
+    let nodes = roster.nodes(&set, 250, &world.cursors, &around);
     assert_eq!((nodes.candidates.nodes.len(), nodes.candidates.count), (1, 5000));
     assert_eq!(nodes.blocking.nodes.len(), 0);
     drop(around);
     world = world.limits(json!("100%"), json!(0));
     let set: Arc<DaemonSet> = read(&world.set);
-    assert_eq!(roster.nodes(&set, 250, &world.around()).candidates.nodes.len(), 250);
+    assert_eq!(roster.nodes(&set, 250, &world.cursors, &world.around()).candidates.nodes.len(), 250);
 }
 
 #[test]

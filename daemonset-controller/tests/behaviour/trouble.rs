@@ -304,3 +304,21 @@ async fn pods_are_deleted_while_answers_to_creations_are_missing() {
     world.wait(5).await;
     assert_eq!(world.done(), ["+node-0", "-node-0"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_server_refuses_keeps_no_other_node_waiting() {
+    let world = World::new().await;
+    let refuse = |verb: &str| {
+        let rule = Rule::new(Action::Invalid).identity(ME).verb(verb).resource("pods").times(1);
+        world.sandbox.faults().add(rule);
+    };
+    refuse("create");
+    world.apply(set(json!({}))).await;
+    world.wait(60).await;
+    assert_eq!(world.done(), ["+node-1", "+node-2", "+node-0"]);
+    world.forget();
+    refuse("delete");
+    world.roll_out("img:2", json!({})).await;
+    world.wait(60).await;
+    assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2", "-node-0", "+node-0"]);
+}
