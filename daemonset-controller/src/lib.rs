@@ -314,7 +314,7 @@ impl Controller for DaemonSetController {
             for deletion in failed {
                 record.failed.deleted(&deletion.node, self.failed_pods, snapshot.now);
                 if let Some(roster) = &mut record.roster {
-                    roster.failed_pod_deleted(&deletion.node);
+                    roster.back_off_changed(&deletion.node);
                 }
             }
         });

@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use common::{intern::Text, meta::Uid, selector::Selector};
+use common::{
+    intern::Text,
+    meta::{Meta, Uid},
+    selector::Selector,
+};
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
@@ -21,7 +25,7 @@ use crate::{
         rolling::{Limits, sunsets},
         standing::{Criteria, NodeView, Replacement, Rollout, Standing, Tally, rank, standing},
     },
-    objects::{DaemonSet, DaemonTemplate},
+    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate},
     snapshot::{Cursor, Cursors, Listed, NodePods, Nodes, PodRef},
 };
 
@@ -121,8 +125,8 @@ impl Roster {
             changed: BTreeSet::new(),
             decided: 0,
         };
-        for pod in pods {
-            roster.insert(&pod);
+        for pod in pods.iter().filter(|pod| is_controller(&set.metadata.name, &set.metadata.uid, pod.meta())) {
+            roster.insert(pod);
         }
         roster
     }
@@ -189,7 +193,7 @@ impl Roster {
     }
 
     /// Notes that the back-off of a node has changed.
-    pub(crate) fn failed_pod_deleted(&mut self, node: &Text) {
+    pub(crate) fn back_off_changed(&mut self, node: &Text) {
         self.changed.insert(node.clone());
     }
 
@@ -333,6 +337,15 @@ impl Roster {
             failed_delay: around.failed_delay(name),
         })
     }
+}
+
+/// Whether the controller of a Pod is the DaemonSet of that name and uid. The set must be in the namespace of the Pod.
+///
+/// Events find the roster of a Pod by the name of its controller, so that a Pod that names another set belongs to no roster.
+pub(crate) fn is_controller(set: &str, uid: &Uid, pod: &Meta) -> bool {
+    pod.controller().is_some_and(|controller| {
+        controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
+    })
 }
 
 /// The nodes after a cursor, and then those up to it.

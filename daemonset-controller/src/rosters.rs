@@ -14,8 +14,7 @@ use crate::{
     decide::eligibility::Eligibility,
     failed_pods::{Bounds, FailedPods},
     lost_creates::LostCreates,
-    objects::DAEMON_SETS,
-    roster::{Roster, Surroundings},
+    roster::{Roster, Surroundings, is_controller},
     snapshot::{Cursors, PodRef},
 };
 
@@ -94,13 +93,17 @@ impl Rosters {
         self.records.lock().remove(key);
     }
 
-    /// Drops the rosters of a namespace: of one of its Pods nothing but the metadata can be read.
-    pub(crate) fn drop_rosters(&self, namespace: &str) {
+    /// Drops the rosters of a namespace, because of one of its Pods nothing but the metadata can be read. Returns their DaemonSets.
+    ///
+    /// A DaemonSet without a roster is not found by changes of nodes, so that each of these is to be synced.
+    pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
+        let mut dropped = Vec::new();
         for (key, record) in self.records.lock().iter_mut() {
-            if key.namespace.as_str() == namespace {
-                record.roster = None;
+            if key.namespace.as_str() == namespace && record.roster.take().is_some() {
+                dropped.push(key.clone());
             }
         }
+        dropped
     }
 
     /// Passes a change of a Pod on to the roster of its controller.
@@ -138,7 +141,7 @@ impl Rosters {
 }
 
 fn of_controller<'a>(records: &'a mut HashMap<Key, Record>, pod: &Meta) -> Option<&'a mut Roster> {
-    let controller = pod.controller().filter(|controller| controller.kind == DAEMON_SETS.kind)?;
-    let record = records.get_mut(&Key::new(&pod.namespace, &controller.name))?;
-    record.roster.as_mut().filter(|_| record.uid == controller.uid)
+    let set = &pod.controller()?.name;
+    let record = records.get_mut(&Key::new(&pod.namespace, set))?;
+    record.roster.as_mut().filter(|_| is_controller(set, &record.uid, pod))
 }

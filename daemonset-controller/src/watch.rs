@@ -70,7 +70,11 @@ impl Watch {
             Event::Added(pod) => self.rosters.pod_changed(None, Some(pod)),
             Event::Updated { old, new } => self.rosters.pod_changed(Some(old), Some(new)),
             Event::Deleted(pod) => self.rosters.pod_changed(Some(pod), None),
-            Event::Unreadable(pod) => self.rosters.drop_rosters(&pod.meta.namespace),
+            Event::Unreadable(pod) => {
+                for set in self.rosters.drop_rosters(&pod.meta.namespace) {
+                    self.queue.add(set, Priority::Normal);
+                }
+            }
         }
         if origin == Origin::Initial {
             return;

@@ -130,6 +130,9 @@ impl PodBuilder {
     pub(crate) fn created(self, seconds_ago: i64) -> Self {
         self.with("/metadata/creationTimestamp", json!(ago(seconds_ago).to_string()))
     }
+    pub(crate) fn owner_name(self, name: &str) -> Self {
+        self.with("/metadata/ownerReferences/0/name", json!(name))
+    }
     pub(crate) fn orphan(self) -> Self {
         self.with("/metadata/ownerReferences", json!([]))
     }

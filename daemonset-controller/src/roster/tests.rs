@@ -1,10 +1,13 @@
-use common::intern::Text;
+use common::{intern::Text, meta::Key};
 use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::{World, empty, pod, read, world};
+use crate::{
+    rosters::Rosters,
+    world::{World, empty, pod, read, world},
+};
 
 /// Everything that syncs see of a roster.
 fn seen(roster: &Roster, world: &World) -> String {
@@ -25,7 +28,7 @@ enum Step {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0..4usize, any::<bool>(), 0..9usize).prop_map(|(node, second, state)| Step::Pod { node, second, state }),
+        4 => (0..4usize, any::<bool>(), 0..10usize).prop_map(|(node, second, state)| Step::Pod { node, second, state }),
         2 => (0..4usize, 0..4usize).prop_map(|(node, state)| Step::Node { node, state }),
         1 => (0..2usize).prop_map(Step::Template),
         1 => (0..4usize).prop_map(Step::Limits),
@@ -45,6 +48,8 @@ fn state(n: usize) -> Option<crate::world::PodBuilder> {
         5 => pod().terminating(),
         6 => pod().pending(),
         7 => pod().label("app", "other"),
+        // Its owner reference has the uid of the set and another name.
+        8 => pod().owner_name("other"),
         _ => return None,
     })
 }
@@ -55,20 +60,20 @@ proptest! {
     fn events_lead_to_what_the_caches_say(steps in prop::collection::vec(step(), 1..25)) {
         let mut world = world(3).spec("minReadySeconds", json!(20));
         let mut hash = "a";
-        let mut roster = world.roster(hash);
+        let uid = &read::<DaemonSet>(&world.set).metadata.uid.clone();
+        let key = Key::new("shop", "agent");
+        let rosters = Rosters::default();
+        let with = |work: &mut dyn FnMut(&mut Roster)| rosters.with(&key, uid, |record| record.roster.as_mut().map(work));
+        rosters.with(&key, uid, |record| record.roster = Some(world.roster(hash)));
         for step in steps {
             match step {
                 Step::Pod { node, second, state: n } => {
                     let name = format!("p{node}{}", if second { "x" } else { "" });
                     let old = world.pods.iter().position(|pod| pod["metadata"]["name"] == *name).map(|at| world.pods.remove(at));
                     let new = state(n).map(|pod| pod.named(&name, &format!("n{node}")));
-                    if let Some(old) = old {
-                        roster.remove(&read(&old));
-                    }
-                    if let Some(new) = new {
-                        roster.insert(&read(&new));
-                        world.pods.push(new);
-                    }
+                    let cached = |pod: &Option<Value>| pod.as_ref().map(read);
+                    rosters.pod_changed(cached(&old).as_ref(), cached(&new).as_ref());
+                    world.pods.extend(new);
                 }
                 Step::Node { node, state } => {
                     let name = format!("n{node}");
@@ -78,7 +83,7 @@ proptest! {
                         2 => world.taint(node, "NoExecute"),
                         _ => world.node(json!({"metadata": {"name": name}})),
                     };
-                    roster.node_changed(&Text::new(&name));
+                    rosters.node_changed(&Text::new(&name));
                 }
                 Step::Template(n) => hash = ["a", "b"][n],
                 Step::Limits(n) => {
@@ -87,13 +92,17 @@ proptest! {
                 }
                 Step::Failed { node, seconds } => {
                     world = world.failed_until(node, seconds);
-                    roster.failed_pod_deleted(&Text::new(&format!("n{node}")));
+                    with(&mut |roster| roster.back_off_changed(&Text::new(&format!("n{node}"))));
                 }
                 Step::Time(seconds) => world.now += SignedDuration::from_secs(seconds),
             }
             let set: Arc<DaemonSet> = read(&world.set);
-            roster.update(&set, hash, world.now, &world.around());
-            prop_assert_eq!(seen(&roster, &world), seen(&world.roster(hash), &world));
+            let mut kept = String::new();
+            with(&mut |roster| {
+                roster.update(&set, hash, world.now, &world.around());
+                kept = seen(roster, &world);
+            });
+            prop_assert_eq!(kept, seen(&world.roster(hash), &world));
         }
     }
 }

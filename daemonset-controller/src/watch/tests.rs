@@ -1,6 +1,12 @@
 use std::time::Duration;
 
-use common::{clock::Clock, meta::Version, object::Object, queue::Backoff, store::by_namespace};
+use common::{
+    clock::Clock,
+    meta::Version,
+    object::{Malformed, Object},
+    queue::Backoff,
+    store::by_namespace,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -127,4 +133,14 @@ async fn nothing_is_kept_of_a_set_that_is_gone() {
     let mut rosters = 0;
     watch.rosters.each(|_, _| rosters += 1);
     assert_eq!((rosters, watch.queue.len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreadable_pod_enqueues_every_set_whose_roster_is_dropped() {
+    let watch = watch();
+    let set = watch.sets.get_readable("shop", "agent").unwrap();
+    watch.rosters.with(&set.metadata.key(), &set.metadata.uid, |record| record.roster = Some(world(2).roster("a")));
+    let unreadable = Malformed { meta: cached(foreign(pod()), 1).meta().clone(), error: String::new() };
+    watch.on_pod(&Event::Unreadable(Arc::new(unreadable)), Origin::Watch);
+    assert_eq!(watch.queue.len(), 1, "the Pod belongs to another set");
 }
