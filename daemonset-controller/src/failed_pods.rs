@@ -25,6 +25,8 @@ pub(crate) struct FailedPods {
     generation: i64,
     nodes: BTreeMap<Text, Entry>,
     purged: Timestamp,
+    /// The time of the last sync.
+    observed: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,16 +51,26 @@ impl Entry {
 }
 
 impl FailedPods {
-    /// Forgets everything if the status has observed another generation.
-    pub(crate) fn observe(&mut self, generation: i64, bounds: Bounds, now: Timestamp) {
-        if self.generation != generation {
-            self.generation = generation;
-            self.nodes.clear();
+    /// Forgets everything if the status has observed another generation. Returns the nodes whose wait ends early because of that, or
+    /// because the clock was set back.
+    pub(crate) fn observe(&mut self, generation: i64, bounds: Bounds, now: Timestamp) -> Vec<Text> {
+        let is_new = self.generation != generation;
+        let was_set_back = now < self.observed;
+        self.generation = generation;
+        self.observed = now;
+        if !is_new && !was_set_back && now.duration_since(self.purged).abs() < PURGE_PERIOD {
+            return Vec::new();
         }
-        if now.duration_since(self.purged).abs() >= PURGE_PERIOD {
-            self.purged = now;
-            self.nodes.retain(|_, entry| entry.counts(bounds, now));
-        }
+        self.purged = now;
+        let mut ended = Vec::new();
+        self.nodes.retain(|node, entry| {
+            let stays = !is_new && entry.counts(bounds, now);
+            if !stays && entry.until() > now {
+                ended.push(node.clone());
+            }
+            stays
+        });
+        ended
     }
 
     /// Until when a failed Pod on that node is left alone.
@@ -115,19 +127,22 @@ mod tests {
         twice(&mut failed);
         assert_eq!(failed.until(&node, BOUNDS, now()), Some(now() + seconds(2)));
         let later = now() + seconds(1801);
-        failed.observe(0, BOUNDS, later);
+        assert!(failed.observe(0, BOUNDS, later).is_empty(), "its wait has ended before");
         assert!(failed.nodes.is_empty());
         twice(&mut failed);
         failed.deleted(&node, BOUNDS, later);
         assert_eq!(failed.until(&node, BOUNDS, later), Some(later + seconds(1)));
-        failed.observe(7, BOUNDS, later);
+        assert!(failed.observe(0, BOUNDS, later).is_empty());
+        assert_eq!(*failed.observe(7, BOUNDS, later), *std::slice::from_ref(&node));
         assert_eq!(failed.until(&node, BOUNDS, later), None);
     }
 
     #[test]
     fn a_clock_that_is_set_back_ends_the_wait() {
         let (mut failed, node) = (FailedPods::default(), Text::new("n"));
+        failed.observe(0, BOUNDS, now());
         failed.deleted(&node, BOUNDS, now());
         assert_eq!(failed.until(&node, BOUNDS, now() - seconds(7200)), None);
+        assert_eq!(failed.observe(0, BOUNDS, now() - seconds(7200)), [node]);
     }
 }

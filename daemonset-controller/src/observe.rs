@@ -80,7 +80,7 @@ impl DaemonSetController {
         let uid = owner.uid.clone();
         self.rosters.with(&key, &uid, |record| {
             let Record { roster, failed, cursors, lost_creates, .. } = record;
-            failed.observe(set.status.observed_generation, self.failed_pods, now);
+            let ended = failed.observe(set.status.observed_generation, self.failed_pods, now);
             let roster = match roster.take().filter(|roster| roster.fits(&set, &template)) {
                 Some(known) => roster.insert(known),
                 None => {
@@ -88,6 +88,10 @@ impl DaemonSetController {
                     roster.insert(Roster::new(&set, Arc::clone(&template), pods, self.node_names().into_iter()))
                 }
             };
+            // Their standing waits for the end of a back-off that does not count any more.
+            for node in &ended {
+                roster.back_off_changed(node);
+            }
             let eligibility = |node: &str| self.eligibility(&template.placement, node);
             let around = Answers { eligibility: &eligibility, failed, bounds: self.failed_pods, now };
             roster.update(&set, &revisions.hash, now, &around);

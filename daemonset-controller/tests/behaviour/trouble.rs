@@ -322,3 +322,21 @@ async fn a_pod_that_the_server_refuses_keeps_no_other_node_waiting() {
     world.wait(60).await;
     assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2", "-node-0", "+node-0"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_new_generation_ends_the_back_off_of_failed_pods_at_once() {
+    let world = World::new().await;
+    let mut failing = set(json!({}));
+    failing["spec"]["template"]["metadata"]["annotations"] = json!({"sim/fail-reason": "OutOfcpu"});
+    world.apply(failing).await;
+    // The delays of 1, 2, 4, ..., 128 seconds are over, and the next one lasts until second 511.
+    world.wait(300).await;
+    world.forget();
+    world.wait(60).await;
+    assert!(world.done().is_empty(), "{:?}", world.done());
+    // Nothing by which Pods are judged.
+    world.change(json!({"revisionHistoryLimit": 5})).await;
+    world.wait(1).await;
+    let deleted: Vec<_> = world.done().into_iter().filter(|done| done.starts_with('-')).collect();
+    assert!(["-node-0", "-node-1", "-node-2"].iter().all(|node| deleted.iter().any(|one| one == node)), "{deleted:?}");
+}
