@@ -8,6 +8,7 @@
 //! `NONET_CONTROLLERS=none` starts no controllers: the suite tries those that run in the cluster already.
 
 mod describe;
+pub mod handover;
 mod objects;
 mod record;
 mod request;

@@ -3,17 +3,13 @@
 //! Runs where the binary of kube-controller-manager lies beside those of etcd and kube-apiserver.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{collections::BTreeSet, path::PathBuf, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, process::ExitCode, time::Duration};
 
 use e2e::{
-    cluster::{ASSETS_VARIABLE, Kind},
-    process::{Launch, Process},
-    suite::{Context, Failure, Outcome, PATIENT_ELECTION, Suite, Test, condition, job, resources::JOBS, run},
+    cluster::Kind,
+    suite::{Context, Failure, Outcome, Suite, Test, condition, handover::Hands, job, resources::JOBS, run},
 };
 use serde_json::{Value, json};
-
-/// How long a process may take to end.
-const ENDING: Duration = Duration::from_secs(30);
 
 fn main() -> ExitCode {
     run(&Suite {
@@ -29,45 +25,8 @@ fn main() -> ExitCode {
     })
 }
 
-/// kube-controller-manager, if it is at hand.
-fn upstream() -> Option<PathBuf> {
-    let binary = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?).join("kube-controller-manager");
-    binary.is_file().then_some(binary)
-}
-
-fn start_upstream(c: &Context, binary: &std::path::Path) -> Result<Process, Failure> {
-    let kubeconfig = c.cluster().kubeconfig().display().to_string();
-    let process = Launch::program("kube-controller-manager", binary)
-        .argument(format!("--kubeconfig={kubeconfig}"))
-        .argument(format!("--authentication-kubeconfig={kubeconfig}"))
-        .argument(format!("--authorization-kubeconfig={kubeconfig}"))
-        .argument("--controllers=job-controller")
-        .argument("--leader-elect=false")
-        .argument("--secure-port=0")
-        .start(c.cluster().clock())?;
-    Ok(process)
-}
-
-/// Whoever is at work.
-enum Worker {
-    Theirs(Process),
-    Ours(Process),
-}
-
-impl Worker {
-    async fn end(self) -> Outcome {
-        match self {
-            // Without a Lease there is nothing to give up: it dies in the midst of what it does.
-            Self::Theirs(mut process) => {
-                process.kill()?;
-                process.ended(ENDING).await?;
-            }
-            Self::Ours(process) => {
-                process.stop(ENDING).await?;
-            }
-        }
-        Ok(())
-    }
+fn hands() -> Option<Hands> {
+    Hands::find("job-controller", "job-controller")
 }
 
 fn is_finished(job: &Value) -> bool {
@@ -79,7 +38,7 @@ fn names(pods: &[Value]) -> BTreeSet<String> {
 }
 
 async fn back_and_forth(c: Context) -> Outcome {
-    let Some(binary) = upstream() else { return Ok(()) };
+    let Some(hands) = hands() else { return Ok(()) };
     let plain = job("plain").set("spec/completions", 24).set("spec/parallelism", 3);
     c.create(JOBS, plain.script("sim/exit", "0").script("sim/after", "0.7")).await?;
     let indexed =
@@ -94,23 +53,13 @@ async fn back_and_forth(c: Context) -> Outcome {
     let failing = job("failing").set("spec/backoffLimit", 1);
     c.create(JOBS, failing.script("sim/exit", "1").script("sim/after", "1")).await?;
     let running = c.create(JOBS, job("running").set("spec/completions", 5).set("spec/parallelism", 5)).await?;
-    let mut worker = Worker::Theirs(start_upstream(&c, &binary)?);
+    let mut worker = hands.theirs(&c).await?;
     c.until("five Pods that run", async || (c.get(JOBS, "running").await.ok()?["status"]["ready"] == 5).then_some(()))
         .await?;
     let first = names(&c.pods_of(&running).await?);
     for turn in 0..10 {
         c.sleep(Duration::from_millis(700 + 130 * turn)).await;
-        let theirs = matches!(worker, Worker::Theirs(_));
-        worker.end().await?;
-        worker = if theirs {
-            Worker::Ours(c.start("job-controller", PATIENT_ELECTION).await?)
-        } else {
-            Worker::Theirs(start_upstream(&c, &binary)?)
-        };
-        if !theirs {
-            // It has its caches to fill first.
-            c.sleep(Duration::from_secs(2)).await;
-        }
+        worker = hands.change(&c, worker).await?;
     }
     for (name, succeeded, failed) in [("plain", 24, 0), ("indexed", 16, 0), ("limited", 3, 2), ("failing", 0, 2)] {
         let job = c
@@ -130,8 +79,8 @@ async fn back_and_forth(c: Context) -> Outcome {
 }
 
 async fn at_rest(c: Context) -> Outcome {
-    let Some(binary) = upstream() else { return Ok(()) };
-    let theirs = Worker::Theirs(start_upstream(&c, &binary)?);
+    let Some(hands) = hands() else { return Ok(()) };
+    let theirs = hands.theirs(&c).await?;
     let limited =
         job("limited").set("spec/completions", 3).set("spec/parallelism", 3).set("spec/completionMode", "Indexed");
     c.create(JOBS, limited.set("spec/backoffLimitPerIndex", 2)).await?;
@@ -157,7 +106,7 @@ async fn at_rest(c: Context) -> Outcome {
         Ok::<_, Failure>(out)
     };
     let before = versions().await?;
-    let ours = Worker::Ours(c.start("job-controller", PATIENT_ELECTION).await?);
+    let ours = hands.ours(&c).await?;
     c.sleep(Duration::from_secs(5)).await;
     assert_eq!(versions().await?, before);
     ours.end().await

@@ -1,0 +1,93 @@
+//! Controllers that change hands between kube-controller-manager and Nonet.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{Context, Failure, Outcome, PATIENT_ELECTION};
+use crate::{
+    cluster::ASSETS_VARIABLE,
+    process::{Launch, Process},
+};
+
+/// The file name of kube-controller-manager.
+const PEER: &str = "kube-controller-manager";
+/// How long a process may take to end.
+const ENDING: Duration = Duration::from_secs(30);
+/// How long kube-controller-manager takes to fill its caches.
+const FILLING: Duration = Duration::from_secs(2);
+
+/// A loop that both have.
+pub struct Hands {
+    /// kube-controller-manager.
+    peer: PathBuf,
+    /// The program of Nonet.
+    program: &'static str,
+    /// The name of the loop.
+    name: &'static str,
+}
+
+/// One of the two at work.
+pub enum Worker {
+    /// kube-controller-manager.
+    Theirs(Process),
+    /// The program of Nonet.
+    Ours(Process),
+}
+
+impl Hands {
+    /// The loop of that name in a program, if the binary of kube-controller-manager lies beside those of etcd and kube-apiserver.
+    pub fn find(program: &'static str, name: &'static str) -> Option<Self> {
+        let peer = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?).join(PEER);
+        peer.is_file().then_some(Self { peer, program, name })
+    }
+
+    /// Starts kube-controller-manager with this loop alone, and gives it time to fill its caches.
+    pub async fn theirs(&self, c: &Context) -> Result<Worker, Failure> {
+        let process = self.launch(c, &self.peer)?;
+        c.sleep(FILLING).await;
+        Ok(Worker::Theirs(process))
+    }
+
+    fn launch(&self, c: &Context, binary: &Path) -> Result<Process, Failure> {
+        let kubeconfig = c.cluster().kubeconfig().display().to_string();
+        let process = Launch::program(PEER, binary)
+            .argument(format!("--kubeconfig={kubeconfig}"))
+            .argument(format!("--authentication-kubeconfig={kubeconfig}"))
+            .argument(format!("--authorization-kubeconfig={kubeconfig}"))
+            .argument(format!("--controllers={}", self.name))
+            .argument("--leader-elect=false")
+            .argument("--secure-port=0")
+            .start(c.cluster().clock())?;
+        Ok(process)
+    }
+
+    /// Starts the program of Nonet.
+    pub async fn ours(&self, c: &Context) -> Result<Worker, Failure> {
+        Ok(Worker::Ours(c.start(self.program, PATIENT_ELECTION).await?))
+    }
+
+    /// Ends one and starts the other.
+    pub async fn change(&self, c: &Context, worker: Worker) -> Result<Worker, Failure> {
+        let theirs = matches!(worker, Worker::Theirs(_));
+        worker.end().await?;
+        if theirs { self.ours(c).await } else { self.theirs(c).await }
+    }
+}
+
+impl Worker {
+    /// Ends it: kube-controller-manager in the midst of what it does, because without a Lease it has nothing to give up.
+    pub async fn end(self) -> Outcome {
+        match self {
+            Self::Theirs(mut process) => {
+                process.kill()?;
+                process.ended(ENDING).await?;
+            }
+            Self::Ours(process) => {
+                process.stop(ENDING).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,283 @@
+//! Suite: DaemonSets that change hands between kube-controller-manager and daemonset-controller in the middle of rollouts.
+//!
+//! Runs where the binary of kube-controller-manager lies beside those of etcd and kube-apiserver.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::ExitCode,
+    time::Duration,
+};
+
+use e2e::{
+    cluster::Kind,
+    suite::{
+        Builder, Context, Failure, Outcome, State, Suite, Test, daemon_set,
+        handover::Hands,
+        is_ready,
+        resources::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS},
+        run,
+    },
+};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+/// The number of nodes of every cluster of this suite.
+const NODE_COUNT: i64 = 6;
+
+fn main() -> ExitCode {
+    run(&Suite {
+        name: "daemonset_handover",
+        controllers: &[],
+        starts_its_own: true,
+        cluster: |cluster| cluster,
+        at_once: Some(1),
+        tests: vec![
+            Test::new("rollouts_go_on_in_other_hands", |c| Box::pin(rollouts(c))).only(&[Kind::Envtest]),
+            Test::new("what_is_at_rest_stays_at_rest_both_ways", |c| Box::pin(at_rest(c))).only(&[Kind::Envtest]),
+            Test::new("both_write_the_same", |c| Box::pin(same(c))).only(&[Kind::Envtest]),
+        ],
+    })
+}
+
+fn hands() -> Option<Hands> {
+    Hands::find("daemonset-controller", "daemonset-controller")
+}
+
+fn limits(max_unavailable: u32, max_surge: u32) -> Value {
+    let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
+    json!({"type": "RollingUpdate", "rollingUpdate": rolling})
+}
+
+fn slow(name: &str, strategy: Value) -> Builder {
+    daemon_set(name).set("spec/updateStrategy", strategy).script("sim/ready-after", "0.8")
+}
+
+fn image(n: i64) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": format!("img:{n}")}]}}}})
+}
+
+fn number(set: &Value, field: &str) -> i64 {
+    set["status"][field].as_i64().unwrap_or(0)
+}
+
+fn is_complete(set: &Value) -> bool {
+    let fields = ["desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable"];
+    let observed = set["status"]["observedGeneration"] == set["metadata"]["generation"];
+    observed && fields.iter().all(|field| number(set, field) == NODE_COUNT)
+}
+
+async fn complete(c: &Context, name: &str) -> Outcome {
+    c.until(&format!("DaemonSet {name} to be complete"), async || {
+        c.get(DAEMON_SETS, name).await.ok().filter(is_complete).map(drop)
+    })
+    .await
+}
+
+fn owner(object: &Value) -> &str {
+    object["metadata"]["ownerReferences"][0]["name"].as_str().unwrap_or_default()
+}
+
+fn target(pod: &Value) -> &str {
+    let pin = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms/0/matchFields/0/values/0";
+    pod.pointer(pin).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The nodes without a ready Pod of a set.
+fn without(state: &State, set: &str) -> i64 {
+    let serves = state.pods.values().filter(|pod| owner(pod) == set && is_ready(pod));
+    NODE_COUNT - serves.map(|pod| target(pod)).collect::<BTreeSet<_>>().len() as i64
+}
+
+async fn rollouts(c: Context) -> Outcome {
+    let Some(hands) = hands() else { return Ok(()) };
+    let mut worker = hands.theirs(&c).await?;
+    for (name, strategy) in [("one", limits(1, 0)), ("surge", limits(0, 1))] {
+        c.create(DAEMON_SETS, slow(name, strategy)).await?;
+        complete(&c, name).await?;
+    }
+    let recorder = c.record().await?;
+    let mut midway = 0;
+    for version in 2..=4 {
+        for name in ["one", "surge"] {
+            c.merge(DAEMON_SETS, name, image(version)).await?;
+        }
+        let mut left = 20;
+        loop {
+            c.sleep(Duration::from_millis(900)).await;
+            let sets = [c.get(DAEMON_SETS, "one").await?, c.get(DAEMON_SETS, "surge").await?];
+            if sets.iter().all(is_complete) {
+                break;
+            }
+            let updated = |set: &Value| number(set, "updatedNumberScheduled");
+            midway += i32::from(sets.iter().any(|set| (1..NODE_COUNT).contains(&updated(set))));
+            left -= 1;
+            c.check(left > 0, &format!("the rollout of version {version} does not end")).await?;
+            worker = hands.change(&c, worker).await?;
+        }
+    }
+    c.check(midway >= 4, &format!("only {midway} times the hands changed midway")).await?;
+    let states = recorder.stop().await?;
+    for (step, state) in states.iter().enumerate() {
+        let (one, surge) = (without(state, "one"), without(state, "surge"));
+        c.check(one <= 1 && surge == 0, &format!("step {step}: {one} and {surge} nodes without a ready Pod")).await?;
+    }
+    // Nobody has created a Pod that the other one would not have.
+    let mut created: BTreeMap<(String, String, String), BTreeSet<String>> = BTreeMap::new();
+    for pod in states.iter().flat_map(|state| state.pods.values()) {
+        let image = pod["spec"]["containers"][0]["image"].to_string();
+        let key = (owner(pod).to_owned(), image, target(pod).to_owned());
+        created.entry(key).or_default().insert(pod["metadata"]["uid"].to_string());
+    }
+    assert_eq!(created.len() as i64, 2 * 4 * NODE_COUNT);
+    let twice: Vec<_> = created.iter().filter(|(_, pods)| pods.len() != 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+    for name in ["one", "surge"] {
+        let mut revisions = c.list(CONTROLLER_REVISIONS).await?;
+        revisions.retain(|revision| owner(revision) == name);
+        revisions.sort_by_key(|revision| revision["revision"].as_i64());
+        let numbers: Vec<_> = revisions.iter().map(|revision| revision["revision"].as_i64().unwrap_or(0)).collect();
+        assert_eq!(numbers, [1, 2, 3, 4], "{name}: one revision for each template");
+    }
+    worker.end().await
+}
+
+/// Sets of many kinds.
+fn sets() -> Vec<Builder> {
+    let affinity = json!({"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "kubernetes.io/os", "operator": "NotIn", "values": ["windows", "plan9"]}]}]},
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 7, "preference": {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}}]}});
+    let rich = daemon_set("rich")
+        .set("spec/template/spec/affinity", affinity)
+        .set("spec/template/spec/hostNetwork", true)
+        .set("spec/template/spec/tolerations", json!([
+            {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
+            {"key": "gpu", "value": "yes"}]))
+        .set("spec/template/spec/volumes", json!([{"name": "v", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/var"}}]))
+        .set("spec/template/spec/containers/0/args", json!(["a<b", "x&y", "\u{2028}", "é"]))
+        .set("spec/template/spec/containers/0/resources", json!({"requests": {"cpu": "0.5", "memory": "1024Mi"}}))
+        .set("spec/template/spec/containers/0/ports", json!([{"containerPort": 8081, "hostPort": 8081}]))
+        .set("spec/template/spec/containers/0/env", json!([
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]))
+        .set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
+    vec![
+        daemon_set("plain"),
+        rich,
+        daemon_set("surge").set("spec/updateStrategy", limits(0, 2)),
+        daemon_set("on-delete").set("spec/updateStrategy", json!({"type": "OnDelete"})),
+        daemon_set("nowhere").set("spec/template/spec/nodeSelector", json!({"nonet.io/none": "here"})),
+    ]
+}
+
+/// Creates all the sets, rolls some of them out a second time, and waits until there is nothing left to do.
+async fn made(c: &Context) -> Outcome {
+    for set in sets() {
+        c.create(DAEMON_SETS, set).await?;
+    }
+    for name in ["plain", "rich", "surge"] {
+        complete(c, name).await?;
+        c.merge(DAEMON_SETS, name, json!({"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}})).await?;
+    }
+    for name in ["plain", "rich", "surge", "on-delete"] {
+        complete(c, name).await?;
+    }
+    c.until("the set that runs nowhere to be observed", async || {
+        let set = c.get(DAEMON_SETS, "nowhere").await.ok()?;
+        (set["status"]["observedGeneration"] == 1).then_some(())
+    })
+    .await?;
+    c.sleep(Duration::from_secs(2)).await;
+    Ok(())
+}
+
+async fn versions(c: &Context) -> Result<Vec<String>, Failure> {
+    let mut out = Vec::new();
+    for resource in [DAEMON_SETS, CONTROLLER_REVISIONS, PODS] {
+        for object in c.list(resource).await? {
+            out.push(format!("{} {}", object["metadata"]["name"], object["metadata"]["resourceVersion"]));
+        }
+    }
+    Ok(out)
+}
+
+async fn at_rest(c: Context) -> Outcome {
+    let Some(hands) = hands() else { return Ok(()) };
+    let theirs = hands.theirs(&c).await?;
+    made(&c).await?;
+    let before = versions(&c).await?;
+    let ours = hands.change(&c, theirs).await?;
+    c.sleep(Duration::from_secs(5)).await;
+    assert_eq!(versions(&c).await?, before, "from theirs to ours");
+    // Now what ours has made.
+    cleared(&c).await?;
+    made(&c).await?;
+    let before = versions(&c).await?;
+    let theirs = hands.change(&c, ours).await?;
+    c.sleep(Duration::from_secs(5)).await;
+    assert_eq!(versions(&c).await?, before, "from ours to theirs");
+    theirs.end().await
+}
+
+/// Deletes all sets with their Pods and revisions.
+async fn cleared(c: &Context) -> Outcome {
+    for resource in [DAEMON_SETS, CONTROLLER_REVISIONS, PODS] {
+        let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+        c.client().delete(resource, c.namespace(), "", &now).await?;
+    }
+    c.until("everything to be gone", async || versions(c).await.ok()?.is_empty().then_some(())).await
+}
+
+/// The bytes that the server has stored as the data of a revision.
+async fn stored(c: &Context, name: &str) -> Result<String, Failure> {
+    let path = CONTROLLER_REVISIONS.path(c.namespace(), name, "");
+    let request =
+        http::Request::get(path).header("accept", "application/vnd.kubernetes.protobuf").body(Body::empty())?;
+    let answer = c.client().kube().send(request).await?;
+    let body = answer.into_body().collect().await?.to_bytes();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let (from, to) = (text.find(r#"{"spec""#), text.rfind("}}}}"));
+    Ok(from.zip(to).map(|(from, to)| text[from..to].to_owned()).unwrap_or_default())
+}
+
+/// Everything that a controller has written, without what is of the moment.
+async fn written(c: &Context) -> Result<BTreeSet<String>, Failure> {
+    let mut out = BTreeSet::new();
+    for mut revision in c.list(CONTROLLER_REVISIONS).await? {
+        let name = revision["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let data = stored(c, &name).await?;
+        assert!(data.len() > 100, "{name}: {data}");
+        let meta = revision["metadata"].take();
+        let owner = &meta["ownerReferences"][0];
+        let kept = [&meta["labels"], &meta["annotations"], &owner["name"], &owner["blockOwnerDeletion"]];
+        out.insert(format!("{name} {} {} {data}", json!(kept), revision["revision"]));
+    }
+    for pod in c.list(PODS).await? {
+        let (meta, spec) = (&pod["metadata"], &pod["spec"]);
+        let owner = &meta["ownerReferences"][0];
+        let kept = [&meta["generateName"], &meta["labels"], &meta["annotations"], &owner["name"], &owner["controller"]];
+        out.insert(format!("{} {spec}", json!(kept)));
+    }
+    for set in c.list(DAEMON_SETS).await? {
+        out.insert(format!("{} {}", set["metadata"]["name"], set["status"]));
+    }
+    Ok(out)
+}
+
+async fn same(c: Context) -> Outcome {
+    let Some(hands) = hands() else { return Ok(()) };
+    assert_eq!(c.client().list(NODES, "", "").await?.len() as i64, NODE_COUNT);
+    let theirs = hands.theirs(&c).await?;
+    made(&c).await?;
+    let by_theirs = written(&c).await?;
+    theirs.end().await?;
+    cleared(&c).await?;
+    let ours = hands.ours(&c).await?;
+    made(&c).await?;
+    let by_ours = written(&c).await?;
+    let only = |a: &BTreeSet<String>, b: &BTreeSet<String>| a.difference(b).cloned().collect::<Vec<_>>().join("\n");
+    assert!(by_theirs == by_ours, "theirs:\n{}\nours:\n{}", only(&by_theirs, &by_ours), only(&by_ours, &by_theirs));
+    ours.end().await
+}
