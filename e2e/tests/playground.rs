@@ -49,8 +49,12 @@ async fn the_example_is_done_although_a_controller_is_killed() {
         .await;
     let next = pid(&line(&playground, &["statefulset-controller", "runs again, process"]).await);
     assert_ne!(next, killed);
-    for object in ["StatefulSet shop/db rollout 2 complete", "Service shop/web current", "CronJob shop/report has run"]
-    {
+    for object in [
+        "StatefulSet shop/db rollout 2 complete",
+        "DaemonSet shop/logs rollout 2 complete",
+        "Service shop/web current",
+        "CronJob shop/report has run",
+    ] {
         line(&playground, &["playground", object]).await;
     }
     line(&playground, &["the example is done"]).await;

@@ -52,6 +52,8 @@ fn apps() -> [App; 2] {
 const DEPLOYMENTS: [&str; 2] = ["web", "api"];
 /// The name of its StatefulSet, and of the headless Service that gives its Pods their names.
 const STATEFUL_SET: &str = "db";
+/// The name of its DaemonSet.
+const DAEMON_SET: &str = "logs";
 /// The name of its Job.
 const JOB: &str = "migrate";
 /// The name of its CronJob.
@@ -59,7 +61,7 @@ const CRON_JOB: &str = "report";
 
 /// What the example consists of, in one line.
 pub(super) const PARTS: &str =
-    "Deployments web and api, StatefulSet db, Services web and db, Job migrate, CronJob report";
+    "Deployments web and api, StatefulSet db, DaemonSet logs, Services web and db, Job migrate, CronJob report";
 
 /// The image of a container in its `n`th version.
 fn image(name: &str, n: u32) -> String {
@@ -152,6 +154,18 @@ pub(super) fn objects() -> Vec<Value> {
             "template": server(STATEFUL_SET, &[("sim/start-after", "0.2"), ("sim/ready-after", "0.6")]),
         },
     }));
+    let mut agent = server(DAEMON_SET, &[("sim/start-after", "0.2"), ("sim/ready-after", "0.4")]);
+    agent["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+    objects.push(json!({
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": metadata(DAEMON_SET),
+        "spec": {
+            "selector": {"matchLabels": labels(DAEMON_SET)},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "30%"}},
+            "template": agent,
+        },
+    }));
     objects.push(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -175,7 +189,7 @@ pub(super) fn updates(n: u32) -> Vec<(String, Value, &'static str)> {
         let containers = json!([{"name": name, "image": image(name, n)}]);
         (path, json!({"spec": {"template": {"spec": {"containers": containers}}}}), name)
     };
-    deployments.chain([("statefulsets", STATEFUL_SET)]).map(update).collect()
+    deployments.chain([("statefulsets", STATEFUL_SET), ("daemonsets", DAEMON_SET)]).map(update).collect()
 }
 
 /// What of the example is waited for and judged: the parts whose controllers run.
@@ -183,6 +197,7 @@ pub(super) fn updates(n: u32) -> Vec<(String, Value, &'static str)> {
 pub(super) struct Judged {
     services: bool,
     stateful_set: bool,
+    daemon_set: bool,
     job: bool,
     cron_job: bool,
 }
@@ -194,6 +209,7 @@ impl Judged {
         Self {
             services: runs("endpointslice-controller"),
             stateful_set: runs("statefulset-controller"),
+            daemon_set: runs("daemonset-controller"),
             job: runs("job-controller"),
             cron_job: runs("cronjob-controller") && runs("job-controller"),
         }
@@ -204,6 +220,9 @@ impl Judged {
         let mut parts = Vec::new();
         if self.stateful_set {
             parts.push(("StatefulSet", STATEFUL_SET));
+        }
+        if self.daemon_set {
+            parts.push(("DaemonSet", DAEMON_SET));
         }
         if self.services {
             parts.push(("Service", "web"));
@@ -326,7 +345,7 @@ impl Example {
         for (kind, name) in self.judged.with_each_rollout() {
             // Only what has a new image has a new generation.
             let (generation, rollout) = match kind {
-                "StatefulSet" => (i64::from(n), format!(" rollout {n}")),
+                "StatefulSet" | "DaemonSet" => (i64::from(n), format!(" rollout {n}")),
                 _ => (0, String::new()),
             };
             match done(rows, kind, name, generation, &rollout) {

@@ -1,4 +1,4 @@
-//! StatefulSets, Services, Jobs and CronJobs as accepted writes leave them, each summed up in one row.
+//! StatefulSets, DaemonSets, Services, Jobs and CronJobs as accepted writes leave them, each summed up in one row.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -80,6 +80,30 @@ struct StatefulSetStatus {
     replicas: i32,
     ready_replicas: i32,
     updated_replicas: i32,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct DaemonSet {
+    metadata: Meta,
+    spec: DaemonSetSpec,
+    status: DaemonSetStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DaemonSetSpec {
+    min_ready_seconds: i32,
+    template: super::world::Template,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct DaemonSetStatus {
+    observed_generation: i64,
+    desired_number_scheduled: i32,
+    updated_number_scheduled: i32,
+    number_available: i32,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -172,6 +196,7 @@ fn null_is_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'d
 #[derive(Debug, Default)]
 pub(super) struct Workloads {
     stateful_sets: BTreeMap<Key, StatefulSet>,
+    daemon_sets: BTreeMap<Key, DaemonSet>,
     services: BTreeMap<Key, Service>,
     slices: BTreeMap<Key, Slice>,
     jobs: BTreeMap<Key, Job>,
@@ -192,6 +217,7 @@ impl Workloads {
     pub(super) fn apply(&mut self, write: &Write) {
         match (&*write.group, &*write.resource) {
             ("apps", "statefulsets") => store(&mut self.stateful_sets, write),
+            ("apps", "daemonsets") => store(&mut self.daemon_sets, write),
             ("", "services") => store(&mut self.services, write),
             ("discovery.k8s.io", "endpointslices") => store(&mut self.slices, write),
             ("batch", "jobs") => store(&mut self.jobs, write),
@@ -203,6 +229,7 @@ impl Workloads {
     /// All rows: by kind, and by name within a kind. Jobs of a CronJob are part of its row.
     pub(super) fn rows(&self, world: &World, now: Timestamp) -> Vec<Row> {
         let mut rows: Vec<Row> = self.stateful_sets.iter().map(|(key, set)| set.row(key, world, now)).collect();
+        rows.extend(self.daemon_sets.iter().map(|(key, set)| set.row(key, world, now)));
         let services = self.services.iter().filter(|(_, service)| !service.spec.selector.is_empty());
         rows.extend(services.map(|(key, service)| self.service(key, service, world)));
         let jobs = self.jobs.iter().filter(|(_, job)| !self.belongs_to_cron_job(job));
@@ -294,6 +321,33 @@ impl StatefulSet {
                 "new {}/{wanted}  ready {}  {}",
                 status.updated_replicas,
                 status.ready_replicas,
+                self.spec.template.image()
+            ),
+            pods: world.census_of_owner(&self.metadata.uid, self.spec.min_ready_seconds, now),
+        }
+    }
+}
+
+impl DaemonSet {
+    fn row(&self, key: &Key, world: &World, now: Timestamp) -> Row {
+        let status = &self.status;
+        let wanted = status.desired_number_scheduled;
+        let seen = status.observed_generation >= self.metadata.generation;
+        let done = seen && status.updated_number_scheduled >= wanted && status.number_available >= wanted;
+        Row {
+            kind: "DaemonSet",
+            key: key.clone(),
+            generation: self.metadata.generation,
+            progress: if done { Progress::Done } else { Progress::Underway },
+            word: match (seen, done) {
+                (false, _) => "pending",
+                (true, false) => "rolling",
+                (true, true) => "complete",
+            },
+            text: format!(
+                "new {}/{wanted} nodes  available {}  {}",
+                status.updated_number_scheduled,
+                status.number_available,
                 self.spec.template.image()
             ),
             pods: world.census_of_owner(&self.metadata.uid, self.spec.min_ready_seconds, now),

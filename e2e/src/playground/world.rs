@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// All StatefulSets, Services, Jobs and CronJobs.
+    /// All StatefulSets, DaemonSets, Services, Jobs and CronJobs.
     pub(super) fn rows(&self, now: Timestamp) -> Vec<Row> {
         self.workloads.rows(self, now)
     }

@@ -57,6 +57,7 @@ fn board() -> Board {
         rollouts: vec![rollout],
         rows: vec![
             row("StatefulSet", "db", Progress::Underway, "rolling", "new 2/3  ready 2", new),
+            row("DaemonSet", "logs", Progress::Done, "complete", "new 6/6 nodes  available 6", Census::default()),
             row("Service", "web", Progress::Done, "current", "endpoints 5/5", Census::default()),
         ],
         reports: BTreeMap::from([
@@ -103,6 +104,7 @@ fn everything_is_on_the_screen() {
         "web-new                      revision 2   web:1.2                    size 4    ○●●",
         "web-old                      revision 1   web:1.1                    size 3    ●●●×",
         "StatefulSet shop/db rolling   ○●● new 2/3  ready 2",
+        "DaemonSet shop/logs complete  new 6/6 nodes  available 6",
         "Service shop/web    current   endpoints 5/5",
         "leads  pid 4711  queue 3  requests 42",
         "shop/web waits: 1 Pod is not ready",
@@ -116,7 +118,7 @@ fn everything_is_on_the_screen() {
 fn an_ordinary_terminal_shows_every_object_and_every_controller() {
     let mut board = board();
     let report = board.reports["deployment-controller"].clone();
-    for name in ["cronjob", "endpointslice", "gc", "job", "node-lifecycle", "replicaset", "statefulset"] {
+    for name in ["cronjob", "daemonset", "endpointslice", "gc", "job", "node-lifecycle", "replicaset", "statefulset"] {
         let name = format!("{name}-controller");
         board.reports.insert(name.clone(), Report { name, waiting: Vec::new(), ..report.clone() });
     }
@@ -124,8 +126,9 @@ fn an_ordinary_terminal_shows_every_object_and_every_controller() {
         "Deployment shop/web rolling   █",
         "new 3/6  old 3  available 5",
         "StatefulSet shop/db rolling   ○●● new 2/3  ready 2",
+        "DaemonSet shop/logs complete  new 6/6 nodes  available 6",
         "Service shop/web    current   endpoints 5/5",
-        "cronjob        leads     pid 4711       deployment     leads     pid 4711",
+        "cronjob        leads     pid 4711       daemonset      leads     pid 4711",
         "gone           has ended pid 4711",
         "statefulset    leads     pid 4711",
         "limits         too many",

@@ -63,6 +63,29 @@ async fn a_stateful_set_is_done_when_every_pod_is_new_and_ready() {
 }
 
 #[tokio::test]
+async fn a_daemon_set_is_done_when_every_node_has_a_new_available_pod() {
+    let fixture = Fixture::new();
+    let mut pods = template(&[]);
+    pods["spec"]["restartPolicy"] = "Always".into();
+    let spec = json!({"selector": {"matchLabels": {"app": "x"}}, "template": pods});
+    let metadata = json!({"name": "logs", "namespace": "default"});
+    fixture.apply(json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": spec})).await;
+    assert_eq!((fixture.row("DaemonSet").word, fixture.row("DaemonSet").progress), ("pending", Progress::Underway));
+    let path = "/apis/apps/v1/namespaces/default/daemonsets/logs";
+    let status = |updated: u32, available: u32| {
+        json!({"observedGeneration": 1, "desiredNumberScheduled": 2, "updatedNumberScheduled": updated,
+            "numberAvailable": available})
+    };
+    for (updated, available) in [(1, 2), (2, 1)] {
+        fixture.status(path, status(updated, available)).await;
+        assert_eq!((fixture.row("DaemonSet").word, fixture.row("DaemonSet").progress), ("rolling", Progress::Underway));
+    }
+    fixture.status(path, status(2, 2)).await;
+    let row = fixture.row("DaemonSet");
+    assert_eq!((row.progress, row.line().as_str()), (Progress::Done, "complete: new 2/2 nodes  available 2  i"));
+}
+
+#[tokio::test]
 async fn a_service_is_done_when_its_slices_name_as_many_pods_as_are_ready() {
     let fixture = Fixture::new();
     let spec = json!({"selector": {"app": "x"}, "ports": [{"port": 80}]});
