@@ -39,6 +39,8 @@ use workloads::Workload;
 
 /// What this program is called in its own messages.
 const NAME: &str = "bench";
+/// How many nodes there are unless the workload or somebody says otherwise.
+const NODES: u32 = 10;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -116,6 +118,7 @@ async fn run(flags: &Flags) -> Result<(), Error> {
         return Err(Error::Flags(format!("--controllers: {} needs {missing}", workload.name())));
     }
     let pods = flags.pods.unwrap_or_else(|| workload.pods());
+    let nodes = flags.nodes.or_else(|| workload.nodes(pods)).unwrap_or(NODES);
     let kind = flags.cluster.map_or_else(Kind::from_env, |kind| Ok(kind.kind()))?;
     let mut choices = vec![Choice::Nonet(chosen.clone())];
     if let Some(path) = &flags.peer {
@@ -129,13 +132,13 @@ async fn run(flags: &Flags) -> Result<(), Error> {
         cluster: kind.name().to_owned(),
         workload: workload.name().to_owned(),
         pods,
-        nodes: flags.nodes,
+        nodes,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         optimized: !cfg!(debug_assertions),
     };
     let mut report = Report { setup, subjects: Vec::new() };
     for choice in choices {
-        let trial = trial(flags, kind, workload, pods, &choice).await?;
+        let trial = trial(kind, workload, pods, nodes, &choice).await?;
         report.subjects.push(trial);
     }
     report.print().map_err(|e| Error::Io("cannot write to stdout".to_owned(), e))?;
@@ -153,19 +156,19 @@ fn write(path: &Path, report: &Report) -> Result<(), Error> {
 
 /// Runs the workload once, on a cluster of its own.
 async fn trial(
-    flags: &Flags,
     kind: Kind,
     workload: &dyn Workload,
     pods: u32,
+    nodes: u32,
     choice: &Choice,
 ) -> Result<report::Subject, Error> {
-    let nodes = || Nodes::builder().count(flags.nodes);
+    let builder = || Nodes::builder().count(nodes);
     // The sandbox's nodes need no sockets; what they would cost is not what is measured.
-    let builder = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(nodes));
-    let cluster = builder.sandbox(|sandbox| sandbox.writes(0)).start().await?;
+    let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
+    let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).start().await?;
     let own_nodes = match cluster.sandbox() {
         Some(sandbox) => {
-            let started = nodes().start(sandbox.client("nodes"), cluster.clock().clone());
+            let started = builder().start(sandbox.client("nodes"), cluster.clock().clone());
             started.ready().await;
             Some(started)
         }

@@ -311,9 +311,14 @@ impl<'a> Stage<'a> {
             return Ok(());
         }
         let background = json!({"propagationPolicy": "Background"});
-        for resource in
-            [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::JOBS, resources::SERVICES, resources::PODS]
-        {
+        for resource in [
+            resources::DEPLOYMENTS,
+            resources::REPLICA_SETS,
+            resources::DAEMON_SETS,
+            resources::JOBS,
+            resources::SERVICES,
+            resources::PODS,
+        ] {
             self.client.delete(resource, &self.namespace, "", &background).await?;
         }
         self.client.delete(resources::NAMESPACES, "", &self.namespace, &background).await?;

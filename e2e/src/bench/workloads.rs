@@ -2,6 +2,7 @@
 
 mod cascade;
 mod cron_jobs;
+mod daemon_sets;
 mod jobs;
 mod one_deployment;
 mod services;
@@ -19,6 +20,10 @@ pub(super) trait Workload: Sync {
     fn about(&self) -> &'static str;
     /// How many Pods it is done with unless somebody says otherwise.
     fn pods(&self) -> u32;
+    /// How many nodes there are for so many Pods unless somebody says otherwise, where that matters.
+    fn nodes(&self, _pods: u32) -> Option<u32> {
+        None
+    }
     /// The controllers without which it comes to no end.
     fn needs(&self) -> &'static [&'static str];
     /// Does it, in phases of the stage.
@@ -33,6 +38,8 @@ const ALL: &[&dyn Workload] = &[
     &cascade::ONE,
     &cascade::MANY,
     &stateful_set::StatefulSetParallel,
+    &daemon_sets::One,
+    &daemon_sets::Many,
     &services::MANY,
     &services::Rollout,
     &services::Changes,
