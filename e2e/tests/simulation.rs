@@ -148,6 +148,9 @@ fn who_does_not_wait_for_its_own_writes_creates_too_many_pods() {
     assert_eq!(oracle, "creates-only-what-is-missing");
     let oracle = noticed("job/indexed", "hold:job-controller/pods@2+30s", Safeguard::Consistency);
     assert_eq!(oracle, "creates-what-is-wanted");
+    let oracle =
+        noticed("daemonset/rollout-unavailable", "hold:daemonset-controller/pods@3+30s", Safeguard::Consistency);
+    assert_eq!(oracle, "nodes-get-one-pod");
 }
 
 #[test]
@@ -161,6 +164,9 @@ fn who_believes_its_cache_before_it_adopts_adopts_for_the_dead() {
     let held = "hold:statefulset-controller/statefulsets@step3+30s";
     let oracle = noticed("statefulset/set-orphaning", held, Safeguard::Recheck);
     assert_eq!(oracle, "only-living-sets-adopt");
+    let held = "hold:daemonset-controller/daemonsets@step3+30s";
+    let oracle = noticed("daemonset/orphaning", held, Safeguard::Recheck);
+    assert_eq!(oracle, "only-living-daemon-sets-adopt");
 }
 
 #[test]
@@ -177,6 +183,8 @@ fn who_does_not_ask_whether_it_leads_carries_an_old_plan_on() {
     let oracle = noticed("deployment/rollout-surge", "paused-leader@30+1m", Safeguard::Leadership);
     assert_eq!(oracle, "only-leaders-write");
     let oracle = noticed("statefulset/ordered", "paused-leader@12+1m", Safeguard::Leadership);
+    assert_eq!(oracle, "only-leaders-write");
+    let oracle = noticed("daemonset/rollout-unavailable", "paused-leader@16+1m", Safeguard::Leadership);
     assert_eq!(oracle, "only-leaders-write");
 }
 
@@ -207,6 +215,9 @@ fn who_names_no_version_deletes_a_pod_that_its_user_has_taken_away() {
     let taken = "hold:statefulset-controller/pods@13+2m0s,reject:403@13+45s,interfere:take-pod@13";
     let oracle = noticed("statefulset/parallel", taken, Safeguard::Version);
     assert_eq!(oracle, "pods-of-others-stay");
+    let taken = "hold:daemonset-controller/pods@11+2m0s,reject:403@11+45s,interfere:take-pod@11";
+    let oracle = noticed("daemonset/rollout-half", taken, Safeguard::Version);
+    assert_eq!(oracle, "pods-of-other-controllers-stay");
 }
 
 #[test]

@@ -50,6 +50,8 @@ const CONVERGED: Duration = Duration::from_mins(20);
 const REST: Duration = Duration::from_hours(1);
 /// How long users wait at most for anything.
 const PATIENCE: Duration = Duration::from_hours(8);
+/// How long a write takes to be seen.
+const SEEN: Duration = Duration::from_millis(1);
 /// How often users look.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -178,6 +180,8 @@ async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared, waits: &mut Vec<Dura
             when => {
                 let began = clock.instant();
                 let patience = began + PATIENCE;
+                // What the step before has written is seen first.
+                pass(stage, notes, SEEN).await?;
                 while !holds(when, stage) {
                     if clock.instant() > patience {
                         let what = format!("step {} waits for {when:?} in vain", number + 1);

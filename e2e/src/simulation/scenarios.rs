@@ -2,6 +2,9 @@
 
 mod cronjob;
 mod cronjob_invariants;
+mod daemonset;
+mod daemonset_invariants;
+mod daemonset_view;
 mod deployment;
 mod deployment_invariants;
 mod endpointslice;
@@ -44,6 +47,7 @@ pub const SUITES: &[&Suite] = &[
     &endpointslice::SUITE,
     &statefulset::SUITE,
     &statefulset::MAX_UNAVAILABLE,
+    &daemonset::SUITE,
     &gc::SUITE,
     &node_lifecycle::SUITE,
     &node_health::SUITE,

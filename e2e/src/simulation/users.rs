@@ -35,7 +35,8 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
         What::DeleteAll(resource, key, value, options) => {
             for object in sandbox.list(resource, Some(NAMESPACE)).await? {
                 let labelled = json::labels(&object).get(key.as_str()) == Some(&value.as_str());
-                if labelled && !json::is_deleting(&object) {
+                // Without grace, an object goes that is being deleted already.
+                if labelled && (!json::is_deleting(&object) || options["gracePeriodSeconds"] == 0) {
                     // An item of a list does not say what it is.
                     let object = sandbox.get(resource, Some(NAMESPACE), json::name(&object)).await?;
                     delete(sandbox, resource, &object, options).await?;

@@ -189,6 +189,12 @@ impl World {
         })
     }
 
+    /// All states that an object of that name was in, each from when on; none while it was not there.
+    pub fn states(&self, resource: &str, namespace: &str, name: &str) -> &[(Instant, Option<Arc<Value>>)] {
+        let id = (resource.to_owned(), namespace.to_owned(), name.to_owned());
+        self.objects.get(&id).map_or(&[], Vec::as_slice)
+    }
+
     /// Every state a controller that is at most `lag` behind may take for the present one. Absence counts as a state.
     pub fn within(&self, resource: &str, namespace: &str, name: &str, lag: Duration) -> Vec<Option<&Arc<Value>>> {
         let id = (resource.to_owned(), namespace.to_owned(), name.to_owned());

@@ -167,7 +167,8 @@ pub(super) mod pod_interferences {
         owned.map(|pod| name(pod).to_owned()).collect()
     }
 
-    fn one(world: &World, luck: u64) -> Option<String> {
+    /// The name of one of them.
+    pub(in crate::simulation::scenarios) fn one(world: &World, luck: u64) -> Option<String> {
         let pods = owned(world);
         let index = usize::try_from(luck).unwrap_or(0).checked_rem(pods.len())?;
         pods.get(index).cloned()
@@ -184,6 +185,13 @@ pub(super) mod pod_interferences {
         let Some(pod) = one(world, luck) else { return Vec::new() };
         let gone = What::merge(PODS, &pod, json!({"metadata": {"labels": {"app": "other"}}}));
         vec![(Duration::ZERO, gone), (Duration::from_secs(60), What::delete_now(PODS, &pod))]
+    }
+
+    /// A user takes a Pod away from its controller, to look into it, and deletes it a while later.
+    pub(in crate::simulation::scenarios) fn take(world: &World, luck: u64) -> Vec<(Duration, What)> {
+        let Some(pod) = one(world, luck) else { return Vec::new() };
+        let taken = json!({"metadata": {"labels": {"app": "taken"}, "ownerReferences": null}});
+        vec![(Duration::ZERO, What::merge(PODS, &pod, taken)), (Duration::from_secs(120), What::delete_now(PODS, &pod))]
     }
 
     /// Somebody takes a Pod's label away whenever it has it, eight times, faster and slower than a controller follows.

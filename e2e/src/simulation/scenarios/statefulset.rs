@@ -44,7 +44,7 @@ const INTERFERENCES: &[Interference] = &[
     Interference { name: "scale", act: scale },
     Interference { name: "delete-pod", act: pod_interferences::delete },
     Interference { name: "relabel-pod", act: pod_interferences::relabel },
-    Interference { name: "take-pod", act: take },
+    Interference { name: "take-pod", act: pod_interferences::take },
     Interference { name: "fail-pod", act: fail },
     Interference { name: "replace", act: replace },
 ];
@@ -358,21 +358,9 @@ fn scale(world: &World, luck: u64) -> Vec<(Duration, What)> {
     vec![(Duration::ZERO, scaled(other)), (Duration::from_secs(luck % 20), scaled(size))]
 }
 
-fn one(world: &World, luck: u64) -> Option<String> {
-    let pods = pod_interferences::owned(world);
-    usize::try_from(luck).unwrap_or(0).checked_rem(pods.len()).and_then(|at| pods.get(at).cloned())
-}
-
 /// A Pod fails, as when a node evicts it.
 fn fail(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    one(world, luck).map(|pod| (Duration::ZERO, failed(&pod))).into_iter().collect()
-}
-
-/// A user takes a Pod away from its set, to look into it, and deletes it a while later.
-fn take(world: &World, luck: u64) -> Vec<(Duration, What)> {
-    let Some(pod) = one(world, luck) else { return Vec::new() };
-    let taken = json!({"metadata": {"labels": {"app": "taken"}, "ownerReferences": null}});
-    vec![(Duration::ZERO, What::merge(PODS, &pod, taken)), (Duration::from_secs(120), What::delete_now(PODS, &pod))]
+    pod_interferences::one(world, luck).map(|pod| (Duration::ZERO, failed(&pod))).into_iter().collect()
 }
 
 /// A set is replaced by another one of its name; its Pods and revisions are deleted with it.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
+mod daemonset;
+
 use e2e::simulation::{
     impostor::{Act, violated},
     json::{at, labels, name, text, uid},
