@@ -363,12 +363,14 @@ fn fail(world: &World, luck: u64) -> Vec<(Duration, What)> {
     pod_interferences::one(world, luck).map(|pod| (Duration::ZERO, failed(&pod))).into_iter().collect()
 }
 
-/// A set is replaced by another one of its name; its Pods and revisions are deleted with it.
+/// A set is replaced by another one of its name; its Pods and revisions are deleted with it. A Pod that the controller created for the
+/// old set meanwhile would keep its name from the new one until it is collected: a minute later all Pods are deleted once more.
 fn replace(world: &World, _luck: u64) -> Vec<(Duration, What)> {
     let Some(old) = world.get(STATEFUL_SETS, NAMESPACE, WEB) else { return Vec::new() };
     let again = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": WEB}, "spec": old["spec"]});
     let delete = What::Delete(STATEFUL_SETS.to_owned(), WEB.to_owned(), json!({}));
     let revisions = What::DeleteAll(REVISIONS.to_owned(), "app".to_owned(), WEB.to_owned(), json!({}));
     let pods = What::DeleteAll(PODS.to_owned(), "app".to_owned(), WEB.to_owned(), json!({}));
-    [delete, revisions, What::Create(again), pods].into_iter().map(|what| (Duration::ZERO, what)).collect()
+    let at_once = [delete, revisions, What::Create(again), pods.clone()];
+    at_once.into_iter().map(|what| (Duration::ZERO, what)).chain([(Duration::from_secs(60), pods)]).collect()
 }
