@@ -214,8 +214,11 @@ impl Subject {
             let of = |what: &str| format!("{name}{what}");
             let megabytes = |bytes: u64| bytes as f64 / 1e6;
             figures.push((of("MB idle"), 1, megabytes(memory.idle)));
-            figures.push((of("MB with all Pods cached"), 1, megabytes(memory.filled)));
-            figures.push((of("bytes a cached Pod"), 0, memory.per_pod(pods)));
+            // Workloads that never start the processes anew do not tell their caches from the rest.
+            if memory.filled > 0 {
+                figures.push((of("MB with all Pods cached"), 1, megabytes(memory.filled)));
+                figures.push((of("bytes a cached Pod"), 0, memory.per_pod(pods)));
+            }
             figures.push((of("MB at most"), 1, megabytes(memory.peak)));
             figures.push((of("MB afterwards"), 1, megabytes(memory.after)));
         };
