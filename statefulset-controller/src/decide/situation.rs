@@ -135,13 +135,20 @@ impl<'a> Situation<'a> {
         pod.is_unavailable(self.set().min_ready_seconds, self.snapshot.now)
     }
 
-    /// The ordinal that blocks the others: the lowest one in range whose Pod is unavailable or missing, else the lowest one out
-    /// of range whose Pod is unavailable.
+    /// Whether a Pod blocks the Pods after it where Pods wait for each other: it is not available, or not running and ready.
+    ///
+    /// The phase counts beside the condition, because a kubelet that has lost its node can leave a Failed Pod with a Ready
+    /// condition that is still true.
+    pub fn is_blocking(&self, pod: &PodRef) -> bool {
+        self.is_unavailable(pod) || !pod.is_running_and_ready()
+    }
+
+    /// The ordinal that blocks the others: the lowest one in range whose Pod is missing or blocks, else the lowest one out of
+    /// range whose Pod blocks.
     pub fn first_unavailable(&self) -> Option<i32> {
         // The first missing ordinal of the range is among those looked at.
-        let blocks = |slot: &&Slot| slot.pod.as_ref().is_none_or(|pod| self.is_unavailable(pod));
-        let condemned =
-            || self.condemned.iter().rfind(|(_, pod)| self.is_unavailable(pod)).map(|(ordinal, _)| *ordinal);
+        let blocks = |slot: &&Slot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
+        let condemned = || self.condemned.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(ordinal, _)| *ordinal);
         self.wanted.iter().find(blocks).map(|slot| slot.ordinal).or_else(condemned)
     }
 

@@ -73,6 +73,12 @@ fn surplus_pods_go_from_the_highest() {
     assert_eq!(set(vec![pod(5).unready()]).work(), ["-5"], "it is the one that all wait for");
     assert_eq!(set(vec![pod(3).unready()]).work(), ["-5"]);
     assert_eq!(set(vec![pod(5).unready(), pod(3).unready()]).work(), none(), "3 is waited for");
+    assert_eq!(set(vec![pod(5).phase("Failed").ready(60)]).work(), ["-5"], "its Ready condition is still true");
+    assert_eq!(
+        set(vec![pod(5).phase("Failed").ready(60), pod(3).phase("Failed").ready(60)]).work(),
+        none(),
+        "3 is waited for"
+    );
     assert_eq!(set(vec![pod(5).going()]).work(), none());
     assert_eq!(set(vec![pod(0).unready()]).work(), none(), "those that are wanted come first");
     assert_eq!(set(vec![pod(5).unready(), pod(4).going()]).burst().work(), ["-5", "-3"]);
