@@ -59,26 +59,21 @@ impl JobController {
             // Another one of that name came just now.
             return self.look(key, now);
         }
-        let owner = Owner::new(JOBS, &job.metadata);
-        let limits = self.limits;
         let began = self.context.clock.instant();
+        let mut snapshot = Snapshot {
+            owner: Owner::new(JOBS, &job.metadata),
+            job: job.clone(),
+            claims: Claims::default(),
+            processed: Arc::default(),
+            ends: Arc::default(),
+            backoff: Record::default(),
+            scheduling: None,
+            terminating_namespace: false,
+            blocked: None,
+            limits: self.limits,
+            now,
+        };
         if job.is_finished() || job.managed_by.is_some() {
-            let (claims, processed, backoff) = (Claims::default(), Arc::default(), Record::default());
-            let (ends, scheduling, terminating_namespace) = (Arc::default(), None, false);
-            let blocked = None;
-            let snapshot = Snapshot {
-                job,
-                owner,
-                claims,
-                processed,
-                ends,
-                backoff,
-                scheduling,
-                terminating_namespace,
-                blocked,
-                limits,
-                now,
-            };
             return Ok(Observed::Ready(Sync { snapshot, began }));
         }
         if self.memory.is_finished(uid) {
@@ -87,31 +82,18 @@ impl JobController {
         }
         let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&job.metadata))?;
         let tracked = || owned.iter().filter(|pod| pod.tracked).map(|pod| pod.meta().uid.clone()).collect();
-        let processed = self.memory.processed(uid, tracked);
+        snapshot.processed = self.memory.processed(uid, tracked);
         let uids = |pod: &PodRef| pod.meta().uid.clone();
         let ahead: Vec<Uid> = owned.iter().filter(|pod| !pod.is_active() && pod.finished > now).map(uids).collect();
-        let ends = self.memory.ends(uid, &ahead, now, || owned.iter().map(uids).collect());
-        let backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned, &ends));
-        let orphans = self.orphans_of(&job);
+        snapshot.ends = self.memory.ends(uid, &ahead, now, || owned.iter().map(uids).collect());
+        snapshot.backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned, &snapshot.ends));
         // A selector that breaks the rules claims nothing; the plan says so.
-        let claims = refs::claim(&owner, &job.selector, owned.into_iter().chain(orphans), |_| true).unwrap_or_default();
-        let scheduling = self.gangs.as_ref().map(|gangs| gangs.known(&job)).transpose()?;
-        let refused = self.memory.refused(uid);
-        let terminating_namespace =
-            refused.is_some_and(|at| began.saturating_duration_since(at) < self.expectations_timeout);
-        let snapshot = Snapshot {
-            job,
-            owner,
-            claims,
-            processed,
-            ends,
-            backoff,
-            scheduling,
-            terminating_namespace,
-            blocked,
-            limits,
-            now,
-        };
+        let candidates = owned.into_iter().chain(self.orphans_of(&job));
+        snapshot.claims = refs::claim(&snapshot.owner, &job.selector, candidates, |_| true).unwrap_or_default();
+        snapshot.scheduling = self.gangs.as_ref().map(|gangs| gangs.known(&job)).transpose()?;
+        snapshot.terminating_namespace =
+            self.memory.refused(uid).is_some_and(|at| began.saturating_duration_since(at) < self.expectations_timeout);
+        snapshot.blocked = blocked;
         Ok(Observed::Ready(Sync { snapshot, began }))
     }
 
