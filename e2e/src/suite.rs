@@ -14,10 +14,12 @@ mod record;
 mod request;
 mod runner;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use common::object::Resource;
 use futures::future::LocalBoxFuture;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -280,6 +282,19 @@ impl Context {
         events.sort_by_key(|e| e["metadata"]["resourceVersion"].as_str().and_then(|v| v.parse::<u64>().ok()));
         let text = |e: &Value, field: &str| e[field].as_str().unwrap_or_default().to_owned();
         Ok(events.iter().map(|e| [text(e, "type"), text(e, "reason"), text(e, "message")].join(" ")).collect())
+    }
+
+    /// The row that `kubectl get -o wide` shows of an object, by column.
+    pub async fn table_row(&self, resource: Resource, name: &str) -> Result<BTreeMap<String, Value>, Failure> {
+        let request = http::Request::get(resource.path(&self.namespace, name, ""))
+            .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+            .body(Body::empty())?;
+        let answer = self.client().kube().send(request).await?;
+        let table: Value = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
+        let columns = table["columnDefinitions"].as_array().into_iter().flatten();
+        let columns = columns.map(|column| column["name"].as_str().unwrap_or_default().to_owned());
+        let cells = table["rows"][0]["cells"].as_array().into_iter().flatten().cloned();
+        Ok(columns.zip(cells).collect())
     }
 
     /// The Pods that an object controls, sorted by name.

@@ -629,19 +629,11 @@ async fn undo(c: Context) -> Outcome {
         assert_eq!(hash(&pod_on(&c, node).await?), hash(first), "the revision is used again");
     }
     assert_eq!(history().await?, [(2, json!("second")), (3, json!("first"))]);
-    // The table of `kubectl get daemonset -o wide`.
-    let path = DAEMON_SETS.path(c.namespace(), "agent", "");
-    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-    let request = http::Request::get(path).header("accept", table).body(Body::empty())?;
-    let answer = c.client().kube().send(request).await?;
-    let table: Value = serde_json::from_slice(&answer.into_body().collect().await?.to_bytes())?;
-    let columns = table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap());
-    let cells = table["rows"][0]["cells"].as_array().unwrap();
-    let row: BTreeMap<&str, &Value> = columns.zip(cells).collect();
+    let row = c.table_row(DAEMON_SETS, "agent").await?;
     for column in ["Desired", "Current", "Ready", "Up-to-date", "Available"] {
-        assert_eq!(row[column], &json!(2), "{column}");
+        assert_eq!(row[column], json!(2), "{column}");
     }
-    assert_eq!((row["Images"], row["Selector"]), (&json!("img:1"), &json!("app=agent")));
+    assert_eq!((&row["Images"], &row["Selector"]), (&json!("img:1"), &json!("app=agent")));
     Ok(())
 }
 

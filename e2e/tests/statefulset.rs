@@ -38,6 +38,7 @@ fn main() -> ExitCode {
             Test::new("on_delete_leaves_it_to_users", |c| Box::pin(on_delete(c))),
             Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))),
             Test::new("history_and_undo_work_as_kubectl_does_them", |c| Box::pin(undo(c))),
+            Test::new("kubectl_get_and_describe_show_the_set", |c| Box::pin(shown(c))),
             Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))).only(REAL),
             Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))),
             Test::new("claims_know_with_whom_they_go", |c| Box::pin(claims(c))).only(OURS),
@@ -288,6 +289,24 @@ async fn undo(c: Context) -> Outcome {
     // The status: without `rollingUpdate` kubectl asks whether both revisions are the same.
     assert_eq!(status["currentRevision"], status["updateRevision"]);
     assert_eq!((&status["readyReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
+    Ok(())
+}
+
+/// What `kubectl get` and `kubectl describe` read: the row of the table, and the Events on the set.
+async fn shown(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(2)).await?;
+    settled_at(&c, "web", 2).await?;
+    let row = c.table_row(STATEFUL_SETS, "web").await?;
+    let shown = ["Name", "Ready", "Containers", "Images"].map(|column| row[column].clone());
+    assert_eq!(shown, [json!("web"), json!("2/2"), json!("c"), json!("img:1")]);
+    let wanted = [
+        "Normal SuccessfulCreate Create Pod web-0 in StatefulSet web successful",
+        "Normal SuccessfulCreate Create Pod web-1 in StatefulSet web successful",
+    ];
+    // Events are written behind the work they report.
+    let events = async || c.events_of("StatefulSet", "web").await.ok().filter(|events| events.len() >= wanted.len());
+    let events = c.until("the Events of both Pods", events).await?;
+    assert_eq!(events, wanted);
     Ok(())
 }
 
