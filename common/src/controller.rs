@@ -314,7 +314,7 @@ impl<C: Controller> Shared<C> {
             Ok(Observed::Waiting { why, at_most }) => {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
                 self.controller.waiting(key);
-                self.queue.add_after(key.clone(), at_most);
+                self.queue.recheck_after(key.clone(), at_most);
                 return;
             }
             Ok(Observed::Ready(snapshot)) => {

@@ -162,16 +162,63 @@ struct State<K> {
     dirty: HashMap<K, (Priority, Instant)>,
     /// Keys being processed, since when.
     processing: BTreeMap<K, Instant>,
-    /// Delayed keys by time.
-    delayed: BTreeSet<(Instant, K)>,
-    /// The time of each delayed key.
-    delays: HashMap<K, Instant>,
+    /// Keys that are due later.
+    delayed: Timers<K>,
+    /// Keys that are due later unless they are handed out before.
+    rechecks: Timers<K>,
     /// Failures of each key since it was last forgotten.
     failures: HashMap<K, u32>,
     retry_limits: Option<RetryLimits>,
     /// Nobody works here yet: what comes in is not told to the observer.
     held: bool,
     closed: bool,
+}
+
+/// Keys with the time at which each is due.
+struct Timers<K> {
+    by_time: BTreeSet<(Instant, K)>,
+    by_key: HashMap<K, Instant>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        Self { by_time: BTreeSet::new(), by_key: HashMap::default() }
+    }
+}
+
+impl<K: QueueKey> Timers<K> {
+    /// Sets the time of a key, unless it has an earlier one. Returns whether the time was set.
+    fn set_earlier(&mut self, key: K, at: Instant) -> bool {
+        if self.by_key.get(&key).is_some_and(|known| *known <= at) {
+            return false;
+        }
+        self.remove(&key);
+        self.by_key.insert(key.clone(), at);
+        self.by_time.insert((at, key));
+        true
+    }
+
+    fn remove(&mut self, key: &K) {
+        if let Some(at) = self.by_key.remove(key) {
+            self.by_time.remove(&(at, key.clone()));
+        }
+    }
+
+    /// The time at which the first key is due.
+    fn next(&self) -> Option<Instant> {
+        self.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// Removes a key that is due.
+    fn pop_due(&mut self, now: Instant) -> Option<K> {
+        let (_, key) = self.next().filter(|at| *at <= now).and_then(|_| self.by_time.pop_first())?;
+        self.by_key.remove(&key);
+        Some(key)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_time.is_empty()
+    }
 }
 
 /// What a queue holds, for diagnostics.
@@ -211,8 +258,8 @@ impl<K: QueueKey> Queue<K> {
             lines: [VecDeque::new(), VecDeque::new()],
             dirty: HashMap::default(),
             processing: BTreeMap::new(),
-            delayed: BTreeSet::new(),
-            delays: HashMap::default(),
+            delayed: Timers::default(),
+            rechecks: Timers::default(),
             failures: HashMap::default(),
             retry_limits: backoff.bucket.map(|(qps, burst)| RetryLimits::new(qps, burst)),
             held: false,
@@ -281,6 +328,23 @@ impl<K: QueueKey> Queue<K> {
         if delay.is_zero() {
             return self.add(key, Priority::Normal);
         }
+        self.set_timer(key, delay, |state| &mut state.delayed);
+    }
+
+    /// Adds a key after a delay, unless it is handed out before.
+    ///
+    /// For a sync that waits for an event: the event adds the key, and the delay matters only if the event does not come.
+    pub fn recheck_after(&self, key: K, delay: Duration) {
+        if delay.is_zero() {
+            return self.add_after(key, delay);
+        }
+        if !self.inner.state.lock().held {
+            self.inner.observer.retried();
+        }
+        self.set_timer(key, delay, |state| &mut state.rechecks);
+    }
+
+    fn set_timer(&self, key: K, delay: Duration, timers: impl FnOnce(&mut State<K>) -> &mut Timers<K>) {
         let mut state = self.inner.state.lock();
         if state.closed {
             return;
@@ -288,16 +352,9 @@ impl<K: QueueKey> Queue<K> {
         // A delay that no clock can hold, such as one computed from a field of an object, is as good as never.
         let now = self.inner.clock.instant();
         let at = now.checked_add(delay).unwrap_or(now + FOREVER);
-        match state.delays.get(&key).copied() {
-            Some(known) if known <= at => return,
-            Some(known) => {
-                state.delayed.remove(&(known, key.clone()));
-            }
-            None => {}
+        if timers(&mut state).set_earlier(key, at) {
+            self.inner.changed.notify_one();
         }
-        state.delays.insert(key.clone(), at);
-        state.delayed.insert((at, key));
-        self.inner.changed.notify_one();
     }
 
     /// Adds a key that failed, after its back-off.
@@ -342,7 +399,7 @@ impl<K: QueueKey> Queue<K> {
                     }
                     return Some(key);
                 }
-                state.delayed.first().map(|(at, _)| *at)
+                state.delayed.next().into_iter().chain(state.rechecks.next()).min()
             };
             let expiry = async {
                 match due {
@@ -359,11 +416,8 @@ impl<K: QueueKey> Queue<K> {
     }
 
     fn release_due(&self, state: &mut State<K>, now: Instant) {
-        while state.delayed.first().is_some_and(|(at, _)| *at <= now) {
-            if let Some((_, key)) = state.delayed.pop_first() {
-                state.delays.remove(&key);
-                self.push(state, key, Priority::Normal);
-            }
+        while let Some(key) = state.delayed.pop_due(now).or_else(|| state.rechecks.pop_due(now)) {
+            self.push(state, key, Priority::Normal);
         }
     }
 
@@ -377,6 +431,7 @@ impl<K: QueueKey> Queue<K> {
                 if let Some((_, since)) = state.dirty.remove(&key) {
                     self.inner.observer.taken(now.saturating_duration_since(since));
                 }
+                state.rechecks.remove(&key);
                 state.processing.insert(key.clone(), now);
                 return Some(key);
             }
@@ -415,7 +470,7 @@ impl<K: QueueKey> Queue<K> {
     /// Whether nothing waits, is delayed or is being processed.
     pub fn is_idle(&self) -> bool {
         let state = self.inner.state.lock();
-        state.dirty.is_empty() && state.processing.is_empty() && state.delayed.is_empty()
+        state.dirty.is_empty() && state.processing.is_empty() && state.delayed.is_empty() && state.rechecks.is_empty()
     }
 
     /// Whether no key waits.
@@ -442,13 +497,17 @@ impl<K: QueueKey> Queue<K> {
         failing.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         failing.truncate(limit);
         let age = |since: &Instant| now.saturating_duration_since(*since).as_secs_f64();
+        let mut delayed: Vec<&(Instant, K)> = [&state.delayed, &state.rechecks]
+            .into_iter()
+            .flat_map(|timers| timers.by_time.iter().take(limit))
+            .collect();
+        delayed.sort();
+        delayed.truncate(limit);
         QueueState {
             waiting,
             processing: state.processing.iter().take(limit).map(|(k, t)| (k.to_string(), age(t))).collect(),
-            delayed: state
-                .delayed
-                .iter()
-                .take(limit)
+            delayed: delayed
+                .into_iter()
                 .map(|(at, k)| (k.to_string(), at.saturating_duration_since(now).as_secs_f64()))
                 .collect(),
             failing,
@@ -526,6 +585,26 @@ mod tests {
         q.done(&key("a"));
         assert_eq!(q.next().await.as_deref(), Some("a"));
         assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recheck_is_cancelled_when_its_key_is_handed_out_before() {
+        let q = queue();
+        let start = q.inner.clock.instant();
+        q.recheck_after(key("a"), Duration::from_secs(2));
+        q.add_after(key("a"), Duration::from_secs(9));
+        q.add(key("a"), Priority::Normal);
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        q.done(&key("a"));
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(9), "a delay of another kind stays");
+        q.done(&key("a"));
+        assert!(q.is_idle());
+        // Where no event comes, the key comes back.
+        q.recheck_after(key("a"), Duration::from_secs(2));
+        assert_eq!(q.state(1).delayed.len(), 1);
+        assert_eq!(q.next().await.as_deref(), Some("a"));
+        assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(11));
     }
 
     #[tokio::test(start_paused = true)]
