@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use jiff::tz::TimeZone;
+use jiff::tz::TimeZoneDatabase;
 
 /// What is wrong with a schedule, in the words of the real server.
 pub(super) fn check(schedule: &str) -> Result<(), String> {
@@ -33,8 +33,9 @@ pub(super) fn check_zone(name: &str) -> Result<(), String> {
     if name.contains("..") || name.starts_with('/') || name.starts_with('\\') {
         return Err("time: invalid location name".to_owned());
     }
-    // The database ignores case; files of a real zone database do not.
-    match TimeZone::get(name) {
+    // Zones of the binary, whatever the machine has installed: a server carries its own as well. This database ignores case;
+    // the files of a real one do not.
+    match TimeZoneDatabase::bundled().get(name) {
         Ok(zone) if zone.iana_name() == Some(name) => Ok(()),
         _ => Err(format!("unknown time zone {name}")),
     }

@@ -1,0 +1,140 @@
+//! Services and Pods with every list at its limit and beyond: what deciding about them allocates. A process of its own, because
+//! it counts memory.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+use std::{alloc::System, sync::Arc};
+
+use cap::Cap;
+use common::{controller::Explain as _, object::Object};
+use endpointslice_controller::{
+    decide::decide,
+    memory::Memory,
+    objects::{Pod, Service},
+    snapshot::{Snapshot, Zones},
+};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Counts everything that is allocated.
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// What deciding may allocate for each byte of the Service and its Pods.
+const EACH_BYTE: usize = 16;
+/// What deciding may allocate for each port of the Service on each Pod: where all Pods differ, each one has a slice of its own.
+const EACH_PORT_OF_A_POD: usize = 1024;
+/// What deciding may allocate besides.
+const BESIDES: usize = 1 << 20;
+
+fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
+    let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
+    object.trim();
+    Some(Arc::new(object))
+}
+
+fn number() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![json!(0), json!(80), json!(65535), json!(-1), json!(i32::MAX), json!(null)])
+}
+
+fn target() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!("http"),
+        json!("none"),
+        json!(8080),
+        json!(0),
+        json!(-1),
+        json!("70000"),
+        json!(null),
+    ])
+}
+
+/// Text of up to a quarter of a megabyte, as annotations allow.
+fn text() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![0usize, 1, 63, 1000, 256 << 10]).prop_map(|length| "x".repeat(length))
+}
+
+fn any_service() -> impl Strategy<Value = Value> {
+    let ports = (prop::sample::select(vec![0usize, 1, 2, 100, 1000]), number(), target(), any::<bool>());
+    let kind = prop::sample::select(vec!["ClusterIP", "ExternalName", "LoadBalancer", "", "odd"]);
+    let families =
+        prop::sample::select(vec![json!(["IPv4"]), json!(["IPv6", "IPv4"]), json!([]), json!(null), json!(["odd"])]);
+    let distribution = prop::sample::select(vec![
+        json!(null),
+        json!("PreferSameZone"),
+        json!("PreferSameNode"),
+        json!("PreferClose"),
+        json!("odd"),
+    ]);
+    let cluster_ip = prop::sample::select(vec!["10.0.0.1", "None", ""]);
+    (ports, kind, families, distribution, cluster_ip, text(), any::<bool>()).prop_map(
+        |((ports, number, target, same_names), kind, families, distribution, cluster_ip, text, publish)| {
+            let port = |n: usize| {
+                let name = if same_names { "http".to_owned() } else { format!("p{n}") };
+                json!({"name": name, "port": number, "targetPort": target, "protocol": "TCP", "appProtocol": text.get(..63.min(text.len()))})
+            };
+            json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s", "resourceVersion": "1",
+                    "labels": {"app": "web", "long": text.get(..63.min(text.len()))},
+                    "annotations": {"service.kubernetes.io/topology-mode": "Auto", "long": text}},
+                "spec": {"type": kind, "clusterIP": cluster_ip, "ipFamilies": families, "selector": {"app": "web"},
+                    "trafficDistribution": distribution, "publishNotReadyAddresses": publish,
+                    "ports": (0..ports).map(port).collect::<Vec<_>>()}})
+        },
+    )
+}
+
+fn any_pod() -> impl Strategy<Value = Value> {
+    let ip = prop::sample::select(vec!["10.0.0.7", "fd00::7", "", "nonsense", "999.1.1.1"]);
+    let ips = prop::sample::select(vec![0usize, 1, 2, 1000]);
+    let containers = (prop::sample::select(vec![0usize, 1, 50]), prop::sample::select(vec![0usize, 1, 40]), number());
+    let phase = prop::sample::select(vec!["Running", "Succeeded", "Pending", "odd"]);
+    (ip, ips, containers, phase, any::<bool>(), text(), 0..4u8).prop_map(
+        |(ip, ips, (containers, ports, number), phase, ready, text, node)| {
+            let port = |n: usize| json!({"name": if n == 0 { "http".to_owned() } else { format!("p{n}") }, "containerPort": number});
+            let container = json!({"name": "c", "image": "i", "ports": (0..ports).map(port).collect::<Vec<_>>()});
+            json!({"metadata": {"namespace": "ns", "resourceVersion": "1", "labels": {"app": "web"}, "annotations": {"long": text}},
+                "spec": {"nodeName": format!("n{node}"), "hostname": text.get(..63.min(text.len())), "subdomain": "web",
+                    "containers": vec![container; containers]},
+                "status": {"phase": phase, "podIP": ip, "podIPs": vec![json!({"ip": ip}); ips],
+                    "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn deciding_allocates_in_proportion_to_the_service_and_its_pods(
+        service in any_service(),
+        pods in prop::collection::vec(any_pod(), 0..30),
+        max_endpoints_per_slice in prop::sample::select(vec![1usize, 3, 100, 1000]),
+    ) {
+        let ports = service["spec"]["ports"].as_array().map_or(0, Vec::len);
+        let mut bytes = service.to_string().len();
+        let Some(service) = read::<Service>(&service) else { return Ok(()) };
+        let mut members = Vec::new();
+        for (n, mut pod) in pods.into_iter().enumerate() {
+            (pod["metadata"]["name"], pod["metadata"]["uid"]) = (json!(format!("web-{n:02}")), json!(format!("u{n}")));
+            bytes += pod.to_string().len();
+            members.extend(read::<Pod>(&pod));
+        }
+        let limit = BESIDES + EACH_BYTE * bytes + EACH_PORT_OF_A_POD * ports * members.len();
+        let mut zones = Zones::default();
+        (0..3).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{n}").as_str().into()));
+        let snapshot = Snapshot {
+            service,
+            pods: members.into(),
+            zones: Arc::new(zones),
+            slices: Vec::new(),
+            memory: Memory::default(),
+            ratios: None,
+            max_endpoints_per_slice,
+        };
+        let before = ALLOCATOR.total_allocated();
+        let plan = decide(&snapshot);
+        let _ = plan.explain();
+        let allocated = ALLOCATOR.total_allocated() - before;
+        prop_assert!(allocated <= limit, "{allocated} bytes for {bytes} bytes and {ports} ports of {} Pods", snapshot.pods.len());
+    }
+}
