@@ -257,6 +257,14 @@ impl Ledger {
         });
     }
 
+    /// Whether the owner waits for a write to that resource.
+    ///
+    /// For handlers of events that enqueue the owner only if it waits, such as the event of a child that the owner itself created.
+    pub fn awaits_write(&self, owner: &Uid, resource: Resource) -> bool {
+        let records = self.records.lock();
+        records.get(owner).is_some_and(|record| record.written.iter().any(|(written, _)| *written == resource))
+    }
+
     /// Forgets an owner that is gone.
     pub fn forget(&self, owner: &Uid) {
         self.records.lock().remove(owner);
@@ -395,9 +403,10 @@ mod tests {
         ledger.wrote(&owner, PODS, Version::parse("9"));
         let behind = ledger.behind(&owner, &[&cache], || cache.children()).unwrap().0;
         assert_eq!(behind.to_string(), "read version: 5 is not as new as written version: 10 for group resource pods");
+        assert!(ledger.awaits_write(&owner, PODS) && !ledger.awaits_write(&Uid::new("other"), PODS));
         *cache.version.borrow_mut() = Version::parse("10");
         assert_eq!(ledger.behind(&owner, &[&cache], || cache.children()), None);
-        assert!(ledger.is_empty());
+        assert!(ledger.is_empty() && !ledger.awaits_write(&owner, PODS));
     }
 
     #[tokio::test(start_paused = true)]

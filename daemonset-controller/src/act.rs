@@ -29,16 +29,16 @@ impl DaemonSetController {
             self.tell_problem(&snapshot, problem);
             return Ok(Requeue::No);
         }
+        let mut claimed = 0;
         if plan.claims() {
-            self.write_revisions(&snapshot, &plan).await?;
+            claimed += self.write_revisions(&snapshot, &plan).await?;
             let claiming = self.claiming(&snapshot, PODS);
-            claiming.carry_out(&plan.adopt, &plan.release).await.map_err(Error::Pods)?;
+            claimed += claiming.carry_out(&plan.adopt, &plan.release).await.map_err(Error::Pods)?.len();
         }
         match plan.scope {
             Scope::Nothing => Ok(Requeue::No),
             Scope::Status => self.write_status(&snapshot, &plan).await.map(|()| Requeue::No),
-            // The next sync waits by itself until the caches show what this one wrote.
-            Scope::Claims => Ok(Requeue::After(Duration::ZERO)),
+            Scope::Claims => Ok(again(claimed)),
             Scope::Everything => self.manage(&snapshot, &plan).await,
         }
     }
@@ -47,12 +47,13 @@ impl DaemonSetController {
     async fn manage(&self, snapshot: &Snapshot, plan: &Plan) -> Result<Requeue, Error> {
         let managed = self.work_on_pods(snapshot, plan).await;
         if managed.as_ref().is_err_and(Error::is_not_leader) || self.ends() {
-            return managed.map(|()| Requeue::No);
+            return managed.map(|_| Requeue::No);
         }
         let forgotten = if managed.is_ok() { self.forget(snapshot, &plan.forget).await } else { Ok(()) };
         let written = self.write_status(snapshot, plan).await;
-        managed.and(forgotten).and(written)?;
-        Ok(if plan.deferred.total() > 0 { Requeue::After(Duration::ZERO) } else { Requeue::No })
+        let effective = managed?;
+        forgotten.and(written)?;
+        Ok(if plan.deferred.total() > 0 { again(effective) } else { Requeue::No })
     }
 
     fn tell_problem(&self, snapshot: &Snapshot, problem: &Problem) {
@@ -87,4 +88,12 @@ impl DaemonSetController {
     fn event(&self, snapshot: &Snapshot, kind: EventType, reason: impl Into<Cow<'static, str>>, message: String) {
         self.context.recorder.event(&ObjectRef::new(DAEMON_SETS, &snapshot.set.metadata), kind, reason, message);
     }
+}
+
+/// When the next sync goes on with what this one has left, after so many requests that had an effect.
+///
+/// It waits by itself until the caches show what this one wrote. If nothing was written, because the server did not know any of the
+/// Pods, nothing makes it wait: it would send the same requests until the cache shows that the Pods are gone.
+fn again(effective: usize) -> Requeue {
+    if effective > 0 { Requeue::After(Duration::ZERO) } else { Requeue::RateLimited }
 }

@@ -10,6 +10,7 @@ use common::{
     meta::{Key, Meta, Uid},
     object::Resource,
     refs::{self, Owner},
+    revision::CONTROLLER_REVISIONS,
     store::IndexValue,
 };
 use jiff::Timestamp;
@@ -153,11 +154,11 @@ impl DaemonSetController {
         self.ledger.behind(uid, &caches, HashSet::default)
     }
 
-    /// The resource whose cache a sync of `key` waits for.
+    /// The resource whose cache a sync of `key` waits for. Upstream waits for Pods and DaemonSets only, and counts no others.
     pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
         let uid = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
         match self.behind(&uid)?.0 {
-            Behind::Write { resource, .. } => Some(resource),
+            Behind::Write { resource, .. } => Some(resource).filter(|resource| *resource != CONTROLLER_REVISIONS),
             Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
         }
     }

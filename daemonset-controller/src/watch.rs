@@ -5,10 +5,11 @@ use std::sync::Arc;
 use common::{
     consistency::Ledger,
     controller::priority,
-    meta::{Key, Meta},
+    meta::{Key, Meta, OwnerRef},
     parsed::Parsed,
     queue::{Priority, Queue},
     refs,
+    revision::CONTROLLER_REVISIONS,
     store::{Event, IndexValue, Origin, Store},
     terminating_namespaces::TerminatingNamespaces,
 };
@@ -88,14 +89,19 @@ impl Watch {
         }
     }
 
-    /// The same for revisions, whose creation by a set is no news to it.
+    /// The same for revisions. A revision that its set has created enqueues the set only if the set waits to see it.
     pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, origin: Origin) {
         if origin == Origin::Initial {
             return;
         }
         match event {
             Event::Added(revision) if revision.meta.is_deleting() => self.add_owner(&revision.meta),
-            Event::Added(revision) if revision.meta.controller().is_some() => {}
+            Event::Added(revision) if revision.meta.controller().is_some() => {
+                let awaits = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
+                if revision.meta.controller().is_some_and(awaits) {
+                    self.add_owner(&revision.meta);
+                }
+            }
             Event::Added(revision) => self.add_adopters(&revision.meta),
             Event::Updated { old, new } => self.on_update(&old.meta, &new.meta),
             Event::Deleted(revision) => self.add_owner(&revision.meta),

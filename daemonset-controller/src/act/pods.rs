@@ -31,10 +31,11 @@ fn is_refusal(error: &api::Error) -> bool {
 }
 
 impl DaemonSetController {
-    /// Creates Pods, then deletes Pods, also if Pods could not be created. The first error is returned once everything was tried.
+    /// Creates Pods, then deletes Pods, also if Pods could not be created. Returns how many were created or deleted, or the first error
+    /// once everything was tried.
     ///
     /// Upstream: `pkg/controller/daemon`, `syncNodes`.
-    pub(super) async fn work_on_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+    pub(super) async fn work_on_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
         // Noted before the first request: an event may come before the answer.
         for Deletion { pod, .. } in &plan.deletes {
             let meta = pod.meta();
@@ -43,13 +44,16 @@ impl DaemonSetController {
         let created = self.create_pods(snapshot, plan).await;
         let results = all(plan.deletes.iter().map(|deletion| self.delete_pod(snapshot, deletion))).await;
         let is_refused =
-            |result: &Result<(), Error>| result.as_ref().is_err_and(|error| error.api().is_some_and(is_refusal));
+            |result: &Result<bool, Error>| result.as_ref().is_err_and(|error| error.api().is_some_and(is_refusal));
         let refused = plan.deletes.iter().zip(&results).rfind(|(_, result)| is_refused(result));
         if let Some((deletion, _)) = refused {
             self.move_cursor(snapshot, |cursors| &mut cursors.delete, &deletion.node);
         }
-        let deleted = results.into_iter().find_map(Result::err).map_or(Ok(()), Err);
-        created.and(deleted)
+        let mut effective = created?;
+        for result in results {
+            effective += usize::from(result?);
+        }
+        Ok(effective)
     }
 
     /// Lets the next sync begin with the nodes after `refused`.
@@ -59,13 +63,14 @@ impl DaemonSetController {
         });
     }
 
-    /// Creates Pods in batches of 1, 2, 4, ...; the first batch with a failure is the last.
-    async fn create_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+    /// Creates Pods in batches of 1, 2, 4, ...; the first batch with a failure is the last. Returns how many were created.
+    async fn create_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
         if plan.creates.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let source = PodSource::new(&snapshot.set, &snapshot.owner, &plan.revisions.hash);
         let source = source.map_err(|error| Error::Template(format!("a Pod from spec.template: {error}")))?;
+        let mut effective = 0;
         let mut rest = &plan.creates[..];
         for size in slow_start(rest.len()) {
             let (now, later) = rest.split_at(size.min(rest.len()));
@@ -77,13 +82,15 @@ impl DaemonSetController {
             }
             let mut go_on = true;
             for result in results {
-                go_on &= result.map_err(|error| Error::request("cannot create Pods", error))? == Created::Yes;
+                let created = result.map_err(|error| Error::request("cannot create Pods", error))?;
+                effective += usize::from(created == Created::Yes);
+                go_on &= created == Created::Yes;
             }
             if !go_on {
                 break;
             }
         }
-        Ok(())
+        Ok(effective)
     }
 
     async fn create_pod(
@@ -120,12 +127,13 @@ impl DaemonSetController {
         }
     }
 
-    /// Deletes a Pod, if it is still as it was when that was decided: a Pod that has become available is judged again.
-    async fn delete_pod(&self, snapshot: &Snapshot, Deletion { pod, node, why }: &Deletion) -> Result<(), Error> {
+    /// Deletes a Pod, if it is still as it was when that was decided: a Pod that has become available is judged again. Returns whether
+    /// there was a Pod to delete.
+    async fn delete_pod(&self, snapshot: &Snapshot, Deletion { pod, node, why }: &Deletion) -> Result<bool, Error> {
         let (meta, owner) = (pod.meta(), &snapshot.owner.uid);
         if self.ends() {
             self.ledger.undelete(owner, &meta.uid);
-            return Ok(());
+            return Ok(false);
         }
         let found = match why {
             Why::Failed => Some((EventType::Warning, "FailedDaemonPod", "failed", "kill")),
@@ -140,11 +148,11 @@ impl DaemonSetController {
         let Err(error) = self.context.api.delete(Target::object(PODS, &meta.namespace, &meta.name), &options).await
         else {
             self.event(snapshot, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", meta.name));
-            return Ok(());
+            return Ok(true);
         };
         self.ledger.undelete(owner, &meta.uid);
         if error.is_not_found() {
-            return Ok(());
+            return Ok(false);
         }
         if error.is_conflict() {
             // The set is synced again once the cache shows the newer Pod.

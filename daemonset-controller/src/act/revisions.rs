@@ -22,8 +22,10 @@ use crate::{
 };
 
 impl DaemonSetController {
-    /// Makes the revisions as the plan has them, in upstream's order. Upstream: `pkg/controller/daemon`, `constructHistory`.
-    pub(super) async fn write_revisions(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+    /// Makes the revisions as the plan has them, in upstream's order. Returns how many Pods were relabelled.
+    ///
+    /// Upstream: `pkg/controller/daemon`, `constructHistory`.
+    pub(super) async fn write_revisions(&self, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
         let revisions = &plan.revisions;
         let adopted =
             self.claiming(snapshot, CONTROLLER_REVISIONS).carry_out(&revisions.adopt, &revisions.release).await;
@@ -36,17 +38,18 @@ impl DaemonSetController {
         for revision in &revisions.unlabelled {
             self.label(snapshot, &revision.meta).await?;
         }
-        self.relabel(snapshot, plan).await?;
+        let relabelled = self.relabel(snapshot, plan).await?;
         self.forget(snapshot, &revisions.duplicates).await?;
         match &revisions.current {
-            Current::Stored(_) => Ok(()),
+            Current::Stored(_) => {}
             Current::Renumber(revision, number) => {
                 let failed = |error| Self::revision_error("renumber", &revision.meta, error);
                 let changed = self.history(snapshot).renumber(&revision.meta, *number).await.map_err(failed)?;
-                Self::unless_gone(changed, &revision.meta)
+                Self::unless_gone(changed, &revision.meta)?;
             }
-            Current::Create(number) => self.create_revision(snapshot, plan, *number).await,
+            Current::Create(number) => self.create_revision(snapshot, plan, *number).await?,
         }
+        Ok(relabelled)
     }
 
     /// Gives a revision without the label of the hash its own name as hash.
@@ -68,8 +71,8 @@ impl DaemonSetController {
         Self::unless_gone(changed.map_err(|error| Self::revision_error("label", meta, error))?, meta)
     }
 
-    /// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept.
-    async fn relabel(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {
+    /// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept. Returns how many got it.
+    async fn relabel(&self, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
         let relabel = |pod: &PodRef| {
             let pod = PodRef::clone(pod);
             async move {
@@ -81,9 +84,9 @@ impl DaemonSetController {
                     Ok(answer) => {
                         let written: Written = serde_json::from_slice(&answer)?;
                         self.wrote(snapshot, PODS, &written.metadata);
-                        Ok(())
+                        Ok(true)
                     }
-                    Err(error) if error.is_not_found() => Ok(()),
+                    Err(error) if error.is_not_found() => Ok(false),
                     Err(error) => {
                         if error.is_conflict() {
                             self.ledger.conflicted(&snapshot.owner.uid, PODS, meta);
@@ -93,10 +96,12 @@ impl DaemonSetController {
                 }
             }
         };
+        let mut relabelled = 0;
         for result in batch::all(plan.relabel.iter().map(relabel)).await {
-            result.map_err(|error| Error::request("relabel Pods of a duplicate ControllerRevision", error))?;
+            let failed = |error| Error::request("relabel Pods of a duplicate ControllerRevision", error);
+            relabelled += usize::from(result.map_err(failed)?);
         }
-        Ok(())
+        Ok(relabelled)
     }
 
     /// Stores the revision of the template. If its name is taken by a revision of another template, the collision is counted in the

@@ -58,7 +58,13 @@ impl DaemonSetController {
                 Ok(())
             }
             Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(failed(error)),
+            Err(error) => {
+                if error.is_conflict() {
+                    // The next sync waits until the cache shows the newer set.
+                    self.ledger.conflicted(&snapshot.owner.uid, DAEMON_SETS, meta);
+                }
+                Err(failed(error))
+            }
         }
     }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use common::{
     clock::Clock,
-    meta::Version,
+    meta::{Uid, Version},
     object::{Malformed, Object},
     queue::Backoff,
     store::by_namespace,
@@ -95,6 +95,10 @@ async fn events_of_revisions_enqueue_owners_unless_these_made_them() {
         let text = format!("{:?}", event.meta());
         assert_eq!(enqueued(event, Origin::Watch, Watch::on_revision), count, "{text}");
     }
+    let watch = watch();
+    watch.ledger.wrote(&Uid::new("SET"), CONTROLLER_REVISIONS, Version::parse("1"));
+    watch.on_revision(&Event::Added(revision(&own, 1)), Origin::Watch);
+    assert_eq!(watch.queue.len(), 1, "its sync waits for the revision");
 }
 
 #[tokio::test(start_paused = true)]

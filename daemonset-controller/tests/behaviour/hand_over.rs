@@ -15,7 +15,7 @@ async fn a_settled_set_is_taken_over_without_a_write() {
     world.start();
     world.settle().await;
     assert!(world.written().is_empty(), "{:?}", world.written());
-    assert_eq!(world.asked("get", "daemonsets"), 0);
+    assert_eq!(world.asked("get", SETS), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use common::settings::{Settings, TuneValue};
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{ME, NS, REVISIONS, SETS, World, limits, name, set, target};
+use crate::world::{ME, NS, REVISIONS, SETS, World, limits, name, orphan, set, target};
 
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_lost_make_nothing_twice() {
@@ -224,8 +224,7 @@ async fn a_second_pod_on_a_node_goes_and_pods_of_others_are_never_touched() {
 #[tokio::test(start_paused = true)]
 async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released() {
     let world = World::new().await;
-    world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "namespace": NS, "labels": {"app": "agent"}},
-        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "img:0"}]}})).await;
+    world.apply(orphan("stray", "node-1")).await;
     world.apply(set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
     assert_eq!(world.done(), ["~node-1", "+node-0", "+node-2"]);
@@ -339,4 +338,75 @@ async fn a_new_generation_ends_the_back_off_of_failed_pods_at_once() {
     world.wait(1).await;
     let deleted: Vec<_> = world.done().into_iter().filter(|done| done.starts_with('-')).collect();
     assert!(["-node-0", "-node-1", "-node-2"].iter().all(|node| deleted.iter().any(|one| one == node)), "{deleted:?}");
+}
+
+/// Every request of that sort takes ten milliseconds, so that time passes in a loop without a pause.
+fn slowly(world: &World, verb: &str, resource: &str) {
+    let rule = Rule::new(Action::Latency(Duration::from_millis(10))).identity(ME).verb(verb).resource(resource);
+    world.sandbox.faults().add(rule);
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_that_are_gone_are_asked_for_later_and_later() {
+    let world = World::new().await;
+    slowly(&world, "patch", "pods");
+    world.apply(orphan("stray", "node-1")).await;
+    world.wait(1).await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.sandbox.delete("pods", Some(NS), "stray").await.unwrap();
+    world.wait(1).await;
+    world.apply(set(json!({}))).await;
+    world.wait(10).await;
+    let tries = world.asked("patch", "pods");
+    assert!((1..=14).contains(&tries), "it backs off: {tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_gone_are_deleted_later_and_later() {
+    let world = World::with(Settings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    slowly(&world, "delete", "pods");
+    world.sandbox.faults().hold_watch(ME, "pods");
+    for pod in world.names("pods").await {
+        world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+    }
+    world.wait(1).await;
+    world.forget();
+    world.change(json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}})).await;
+    world.wait(10).await;
+    let tries = world.asked("delete", "pods");
+    assert!((1..=14).contains(&tries), "it backs off: {tries}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_meets_a_conflict_waits_for_the_newer_set() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "daemonsets");
+    world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    world.forget();
+    let pod = world.pod_on("node-1").await;
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), unready).await.unwrap();
+    world.wait(4).await;
+    assert_eq!(world.asked("patch", "daemonsets.apps/status"), 1);
+    world.sandbox.faults().release_watch(ME, "daemonsets");
+    world.wait(2).await;
+    assert_eq!(world.status().await["numberReady"], json!(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_does_not_sleep_until_a_late_event_of_its_own_revision() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.sandbox.faults().delay_watch(ME, "controllerrevisions", Duration::from_millis(400));
+    world.forget();
+    world.roll_out("img:2", json!({})).await;
+    world.wait(1).await;
+    assert!(world.done().starts_with(&["-node-0".to_owned(), "+node-0".to_owned()]), "{:?}", world.done());
+    let metrics = world.loops.as_ref().unwrap().metrics().prometheus();
+    assert!(!metrics.contains("resource=\"controllerrevisions\"} 1"), "upstream counts Pods and DaemonSets only");
 }

@@ -230,6 +230,12 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
+/// A Pod on that node that `agent` selects and nobody controls.
+pub(crate) fn orphan(name: &str, node: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": {"app": "agent"}},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:0"}]}})
+}
+
 /// A rolling update with these limits.
 pub(crate) fn limits(max_unavailable: Value, max_surge: Value) -> Value {
     let rolling = json!({"maxUnavailable": max_unavailable, "maxSurge": max_surge});
