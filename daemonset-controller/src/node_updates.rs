@@ -14,7 +14,7 @@ use common::{
 };
 use jiff::Timestamp;
 
-use crate::{DaemonSetController, decide::node_update::Concern, error::Error};
+use crate::{DaemonSetController, decide::node_update::Concern, error::Error, objects::DaemonTemplate};
 
 /// The loop. It reads the caches of the loop of DaemonSets, and writes nothing.
 pub(crate) struct NodeUpdates(pub(crate) Arc<DaemonSetController>);
@@ -48,17 +48,22 @@ impl Controller for NodeUpdates {
     fn observe(&self, node: &Key, _now: Timestamp) -> Result<Observed<Vec<Concern>>, Error> {
         let controller = &self.0;
         let name = Text::new(&node.name);
-        let mut concerns = Vec::new();
-        controller.rosters.each(|set, roster| {
-            let numbers = |set: &Key| controller.sets.store().get_readable(&set.namespace, &set.name);
-            concerns.push(Concern {
-                before: roster.decided_eligibility(&name),
-                now: controller.eligibility(&roster.template().placement, &name),
-                scheduled: roster.has_pods_on(&name),
-                misscheduled: numbers(set).is_some_and(|set| set.status.number_misscheduled > 0),
-                set: set.clone(),
-            });
+        // The placement is compared without the lock of the roster: its size is decided by users.
+        let seen = controller.rosters.each(|set, roster| {
+            let template = Arc::clone(roster.template());
+            (set.clone(), template, roster.decided_eligibility(&name), roster.has_pods_on(&name))
         });
+        let concern = |(set, template, before, scheduled): (Key, Arc<DaemonTemplate>, _, _)| {
+            let stored = controller.sets.store().get_readable(&set.namespace, &set.name);
+            Concern {
+                before,
+                now: controller.eligibility(&template.placement, &name),
+                scheduled,
+                misscheduled: stored.is_some_and(|set| set.status.number_misscheduled > 0),
+                set,
+            }
+        };
+        let mut concerns: Vec<Concern> = seen.into_iter().map(concern).collect();
         concerns.sort_by(|a, b| a.set.cmp(&b.set));
         Ok(Observed::Ready(concerns))
     }

@@ -14,6 +14,7 @@ use common::{
     store::IndexValue,
 };
 use jiff::Timestamp;
+use parking_lot::MutexGuard;
 
 use crate::{
     DaemonSetController,
@@ -23,8 +24,8 @@ use crate::{
     },
     error::Error,
     objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement},
-    roster::Roster,
-    rosters::{Answers, Record},
+    roster::{Change, Roster},
+    rosters::{Answers, Record, SharedRecord},
     snapshot::{Blocked, PodRef, Snapshot},
 };
 
@@ -33,16 +34,24 @@ pub(crate) const BY_OWNER: usize = 0;
 /// Position of the index of Pods, and of revisions, without a controller by namespace.
 pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
 
+/// How many comparisons of nodes with the parts of a placement one sync makes. With a placement of usual size that is enough for more
+/// nodes than a cluster has.
+const STEP: usize = 1 << 18;
+/// How long a set pauses between two steps, so that other sets get their turn.
+const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// How long a set waits at most for lagging caches before it is checked again without an event.
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
     pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        // What the cache of Pods shows is in the rosters, too.
-        let _unchanged = self.rosters.unchanged();
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-            let blocked = match known.as_ref().and_then(|uid| self.behind(uid)) {
+            // What the cache of Pods shows under this lock is in the rosters, too.
+            let behind = {
+                let _unchanged = self.rosters.unchanged();
+                known.as_ref().and_then(|uid| self.behind(uid))
+            };
+            let blocked = match behind {
                 Some((behind @ Behind::Write { .. }, left)) if self.reads_own_writes => {
                     return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
                 }
@@ -59,12 +68,17 @@ impl DaemonSetController {
             };
             // Otherwise another set of that name has replaced it in between.
             if known.as_ref() == Some(&set.metadata.uid) {
-                return self.snapshot(set, blocked, now).map(Observed::Ready);
+                return self.snapshot(set, blocked, now);
             }
         }
     }
 
-    fn snapshot(&self, set: Arc<DaemonSet>, blocked: Option<Blocked>, now: Timestamp) -> Result<Snapshot, Error> {
+    fn snapshot(
+        &self,
+        set: Arc<DaemonSet>,
+        blocked: Option<Blocked>,
+        now: Timestamp,
+    ) -> Result<Observed<Snapshot>, Error> {
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let template = self.templates.get(&owner.uid, &set.template, DaemonTemplate::new).map_err(Error::Template)?;
         let own = IndexValue::controlled_by(&set.metadata);
@@ -75,48 +89,85 @@ impl DaemonSetController {
         // A selector that breaks the rules claims nothing, and the plan reports it.
         let claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         let revisions = revisions::choose(&set, &template, claims);
+        // Read before the roster, so that no Pod is missing in both.
         let adopt = self.orphans(&set, &owner, &orphan);
         let limits = self.limits;
-        let key = set.metadata.key();
-        let uid = owner.uid.clone();
-        self.rosters.with(&key, &uid, |record| {
-            let Record { roster, failed, cursors, lost_creates, .. } = record;
-            let ended = failed.observe(set.status.observed_generation, self.failed_pods, now);
-            let roster = match roster.take().filter(|roster| roster.fits(&set, &template)) {
-                Some(known) => roster.insert(known),
-                None => {
-                    let pods: Vec<PodRef> = self.pod_store.by_index(BY_OWNER, &own)?;
-                    roster.insert(Roster::new(&set, Arc::clone(&template), pods, self.node_names().into_iter()))
-                }
-            };
-            // Their standing waits for the end of a back-off that does not count any more.
-            for node in &ended {
-                roster.back_off_changed(node);
+        let record = self.rosters.record(&set.metadata.key(), &owner.uid);
+        self.fill_roster(&record, &set, &template, &own)?;
+        let mut guard = match self.decide_nodes(&record, &template) {
+            Ok(guard) => guard,
+            Err(left) => {
+                let why = format!("{left} nodes are still to be compared with the placement of its Pods");
+                return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
             }
-            let eligibility = |node: &str| self.eligibility(&template.placement, node);
-            let around = Answers { eligibility: &eligibility, failed, bounds: self.failed_pods, now };
-            roster.update(&set, &revisions.hash, now, &around);
-            self.metrics.decided_nodes(roster.take_decided());
-            let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
-            let lost_creates = lost_creates.pending(self.context.clock.instant(), appeared);
-            let release = if owner.deleting { Vec::new() } else { roster.unselected() };
-            Ok(Snapshot {
-                adopt,
-                release,
-                relabel: relabel(roster, &revisions),
-                live_hashes: live_hashes(roster, &revisions),
-                nodes: roster.nodes(&set, limits.burst, cursors, &around),
-                terminating_namespace: self.refused.contains(&owner.uid),
-                lost_creates,
-                revisions,
-                template,
-                owner,
-                blocked,
-                limits,
-                now,
-                set,
-            })
-        })
+        };
+        let Record { roster, failed, cursors, lost_creates, .. } = &mut *guard;
+        let Some(roster) = roster else {
+            // An event has dropped it just now, and has enqueued the set.
+            let why = "a Pod of the namespace cannot be read".to_owned();
+            return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
+        };
+        // The standing of these nodes waits for the end of a back-off that does not count any more.
+        for node in &failed.observe(set.status.observed_generation, self.failed_pods, now) {
+            roster.back_off_changed(node);
+        }
+        let around = Answers { failed, bounds: self.failed_pods, now };
+        roster.update(&set, &revisions.hash, now, &around);
+        self.metrics.decided_nodes(roster.take_decided());
+        let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
+        let lost_creates = lost_creates.pending(self.context.clock.instant(), appeared);
+        let release = if owner.deleting { Vec::new() } else { roster.unselected() };
+        let relabel = relabel(roster, &revisions);
+        let live_hashes = live_hashes(roster, &revisions);
+        let nodes = roster.nodes(&set, limits.burst, cursors, &around);
+        drop(guard);
+        Ok(Observed::Ready(Snapshot {
+            adopt,
+            release,
+            relabel,
+            live_hashes,
+            nodes,
+            terminating_namespace: self.refused.contains(&owner.uid),
+            lost_creates,
+            revisions,
+            template,
+            owner,
+            blocked,
+            limits,
+            now,
+            set,
+        }))
+    }
+
+    /// Sees to it that a record has a roster with the selector and the template of the set.
+    fn fill_roster(
+        &self,
+        record: &SharedRecord,
+        set: &DaemonSet,
+        template: &Arc<DaemonTemplate>,
+        own: &IndexValue,
+    ) -> Result<(), Error> {
+        if let Some(roster) = record.lock().roster.as_mut().filter(|roster| roster.fits(set)) {
+            roster.place(template, || self.node_names());
+            return Ok(());
+        }
+        // No event of a Pod is lost between the cache and the new roster.
+        let _unchanged = self.rosters.unchanged();
+        let pods: Vec<PodRef> = self.pod_store.by_index(BY_OWNER, own)?;
+        let mut record = record.lock();
+        let nodes = self.node_names().into_iter();
+        record.roster = Some(Roster::new(set, Arc::clone(template), pods, nodes));
+        Ok(())
+    }
+
+    /// Decides what the set does on the nodes that have changed, with no lock held. Returns the locked record once all nodes are
+    /// decided, or how many are left after the work of one step.
+    fn decide_nodes<'a>(
+        &self,
+        record: &'a SharedRecord,
+        template: &DaemonTemplate,
+    ) -> Result<MutexGuard<'a, Record>, usize> {
+        decide_nodes(record, template.placement.nodes_in(STEP), |node| self.eligibility(&template.placement, node))
     }
 
     /// The Pods without a controller that a set selects.
@@ -164,6 +215,36 @@ impl DaemonSetController {
     }
 }
 
+/// Decides about nodes until all are decided, or so many. Returns the locked record, or how many are left.
+fn decide_nodes(
+    record: &SharedRecord,
+    mut at_most: usize,
+    eligibility: impl Fn(&Text) -> Eligibility,
+) -> Result<MutexGuard<'_, Record>, usize> {
+    loop {
+        let guard = record.lock();
+        let Some(roster) = guard.roster.as_ref().filter(|roster| roster.undecided_nodes() > 0) else {
+            return Ok(guard);
+        };
+        if at_most == 0 {
+            return Err(roster.undecided_nodes());
+        }
+        let undecided = roster.undecided(at_most);
+        drop(guard);
+        at_most -= undecided.len();
+        let decide = |(name, change): (Text, Change)| {
+            let eligibility = eligibility(&name);
+            (name, change, eligibility)
+        };
+        let decided: Vec<_> = undecided.into_iter().map(decide).collect();
+        if let Some(roster) = &mut record.lock().roster {
+            for (name, change, eligibility) in decided {
+                roster.decide_node(name, change, eligibility);
+            }
+        }
+    }
+}
+
 /// The Pods whose hash is that of a duplicate of the current revision.
 fn relabel(roster: &Roster, revisions: &Revisions) -> Vec<PodRef> {
     let hashes: BTreeSet<&str> =
@@ -175,4 +256,59 @@ fn relabel(roster: &Roster, revisions: &Revisions) -> Vec<PodRef> {
 fn live_hashes(roster: &Roster, revisions: &Revisions) -> BTreeSet<Text> {
     let hashes = revisions.old.iter().map(hash_of).filter(|hash| roster.has_hash(hash));
     hashes.map(Text::new).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use common::meta::{Key, Uid};
+
+    use crate::{
+        decide::eligibility::Eligibility,
+        objects::{DaemonSet, DaemonTemplate},
+        roster::Roster,
+        rosters::Rosters,
+        world::{empty, read},
+    };
+
+    use super::*;
+
+    /// A set with so many nodes of which nothing is decided yet.
+    fn undecided(rosters: &Rosters, nodes: usize) -> SharedRecord {
+        let world = empty(0);
+        let set: Arc<DaemonSet> = read(&world.set);
+        let template = Arc::new(DaemonTemplate::new(&set.template).unwrap());
+        let names = (0..nodes).map(|n| Text::new(&format!("n{n}")));
+        let record = rosters.record(&set.metadata.key(), &set.metadata.uid);
+        record.lock().roster = Some(Roster::new(&set, template, Vec::new(), names));
+        record
+    }
+
+    #[test]
+    fn events_and_other_sets_wait_for_no_comparison_of_a_placement() {
+        let rosters = Rosters::default();
+        rosters.with(&Key::new("shop", "other"), &Uid::new("OTHER"), |_| ());
+        let record = undecided(&rosters, 3);
+        let asked = Cell::new(0);
+        let decided = decide_nodes(&record, usize::MAX, |node| {
+            asked.set(asked.get() + 1);
+            assert!(rosters.is_free());
+            if asked.get() == 1 {
+                // An event that comes meanwhile is not lost.
+                rosters.node_changed(node);
+            }
+            Eligibility::Runs
+        });
+        assert!(decided.is_ok_and(|record| record.roster.as_ref().unwrap().undecided_nodes() == 0));
+        assert_eq!(asked.get(), 4);
+    }
+
+    #[test]
+    fn one_step_decides_about_so_many_nodes_and_the_next_goes_on() {
+        let rosters = Rosters::default();
+        let record = undecided(&rosters, 5);
+        let step = || decide_nodes(&record, 2, |_| Eligibility::Runs).map(drop);
+        assert_eq!([step(), step(), step()], [Err(3), Err(1), Ok(())]);
+    }
 }

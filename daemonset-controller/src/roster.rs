@@ -34,8 +34,6 @@ const NAMED: usize = 3;
 
 /// What a roster asks about nodes while it is brought up to date.
 pub(crate) trait Surroundings {
-    /// What the DaemonSet does on a node.
-    fn eligibility(&self, node: &str) -> Eligibility;
     /// Until when a Pod that failed on a node is left alone.
     fn failed_until(&self, node: &Text) -> Option<Timestamp>;
     /// How long the next Pod that fails on a node is left alone, if one is deleted now.
@@ -59,13 +57,19 @@ pub(crate) struct Roster {
     lists: Lists,
     /// When the passing of time changes a node.
     timers: BTreeSet<(Timestamp, Text)>,
-    /// Nodes whose eligibility is to be decided again.
-    changed_nodes: BTreeSet<Text>,
+    /// Nodes whose eligibility is to be decided again, each with the change that asks for it.
+    undecided: BTreeMap<Text, Change>,
+    /// The last change that asked for a decision.
+    last_change: Change,
     /// Nodes whose standing is to be decided again.
     changed: BTreeSet<Text>,
     /// How often a standing was decided.
     decided: u64,
 }
+
+/// A change that asks for the eligibility of a node: of the node, or of the placement. Each has a number of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Change(u64);
 
 struct Node {
     eligibility: Eligibility,
@@ -121,19 +125,38 @@ impl Roster {
             tally: Tally::default(),
             lists: Lists::default(),
             timers: BTreeSet::new(),
-            changed_nodes: nodes.collect(),
+            undecided: BTreeMap::new(),
+            last_change: Change::default(),
             changed: BTreeSet::new(),
             decided: 0,
         };
+        for node in nodes {
+            roster.node_changed(&node);
+        }
         for pod in pods.iter().filter(|pod| is_controller(&set.metadata.name, &set.metadata.uid, pod.meta())) {
             roster.insert(pod);
         }
         roster
     }
 
-    /// Whether it is still of use for a set: its Pods are selected and placed as before.
-    pub(crate) fn fits(&self, set: &DaemonSet, template: &Arc<DaemonTemplate>) -> bool {
-        self.selector == set.selector && self.template.placement == template.placement
+    /// Whether it is still of use for a set: its Pods are selected as before.
+    pub(crate) fn fits(&self, set: &DaemonSet) -> bool {
+        self.selector == set.selector
+    }
+
+    /// Takes over the template of the set. If its placement is another one, all `nodes` are to be decided again.
+    pub(crate) fn place(&mut self, template: &Arc<DaemonTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
+        if Arc::ptr_eq(&self.template, template) {
+            return;
+        }
+        let is_other = self.template.placement != template.placement;
+        self.template = Arc::clone(template);
+        if is_other {
+            let known: Vec<Text> = self.nodes.keys().cloned().collect();
+            for node in nodes().iter().chain(&known) {
+                self.node_changed(node);
+            }
+        }
     }
 
     /// Adds a Pod that the set controls.
@@ -151,7 +174,8 @@ impl Roster {
         }
         let node = self.nodes.entry(target.clone()).or_insert_with(|| {
             // Only nodes of interest are kept, so that nothing is known of this one.
-            self.changed_nodes.insert(target.clone());
+            self.last_change.0 += 1;
+            self.undecided.insert(target.clone(), self.last_change);
             Node { eligibility: Eligibility::Vanished, pods: SmallVec::new(), standing: Standing::default() }
         });
         let at = node.pods.partition_point(|other| rank(other) < rank(pod));
@@ -189,7 +213,35 @@ impl Roster {
 
     /// Notes that a node came, went or changed.
     pub(crate) fn node_changed(&mut self, node: &Text) {
-        self.changed_nodes.insert(node.clone());
+        self.last_change.0 += 1;
+        self.undecided.insert(node.clone(), self.last_change);
+    }
+
+    /// The first nodes whose eligibility is to be decided, at most so many.
+    pub(crate) fn undecided(&self, at_most: usize) -> Vec<(Text, Change)> {
+        self.undecided.iter().take(at_most).map(|(node, change)| (node.clone(), *change)).collect()
+    }
+
+    /// How many nodes there are whose eligibility is to be decided.
+    pub(crate) fn undecided_nodes(&self) -> usize {
+        self.undecided.len()
+    }
+
+    /// Takes over what was decided about a node because of a change. It counts for nothing if there was another change since.
+    pub(crate) fn decide_node(&mut self, name: Text, change: Change, eligibility: Eligibility) {
+        if self.undecided.get(&name) != Some(&change) {
+            return;
+        }
+        self.undecided.remove(&name);
+        match self.nodes.get_mut(&name) {
+            Some(node) => node.eligibility = eligibility,
+            None if eligibility.should_run() => {
+                let node = Node { eligibility, pods: SmallVec::new(), standing: Standing::default() };
+                self.nodes.insert(name.clone(), node);
+            }
+            None => return,
+        }
+        self.changed.insert(name);
     }
 
     /// Notes that the back-off of a node has changed.
@@ -238,20 +290,8 @@ impl Roster {
         std::mem::take(&mut self.decided)
     }
 
-    /// Brings everything up to date with the events so far, the criteria and the time.
+    /// Brings everything up to date with the events so far, the criteria and the time. The eligibility of nodes is decided before.
     pub(crate) fn update(&mut self, set: &DaemonSet, hash: &str, now: Timestamp, around: &dyn Surroundings) {
-        for name in std::mem::take(&mut self.changed_nodes) {
-            let eligibility = around.eligibility(&name);
-            match self.nodes.get_mut(&name) {
-                Some(node) => node.eligibility = eligibility,
-                None if eligibility.should_run() => {
-                    let node = Node { eligibility, pods: SmallVec::new(), standing: Standing::default() };
-                    self.nodes.insert(name.clone(), node);
-                }
-                None => continue,
-            }
-            self.changed.insert(name);
-        }
         while let Some((due, name)) = self.timers.first().filter(|(due, _)| *due <= now).cloned() {
             self.timers.remove(&(due, name.clone()));
             self.changed.insert(name);

@@ -1,6 +1,11 @@
 //! The rosters of all DaemonSets, which events keep up to date.
+//!
+//! The handlers of events are shared by all DaemonSets, and so is the lock of [`Rosters::change`]. Neither may wait for work whose
+//! amount a user decides: the Pod template of one DaemonSet would otherwise delay all others. What a placement means for nodes is
+//! therefore decided without any lock ([`Record::undecided`]), and a record's own lock is held only for work that grows with the
+//! number of its nodes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     intern::Text,
@@ -8,10 +13,9 @@ use common::{
     meta::{Key, Meta, Uid},
 };
 use jiff::Timestamp;
-use parking_lot::{RwLock, RwLockReadGuard};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::{
-    decide::eligibility::Eligibility,
     failed_pods::{Bounds, FailedPods},
     lost_creates::LostCreates,
     roster::{Roster, Surroundings, is_controller},
@@ -27,33 +31,44 @@ pub(crate) struct Record {
     pub(crate) cursors: Cursors,
 }
 
+/// The record of one DaemonSet. Locked after the lock of [`Rosters::change`], never before it.
+pub(crate) type SharedRecord = Arc<Mutex<Record>>;
+
 /// The records of all DaemonSets that have been synced.
 #[derive(Default)]
 pub(crate) struct Rosters {
-    records: parking_lot::Mutex<HashMap<Key, Record>>,
+    /// With the uids, so that finding a record never waits for the lock of one.
+    records: Mutex<HashMap<Key, (Uid, SharedRecord)>>,
     /// Held while the cache of Pods and the rosters change together.
     change: RwLock<()>,
 }
 
-/// The answers to a roster's questions: from the cache of nodes, and from the record of failed Pods.
+/// The answers to a roster's questions, from the record of failed Pods.
 pub(crate) struct Answers<'a> {
-    pub(crate) eligibility: &'a dyn Fn(&str) -> Eligibility,
     pub(crate) failed: &'a FailedPods,
     pub(crate) bounds: Bounds,
     pub(crate) now: Timestamp,
 }
 
 impl Surroundings for Answers<'_> {
-    fn eligibility(&self, node: &str) -> Eligibility {
-        (self.eligibility)(node)
-    }
-
     fn failed_until(&self, node: &Text) -> Option<Timestamp> {
         self.failed.until(node, self.bounds, self.now)
     }
 
     fn failed_delay(&self, node: &Text) -> Duration {
         self.failed.next_delay(node, self.bounds, self.now)
+    }
+}
+
+impl Record {
+    fn new(uid: &Uid) -> Self {
+        Self {
+            uid: uid.clone(),
+            roster: None,
+            failed: FailedPods::default(),
+            lost_creates: LostCreates::default(),
+            cursors: Cursors::default(),
+        }
     }
 }
 
@@ -64,28 +79,27 @@ impl Rosters {
         change()
     }
 
-    /// Keeps the cache of Pods and the rosters as they are while it is held.
+    /// Keeps the cache of Pods and the rosters as they are while it is held. The events of all Pods wait meanwhile.
     ///
     /// A sync that finds its own writes in the cache must find them in the roster, too.
     pub(crate) fn unchanged(&self) -> RwLockReadGuard<'_, ()> {
         self.change.read()
     }
 
+    /// The record of a DaemonSet, a new one if there is none of that uid.
+    pub(crate) fn record(&self, key: &Key, uid: &Uid) -> SharedRecord {
+        let mut records = self.records.lock();
+        let new = || (uid.clone(), Arc::new(Mutex::new(Record::new(uid))));
+        let known = records.entry(key.clone()).or_insert_with(new);
+        if known.0 != *uid {
+            *known = new();
+        }
+        Arc::clone(&known.1)
+    }
+
     /// Calls `work` with the record of a DaemonSet, a new one if there is none of that uid.
     pub(crate) fn with<R>(&self, key: &Key, uid: &Uid, work: impl FnOnce(&mut Record) -> R) -> R {
-        let mut records = self.records.lock();
-        let new = || Record {
-            uid: uid.clone(),
-            roster: None,
-            failed: FailedPods::default(),
-            lost_creates: LostCreates::default(),
-            cursors: Cursors::default(),
-        };
-        let record = records.entry(key.clone()).or_insert_with(new);
-        if record.uid != *uid {
-            *record = new();
-        }
-        work(record)
+        work(&mut self.record(key, uid).lock())
     }
 
     /// Drops the record of a DaemonSet that is gone.
@@ -93,55 +107,60 @@ impl Rosters {
         self.records.lock().remove(key);
     }
 
+    /// All records with the keys of their DaemonSets.
+    fn all(&self) -> Vec<(Key, SharedRecord)> {
+        self.records.lock().iter().map(|(key, (_, record))| (key.clone(), Arc::clone(record))).collect()
+    }
+
     /// Drops the rosters of a namespace, because of one of its Pods nothing but the metadata can be read. Returns their DaemonSets.
     ///
     /// A DaemonSet without a roster is not found by changes of nodes, so that each of these is to be synced.
     pub(crate) fn drop_rosters(&self, namespace: &str) -> Vec<Key> {
-        let mut dropped = Vec::new();
-        for (key, record) in self.records.lock().iter_mut() {
-            if key.namespace.as_str() == namespace && record.roster.take().is_some() {
-                dropped.push(key.clone());
-            }
-        }
-        dropped
+        let of_namespace = self.all().into_iter().filter(|(key, _)| key.namespace.as_str() == namespace);
+        of_namespace.filter(|(_, record)| record.lock().roster.take().is_some()).map(|(key, _)| key).collect()
     }
 
     /// Passes a change of a Pod on to the roster of its controller.
     pub(crate) fn pod_changed(&self, old: Option<&PodRef>, new: Option<&PodRef>) {
-        let mut records = self.records.lock();
-        if let Some(pod) = old
-            && let Some(roster) = of_controller(&mut records, pod.meta())
-        {
-            roster.remove(pod);
+        if let Some(pod) = old {
+            self.of_controller(pod.meta(), |roster| roster.remove(pod));
         }
-        if let Some(pod) = new
-            && let Some(roster) = of_controller(&mut records, pod.meta())
+        if let Some(pod) = new {
+            self.of_controller(pod.meta(), |roster| roster.insert(pod));
+        }
+    }
+
+    fn of_controller(&self, pod: &Meta, change: impl FnOnce(&mut Roster)) {
+        let Some(controller) = pod.controller() else { return };
+        let record = self.records.lock().get(&Key::new(&pod.namespace, &controller.name)).cloned();
+        let Some((_, record)) = record else { return };
+        let mut record = record.lock();
+        if is_controller(&controller.name, &record.uid, pod)
+            && let Some(roster) = &mut record.roster
         {
-            roster.insert(pod);
+            change(roster);
         }
     }
 
     /// Passes a change of a node on to every roster.
     pub(crate) fn node_changed(&self, node: &Text) {
-        for record in self.records.lock().values_mut() {
-            if let Some(roster) = &mut record.roster {
+        for (_, record) in self.all() {
+            if let Some(roster) = &mut record.lock().roster {
                 roster.node_changed(node);
             }
         }
     }
 
-    /// Calls `look` with every roster and the key of its DaemonSet.
-    pub(crate) fn each(&self, mut look: impl FnMut(&Key, &Roster)) {
-        for (key, record) in self.records.lock().iter() {
-            if let Some(roster) = &record.roster {
-                look(key, roster);
-            }
-        }
+    /// Whether no lock is held.
+    #[cfg(test)]
+    pub(crate) fn is_free(&self) -> bool {
+        let free = self.change.try_write().is_some() && self.records.try_lock().is_some();
+        free && self.all().iter().all(|(_, record)| record.try_lock().is_some())
     }
-}
 
-fn of_controller<'a>(records: &'a mut HashMap<Key, Record>, pod: &Meta) -> Option<&'a mut Roster> {
-    let set = &pod.controller()?.name;
-    let record = records.get_mut(&Key::new(&pod.namespace, set))?;
-    record.roster.as_mut().filter(|_| is_controller(set, &record.uid, pod))
+    /// What `look` finds in every roster.
+    pub(crate) fn each<R>(&self, look: impl Fn(&Key, &Roster) -> R) -> Vec<R> {
+        let all = self.all().into_iter();
+        all.filter_map(|(key, record)| record.lock().roster.as_ref().map(|roster| look(&key, roster))).collect()
+    }
 }

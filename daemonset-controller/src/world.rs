@@ -165,7 +165,7 @@ pub(crate) struct Around<'a> {
     template: Arc<DaemonTemplate>,
 }
 
-impl Surroundings for Around<'_> {
+impl Around<'_> {
     fn eligibility(&self, node: &str) -> Eligibility {
         let known = self.nodes.get(node);
         known.map_or(Eligibility::Vanished, |node| {
@@ -173,6 +173,17 @@ impl Surroundings for Around<'_> {
         })
     }
 
+    /// Brings a roster up to date, the eligibility of its nodes included.
+    pub(crate) fn update(&self, roster: &mut Roster, set: &DaemonSet, hash: &str, now: Timestamp) {
+        for (node, change) in roster.undecided(usize::MAX) {
+            let eligibility = self.eligibility(&node);
+            roster.decide_node(node, change, eligibility);
+        }
+        roster.update(set, hash, now, self);
+    }
+}
+
+impl Surroundings for Around<'_> {
     fn failed_until(&self, node: &Text) -> Option<Timestamp> {
         self.world.failed.get(node).copied()
     }
@@ -269,7 +280,7 @@ impl World {
         let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
         let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
         let mut roster = Roster::new(&set, Arc::clone(&around.template), pods, names.into_iter());
-        roster.update(&set, hash, self.now, &around);
+        around.update(&mut roster, &set, hash, self.now);
         roster
     }
 
@@ -286,7 +297,7 @@ impl World {
         let around = self.around();
         let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
         let mut roster = Roster::new(&set, Arc::clone(&template), own, names.into_iter());
-        roster.update(&set, &revisions.hash, self.now, &around);
+        around.update(&mut roster, &set, &revisions.hash, self.now);
         let hashes = revisions.duplicates.iter().map(revisions::hash_of).filter(|hash| *hash != &*revisions.hash);
         let live = revisions.old.iter().map(revisions::hash_of).filter(|hash| roster.has_hash(hash));
         Snapshot {

@@ -148,12 +148,29 @@ impl Placement {
     }
 }
 
+impl Placement {
+    /// With how many nodes it can be compared in that many comparisons of its parts; at least one.
+    pub(crate) fn nodes_in(&self, comparisons: usize) -> usize {
+        let terms = self.terms.iter().flatten().map(Term::size).sum::<usize>();
+        let size = 1 + self.node_selector.iter().count() + self.tolerations.len() + terms;
+        (comparisons / size).max(1)
+    }
+}
+
 /// Key and effect of the tolerations that every daemon Pod gets.
 pub(crate) fn automatic_tolerations(host_network: bool) -> impl Iterator<Item = (&'static str, &'static str)> {
     TOLERATED.iter().copied().chain(host_network.then_some(TOLERATED_ON_HOST_NETWORK))
 }
 
 impl Term {
+    /// How many comparisons with a node it takes at most.
+    fn size(&self) -> usize {
+        match self {
+            Self::Never => 1,
+            Self::All { labels, fields } => 1 + fields.len() + labels.iter().map(LabelRequirement::size).sum::<usize>(),
+        }
+    }
+
     fn new(term: &WireTerm) -> Self {
         let labels = term.match_expressions.as_deref().unwrap_or_default();
         let fields = term.match_fields.as_deref().unwrap_or_default();
@@ -167,6 +184,13 @@ impl Term {
 }
 
 impl LabelRequirement {
+    fn size(&self) -> usize {
+        match self {
+            Self::In(_, values) | Self::NotIn(_, values) => 1 + values.len(),
+            Self::Exists(_) | Self::DoesNotExist(_) | Self::Gt(..) | Self::Lt(..) => 1,
+        }
+    }
+
     /// `None` if the requirement breaks the rules. Upstream: `apimachinery/pkg/labels`, `NewRequirement`.
     fn new(wire: &Requirement) -> Option<Self> {
         let key = wire.key.clone();

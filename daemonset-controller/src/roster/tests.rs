@@ -99,7 +99,7 @@ proptest! {
             let set: Arc<DaemonSet> = read(&world.set);
             let mut kept = String::new();
             with(&mut |roster| {
-                roster.update(&set, hash, world.now, &world.around());
+                world.around().update(roster, &set, hash, world.now);
                 kept = seen(roster, &world);
             });
             prop_assert_eq!(kept, seen(&world.roster(hash), &world));
@@ -115,23 +115,23 @@ fn a_sync_looks_at_the_nodes_of_which_something_has_changed() {
     assert_eq!(roster.take_decided(), 5000);
     let around = world.around();
     // Nothing has happened.
-    roster.update(&set, "a", world.now, &around);
+    around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 0);
     // One Pod was changed.
     let (old, new) = (pod().named("p7", "n7"), pod().ready(10).named("p7", "n7"));
     roster.remove(&read(&old));
     roster.insert(&read(&new));
-    roster.update(&set, "a", world.now, &around);
+    around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 1);
     // One node was changed.
     roster.node_changed(&Text::new("n9"));
-    roster.update(&set, "a", world.now, &around);
+    around.update(&mut roster, &set, "a", world.now);
     assert_eq!(roster.take_decided(), 1);
     // Time made one Pod available.
-    roster.update(&set, "a", world.now + SignedDuration::from_secs(50), &around);
+    around.update(&mut roster, &set, "a", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 1);
     // A new revision concerns all.
-    roster.update(&set, "b", world.now + SignedDuration::from_secs(50), &around);
+    around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 5000);
     // A sync gets the one node that it may update, and three names for people.
     let nodes = roster.nodes(&set, 250, &world.cursors, &around);
@@ -155,6 +155,6 @@ fn nodes_without_pods_on_which_none_should_run_are_not_kept() {
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5", "n8"]);
     let gone: Value = world.pods[0].clone();
     roster.remove(&read(&gone));
-    roster.update(&read::<DaemonSet>(&world.set), "a", world.now, &world.around());
+    world.around().update(&mut roster, &read::<DaemonSet>(&world.set), "a", world.now);
     assert_eq!(roster.nodes.keys().map(Text::as_str).collect::<Vec<_>>(), ["n5"]);
 }

@@ -410,3 +410,33 @@ async fn a_rollout_does_not_sleep_until_a_late_event_of_its_own_revision() {
     let metrics = world.loops.as_ref().unwrap().metrics().prometheus();
     assert!(!metrics.contains("resource=\"controllerrevisions\"} 1"), "upstream counts Pods and DaemonSets only");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
+    let world = World::new().await;
+    for _ in 0..40 {
+        world.nodes.add();
+    }
+    world.nodes.ready().await;
+    let values: Vec<String> = (0..60_000).map(|n| format!("z{n}")).collect();
+    let expressions = json!([{"key": "zone", "operator": "NotIn", "values": values}]);
+    let required = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+    let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+    let steps = async |world: &World| {
+        let metrics = world.loops.as_ref().unwrap().metrics().prometheus();
+        let line = metrics.lines().find(|line| line.starts_with("workqueue_retries_total{name=\"daemonset\"}"));
+        line.unwrap().rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    world.apply(set(json!({"template": {"spec": {"affinity": affinity}}}))).await;
+    world.settle().await;
+    assert_eq!(world.status().await["numberReady"], json!(43));
+    let first = steps(&world).await;
+    assert!(first >= 10, "43 nodes in steps of 4: {first}");
+    // Nothing of it is done again for another image, nor for a change of a Pod.
+    world.change(limits(json!(43), json!(0))).await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.status().await["updatedNumberScheduled"], json!(43));
+    let further = steps(&world).await - first;
+    assert!(further < 10, "waiting for own writes is no step: {further}");
+}
