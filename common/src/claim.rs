@@ -48,6 +48,11 @@ impl WrittenVersions {
         }
     }
 
+    /// Notes the version at which a write has left a child.
+    pub fn set(&self, child: &Meta, version: Version) {
+        self.0.lock().insert(child.uid.clone(), version);
+    }
+
     /// The version of a child after the writes of this sync: that of the snapshot if there was none.
     pub fn of(&self, child: &Meta) -> Version {
         self.0.lock().get(&child.uid).copied().unwrap_or(child.resource_version)
@@ -75,6 +80,13 @@ pub enum Error {
 /// What went wrong with each child that was to be adopted or released.
 #[derive(Debug)]
 pub struct Failed(pub Vec<(String, api::Error)>);
+
+impl From<Failed> for Error {
+    fn from(failed: Failed) -> Self {
+        let changed = failed.0.iter().all(|(_, error)| error.is_conflict());
+        if changed { Self::Conflict(failed) } else { Self::Children(failed) }
+    }
+}
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,22 +147,27 @@ impl Claiming<'_> {
             }
         }
         let mut adopted = Vec::with_capacity(adopt.len());
-        if !adopt.is_empty() {
-            self.recheck().await?;
-            let results = all(adopt.iter().map(|child| self.adopt(child.meta(), versions))).await;
-            for (child, result) in adopt.iter().zip(results) {
-                match result {
-                    Ok(true) => adopted.push(child.clone()),
-                    Ok(false) => {}
-                    Err(error) => failed.push((what("adopt", child), error)),
-                }
+        for (child, result) in adopt.iter().zip(self.adopt_each(adopt, versions).await?) {
+            match result {
+                Ok(true) => adopted.push(child.clone()),
+                Ok(false) => {}
+                Err(error) => failed.push((what("adopt", child), error)),
             }
         }
-        if failed.is_empty() {
-            return Ok(adopted);
+        if failed.is_empty() { Ok(adopted) } else { Err(Failed(failed).into()) }
+    }
+
+    /// Adopts children. Returns of each, in their order, whether it was there to be adopted; notes at which versions they are left.
+    pub async fn adopt_each<C: HasMeta + Sync>(
+        &self,
+        adopt: &[C],
+        versions: &WrittenVersions,
+    ) -> Result<Vec<Result<bool, api::Error>>, Error> {
+        if adopt.is_empty() {
+            return Ok(Vec::new());
         }
-        let changed = failed.iter().all(|(_, error)| error.is_conflict());
-        Err(if changed { Error::Conflict(Failed(failed)) } else { Error::Children(Failed(failed)) })
+        self.recheck().await?;
+        Ok(all(adopt.iter().map(|child| self.adopt(child.meta(), versions))).await)
     }
 
     /// Makes sure, from the server, that the owner still is who it was and is not going away: the garbage collector may be

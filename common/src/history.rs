@@ -6,8 +6,9 @@ use serde_json::value::RawValue;
 
 use crate::{
     api::{self, Api, Delete, Target, Written},
+    claim::WrittenVersions,
     consistency::Ledger,
-    meta::Meta,
+    meta::{Meta, Version},
     refs::Owner,
     revision::{CONTROLLER_REVISIONS, ControllerRevision, Data},
 };
@@ -29,8 +30,11 @@ pub struct History<'a> {
 /// What became of a revision that was to be stored.
 #[derive(Debug)]
 pub enum Stored {
-    /// It is stored, now or by an earlier request: the name is taken by a revision with the same data.
+    /// It is stored now.
     Yes,
+    /// The name is taken by this revision with the same data: by an earlier request, or by another controller. Its labels and its
+    /// controller may be others.
+    There(Box<ControllerRevision>),
     /// The name is taken by a revision with other data. This is the server's refusal.
     Taken(api::Error),
 }
@@ -38,9 +42,9 @@ pub enum Stored {
 /// What became of a change of a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// It was written, or the server has it like that.
-    Yes,
-    /// The revision is gone. Another one may have its name.
+    /// It was written, or the server has it like that. This is the version at which it is left.
+    Yes(Version),
+    /// The revision is gone, or has another controller. Another one may have its name.
     Gone,
 }
 
@@ -49,16 +53,16 @@ impl History<'_> {
     /// `pkg/controller/daemon`, `snapshot`.
     pub async fn create(&self, name: &str, body: &RawValue, data: &Data) -> Result<Stored, api::Error> {
         match self.api.create(self.target(""), body).await {
-            Ok(answer) => self.wrote(&answer).map(|()| Stored::Yes),
+            Ok(answer) => self.wrote(&answer).map(|_| Stored::Yes),
             Err(taken) if taken.is_already_exists() => {
                 let there: ControllerRevision = serde_json::from_slice(&self.api.get(self.target(name)).await?)?;
-                Ok(if there.holds(data) { Stored::Yes } else { Stored::Taken(taken) })
+                Ok(if there.holds(data) { Stored::There(Box::new(there)) } else { Stored::Taken(taken) })
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Changes a revision.
+    /// Changes a revision that the owner controls.
     ///
     /// It is read live and replaced as a whole, with its data byte for byte: a patch makes the server encode the data again, and if
     /// that gives other bytes the server refuses the patch, because data are immutable. `edit` says whether there is anything to
@@ -74,15 +78,16 @@ impl History<'_> {
             live => live?,
         };
         let known: Written = serde_json::from_slice(&live)?;
-        if known.metadata.uid != revision.uid {
+        let controlled = known.metadata.controller().is_some_and(|controller| controller.uid == self.owner.uid);
+        if known.metadata.uid != revision.uid || !controlled {
             return Ok(Changed::Gone);
         }
         let mut body: Members = serde_json::from_slice(&live)?;
-        if edit(&mut body)? {
-            let answer = self.api.replace(target, &body).await?;
-            self.wrote(&answer)?;
+        if !edit(&mut body)? {
+            return Ok(Changed::Yes(known.metadata.resource_version));
         }
-        Ok(Changed::Yes)
+        let answer = self.api.replace(target, &body).await?;
+        self.wrote(&answer).map(Changed::Yes)
     }
 
     /// Gives a revision another number.
@@ -95,10 +100,11 @@ impl History<'_> {
         self.replace(revision, edit).await
     }
 
-    /// Deletes a revision if it is still as it was when that was decided. A revision that is gone is no error.
-    pub async fn delete(&self, revision: &Meta) -> Result<(), api::Error> {
-        let Meta { namespace, name, uid, resource_version, .. } = revision;
-        let options = Delete { uid: Some(uid.clone()), version: Some(*resource_version), ..Delete::default() };
+    /// Deletes a revision if it is still as it was when that was decided, or as the writes of this sync have left it. A revision that
+    /// is gone is no error.
+    pub async fn delete(&self, revision: &Meta, versions: &WrittenVersions) -> Result<(), api::Error> {
+        let Meta { namespace, name, uid, .. } = revision;
+        let options = Delete { uid: Some(uid.clone()), version: Some(versions.of(revision)), ..Delete::default() };
         // Noted before the request, because the event may arrive before the answer.
         self.ledger.deleted(&self.owner.uid, CONTROLLER_REVISIONS, namespace, name, uid);
         match self.api.delete(self.target(name), &options).await {
@@ -113,10 +119,11 @@ impl History<'_> {
         }
     }
 
-    fn wrote(&self, answer: &[u8]) -> Result<(), api::Error> {
+    fn wrote(&self, answer: &[u8]) -> Result<Version, api::Error> {
         let written: Written = serde_json::from_slice(answer)?;
-        self.ledger.wrote(&self.owner.uid, CONTROLLER_REVISIONS, written.metadata.resource_version);
-        Ok(())
+        let version = written.metadata.resource_version;
+        self.ledger.wrote(&self.owner.uid, CONTROLLER_REVISIONS, version);
+        Ok(version)
     }
 
     fn target<'t>(&'t self, name: &'t str) -> Target<'t> {

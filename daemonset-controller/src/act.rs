@@ -8,7 +8,7 @@ use std::{borrow::Cow, time::Duration};
 
 use common::{
     api,
-    claim::Claiming,
+    claim::{self, Claiming, WrittenVersions},
     controller::Requeue,
     events::{EventType, ObjectRef},
     object::Resource,
@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     objects::DAEMON_SETS,
     plan::{Plan, Problem, Scope},
-    snapshot::Snapshot,
+    snapshot::{Snapshot, Turn},
 };
 
 impl DaemonSetController {
@@ -29,31 +29,43 @@ impl DaemonSetController {
             self.tell_problem(&snapshot, problem);
             return Ok(Requeue::No);
         }
+        let versions = WrittenVersions::default();
         let mut claimed = 0;
         if plan.claims() {
-            claimed += self.write_revisions(&snapshot, &plan).await?;
-            let claiming = self.claiming(&snapshot, PODS);
-            claimed += claiming.carry_out(&plan.adopt, &plan.release).await.map_err(Error::Pods)?.len();
+            claimed += self.write_revisions(&snapshot, &plan, &versions).await?;
+            let adopted = self.claiming(&snapshot, PODS).carry_out(&plan.adopt, &plan.release).await;
+            claimed += adopted.inspect_err(|error| self.adoption_failed(&snapshot, error)).map_err(Error::Pods)?.len();
         }
         match plan.scope {
             Scope::Nothing => Ok(Requeue::No),
             Scope::Status => self.write_status(&snapshot, &plan).await.map(|()| Requeue::No),
             Scope::Claims => Ok(again(claimed)),
-            Scope::Everything => self.manage(&snapshot, &plan).await,
+            Scope::Everything => self.manage(&snapshot, &plan, &versions).await,
         }
     }
 
     /// Works on Pods, then writes the status, whatever became of the work.
-    async fn manage(&self, snapshot: &Snapshot, plan: &Plan) -> Result<Requeue, Error> {
+    async fn manage(&self, snapshot: &Snapshot, plan: &Plan, versions: &WrittenVersions) -> Result<Requeue, Error> {
         let managed = self.work_on_pods(snapshot, plan).await;
         if managed.as_ref().is_err_and(Error::is_not_leader) || self.ends() {
             return managed.map(|_| Requeue::No);
         }
-        let forgotten = if managed.is_ok() { self.forget(snapshot, &plan.forget).await } else { Ok(()) };
+        let forgotten = if managed.is_ok() { self.forget(snapshot, &plan.forget, versions).await } else { Ok(()) };
         let written = self.write_status(snapshot, plan).await;
         let effective = managed?;
         forgotten.and(written)?;
-        Ok(if plan.deferred.total() > 0 { again(effective) } else { Requeue::No })
+        Ok(match (plan.deferred.total(), plan.orphans) {
+            (0, 0) => Requeue::No,
+            (0, _) => Requeue::RateLimited,
+            _ => again(effective),
+        })
+    }
+
+    /// A set that turned out to be deleted, or another one, manages no Pods in its next sync either.
+    fn adoption_failed(&self, snapshot: &Snapshot, error: &claim::Error) {
+        if matches!(error, claim::Error::NotOurs(_)) {
+            self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| record.turn = Turn::Adopts);
+        }
     }
 
     fn tell_problem(&self, snapshot: &Snapshot, problem: &Problem) {

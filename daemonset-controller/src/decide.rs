@@ -7,6 +7,7 @@ pub mod body;
 pub mod eligibility;
 pub mod manage;
 pub mod node_update;
+pub mod recheck;
 pub mod revisions;
 pub mod rolling;
 pub mod standing;
@@ -18,21 +19,27 @@ use common::{explain::Lines, intern::Text, refs::Owner};
 
 use crate::{
     plan::{Creation, Deferred, Deletion, Lack, Plan, Problem, Scope, Why},
-    snapshot::Snapshot,
+    snapshot::{Snapshot, Turn},
 };
 use revisions::Revisions;
 
 /// Decides what one sync does. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
 ///
-/// Pods are claimed before anything else is done with Pods: the next sync sees what was adopted. Missing Pods are created and Pods
+/// Pods are adopted before anything else is done with Pods, and the next sync sees them; that sync adopts no others. Missing Pods are created and Pods
 /// that must go are deleted before outdated ones are replaced, each in a sync of its own.
 pub fn decide(snapshot: &Snapshot) -> Plan {
+    let scope = scope(snapshot);
+    let (adopt, orphans) = match scope {
+        Scope::Claims if snapshot.turn == Turn::Adopts => (snapshot.adopt.clone(), 0),
+        _ => (Vec::new(), snapshot.adopt.len()),
+    };
     let mut plan = Plan {
         set: Arc::clone(&snapshot.set),
         problem: problem(snapshot),
-        scope: scope(snapshot),
+        scope,
         revisions: snapshot.revisions.clone(),
-        adopt: snapshot.adopt.clone(),
+        adopt,
+        orphans,
         release: snapshot.release.clone(),
         relabel: snapshot.relabel.clone(),
         creates: Vec::new(),
@@ -64,6 +71,11 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             plan.status = status::status(&snapshot.set, &snapshot.nodes.tally, true);
         }
     }
+    if plan.scope != Scope::Nothing {
+        for name in &snapshot.refused_revisions.names {
+            plan.waiting.push(|| format!("revision {name} stays as it is: the server refused to change it"));
+        }
+    }
     plan.due = requeue_after(snapshot, &plan);
     plan
 }
@@ -81,7 +93,7 @@ fn scope(snapshot: &Snapshot) -> Scope {
         Scope::Nothing
     } else if snapshot.blocked.is_some() {
         Scope::Status
-    } else if !snapshot.adopt.is_empty() || !snapshot.relabel.is_empty() {
+    } else if !snapshot.relabel.is_empty() || (!snapshot.adopt.is_empty() && snapshot.turn == Turn::Adopts) {
         Scope::Claims
     } else {
         Scope::Everything
@@ -104,6 +116,7 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     if plan.creates.is_empty() && plan.deletes.is_empty() {
         rolling::update(snapshot, plan);
     }
+    leave_out_nodes_of_orphans(snapshot, plan);
     nodes.cursors.create.order(&mut plan.creates, |creation| &creation.node);
     nodes.cursors.delete.order(&mut plan.deletes, |deletion| &deletion.node);
     let burst = snapshot.limits.burst;
@@ -122,6 +135,16 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
         let untargeted = snapshot.nodes.untargeted;
         plan.waiting.push(|| format!("{untargeted} Pods are left alone: they neither run on a node nor name one"));
     }
+}
+
+/// Creates no Pod for a node that gets one by adoption in the next sync.
+fn leave_out_nodes_of_orphans(snapshot: &Snapshot, plan: &mut Plan) {
+    if snapshot.adopt.is_empty() {
+        return;
+    }
+    let adopted: BTreeSet<&Text> = snapshot.adopt.iter().map(|pod| pod.target()).collect();
+    plan.creates.retain(|creation| !adopted.contains(&creation.node));
+    plan.waiting.push(|| format!("{} Pods are adopted by the next sync", snapshot.adopt.len()));
 }
 
 /// Creates no Pod for a node that may have got one by a request that was not answered. Other nodes go on, but such a Pod counts
@@ -153,7 +176,8 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
         _ => {
             let due = snapshot.nodes.due.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
             let lost = snapshot.lost_creates.values().min().copied();
-            due.into_iter().chain(next_failure(snapshot, plan)).chain(lost).min()
+            let refused = snapshot.refused_revisions.retry;
+            due.into_iter().chain(next_failure(snapshot, plan)).chain(lost).chain(refused).min()
         }
     }
 }

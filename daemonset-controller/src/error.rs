@@ -18,9 +18,19 @@ pub enum Error {
     /// Revisions could not be adopted or released.
     #[error("failed to construct revisions of DaemonSet: {0}")]
     Revisions(#[source] claim::Error),
-    /// A revision was gone before it could be written.
-    #[error("failed to construct revisions of DaemonSet: ControllerRevision {0} is gone")]
+    /// A revision was gone, or had another controller, before it could be written.
+    #[error("failed to construct revisions of DaemonSet: ControllerRevision {0} is gone or has another controller")]
     Gone(String),
+    /// The revision of the template is stored with another hash than the plan was made with. The next sync uses that hash.
+    #[error(
+        "failed to construct revisions of DaemonSet: the revision is stored with hash {stored} instead of {planned}"
+    )]
+    OtherHash {
+        /// The hash of the plan.
+        planned: String,
+        /// The hash of the stored revision.
+        stored: String,
+    },
     /// The name of a new revision is taken by a revision of another template. The next name is tried with the next sync.
     #[error("failed to construct revisions of DaemonSet: {0}")]
     Collision(#[source] api::Error),
@@ -56,7 +66,11 @@ impl Error {
 
     pub(crate) fn api(&self) -> Option<&api::Error> {
         match self {
-            Self::Unreadable(_) | Self::Gone(_) | Self::StaleCollisions { .. } | Self::Template(_) => None,
+            Self::Unreadable(_)
+            | Self::Gone(_)
+            | Self::OtherHash { .. }
+            | Self::StaleCollisions { .. }
+            | Self::Template(_) => None,
             Self::Pods(error) | Self::Revisions(error) => error.api(),
             Self::Collision(source) | Self::Request { source, .. } => Some(source),
         }
@@ -83,6 +97,7 @@ impl Failure for Error {
             Self::Unreadable(_) => "unreadable",
             Self::Template(_) => "template",
             Self::Gone(_) => "gone",
+            Self::OtherHash { .. } => "other_hash",
             Self::Collision(_) | Self::StaleCollisions { .. } => "collision",
             Self::Pods(error) | Self::Revisions(error) => error.label(),
             Self::Request { source, .. } => source.label(),

@@ -27,18 +27,25 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - Deletions of Pods and revisions name the uid and the version they were decided on. Releases, adoptions and statuses are patches
-//!   onto the version they were decided on; conditions that others wrote into a status stay.
+//! - Deletions of Pods and revisions name the uid and the version they were decided on. A Pod that has changed since is read live and
+//!   judged again. Releases, adoptions and statuses are patches onto the version they were decided on; conditions that others wrote
+//!   into a status stay.
 //! - A status that meets a conflict is computed again, and not written over the newer set.
 //! - Expectations are kept by identity, in `common`'s ledger: another Pod's event satisfies none.
 //! - A creation whose answer was lost holds back its own node for as long as it may take effect, and no other.
-//! - Where Pods are adopted or relabelled, nothing else is done with Pods in the same sync.
+//! - Where Pods are adopted or relabelled, nothing else is done with Pods in the same sync. The sync after an adoption adopts no others,
+//!   and creates no Pod on their nodes.
 //! - Pods are created and deleted in the order of their nodes' names. After the server has refused a request for a node, the next sync
-//!   begins with the nodes after it. A node that has vanished does not hold up a rolling update.
+//!   begins with the nodes after it; a new generation begins with the first.
+//! - With surge, an outdated Pod on a node that has vanished does not hold up a rolling update, and an available Pod there does not
+//!   count as serving. Without surge, a node that has vanished counts against `maxUnavailable` as long as it has a Pod that is not
+//!   available, as upstream.
 //! - With surge, the back-off of failed Pods also delays the creation of the next one.
 //! - A set is also synced when a node is deleted, and when a node with its Pod stops or begins to count as desired.
 //! - Of Pods whose revision turns out to be stored twice, only those that carry the hash of the deleted one get the other hash.
 //! - After the server has refused a Pod because the namespace is terminating, no other is sent for a while.
+//! - A revision that the server refuses to adopt, label or renumber is reported by a `FailedUpdate` Event, and left as it is for a while.
+//! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
 //! - A `FailedCreate` Event reports a revision that the server refuses, for example because the name of the set is too long.
 
 pub mod decide;
@@ -54,6 +61,7 @@ mod lost_creates;
 mod node_updates;
 mod observe;
 mod pod_cache;
+mod refused_revisions;
 mod roster;
 mod rosters;
 mod running;
@@ -89,7 +97,7 @@ use crate::{
     pod_cache::PodCache,
     rosters::Rosters,
     running::Pair,
-    snapshot::{Limits, Snapshot},
+    snapshot::{Limits, Snapshot, Turn},
     watch::Watch,
 };
 
@@ -304,13 +312,15 @@ impl Controller for DaemonSetController {
         decide::decide(snapshot)
     }
 
-    /// Begins or prolongs the back-off of the nodes on which a failed Pod is deleted.
+    /// Begins or prolongs the back-off of the nodes on which a failed Pod is deleted, and says what the next sync does first.
     fn record(&self, snapshot: &Snapshot, plan: &Plan) {
         let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
-        if failed.is_empty() {
+        let turn = if plan.adopt.is_empty() { Turn::Adopts } else { Turn::Manages };
+        if (failed.is_empty() && turn == snapshot.turn) || !plan.claims() {
             return;
         }
         self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| {
+            record.turn = turn;
             for deletion in failed {
                 record.failed.deleted(&deletion.node, self.failed_pods, snapshot.now);
                 if let Some(roster) = &mut record.roster {

@@ -20,13 +20,13 @@ use crate::{
     DaemonSetController,
     decide::{
         eligibility::{Eligibility, eligibility},
-        revisions::{self, Revisions, hash_of},
+        revisions::{self, Current, Revisions, hash_of},
     },
     error::Error,
     objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement},
     roster::{Change, Roster},
     rosters::{Answers, Record, SharedRecord},
-    snapshot::{Blocked, PodRef, Snapshot},
+    snapshot::{Blocked, Cursors, PodRef, RevisionRef, Snapshot},
 };
 
 /// Position of the index of Pods, and of revisions, by the uid of their controller.
@@ -87,12 +87,17 @@ impl DaemonSetController {
         let mut candidates = self.revisions.store().by_index(BY_OWNER, &own)?;
         candidates.extend(self.revisions.store().readable_by_index(ORPHANS_BY_NAMESPACE, &orphan));
         // A selector that breaks the rules claims nothing, and the plan reports it.
-        let claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
-        let revisions = revisions::choose(&set, &template, claims);
+        let record = self.rosters.record(&set.metadata.key(), &owner.uid);
+        let instant = self.context.clock.instant();
+        let (refused, refused_revisions) = record.lock().refused_revisions.observe(&candidates, instant);
+        let is_refused = |revision: &RevisionRef| refused.contains(&revision.meta.uid);
+        let mut claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
+        claims.adopt.retain(|revision| !is_refused(revision));
+        let mut revisions = revisions::choose(&set, &template, claims);
+        revisions.leave(is_refused);
         // Read before the roster, so that no Pod is missing in both.
         let adopt = self.orphans(&set, &owner, &orphan);
         let limits = self.limits;
-        let record = self.rosters.record(&set.metadata.key(), &owner.uid);
         self.fill_roster(&record, &set, &template, &own)?;
         let mut guard = match self.decide_nodes(&record, &template) {
             Ok(guard) => guard,
@@ -101,12 +106,21 @@ impl DaemonSetController {
                 return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
             }
         };
-        let Record { roster, failed, cursors, lost_creates, .. } = &mut *guard;
+        let Record { roster, failed, cursors, lost_creates, generation, turn, taken, .. } = &mut *guard;
         let Some(roster) = roster else {
             // An event has dropped it just now, and has enqueued the set.
             let why = "a Pod of the namespace cannot be read".to_owned();
             return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
         };
+        if *generation != set.metadata.generation {
+            // What the server refused may be other Pods now.
+            (*generation, *cursors) = (set.metadata.generation, Cursors::default());
+        }
+        if let (Current::Create { hash, .. }, Some((name, stored))) = (&revisions.current, taken)
+            && *name == revisions::name(&set, hash)
+        {
+            revisions.hash = stored.clone();
+        }
         // The standing of these nodes waits for the end of a back-off that does not count any more.
         for node in &failed.observe(set.status.observed_generation, self.failed_pods, now) {
             roster.back_off_changed(node);
@@ -115,7 +129,8 @@ impl DaemonSetController {
         roster.update(&set, &revisions.hash, now, &around);
         self.metrics.decided_nodes(roster.take_decided());
         let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
-        let lost_creates = lost_creates.pending(self.context.clock.instant(), appeared);
+        let lost_creates = lost_creates.pending(instant, appeared);
+        let turn = *turn;
         let release = if owner.deleting { Vec::new() } else { roster.unselected() };
         let relabel = relabel(roster, &revisions);
         let live_hashes = live_hashes(roster, &revisions);
@@ -123,6 +138,8 @@ impl DaemonSetController {
         drop(guard);
         Ok(Observed::Ready(Snapshot {
             adopt,
+            turn,
+            refused_revisions,
             release,
             relabel,
             live_hashes,

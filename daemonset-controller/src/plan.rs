@@ -31,6 +31,8 @@ pub struct Plan {
     pub revisions: Revisions,
     /// Pods to adopt.
     pub adopt: Vec<PodRef>,
+    /// How many Pods are left for the next sync to adopt.
+    pub orphans: usize,
     /// Pods to release.
     pub release: Vec<PodRef>,
     /// Pods that get the hash of the current revision in the place of that of a duplicate.
@@ -249,8 +251,8 @@ impl Revisions {
             Current::Renumber(revision, number) => lines.push(|| {
                 format!("make revision {} number {number}: the template is an earlier one", revision.meta.name)
             }),
-            Current::Create(number) => lines.push(|| {
-                let name = crate::decide::revisions::name(set, &self.hash);
+            Current::Create { number, hash } => lines.push(|| {
+                let name = crate::decide::revisions::name(set, hash);
                 format!("create revision {name}, number {number}: the template is new")
             }),
         }

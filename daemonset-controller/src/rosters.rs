@@ -18,8 +18,9 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::{
     failed_pods::{Bounds, FailedPods},
     lost_creates::LostCreates,
+    refused_revisions::Refusals,
     roster::{Roster, Surroundings, is_controller},
-    snapshot::{Cursors, PodRef},
+    snapshot::{Cursors, PodRef, Turn},
 };
 
 /// What is kept of one DaemonSet between syncs.
@@ -29,6 +30,13 @@ pub(crate) struct Record {
     pub(crate) failed: FailedPods,
     pub(crate) lost_creates: LostCreates,
     pub(crate) cursors: Cursors,
+    /// The generation of the set for which the cursors hold.
+    pub(crate) generation: i64,
+    /// What the next sync does first.
+    pub(crate) turn: Turn,
+    pub(crate) refused_revisions: Refusals,
+    /// The name of a revision that cannot be stored, because another one has that name and the same data, and the hash of that one.
+    pub(crate) taken: Option<(String, Text)>,
 }
 
 /// The record of one DaemonSet. Locked after the lock of [`Rosters::change`], never before it.
@@ -68,6 +76,10 @@ impl Record {
             failed: FailedPods::default(),
             lost_creates: LostCreates::default(),
             cursors: Cursors::default(),
+            generation: 0,
+            turn: Turn::default(),
+            refused_revisions: Refusals::default(),
+            taken: None,
         }
     }
 }

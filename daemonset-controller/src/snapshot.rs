@@ -34,8 +34,12 @@ pub struct Snapshot {
     pub owner: Owner,
     /// Its revisions.
     pub revisions: Revisions,
+    /// Revisions that the server has refused to change, and when this is tried again.
+    pub refused_revisions: RefusedRevisions,
     /// Pods without a controller that it selects.
     pub adopt: Vec<PodRef>,
+    /// Whether these Pods are adopted now.
+    pub turn: Turn,
     /// Its Pods that it no longer selects.
     pub release: Vec<PodRef>,
     /// Its Pods that carry the hash of a revision that is deleted because another one holds the same.
@@ -54,6 +58,27 @@ pub struct Snapshot {
     pub limits: Limits,
     /// The time of the sync, by which availability is judged.
     pub now: Timestamp,
+}
+
+/// What a sync does first if there are Pods to adopt.
+///
+/// Adopting and managing take turns: Pods that keep coming would otherwise keep the set from being managed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Turn {
+    /// It adopts them, and leaves everything else to the next sync.
+    #[default]
+    Adopts,
+    /// It manages the Pods that the set has, and leaves these to the next sync.
+    Manages,
+}
+
+/// Revisions that the server has refused to change for what they hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusedRevisions {
+    /// Their names.
+    pub names: Vec<Text>,
+    /// How long until the first of them is tried again.
+    pub retry: Option<Duration>,
 }
 
 /// Why no Pods are managed for the time being.

@@ -19,7 +19,7 @@ use crate::{
     objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
     plan::Plan,
     roster::{Roster, Surroundings},
-    snapshot::{Blocked, Cursors, Limits, PodRef, RevisionRef, Snapshot},
+    snapshot::{Blocked, Cursors, Limits, PodRef, RefusedRevisions, RevisionRef, Snapshot, Turn},
 };
 
 /// The time of every sync in tests.
@@ -55,6 +55,7 @@ pub(crate) struct World {
     pub(crate) limits: Limits,
     pub(crate) cursors: Cursors,
     pub(crate) blocked: Option<Blocked>,
+    pub(crate) turn: Turn,
     pub(crate) now: Timestamp,
 }
 
@@ -75,6 +76,7 @@ pub(crate) fn empty(nodes: usize) -> World {
         limits,
         cursors: Cursors::default(),
         blocked: None,
+        turn: Turn::default(),
         now: now(),
     };
     (0..nodes).fold(world.revision("a", 1), |world, n| world.node(json!({"metadata": {"name": format!("n{n}")}})))
@@ -307,6 +309,8 @@ impl World {
             live_hashes: live.map(Text::new).collect(),
             nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &around),
             blocked: self.blocked.clone(),
+            turn: self.turn,
+            refused_revisions: RefusedRevisions::default(),
             lost_creates: BTreeMap::new(),
             terminating_namespace: false,
             limits: self.limits,

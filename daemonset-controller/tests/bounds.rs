@@ -26,7 +26,7 @@ use daemonset_controller::{
         standing::{Criteria, NodeView, Rollout, Tally, standing},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
-    snapshot::{Cursors, Limits, Listed, NodePods, Nodes, Snapshot},
+    snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedRevisions, Snapshot, Turn},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -190,6 +190,8 @@ proptest! {
             revisions: revisions::choose(&set, &template, claims),
             nodes: nodes(&set, &pods),
             adopt: Vec::new(),
+            turn: Turn::default(),
+            refused_revisions: RefusedRevisions::default(),
             release: Vec::new(),
             relabel: Vec::new(),
             live_hashes: std::collections::BTreeSet::new(),

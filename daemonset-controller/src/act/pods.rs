@@ -1,17 +1,22 @@
 //! Creating and deleting Pods.
 
+use std::sync::Arc;
+
 use common::{
     api::{self, Delete, Target, Written},
     batch::{all, slow_start},
     events::EventType,
     intern::Text,
+    meta::Version,
     pods::PODS,
 };
+use serde::Deserialize;
 
 use crate::{
     DaemonSetController,
-    decide::body::PodSource,
+    decide::{body::PodSource, recheck::still_holds},
     error::Error,
+    objects::CachedPod,
     plan::{Creation, Deletion, Plan, Why},
     snapshot::{Cursor, Cursors, Snapshot},
 };
@@ -23,6 +28,29 @@ enum Created {
     Yes,
     /// No other Pod is to be created: the namespace is terminating, or this process ends. Nothing is wrong with that.
     NoMore,
+}
+
+/// How often the deletion of one Pod is requested in one sync if the Pod changes all the time.
+const DELETE_ATTEMPTS: usize = 5;
+
+/// How many bytes the Pods that are sent at the same time have together, unless one alone has more.
+const BODIES_IN_FLIGHT: usize = 8 << 20;
+
+/// What a Pod that has changed since it was judged is now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recheck {
+    /// It is deleted as before, at this version.
+    Holds(Version),
+    /// It is gone or terminating.
+    Gone,
+    /// It is not deleted for that reason any more, or could not be read. The next sync decides.
+    Unknown,
+}
+
+/// What the API server answers to a list.
+#[derive(Deserialize)]
+struct List {
+    items: Vec<CachedPod>,
 }
 
 /// Whether the same request may fail again and again, so that other nodes get their turn first.
@@ -41,6 +69,7 @@ impl DaemonSetController {
             let meta = pod.meta();
             self.ledger.deleted(&snapshot.owner.uid, PODS, &meta.namespace, &meta.name, &meta.uid);
         }
+        self.tell_found(snapshot, plan);
         let created = self.create_pods(snapshot, plan).await;
         let results = all(plan.deletes.iter().map(|deletion| self.delete_pod(snapshot, deletion))).await;
         let is_refused =
@@ -56,6 +85,20 @@ impl DaemonSetController {
         Ok(effective)
     }
 
+    /// Reports failed and succeeded Pods, before Pods are created in their place. Upstream: `podsShouldBeOnNode`.
+    fn tell_found(&self, snapshot: &Snapshot, plan: &Plan) {
+        for Deletion { pod, node, why } in plan.deletes.iter().filter(|_| !self.ends()) {
+            let (kind, reason, phase, verb) = match why {
+                Why::Failed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
+                Why::Succeeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
+                _ => continue,
+            };
+            let pod = pod.meta().key();
+            let message = format!("Found {phase} daemon pod {pod} on node {node}, will try to {verb} it");
+            self.event(snapshot, kind, reason, message);
+        }
+    }
+
     /// Lets the next sync begin with the nodes after `refused`.
     fn move_cursor(&self, snapshot: &Snapshot, cursor: fn(&mut Cursors) -> &mut Cursor, refused: &Text) {
         self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| {
@@ -63,7 +106,7 @@ impl DaemonSetController {
         });
     }
 
-    /// Creates Pods in batches of 1, 2, 4, ...; the first batch with a failure is the last. Returns how many were created.
+    /// Creates Pods in batches of 1, 2, 4, ..., of large Pods in smaller ones; the first batch with a failure is the last. Returns how many were created.
     async fn create_pods(&self, snapshot: &Snapshot, plan: &Plan) -> Result<usize, Error> {
         if plan.creates.is_empty() {
             return Ok(0);
@@ -72,7 +115,7 @@ impl DaemonSetController {
         let source = source.map_err(|error| Error::Template(format!("a Pod from spec.template: {error}")))?;
         let mut effective = 0;
         let mut rest = &plan.creates[..];
-        for size in slow_start(rest.len()) {
+        for size in slow_start(rest.len()).at_most(BODIES_IN_FLIGHT / source.size().max(1)) {
             let (now, later) = rest.split_at(size.min(rest.len()));
             rest = later;
             let results = all(now.iter().map(|creation| self.create_pod(snapshot, &source, creation))).await;
@@ -129,26 +172,36 @@ impl DaemonSetController {
 
     /// Deletes a Pod, if it is still as it was when that was decided: a Pod that has become available is judged again. Returns whether
     /// there was a Pod to delete.
-    async fn delete_pod(&self, snapshot: &Snapshot, Deletion { pod, node, why }: &Deletion) -> Result<bool, Error> {
-        let (meta, owner) = (pod.meta(), &snapshot.owner.uid);
+    ///
+    /// A Pod that has changed is read live and judged again, and deleted at the version that was read: a Pod that somebody writes all
+    /// the time is deleted, too.
+    async fn delete_pod(&self, snapshot: &Snapshot, deletion: &Deletion) -> Result<bool, Error> {
+        let (meta, owner) = (deletion.pod.meta(), &snapshot.owner.uid);
         if self.ends() {
             self.ledger.undelete(owner, &meta.uid);
             return Ok(false);
         }
-        let found = match why {
-            Why::Failed => Some((EventType::Warning, "FailedDaemonPod", "failed", "kill")),
-            Why::Succeeded => Some((EventType::Normal, "SucceededDaemonPod", "succeeded", "delete")),
-            _ => None,
-        };
-        if let Some((kind, reason, phase, verb)) = found {
-            let message = format!("Found {phase} daemon pod {} on node {node}, will try to {verb} it", meta.key());
-            self.event(snapshot, kind, reason, message);
-        }
-        let options = Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
-        let Err(error) = self.context.api.delete(Target::object(PODS, &meta.namespace, &meta.name), &options).await
-        else {
-            self.event(snapshot, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", meta.name));
-            return Ok(true);
+        let target = Target::object(PODS, &meta.namespace, &meta.name);
+        let mut options =
+            Delete { uid: Some(meta.uid.clone()), version: Some(meta.resource_version), ..Delete::default() };
+        let mut attempts = DELETE_ATTEMPTS;
+        let error = loop {
+            let Err(error) = self.context.api.delete(target, &options).await else {
+                self.event(snapshot, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", meta.name));
+                return Ok(true);
+            };
+            attempts -= 1;
+            if attempts == 0 || !error.is_conflict() || self.ends() {
+                break error;
+            }
+            match self.recheck(snapshot, deletion).await {
+                Recheck::Holds(version) => options.version = Some(version),
+                Recheck::Gone => {
+                    self.ledger.undelete(owner, &meta.uid);
+                    return Ok(false);
+                }
+                Recheck::Unknown => break error,
+            }
         };
         self.ledger.undelete(owner, &meta.uid);
         if error.is_not_found() {
@@ -161,6 +214,21 @@ impl DaemonSetController {
             self.event(snapshot, EventType::Warning, "FailedDelete", format!("Error deleting: {error}"));
         }
         Err(Error::request(format!("cannot delete Pod {}", meta.name), error))
+    }
+
+    /// Reads a Pod live and decides again whether it is deleted. A list of one, because upstream's role has no right to get Pods.
+    async fn recheck(&self, snapshot: &Snapshot, deletion: &Deletion) -> Recheck {
+        let meta = deletion.pod.meta();
+        let query = format!("fieldSelector=metadata.name%3D{}", meta.name);
+        let Ok(answer) = self.context.api.list(PODS, &meta.namespace, &query).await else { return Recheck::Unknown };
+        let Ok(List { items }) = serde_json::from_slice(&answer) else { return Recheck::Unknown };
+        let Some(live) = items.into_iter().find(|live| live.meta().uid == meta.uid && !live.meta().is_deleting())
+        else {
+            return Recheck::Gone;
+        };
+        let (live, now) = (Arc::new(live), self.context.clock.now());
+        let holds = still_holds(deletion, &live, &snapshot.set, &snapshot.nodes.criteria, snapshot.now, now);
+        if holds { Recheck::Holds(live.meta().resource_version) } else { Recheck::Unknown }
     }
 
     /// Notes that the answer to a creation was lost: for the time that it may take effect, no other Pod is created for that node.

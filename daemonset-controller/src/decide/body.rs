@@ -53,6 +53,12 @@ impl PodSource {
         Ok(Self { metadata: metadata_of(set, owner, hash, &metadata)?, spec, affinity, node_affinity })
     }
 
+    /// About how many bytes one Pod has.
+    pub fn size(&self) -> usize {
+        let parts = [&self.spec, &self.affinity, &self.node_affinity].into_iter().flatten();
+        self.metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>()
+    }
+
     /// The Pod for a node.
     pub fn pod<'a>(&'a self, node: &'a str) -> PodFor<'a> {
         PodFor { source: self, node }

@@ -35,11 +35,26 @@ pub enum Current {
     Stored(RevisionRef),
     /// It is stored under a number that is not the highest, because the template is an earlier one again.
     Renumber(RevisionRef, i64),
-    /// It is not stored yet, and gets that number.
-    Create(i64),
+    /// It is not stored yet.
+    Create {
+        /// The number that it gets.
+        number: i64,
+        /// The hash that it gets. Pods carry another one if its name is taken by a revision with the same data and that hash.
+        hash: Text,
+    },
 }
 
 impl Revisions {
+    /// Leaves revisions as they are that the server has refused to change.
+    pub(crate) fn leave(&mut self, is_refused: impl Fn(&RevisionRef) -> bool) {
+        self.unlabelled.retain(|revision| !is_refused(revision));
+        if let Current::Renumber(revision, _) = &self.current
+            && is_refused(revision)
+        {
+            self.current = Current::Stored(Arc::clone(revision));
+        }
+    }
+
     /// Whether anything is to be written.
     pub fn acts(&self) -> bool {
         let lists = [&self.adopt, &self.release, &self.unlabelled, &self.duplicates];
@@ -69,7 +84,10 @@ pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<Revisio
     let (mut equal, old): (Vec<RevisionRef>, Vec<RevisionRef>) = all.into_iter().partition(|one| one.holds(data));
     let number = revision::next_revision(old.iter().map(|one| &***one));
     let (current, hash) = match equal.pop() {
-        None => (Current::Create(number), Text::new(&template.hash(set.status.collision_count))),
+        None => {
+            let hash = Text::new(&template.hash(set.status.collision_count));
+            (Current::Create { number, hash: hash.clone() }, hash)
+        }
         Some(kept) => {
             let hash = Text::new(hash_of(&kept));
             let newest = kept.revision >= number;

@@ -1,9 +1,10 @@
 //! Revisions: numbers, rollback, collisions, duplicates, truncation.
 
 use common::api::{Api, Patch, Target};
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{NS, REVISIONS, SETS, World, name, set};
+use crate::world::{ME, NS, REVISIONS, SETS, World, name, set};
 
 /// Image and number of each revision, by number.
 async fn history(world: &World) -> Vec<String> {
@@ -181,4 +182,99 @@ async fn what_is_sent_as_data_is_what_upstream_would_store() {
     let stored = world.written().into_iter().find(|write| write.resource == "controllerrevisions").unwrap();
     let text = stored.after().unwrap()["data"].to_string();
     assert!(text.starts_with(r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"agent"}},"spec":{"containers":[{"args":["#), "{text}");
+}
+
+/// The revision of a set and its name, as another world would make it.
+async fn revision_of(spec: Value) -> (String, Value) {
+    let world = World::new().await;
+    world.apply(set(spec)).await;
+    world.settle().await;
+    let name = world.names(REVISIONS).await.remove(0);
+    let stored = world.get(REVISIONS, &name).await;
+    (name, stored)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_the_same_template_that_another_controller_has_is_used_with_its_hash() {
+    let (taken, mut stored) = revision_of(json!({})).await;
+    let world = World::new().await;
+    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "00000000-0000-0000-0000-000000000001",
+        "controller": true});
+    stored["metadata"] = json!({"name": taken, "namespace": NS, "ownerReferences": [owner],
+        "labels": {"controller-revision-hash": "foreign"}});
+    world.apply(stored).await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    for pod in world.pods().await {
+        assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "foreign");
+    }
+    let status = world.status().await;
+    assert_eq!((&status["updatedNumberScheduled"], &status["collisionCount"]), (&json!(3), &Value::Null));
+    // Once it is gone, the set stores its own, and no Pod is restarted for that.
+    world.forget();
+    world.sandbox.delete(REVISIONS, Some(NS), &taken).await.unwrap();
+    world.merge(SETS, "agent", json!({"metadata": {"labels": {"poked": "1"}}})).await;
+    world.settle().await;
+    assert_eq!(world.names(REVISIONS).await, [taken]);
+    assert!(world.done().is_empty(), "{:?}", world.done());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_the_server_refuses_to_have_adopted_holds_up_nothing() {
+    let (_, mut stored) = revision_of(json!({"minReadySeconds": 1})).await;
+    let world = World::new().await;
+    stored["metadata"] = json!({"name": "agent-old", "namespace": NS, "labels": {"app": "agent"}});
+    stored["data"]["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:0");
+    world.apply(stored).await;
+    let refuse = Rule::new(Action::Invalid).identity(ME).verb("patch").resource("controllerrevisions");
+    world.sandbox.faults().add(refuse);
+    world.apply(set(json!({}))).await;
+    world.wait(4).await;
+    assert_eq!(world.status().await["numberReady"], json!(3));
+    assert!(world.told("Warning FailedUpdate Error: cannot adopt ControllerRevision agent-old").await);
+    let waiting = world.explain()["waiting"].to_string();
+    assert!(waiting.contains("revision agent-old stays as it is: the server refused to change it"), "{waiting}");
+    world.wait(300).await;
+    let tries = world.asked("patch", REVISIONS);
+    assert!((3..=8).contains(&tries), "it is tried later and later: {tries}");
+    world.sandbox.faults().clear();
+    world.wait(400).await;
+    assert_eq!(world.get(REVISIONS, "agent-old").await["metadata"]["ownerReferences"][0]["name"], "agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
+    let mut world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.crash();
+    let first = world.names(REVISIONS).await.remove(0);
+    let mut twin = world.get(REVISIONS, &first).await;
+    twin["metadata"] = json!({"name": "agent-twin", "namespace": NS, "labels": {"app": "agent"}});
+    twin["revision"] = json!(0);
+    world.apply(twin).await;
+    world.forget();
+    world.start();
+    world.settle().await;
+    assert_eq!(world.names(REVISIONS).await, [first]);
+    assert_eq!((world.asked("patch", REVISIONS), world.asked("delete", REVISIONS)), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_another_controller_has_taken_is_not_renumbered() {
+    let world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "controllerrevisions");
+    let owner = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "other", "uid": "00000000-0000-0000-0000-000000000001",
+        "controller": true});
+    world.merge(REVISIONS, &first, json!({"metadata": {"ownerReferences": [owner]}})).await;
+    world.forget();
+    world.roll_out("img:1", json!({})).await;
+    world.wait(5).await;
+    assert_eq!(world.get(REVISIONS, &first).await["revision"], json!(1));
+    assert_eq!(world.asked("update", REVISIONS), 0);
 }

@@ -227,7 +227,9 @@ async fn orphans_are_adopted_and_pods_that_are_no_longer_selected_are_released()
     world.apply(orphan("stray", "node-1")).await;
     world.apply(set(json!({"updateStrategy": {"type": "OnDelete"}}))).await;
     world.settle().await;
-    assert_eq!(world.done(), ["~node-1", "+node-0", "+node-2"]);
+    let mut done = world.done();
+    done.sort();
+    assert_eq!(done, ["+node-0", "+node-2", "~node-1"]);
     let owners = |pod: &Value| pod["metadata"]["ownerReferences"][0]["name"].clone();
     assert_eq!(owners(&world.get("pods", "stray").await), "agent");
     world.forget();
@@ -439,4 +441,115 @@ async fn a_huge_affinity_is_compared_with_a_few_nodes_at_a_time() {
     assert_eq!(world.status().await["updatedNumberScheduled"], json!(43));
     let further = steps(&world).await - first;
     assert!(further < 10, "waiting for own writes is no step: {further}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_that_keep_coming_keep_no_set_from_being_managed() {
+    let world = World::new().await;
+    // While some are adopted, the next ones come.
+    let slow = Rule::new(Action::Latency(Duration::from_millis(200))).identity(ME).verb("patch").resource("pods");
+    world.sandbox.faults().add(slow);
+    world.apply(orphan("stray", "node-0")).await;
+    world.apply(set(json!({}))).await;
+    for n in 0..300 {
+        world.apply(orphan(&format!("stray-{n}"), "node-0")).await;
+        world.clock.sleep(Duration::from_millis(50)).await;
+    }
+    let done = world.done();
+    assert!(done.contains(&"+node-1".to_owned()) && done.contains(&"+node-2".to_owned()), "{done:?}");
+    assert!(!done.contains(&"+node-0".to_owned()), "it gets its Pod by adoption");
+    assert_eq!(world.status().await["observedGeneration"], json!(1));
+    world.settle().await;
+    assert_eq!(world.images().await, ["node-0 img:1", "node-1 img:1", "node-2 img:1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_orphan_that_cannot_be_adopted_keeps_no_other_node_waiting() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource("pods"));
+    world.apply(orphan("stray", "node-0")).await;
+    world.apply(set(json!({}))).await;
+    world.wait(60).await;
+    assert_eq!(world.done(), ["+node-1", "+node-2"]);
+    assert_eq!(world.status().await["numberReady"], json!(2));
+    assert!((5..=20).contains(&world.asked("patch", "pods")), "it backs off: {}", world.asked("patch", "pods"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_writes_all_the_time_is_deleted() {
+    for change in [
+        json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}}),
+        json!({"template": {"spec": {"containers": [{"name": "c", "image": "img:2"}]}}}),
+    ] {
+        let world = World::new().await;
+        world.apply(set(json!({}))).await;
+        world.settle().await;
+        let pod = world.pod_on("node-1").await;
+        // The cache never shows the newest version of the Pod.
+        world.sandbox.faults().delay_watch(ME, "pods", Duration::from_millis(200));
+        world.change(change).await;
+        for n in 0..600 {
+            let patch = json!({"metadata": {"annotations": {"seen": n.to_string()}}});
+            if world.sandbox.merge("pods", Some(NS), name(&pod), None, patch).await.is_err() {
+                break;
+            }
+            world.clock.sleep(Duration::from_millis(50)).await;
+        }
+        assert!(!world.names("pods").await.contains(&name(&pod).to_owned()), "{:?}", world.done());
+        assert!(!world.told("Warning FailedDelete").await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_pods_are_sent_a_few_at_a_time() {
+    let world = World::new().await;
+    for _ in 0..27 {
+        world.nodes.add();
+    }
+    world.nodes.ready().await;
+    let slow = Rule::new(Action::Latency(Duration::from_secs(10))).identity(ME).verb("create").resource("pods");
+    world.sandbox.faults().add(slow);
+    world.forget();
+    let container = json!({"name": "c", "image": "img:1", "args": ["x".repeat(1 << 20)]});
+    world.apply(set(json!({"template": {"spec": {"containers": [container]}}}))).await;
+    let mut asked = Vec::new();
+    world.wait(1).await;
+    for _ in 0..8 {
+        asked.push(world.asked("create", "pods"));
+        world.wait(10).await;
+    }
+    let batches: Vec<u64> = asked.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert_eq!(batches, [2, 4, 7, 7, 7, 2, 0], "seven bodies of a megabyte at once: {asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_generation_begins_with_the_first_node_again() {
+    let world = World::new().await;
+    let refuse = Rule::new(Action::Invalid).identity(ME).verb("create").resource("pods").times(1);
+    world.sandbox.faults().add(refuse);
+    world.apply(set(json!({}))).await;
+    world.wait(60).await;
+    assert_eq!(world.done(), ["+node-1", "+node-2", "+node-0"]);
+    world.change(json!({"template": {"spec": {"nodeSelector": {"on": "none"}}}})).await;
+    world.settle().await;
+    assert!(world.pods().await.is_empty());
+    world.forget();
+    world.change(json!({"template": {"spec": {"nodeSelector": null}}})).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+node-0", "+node-1", "+node-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_pod_is_reported_before_the_one_in_its_place_is_created() {
+    let world = World::new().await;
+    world.apply(set(limits(json!(0), json!(1)))).await;
+    world.settle().await;
+    world.forget();
+    let pod = world.pod_on("node-1").await;
+    let failed = json!({"status": {"phase": "Failed", "conditions": null}});
+    world.sandbox.merge("pods", Some(NS), name(&pod), Some("status"), failed).await.unwrap();
+    world.settle().await;
+    let events = world.sandbox.writes().all().into_iter().filter(|write| write.resource == "events");
+    let reasons: Vec<String> = events.filter_map(|event| Some(event.after()?["reason"].as_str()?.to_owned())).collect();
+    assert_eq!(reasons, ["FailedDaemonPod", "SuccessfulCreate", "SuccessfulDelete"]);
 }

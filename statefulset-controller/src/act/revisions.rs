@@ -1,6 +1,9 @@
 //! Storing, renumbering and deleting revisions.
 
-use common::history::{Changed, History, Stored};
+use common::{
+    claim::WrittenVersions,
+    history::{Changed, History, Stored},
+};
 
 use crate::{
     StatefulSetController,
@@ -41,7 +44,10 @@ impl StatefulSetController {
             let body = body::revision(snapshot, number, revisions.collisions, &name)
                 .map_err(|error| Error::Template(format!("a revision: {error}")))?;
             match self.history(snapshot).create(&name, &body, template.data()).await.map_err(failed)? {
-                Stored::Yes => return Ok(revisions::created(revisions, template, &name, collisions)),
+                // Pods carry the name of their revision, whatever its labels.
+                Stored::Yes | Stored::There(_) => {
+                    return Ok(revisions::created(revisions, template, &name, collisions));
+                }
                 Stored::Taken(error) if self.ends() => return Err(failed(error)),
                 Stored::Taken(_) => {
                     let exhausted = || Error::Template(format!("a name for a revision of {}", set.metadata.name));
@@ -56,7 +62,7 @@ impl StatefulSetController {
         let meta = &revision.meta;
         let failed = |error| Error::request(format!("renumber ControllerRevision {}", meta.name), error);
         match self.history(snapshot).renumber(meta, number).await.map_err(failed)? {
-            Changed::Yes => Ok(()),
+            Changed::Yes(_) => Ok(()),
             Changed::Gone => Err(Error::Gone(meta.name.to_string())),
         }
     }
@@ -69,7 +75,7 @@ impl StatefulSetController {
             }
             let meta = &revision.meta;
             let failed = |error| Error::request(format!("delete ControllerRevision {}", meta.name), error);
-            self.history(snapshot).delete(meta).await.map_err(failed)?;
+            self.history(snapshot).delete(meta, &WrittenVersions::default()).await.map_err(failed)?;
         }
         Ok(())
     }

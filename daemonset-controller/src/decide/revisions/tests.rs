@@ -8,7 +8,7 @@ fn step(world: &World) -> String {
     match world.snapshot().revisions.current {
         Current::Stored(revision) => format!("{} is {}", revision.meta.name, revision.revision),
         Current::Renumber(revision, number) => format!("{} becomes {number}", revision.meta.name),
-        Current::Create(number) => format!("create {number}"),
+        Current::Create { number, .. } => format!("create {number}"),
     }
 }
 

@@ -1,0 +1,94 @@
+//! Whether the reason of a deletion still holds for the Pod as the server has it now.
+
+use jiff::Timestamp;
+
+use super::standing::Criteria;
+use crate::{
+    objects::DaemonSet,
+    plan::{Deletion, Why},
+    roster::is_controller,
+    snapshot::PodRef,
+};
+
+/// Decides again about a Pod that has changed since its deletion was decided at `decided`.
+///
+/// What the deletion rests on is compared, and nothing else: annotations and conditions that somebody writes all the time keep no Pod
+/// from being deleted. A Pod that serves more than before is left to the next sync, as is one that belongs elsewhere now.
+pub fn still_holds(
+    deletion: &Deletion,
+    live: &PodRef,
+    set: &DaemonSet,
+    criteria: &Criteria,
+    decided: Timestamp,
+    now: Timestamp,
+) -> bool {
+    let Deletion { pod: judged, node, why } = deletion;
+    let is_same = live.meta().uid == judged.meta().uid
+        && is_controller(&set.metadata.name, &set.metadata.uid, live.meta())
+        && set.selector.matches(&live.meta().labels)
+        && live.target() == node
+        && live.hash() == judged.hash()
+        && live.template_generation() == judged.template_generation();
+    let is_available = criteria.is_available(live, now);
+    is_same
+        && match why {
+            Why::NotEligible | Why::Outdated => true,
+            Why::Failed | Why::Succeeded => live.phase == judged.phase,
+            Why::Duplicate => live.is_bound() == judged.is_bound(),
+            Why::NodeVanished => !live.is_bound(),
+            Why::Unavailable => !is_available,
+            Why::Replaced => {
+                (judged.is_ready() || !live.is_ready()) && (criteria.is_available(judged, decided) || !is_available)
+            }
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::world::{PodBuilder, now, pod, read, world};
+
+    use super::*;
+
+    fn holds(why: Why, judged: PodBuilder, live: PodBuilder) -> bool {
+        let set: Arc<DaemonSet> = read(&world(0).set);
+        let on_node = |pod: PodBuilder| read(&pod.named("p1", "n1"));
+        let deletion = Deletion { pod: on_node(judged), node: "n1".into(), why };
+        still_holds(&deletion, &on_node(live), &set, &Criteria::new(&set, "b", 1), now(), now())
+    }
+
+    #[test]
+    fn a_pod_that_has_changed_is_deleted_only_for_a_reason_that_still_holds() {
+        use Why::{Duplicate, Failed, NodeVanished, NotEligible, Outdated, Replaced, Succeeded, Unavailable};
+        let (unready, failed) = (|| pod().unready(), || pod().phase("Failed"));
+        for (why, judged, live, holds_still) in [
+            (NotEligible, pod(), unready(), true),
+            (NotEligible, unready(), pod(), true),
+            (Outdated, pod(), unready(), true),
+            (Failed, failed(), failed().label("x", "y"), true),
+            (Failed, failed(), pod(), false),
+            (Succeeded, pod().phase("Succeeded"), failed(), false),
+            (Duplicate, pod(), unready(), true),
+            (Duplicate, pod().pending(), pod(), false),
+            (NodeVanished, pod().pending(), pod().pending().label("x", "y"), true),
+            (NodeVanished, pod().pending(), pod(), false),
+            (Unavailable, unready(), unready().label("x", "y"), true),
+            (Unavailable, unready(), pod(), false),
+            (Replaced, unready(), pod(), false),
+            (Replaced, pod(), unready(), true),
+            (Replaced, pod(), pod().label("x", "y"), true),
+        ] {
+            assert_eq!(holds(why, judged.clone(), live.clone()), holds_still, "{why:?} {judged:?} {live:?}");
+        }
+        for other in [
+            pod().label("app", "other"),
+            pod().of("b"),
+            pod().generation("9"),
+            pod().orphan(),
+            pod().owner_name("other"),
+        ] {
+            assert!(!holds(NotEligible, pod(), other.clone()), "{other:?}");
+        }
+    }
+}
