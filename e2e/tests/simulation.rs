@@ -177,6 +177,18 @@ fn who_believes_its_cache_of_nodes_evicts_pods_whose_taint_is_gone() {
 }
 
 #[test]
+fn who_believes_its_cache_of_leases_judges_nodes_that_renew_them() {
+    let held = "hold:node-lifecycle-controller/leases@step1+2m0s";
+    let oracle = noticed("node-health/late-heartbeats", held, Safeguard::Recheck);
+    assert_eq!(oracle, "living-nodes-are-not-judged");
+}
+
+#[test]
+fn who_does_not_know_that_it_was_blind_judges_every_node_when_the_server_is_back() {
+    assert_eq!(noticed("node-health/outage", "none", Safeguard::Blindness), "living-nodes-are-not-judged");
+}
+
+#[test]
 fn who_does_not_ask_whether_it_leads_carries_an_old_plan_on() {
     let oracle = noticed("replicaset/scale", "paused-leader@7+1m", Safeguard::Leadership);
     assert!(matches!(oracle, "only-leaders-write" | "creates-only-what-is-missing"), "{oracle}");

@@ -28,7 +28,10 @@ use parking_lot::Mutex;
 
 use crate::{
     caches::Caches,
-    decide::eviction::{self as decide, Plan, Snapshot, Then, Timer},
+    decide::{
+        eviction::{self as decide, Plan, Snapshot, Then, Timer},
+        taints,
+    },
     error::Error,
 };
 
@@ -108,9 +111,10 @@ impl Controller for Evictor {
             return Ok(Observed::Gone);
         }
         let node = pod.as_ref().and_then(|pod| self.caches.view().node(&pod.node));
+        let is_contradicted = node.as_ref().is_some_and(|node| taints::is_contradicted(node));
         let taints = node.map(|node| node.evicting().cloned().collect());
-        let now = self.context.clock.instant();
-        Ok(Observed::Ready(Snapshot { key: key.clone(), pod, taints, timer, now, compares: self.compares }))
+        let (key, now, compares) = (key.clone(), self.context.clock.instant(), self.compares);
+        Ok(Observed::Ready(Snapshot { key, pod, taints, is_contradicted, timer, now, compares }))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {

@@ -103,6 +103,13 @@ impl Builder {
         self
     }
 
+    /// The number of zones that the nodes are in, in turn: `z0`, `z1` and so on. Three by default.
+    #[must_use]
+    pub fn zones(mut self, zones: u32) -> Self {
+        self.settings.zones = zones.max(1);
+        self
+    }
+
     /// Leaves the taint `node.kubernetes.io/not-ready` of new Nodes to the node lifecycle controller.
     #[must_use]
     pub fn keep_not_ready_taint(mut self) -> Self {
@@ -220,7 +227,7 @@ pub struct Nodes {
 impl Nodes {
     /// Nodes as they usually are.
     pub fn builder() -> Builder {
-        let settings = heartbeat::Settings { every: Some(Duration::from_secs(10)), keep_taint: false };
+        let settings = heartbeat::Settings { every: Some(Duration::from_secs(10)), keep_taint: false, zones: 3 };
         Builder { count: 6, prefix: "node".to_owned(), settings, schedules: true }
     }
 

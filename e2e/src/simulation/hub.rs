@@ -113,6 +113,11 @@ impl Asked {
         self.method != Method::GET
     }
 
+    /// Whether it asks for a single Lease, only to know whether the server is there.
+    pub(super) fn proves_sight(&self) -> bool {
+        self.resource() == "leases" && self.query.split('&').any(|part| part == "limit=1")
+    }
+
     /// Whether it patches an object itself, and not a subresource.
     pub(super) fn patches_an_object(&self) -> bool {
         self.method == Method::PATCH && !self.resource().contains('/')
@@ -238,6 +243,13 @@ impl Hub {
     pub(super) async fn travel(&self) {
         let time = 1 + self.clock.random_below(8) as u64;
         self.clock.sleep(Duration::from_millis(time)).await;
+    }
+
+    /// Waits until the API server is there.
+    pub(super) async fn server_is_back(&self) {
+        while self.sandbox.faults().is_down() {
+            self.clock.sleep(Duration::from_secs(1)).await;
+        }
     }
 
     /// Takes a message into the digest.

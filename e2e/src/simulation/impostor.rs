@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::{
     run::LAG,
     scenario::{Suite, What},
-    users,
+    scenarios, users,
     world::{Logged, World},
 };
 use crate::{nodes::Nodes, sandbox::Sandbox};
@@ -66,7 +66,8 @@ async fn play(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Vec<&'stati
             }
         })
     };
-    let nodes: crate::nodes::Builder = Nodes::builder().count(3).heartbeat(None);
+    let (count, zones) = scenarios::nodes(suite);
+    let nodes: crate::nodes::Builder = Nodes::builder().count(count).zones(zones).heartbeat(None);
     let nodes = nodes.start(sandbox.client("nodes#1"), clock.clone());
     nodes.ready().await;
     for act in acts {

@@ -74,6 +74,12 @@ pub fn condition<'a>(object: &'a Value, kind: &str, field: &str) -> &'a str {
     found.and_then(|c| c.get(field)).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// Whether a node has a `NoExecute` taint.
+pub fn evicts(node: &Value) -> bool {
+    let taints = at(node, "/spec/taints").and_then(Value::as_array);
+    taints.into_iter().flatten().any(|taint| taint["effect"] == "NoExecute")
+}
+
 /// Labels as a map.
 pub fn labels(object: &Value) -> BTreeMap<&str, &str> {
     let labels = at(object, "/metadata/labels").and_then(Value::as_object);

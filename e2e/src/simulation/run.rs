@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::{
     hub::Hub,
-    json::number,
+    json::{self, number},
     neighbour,
     outcome::{self, Outcome, Story, Violation},
     perturbation::Perturbation,
@@ -267,6 +267,12 @@ fn holds(when: &When, stage: &Stage) -> bool {
             .is_some_and(|object| is_observed(object) && number(object, pointer) >= *least),
         When::Shows(resource, name, pointer, least) => {
             world.get(resource, NAMESPACE, name).is_some_and(|object| number(object, pointer) >= *least)
+        }
+        When::Tainted(node, time) => {
+            let states = world.states("nodes", "", node).iter().rev();
+            let evicts = |state: &Option<Arc<Value>>| state.as_ref().is_some_and(|node| json::evicts(node));
+            let since = states.take_while(|(_, state)| evicts(state)).last().map(|(at, _)| *at);
+            since.is_some_and(|since| stage.hub.clock.instant() >= since + *time)
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum Safeguard {
     Uid,
     /// Deletions, and patches of objects other than of their status, name the version of the object that was judged.
     Version,
+    /// Who was cut off from the server does not take the silence of nodes for theirs.
+    Blindness,
     /// The name of a Job of a CronJob is derived from its scheduled time.
     Name,
 }
@@ -41,8 +43,8 @@ pub(super) struct Seam {
 impl Seam {
     /// The seam of a process without that safeguard, if that is where it is taken away.
     pub(super) fn of(without: Option<Safeguard>) -> Option<Self> {
-        let without = without
-            .filter(|s| matches!(s, Safeguard::Recheck | Safeguard::Uid | Safeguard::Version | Safeguard::Name))?;
+        use Safeguard::{Blindness, Name, Recheck, Uid, Version};
+        let without = without.filter(|s| matches!(s, Recheck | Uid | Version | Name | Blindness))?;
         Some(Self { without, cache: Mutex::default() })
     }
 
@@ -63,12 +65,19 @@ impl Seam {
             Safeguard::Name if asked.method == Method::POST && asked.path.ends_with("/jobs") => {
                 Ok(request.map(with_generated_name))
             }
-            Safeguard::Name
+            Safeguard::Blindness if asked.proves_sight() => Err(Bytes::from_static(SIGN_OF_SIGHT)),
+            Safeguard::Blindness
+            | Safeguard::Name
             | Safeguard::Version
             | Safeguard::Consistency
             | Safeguard::Leadership
             | Safeguard::Succession => Ok(request),
         }
+    }
+
+    /// Whether a watch that breaks seems to go on, without any news.
+    pub(super) fn hides_cuts(&self) -> bool {
+        self.without == Safeguard::Blindness
     }
 
     fn cached(&self, asked: &Asked) -> Option<Bytes> {
@@ -105,6 +114,10 @@ impl Seam {
         }
     }
 }
+
+/// The answer to a controller that asks whether the server is there.
+const SIGN_OF_SIGHT: &[u8] =
+    br#"{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","metadata":{"resourceVersion":"1"},"items":[]}"#;
 
 /// A write that does not say of which uid, or of which version, the object is that it is meant for.
 fn without(method: &Method, field: &str, body: Bytes) -> Bytes {

@@ -59,6 +59,8 @@ pub enum When {
     Reaches(&'static str, &'static str, &'static str, i64),
     /// Once a number in it has reached a value, of a kind whose status does not say which generation it is of.
     Shows(&'static str, &'static str, &'static str, i64),
+    /// That long after a node got a `NoExecute` taint that it still has: node, time.
+    Tainted(&'static str, Duration),
 }
 
 /// The annotation of a node that users have cut off.
@@ -84,6 +86,10 @@ pub enum What {
     Silence(String),
     /// Brings such a node back.
     Restore(String),
+    /// Pauses the process of the suite's own controller for that long: it neither sends nor receives anything.
+    Pause(Duration),
+    /// Takes the API server down for that long.
+    Outage(Duration),
     /// Makes an object the dependent of these objects, and of no others: resource, name, owners.
     Own(String, String, Vec<Owner>),
 }
@@ -114,6 +120,11 @@ impl What {
 /// A step after so many seconds.
 pub fn after(seconds: f64, what: What) -> Step {
     Step { when: When::After(Duration::from_secs_f64(seconds)), what }
+}
+
+/// A step that long after a node got a `NoExecute` taint.
+pub fn tainted(node: &'static str, seconds: f64, what: What) -> Step {
+    Step { when: When::Tainted(node, Duration::from_secs_f64(seconds)), what }
 }
 
 /// A step once everything is settled.

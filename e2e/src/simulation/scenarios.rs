@@ -18,8 +18,10 @@ mod job_invariants;
 mod job_reads;
 mod neighbour;
 mod node_health;
+mod node_health_invariants;
 mod node_lifecycle;
 mod node_lifecycle_invariants;
+mod node_zones;
 mod replicaset;
 mod replicaset_invariants;
 mod statefulset;
@@ -51,6 +53,8 @@ pub const SUITES: &[&Suite] = &[
     &gc::SUITE,
     &node_lifecycle::SUITE,
     &node_health::SUITE,
+    &node_zones::SUITE,
+    &node_zones::LARGE,
     &neighbour::SUITE,
 ];
 
@@ -70,6 +74,11 @@ pub(super) fn start(suite: &Suite) -> Timestamp {
         _ => 1_795_254_447_200,
     };
     Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// How many nodes there are in runs of a suite, and in how many zones.
+pub(super) fn nodes(suite: &Suite) -> (u32, u32) {
+    if [node_zones::SUITE.name, node_zones::LARGE.name].contains(&suite.name) { (7, 2) } else { (3, 3) }
 }
 
 /// Whether the end of a run depends on what the clocks of controllers show in between, so that one that is wrong by hours

@@ -14,7 +14,7 @@ use super::{
     perturbation::Kind,
     safeguard::{Safeguard, Seam},
     scenario::{Suite, What},
-    users,
+    scenarios, users,
     wire::Wire,
     world::World,
 };
@@ -103,7 +103,8 @@ impl Stage {
         let loops = self.suite.programs.iter().flat_map(|program| program.loops);
         let are_judged = loops.into_iter().any(|each| each.name == NODE_LIFECYCLE.name);
         let heartbeat = are_judged.then_some(Duration::from_secs(10));
-        let nodes: nodes::Builder = Nodes::builder().count(3).heartbeat(heartbeat);
+        let (count, zones) = scenarios::nodes(self.suite);
+        let nodes: nodes::Builder = Nodes::builder().count(count).zones(zones).heartbeat(heartbeat);
         let nodes = nodes.start(client, self.hub.clock.clone());
         nodes.ready().await;
         *self.nodes.lock() = Some(Arc::new(nodes));
@@ -434,8 +435,29 @@ impl Stage {
             (What::Restore(node), Some(nodes)) => nodes.restore(node),
             _ => Ok(()),
         };
+        match what {
+            What::Pause(time) => self.pause(*time),
+            What::Outage(time) => self.hub.sandbox.faults().go_down_for(*time),
+            _ => {}
+        }
         debug_assert!(switched.is_ok(), "{switched:?}");
         users::perform(&self.hub.sandbox, what).await
+    }
+
+    /// Lets the process of the suite's own controller hang for that long.
+    fn pause(&self, time: Duration) {
+        let own = self.suite.programs[0].name;
+        let seats = self.seats.lock();
+        let acting = seats.iter().find(|seat| seat.definition.name == own).and_then(|seat| seat.acting.as_ref());
+        let Some(process) = acting.map(|replica| Arc::clone(&replica.process)) else { return };
+        let hub = Arc::clone(&self.hub);
+        hub.pending.send_modify(|n| *n += 1);
+        process.set(Life::Hanging);
+        tokio::spawn(async move {
+            hub.clock.sleep(time).await;
+            process.set(Life::Running);
+            hub.pending.send_modify(|n| *n -= 1);
+        });
     }
 
     /// Ends every process.

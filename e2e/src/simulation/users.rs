@@ -46,6 +46,8 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
         }
         What::Silence(node) => annotate(sandbox, node, json!("true")).await,
         What::Restore(node) => annotate(sandbox, node, Value::Null).await,
+        // The stage does it: no request of a user can.
+        What::Pause(_) | What::Outage(_) => Ok(()),
         What::Own(resource, name, owners) => {
             let mut references = Vec::new();
             for Owner { resource, name, blocked } in owners {

@@ -130,6 +130,10 @@ impl Wire {
             let frame = body.frame().await?;
             let data = match frame {
                 Ok(frame) => frame.into_data().unwrap_or_default(),
+                Err(_) if wire.seam.as_ref().is_some_and(|seam| seam.hides_cuts()) => {
+                    wire.hub.server_is_back().await;
+                    return None;
+                }
                 Err(cut) => return Some((Err(cut), None)),
             };
             wire.hub.travel().await;

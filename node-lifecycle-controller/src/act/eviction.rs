@@ -15,7 +15,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::eviction::{self as decide, Plan, Snapshot, Then},
+    decide::{
+        eviction::{self as decide, Plan, Snapshot, Then},
+        taints,
+    },
     error::Error,
     eviction::Evictor,
     objects::{CachedPod, DISRUPTION_TARGET, NODES, Node},
@@ -117,6 +120,7 @@ impl Evictor {
         let live_snapshot = Snapshot {
             key: snapshot.key.clone(),
             pod: Some(Arc::clone(&live.pod)),
+            is_contradicted: node.as_ref().is_some_and(taints::is_contradicted),
             taints: node.map(|node| node.evicting().cloned().collect()),
             timer: self.timer(&snapshot.key),
             now: self.context.clock.instant(),

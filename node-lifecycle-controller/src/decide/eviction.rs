@@ -14,6 +14,10 @@ use crate::objects::CachedPod;
 /// The longest wait: longer than any cluster lives, and short enough to be added to any time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// How long a Pod may stay on a node that is ready and has a taint of the node monitor, which is about to be removed: several
+/// passes of the monitor.
+const CONTRADICTION: Duration = Duration::from_secs(15);
+
 /// Everything one sync of a Pod may look at.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -23,6 +27,8 @@ pub struct Snapshot {
     pub pod: Option<Arc<CachedPod>>,
     /// The `NoExecute` taints of its node; `None` if the node does not exist.
     pub taints: Option<Vec<Taint>>,
+    /// Whether the node reports that it is ready and all these taints say that it is not.
+    pub is_contradicted: bool,
     /// The timer of the Pod, or of an earlier Pod of the same name.
     pub timer: Option<Timer>,
     /// The time of the sync.
@@ -38,6 +44,8 @@ pub struct Timer {
     pub pod: Uid,
     /// The time of the deletion.
     pub due: Instant,
+    /// Whether the deletion was due before and the taint was expected to be removed.
+    pub is_last: bool,
 }
 
 impl Timer {
@@ -103,6 +111,30 @@ fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
 
 /// Decides whether a Pod stays, waits or is deleted. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
+    let plan = decide_by_taints(snapshot);
+    match (&plan.then, &snapshot.pod) {
+        (Then::Delete { .. }, Some(pod)) if snapshot.is_contradicted => wait_for_the_monitor(snapshot, pod, plan),
+        _ => plan,
+    }
+}
+
+/// Waits a little for the taint to be removed instead of deleting the Pod.
+fn wait_for_the_monitor(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
+    let last = snapshot.timer.as_ref().filter(|timer| timer.is_last && timer.pod == pod.meta.uid);
+    let timer = match last {
+        Some(timer) if timer.is_due(snapshot.now) => return plan,
+        Some(timer) => timer.clone(),
+        None => Timer { pod: pod.meta.uid.clone(), due: snapshot.now + CONTRADICTION, is_last: true },
+    };
+    Plan {
+        requeue_after: Some(timer.due.saturating_duration_since(snapshot.now)),
+        cancels: plan.cancels && last.is_none(),
+        then: Then::Wait(timer),
+        why: CONTRADICTED,
+    }
+}
+
+fn decide_by_taints(snapshot: &Snapshot) -> Plan {
     let Snapshot { pod, taints, timer, now, compares, .. } = snapshot;
     let plan = |cancels, then, why| {
         let left = |timer: &Timer| timer.due.saturating_duration_since(*now);
@@ -138,17 +170,20 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
             plan(false, Then::Delete { since: timer.due }, "it no longer tolerates a taint of its node")
         }
         // A timer is kept as it is, even if the present taints would give another time.
-        (Stay::For(_), Some(timer)) => plan(false, Then::Wait(timer.clone()), LIMITED),
+        (Stay::For(_), Some(timer)) => {
+            plan(false, Then::Wait(timer.clone()), if timer.is_last { CONTRADICTED } else { LIMITED })
+        }
         (Stay::For(Duration::ZERO), None) => {
             plan(cancels_other, Then::Delete { since: *now }, "it tolerates a taint of its node for no time")
         }
         (Stay::For(limit), None) => {
             let due = now.checked_add(limit).unwrap_or(*now);
-            plan(cancels_other, Then::Wait(Timer { pod: pod.meta.uid.clone(), due }), LIMITED)
+            plan(cancels_other, Then::Wait(Timer { pod: pod.meta.uid.clone(), due, is_last: false }), LIMITED)
         }
     }
 }
 
+const CONTRADICTED: &str = "its node is ready, so the taint should be removed soon";
 const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 
 impl Explain for Plan {
@@ -229,7 +264,8 @@ mod tests {
             key: Key::new("shop", "p"),
             pod: Some(Arc::new(pod(tolerations))),
             taints: keys.map(taints),
-            timer: timer.map(|(uid, seconds)| Timer { pod: Uid::new(uid), due: due(seconds) }),
+            is_contradicted: false,
+            timer: timer.map(|(uid, seconds)| Timer { pod: Uid::new(uid), due: due(seconds), is_last: false }),
             now,
             compares: false,
         }
@@ -284,6 +320,33 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_on_a_ready_node_waits_once_for_the_taint_to_be_removed() {
+        let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
+        let contradicted = |tolerations, timer, is_last| {
+            let mut snapshot = snapshot(tolerations, Some("k"), timer);
+            snapshot.is_contradicted = true;
+            if let Some(timer) = &mut snapshot.timer {
+                timer.is_last = is_last;
+            }
+            does(&snapshot)
+        };
+        for (tolerations, timer, is_last, expected) in [
+            (&none, None, false, "wait 15"),
+            (&none, Some(("u", 10)), true, "wait 10"),
+            (&none, Some(("u", 0)), true, "delete"),
+            (&none, Some(("v", 0)), true, "wait 15"),
+            (&none, Some(("u", 200)), false, "cancel, wait 15"),
+            (&for_300, None, false, "wait 300"),
+            (&for_300, Some(("u", 200)), false, "wait 200"),
+            (&for_300, Some(("u", 0)), false, "wait 15"),
+            (&for_300, Some(("u", 10)), true, "wait 10"),
+            (&for_300, Some(("u", 0)), true, "delete"),
+        ] {
+            assert_eq!(contradicted(tolerations, timer, is_last), expected, "{tolerations} {timer:?} {is_last}");
+        }
+    }
+
+    #[test]
     fn the_time_since_which_a_deletion_is_due_is_that_of_its_timer() {
         let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
         for (keys, timer, ago) in [(Some("k"), Some(("u", -7)), 7), (None, Some(("u", -7)), 7), (Some("j k"), None, 0)]
@@ -305,12 +368,12 @@ mod tests {
         pod.disrupted = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
         going.pod = Some(Arc::new(pod));
         assert_eq!(does(&going), "nothing");
-        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now });
+        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now, is_last: false });
         assert_eq!(does(&going), "nothing", "the timer has done its work");
-        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now + Duration::from_secs(1) });
+        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now + Duration::from_secs(1), is_last: false });
         assert_eq!(does(&going), "cancel, nothing");
         going.taints = None;
-        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now });
+        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now, is_last: false });
         assert_eq!(does(&going), "nothing", "its node is gone, and it is deleted already");
     }
 }

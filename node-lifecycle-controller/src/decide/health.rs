@@ -54,7 +54,7 @@ pub struct Examined {
     pub heard: Instant,
     /// Whether it waits for a taint already.
     pub waits: bool,
-    /// Whether it counts for the state of its zone.
+    /// Whether it counts for the state of its zone, by its condition.
     pub counts: bool,
 }
 

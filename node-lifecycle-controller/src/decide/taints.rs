@@ -69,6 +69,12 @@ pub fn has_any_cause(node: &Node) -> bool {
     has_cause(node, Cause::NotReady) || has_cause(node, Cause::Unreachable)
 }
 
+/// Whether the node reports that it is ready, and Pods have to leave it only for causes of this program.
+pub fn is_contradicted(node: &Node) -> bool {
+    let is_ours = |taint: &Taint| taint.key == NOT_READY || taint.key == UNREACHABLE;
+    node.ready() == NodeReady::True && has_any_cause(node) && node.evicting().all(is_ours)
+}
+
 /// A change of the taints of one effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaintChange {

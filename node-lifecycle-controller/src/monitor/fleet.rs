@@ -46,11 +46,17 @@ struct Record {
     waits: Option<Instant>,
     /// Whether its arrival was reported.
     is_announced: bool,
+    /// Whether it was found silent, this could not be written, and nothing has been heard of it since.
+    is_doubted: bool,
 }
 
 impl Record {
     fn counts(&self) -> bool {
         !self.node.is_excluded()
+    }
+
+    fn counts_as_ready(&self) -> bool {
+        self.node.ready() == NodeReady::True && !self.is_doubted
     }
 }
 
@@ -140,13 +146,14 @@ impl Fleet {
                     due: known.due,
                     waits: known.waits,
                     is_announced: known.is_announced,
+                    is_doubted: known.is_doubted && !is_heard,
                 }
             }
             None => {
                 self.forget(name);
                 self.arrived.insert(Arc::clone(name), node.metadata.uid.clone());
                 let (node, due, waits) = (Arc::clone(node), None, None);
-                Record { node, zone, heard: now, lease, due, waits, is_announced: false }
+                Record { node, zone, heard: now, lease, due, waits, is_announced: false, is_doubted: false }
             }
         };
         self.changed.insert(Arc::clone(name));
@@ -231,6 +238,16 @@ impl Fleet {
         if record.due.is_none() {
             self.changed.insert(Arc::clone(&record.node.metadata.name));
         }
+        self.doubt(name, false);
+    }
+
+    /// Counts a node as not ready for its zone, or as what its condition says.
+    fn doubt(&mut self, name: &str, is_doubted: bool) {
+        let Some(record) = self.records.get_mut(name).filter(|record| record.is_doubted != is_doubted) else { return };
+        let Some(zone) = self.zones.get_mut(&record.zone) else { return };
+        *counted(zone, record) -= 1;
+        record.is_doubted = is_doubted;
+        *counted(zone, record) += 1;
     }
 
     /// Looks at a node again with the next pass.
@@ -240,11 +257,13 @@ impl Fleet {
         }
     }
 
-    /// Gives a node its whole grace period again.
+    /// Gives a node that was found silent its whole grace period again. Its zone counts it as not ready until something is
+    /// heard of it: otherwise a failed write could let a zone of silent nodes seem healthy enough to be tainted.
     pub(crate) fn spare(&mut self, name: &str, now: Instant) {
         if let Some(record) = self.records.get_mut(name) {
             record.heard = now;
         }
+        self.doubt(name, true);
         self.touch(name);
     }
 
@@ -281,7 +300,7 @@ impl Fleet {
             node: Arc::clone(&record.node),
             heard: record.heard,
             waits: record.waits.is_some(),
-            counts: record.counts(),
+            counts: record.counts() && !record.is_doubted,
         });
         Due {
             examined: examined.collect(),
@@ -426,7 +445,7 @@ impl Fleet {
 fn counted<'a>(zone: &'a mut Zone, record: &Record) -> &'a mut usize {
     if !record.counts() {
         &mut zone.excluded
-    } else if record.node.ready() == NodeReady::True {
+    } else if record.counts_as_ready() {
         &mut zone.count.ready
     } else {
         &mut zone.count.not_ready

@@ -42,6 +42,7 @@ async fn a_pod_stays_for_as_long_as_it_tolerates() {
     world.node("n", json!([])).await;
     world.pod("ever", "n", json!([every(None)])).await;
     world.pod("while", "n", json!([])).await;
+    world.report("n", "Unknown").await;
     world.taint("n", json!([leave(UNREACHABLE)])).await;
     world.wait(298).await;
     assert!(!world.is_going("while").await);
@@ -54,10 +55,37 @@ async fn a_pod_stays_for_as_long_as_it_tolerates() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_on_a_node_that_is_back_wait_for_its_taint_to_be_removed() {
+    let world = World::new().await;
+    for (node, seconds) in [("back", 0), ("lost", 60), ("odd", 0)] {
+        world.node(node, json!([])).await;
+        world.pod(node, node, json!([every(Some(seconds))])).await;
+    }
+    world.report("lost", "Unknown").await;
+    for node in ["back", "lost", "odd"] {
+        world.taint(node, json!([leave(UNREACHABLE)])).await;
+    }
+    world.wait(13).await;
+    assert!(!world.is_going("back").await && !world.is_going("odd").await);
+    assert!(world.explain("shop/back").contains("its node is ready"), "{}", world.explain("shop/back"));
+    world.taint("back", json!([])).await;
+    world.wait(4).await;
+    assert!(world.is_going("odd").await, "nobody removes its taint");
+    // The node comes back a moment before the Pod has to leave.
+    world.wait(42).await;
+    world.report("lost", "True").await;
+    world.wait(5).await;
+    world.taint("lost", json!([])).await;
+    world.wait(600).await;
+    assert!(!world.is_going("back").await && !world.is_going("lost").await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taint_that_goes_in_time_cancels() {
     let world = World::new().await;
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
+    world.report("n", "Unknown").await;
     world.taint("n", json!([leave(UNREACHABLE)])).await;
     world.wait(200).await;
     world.taint("n", json!([])).await;
@@ -78,6 +106,7 @@ async fn one_taint_in_the_place_of_the_other_changes_nothing() {
     world.node("n", json!([])).await;
     world.pod("p", "n", json!([])).await;
     let not_ready = "node.kubernetes.io/not-ready";
+    world.report("n", "Unknown").await;
     world.taint("n", json!([leave(not_ready)])).await;
     world.wait(100).await;
     world.taint("n", json!([leave(not_ready), leave(UNREACHABLE)])).await;

@@ -2,9 +2,10 @@
 
 use common::settings::{Settings, TuneValue};
 use jiff::Timestamp;
+use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::cluster::{Cluster, flags, status, taints};
+use crate::cluster::{Cluster, ME, flags, status, taints};
 
 /// The seconds since `since` at which nodes got their `NoExecute` taint, sorted.
 fn taint_times(cluster: &Cluster, since: Timestamp) -> Vec<i64> {
@@ -58,6 +59,17 @@ async fn a_small_zone_that_is_partially_disrupted_is_left_alone() {
     cluster.nodes.restore("node-0").unwrap();
     cluster.wait(120).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_does_not_make_a_zone_of_silent_nodes_seem_healthy() {
+    let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+    cluster.wait(20).await;
+    let refused = Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes/status");
+    cluster.sandbox.faults().add(refused.times(1));
+    silence(&cluster, 0..6);
+    cluster.wait(200).await;
+    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (6, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,6 +52,8 @@ pub(super) struct Settings {
     pub(super) every: Option<Duration>,
     /// Whether the taint of new Nodes is left to the node lifecycle controller.
     pub(super) keep_taint: bool,
+    /// The number of zones.
+    pub(super) zones: u32,
 }
 
 /// A condition that is not as usual.
@@ -293,7 +295,7 @@ async fn register(api: &Api, host: &Host, settings: &Settings) -> Result<Uid, Er
         #[serde(default)]
         spec: Spec,
     }
-    let node = object(host, api.clock().now());
+    let node = object(host, settings.zones, api.clock().now());
     let answer = match api.create(Target::object(NODES, "", ""), &node).await {
         Err(error) if error.is_already_exists() => {
             let labels = json!({"metadata": {"labels": node["metadata"]["labels"]}});
@@ -352,7 +354,7 @@ fn version_of(answer: &[u8]) -> Result<Version, Error> {
 }
 
 /// The Node as its kubelet registers it.
-fn object(host: &Host, now: Timestamp) -> Value {
+fn object(host: &Host, zones: u32, now: Timestamp) -> Value {
     let capacity = json!({"cpu": "64", "memory": "256Gi", "pods": "20k", "ephemeral-storage": "1Ti"});
     json!({
         "apiVersion": "v1",
@@ -364,7 +366,7 @@ fn object(host: &Host, now: Timestamp) -> Value {
             "kubernetes.io/hostname": host.name,
             "kubernetes.io/os": "linux",
             "topology.kubernetes.io/region": "r",
-            "topology.kubernetes.io/zone": format!("z{}", host.index % 3),
+            "topology.kubernetes.io/zone": format!("z{}", host.index % zones),
         }},
         "status": {
             "capacity": capacity,

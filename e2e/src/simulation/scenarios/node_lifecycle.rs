@@ -6,7 +6,7 @@ use common::{app::Definition, settings::TuneValue};
 use node_lifecycle_controller::{DEFINITION, eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR};
 use serde_json::{Value, json};
 
-use super::node_lifecycle_invariants::{INVARIANTS, PROMISES, THRESHOLD};
+use super::node_lifecycle_invariants::{INVARIANTS, OF_EVICTION, PROMISES, THRESHOLD};
 use crate::simulation::{
     json::{at, is_deleting, name, text},
     scenario::{Interference, Scenario, Step, Suite, What, after, settled},
@@ -23,7 +23,7 @@ pub(super) const SUITE: Suite = Suite {
     tunes: &[("terminated-pod-gc-threshold", TuneValue::Integer(THRESHOLD as i64))],
     gates: &[],
     scenarios,
-    invariants: &[INVARIANTS],
+    invariants: &[INVARIANTS, OF_EVICTION],
     promises: &[PROMISES],
     interferences: &[
         Interference { name: "taint", act: taint_a_node },

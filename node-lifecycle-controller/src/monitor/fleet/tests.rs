@@ -211,6 +211,24 @@ fn zones_are_counted_and_forgotten_with_their_last_node() {
 }
 
 #[test]
+fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_it_is_heard() {
+    let mut world = World::new(3);
+    let ready = |world: &World| world.fleet.standings()[&Text::new(":\0:a")].count.ready;
+    world.fleet.spare("n0", world.now);
+    assert_eq!(ready(&world), 2);
+    world.see("n0", |node| node["spec"]["unschedulable"] = json!(true));
+    assert_eq!(ready(&world), 2, "a write of somebody else");
+    world.renew("n0");
+    assert_eq!(ready(&world), 3);
+    world.fleet.spare("n0", world.now);
+    world.see("n0", |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z"));
+    assert_eq!(ready(&world), 3);
+    world.fleet.spare("n0", world.now);
+    world.fleet.forget(&Arc::from("n0"));
+    assert_eq!(ready(&world), 2);
+}
+
+#[test]
 fn a_re_created_node_begins_anew_and_an_older_state_is_ignored() {
     let mut world = World::new(1);
     world.pass();
