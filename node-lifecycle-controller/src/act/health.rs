@@ -9,7 +9,6 @@ use common::{
     controller::Requeue,
     events::{EventType, ObjectRef},
     meta::Uid,
-    queue::Priority,
 };
 use futures::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -21,7 +20,7 @@ use crate::{
         zones::Disruption,
     },
     error::Error,
-    monitor::{Monitor, NODE_WORKERS, fleet::Name, rounds::Round},
+    monitor::{Monitor, NODE_WORKERS, fleet::Name},
     objects::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node, NodeReady},
 };
 
@@ -55,9 +54,6 @@ impl Monitor {
             goes_on |= wrote?;
         }
         drop(results);
-        if self.fleet.lock().waiting() > 0 {
-            self.rounds.add(Round::Tainting, Priority::Normal);
-        }
         self.metrics.pass_duration.observe(self.since(began));
         Ok(Requeue::After(if goes_on { AT_ONCE } else { self.period }))
     }

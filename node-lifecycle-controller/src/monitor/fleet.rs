@@ -134,10 +134,12 @@ impl Fleet {
         let record = match known {
             Some(known) if known.node.metadata.resource_version > node.metadata.resource_version => return,
             Some(known) => {
-                let is_heard = node.ready() != NodeReady::Absent && node.reported() != known.node.reported()
-                    || known.node.ready() == NodeReady::Absent
-                        && node.ready() != NodeReady::Absent
-                        && !health::is_lapsed(node);
+                // A first report is one of the kubelet unless this program, or another one like it, wrote it.
+                let is_heard = match (known.node.ready(), node.ready()) {
+                    (_, NodeReady::Absent) => false,
+                    (NodeReady::Absent, _) => !health::is_lapsed(node),
+                    _ => node.reported() != known.node.reported(),
+                };
                 Record {
                     node: Arc::clone(node),
                     zone,

@@ -6,7 +6,7 @@ use common::{
     controller::{Controller, Explain, Explanation, Observed, Requeue},
     duration,
     informer::AnyInformer,
-    queue::QueueKey,
+    queue::{Priority, QueueKey},
 };
 use jiff::Timestamp;
 
@@ -194,6 +194,9 @@ impl Monitor {
         fleet.passed(plan, snapshot.now);
         self.metrics.zones(&fleet.standings(), &fleet.take_vanished());
         self.metrics.examined.inc_by(plan.judged.len() as u64);
+        if fleet.waiting() > 0 {
+            self.rounds.add(Round::Tainting, Priority::Normal);
+        }
         self.note_blindness(plan.blind.as_deref());
     }
 

@@ -3,7 +3,10 @@
 use common::settings::Settings;
 use serde_json::json;
 
-use crate::world::{ME, NS, World, every, leave};
+use crate::{
+    cluster::Cluster,
+    world::{ME, NS, World, every, leave},
+};
 
 async fn shadow() -> World {
     World::with(Settings::new().with_shadow(true)).await
@@ -58,4 +61,27 @@ async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_rem
     let after = at.duration_since(bound).as_secs();
     assert!((40..=60).contains(&after), "{after}");
     assert!(!world.is_going("p").await && is_untouched(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
+    let cluster = Cluster::with(6, Settings::new().with_shadow(true)).await;
+    cluster.pod("p", "node-1").await;
+    cluster.wait(20).await;
+    cluster.nodes.set_condition("node-2", "Ready", false).unwrap();
+    cluster.nodes.silence("node-1").unwrap();
+    let silenced = cluster.clock.now();
+    cluster.wait(120).await;
+    let when = |key: &str, action: &str| {
+        let plans = cluster.loops().plans(key);
+        let first = plans.iter().find(|(_, actions)| actions.iter().any(|found| found.starts_with(action)));
+        first.unwrap_or_else(|| panic!("{action}: {plans:?}")).0.duration_since(silenced).as_secs()
+    };
+    let silent = when("health", "set the conditions of Node node-1 to Unknown");
+    assert!((40..=56).contains(&silent), "{silent}");
+    let tainted = when("tainting", "add taint node.kubernetes.io/not-ready:NoExecute to Node node-2");
+    assert!((0..=6).contains(&tainted), "{tainted}");
+    assert!(when("node-2", "add taint node.kubernetes.io/not-ready:NoSchedule") <= 1);
+    assert!(cluster.sandbox.writes().all().iter().all(|write| write.identity != ME));
+    assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (0, 0));
 }

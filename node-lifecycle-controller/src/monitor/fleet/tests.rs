@@ -297,3 +297,41 @@ fn only_nodes_that_were_announced_are_said_to_leave() {
     world.pass();
     assert_eq!(world.fleet.due(world.now).departed.len(), 0);
 }
+
+/// The rows of the specification's table of health records: for how many seconds nothing has been heard of a node when this
+/// state of it is seen, 40 seconds after the one before. Upstream counts from the creation of the node in row a.
+#[test]
+fn each_row_of_the_table_of_records() {
+    let report = |status: &str, reason: &str, at: &str| json!([{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": at}]);
+    let ready = |at: &str| report("True", "KubeletReady", at);
+    let never = report("Unknown", health::NEVER.0, "2026-11-21T08:00:00Z");
+    let (none, nine, ten) = (json!([]), "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z");
+    for (row, before, after, heard_ago) in [
+        ("a", None, none.clone(), 0),
+        ("b", Some(ready(nine)), none.clone(), 40),
+        ("b", Some(none.clone()), none.clone(), 40),
+        ("c", None, ready(nine), 0),
+        ("d", Some(none.clone()), ready(nine), 0),
+        ("d, written by this program", Some(none.clone()), never, 40),
+        ("e", Some(ready(nine)), ready(nine), 40),
+        ("e, with another status", Some(ready(nine)), report("False", "KubeletNotReady", nine), 40),
+        ("f", Some(ready(nine)), ready(ten), 0),
+        ("f, back in time", Some(ready(ten)), ready(nine), 0),
+    ] {
+        let mut world = World::new(0);
+        if let Some(conditions) = before {
+            world.see("n", |node| node["status"]["conditions"] = conditions);
+            world.renew("n");
+        }
+        world.wait(40);
+        world.see("n", |node| node["status"]["conditions"] = after);
+        let heard = |world: &World| world.fleet.standing("n", world.now).unwrap().heard_ago.as_secs();
+        assert_eq!(heard(&world), heard_ago, "{row}");
+        // The Lease that was seen before is no news, whatever the row.
+        let seen = Timestamp::from_second(1_700_000_000 + 3).unwrap();
+        if world.fleet.records["n"].lease == Some(Some(seen)) {
+            world.fleet.renewed("n", Some(seen), world.now);
+            assert_eq!(heard(&world), heard_ago, "{row}, with the same Lease");
+        }
+    }
+}

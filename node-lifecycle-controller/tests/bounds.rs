@@ -1,0 +1,215 @@
+//! What nodes and Pods say of themselves neither breaks a decision nor makes it expensive.
+//!
+//! A process of its own, because it limits the memory of the process: an allocation beyond the limit aborts it.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+#[path = "behaviour/cluster.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod cluster;
+
+use std::{alloc::System, sync::Arc};
+
+use cap::Cap;
+use common::object::Object;
+use node_lifecycle_controller::{
+    decide::{health, taints},
+    objects::{CachedPod, Node},
+};
+use parking_lot::Mutex;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, ME, UNREACHABLE, status};
+
+#[global_allocator]
+static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
+
+/// How much memory decisions about one node may take.
+const DECISIONS: usize = 32 << 20;
+/// How much memory the API server, hostile nodes, their neighbours and the controller may take together.
+const CLUSTER: usize = 512 << 20;
+/// How much memory a cached node with a megabyte of annotations may keep.
+const CACHED: usize = 4 << 10;
+
+/// The limit is the process's, so one test runs at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Runs `work` with at most that much memory more than is allocated now.
+fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
+    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
+    let result = work();
+    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    result
+}
+
+fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
+    let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
+    object.trim();
+    Some(Arc::new(object))
+}
+
+fn odd_text() -> impl Strategy<Value = Value> {
+    let texts =
+        ["", "True", "False", "Unknown", "true", "Odd", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "-1", "\u{0}"];
+    prop_oneof![
+        prop::sample::select(texts.to_vec()).prop_map(|text| json!(text)),
+        Just(Value::Null),
+        Just(json!("x".repeat(2_000))),
+    ]
+}
+
+fn condition() -> impl Strategy<Value = Value> {
+    let kinds =
+        vec!["Ready", "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "Odd", ""];
+    (prop::sample::select(kinds), odd_text(), odd_text(), odd_text()).prop_map(|(kind, status, reason, time)| {
+        json!({"type": kind, "status": status.as_str().unwrap_or("True"), "reason": reason.as_str().unwrap_or(""),
+            "lastHeartbeatTime": time})
+    })
+}
+
+fn taint() -> impl Strategy<Value = Value> {
+    let keys = vec![taints::NOT_READY, taints::UNREACHABLE, taints::UNSCHEDULABLE, "example.com/x", ""];
+    let effects = vec!["NoExecute", "NoSchedule", "PreferNoSchedule", "Odd", ""];
+    (prop::sample::select(keys), prop::sample::select(effects), odd_text())
+        .prop_map(|(key, effect, value)| json!({"key": key, "effect": effect, "value": value}))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_list_of_conditions_and_taints_breaks_a_decision_or_loses_a_taint_of_others(
+        conditions in prop::collection::vec(condition(), 0..12),
+        listed in prop::collection::vec(taint(), 0..12),
+        repeated in prop::sample::select(vec![1usize, 1, 50]),
+    ) {
+        let _alone = ALONE.lock();
+        let listed: Vec<Value> = listed.iter().cycle().take(listed.len() * repeated).cloned().collect();
+        let node = json!({"metadata": {"name": "n"}, "spec": {"taints": listed}, "status": {"conditions": conditions}});
+        let Some(node) = read::<Node>(&node) else { return Ok(()) };
+        limited(DECISIONS, || {
+            prop_assert!(health::lapsing(&node).len() <= 4);
+            let mut changes = vec![taints::by_condition(&node), taints::to_reachable(&node)];
+            changes.extend(taints::Cause::of(&node).map(|cause| taints::to_cause(&node, cause)));
+            for change in changes {
+                prop_assert!(change.add.len() + change.remove.len() <= 9, "{change:?}");
+                let after = taints::applied(&listed, &[&change], "2026-11-21T10:00:00Z");
+                let is_foreign = |taint: &&Value| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/");
+                prop_assert!(listed.iter().filter(is_foreign).eq(after.iter().filter(is_foreign)));
+                let mut again: Value = json!({"metadata": {"name": "n"}, "spec": {"taints": after},
+                    "status": {"conditions": conditions}});
+                let settled = read::<Node>(&again.take()).unwrap();
+                // The change is complete: nothing of it is left to do.
+                let has = |key: &str| settled.taints().iter().any(|taint| taint.effect == change.effect && taint.key == key);
+                prop_assert!(change.add.iter().all(|key| has(key)) && !change.remove.iter().any(|key| has(key)));
+            }
+            Ok(())
+        })?;
+    }
+}
+
+#[test]
+fn a_node_with_a_megabyte_of_annotations_is_cached_without_them() {
+    let _alone = ALONE.lock();
+    let node = |size: usize| {
+        let node = json!({"metadata": {"name": "n", "annotations": {"example.com/ballast": "x".repeat(size)}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        read::<Node>(&node).unwrap()
+    };
+    drop(node(10));
+    let before = ALLOCATOR.allocated();
+    let cached = node(1 << 20);
+    let kept = ALLOCATOR.allocated() - before;
+    assert!(kept <= CACHED, "{kept} bytes");
+    drop(cached);
+}
+
+#[test]
+fn a_pod_with_thousands_of_odd_tolerations_is_read_within_its_size() {
+    let _alone = ALONE.lock();
+    let operators = ["Exists", "Equal", "Lt", "Gt", "In", "", "odd"];
+    let toleration = |n: usize| {
+        json!({"key": format!("example.com/{}", n % 100), "operator": operators[n % operators.len()],
+            "value": "9999999999999999999999", "effect": "NoExecute", "tolerationSeconds": i64::MIN + n as i64})
+    };
+    let tolerations: Vec<Value> = (0..5000).map(toleration).collect();
+    let pod =
+        json!({"metadata": {"name": "p", "namespace": "shop"}, "spec": {"nodeName": "n", "tolerations": tolerations}});
+    let size = pod.to_string().len();
+    let pod = limited(8 * size, || read::<CachedPod>(&pod)).unwrap();
+    assert_eq!(pod.tolerations.iter().count(), 5000);
+}
+
+#[test]
+fn hostile_nodes_cost_their_neighbours_nothing() {
+    let _alone = ALONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    limited(CLUSTER, || runtime.block_on(neighbours()));
+}
+
+/// A node with this metadata, spec and status, whatever the server makes of it at first.
+async fn hostile(cluster: &Cluster, name: &str, metadata: Value, taints: Value, conditions: Value) {
+    let mut node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    for (key, value) in metadata.as_object().into_iter().flatten() {
+        node["metadata"][key] = value.clone();
+    }
+    cluster.sandbox.create(node).await.unwrap();
+    cluster.sandbox.merge("nodes", None, name, None, json!({"spec": {"taints": taints}})).await.unwrap();
+    cluster
+        .sandbox
+        .merge("nodes", None, name, Some("status"), json!({"status": {"conditions": conditions}}))
+        .await
+        .unwrap();
+}
+
+async fn neighbours() {
+    const HOSTILE: [&str; 5] = ["bare", "future", "past", "lists", "ballast"];
+    let cluster = Cluster::new(6).await;
+    let ready =
+        |at: &str| json!([{"type": "Ready", "status": "True", "lastHeartbeatTime": at, "lastTransitionTime": at}]);
+    let many_taints: Vec<Value> =
+        (0..1000).map(|n| json!({"key": format!("example.com/{n}"), "effect": "NoSchedule"})).collect();
+    let many_labels: Value =
+        (0..1000).map(|n| (format!("example.com/{n}"), json!("x"))).collect::<serde_json::Map<_, _>>().into();
+    let many_conditions: Vec<Value> =
+        (0..1000).map(|n| json!({"type": format!("Odd{n}"), "status": "True", "message": "x".repeat(200)})).collect();
+    hostile(&cluster, "bare", json!({}), json!([]), json!([])).await;
+    hostile(&cluster, "future", json!({}), json!([]), ready("9999-12-30T00:00:00Z")).await;
+    hostile(&cluster, "past", json!({}), json!([]), ready("0001-01-02T00:00:00Z")).await;
+    hostile(&cluster, "lists", json!({"labels": many_labels}), json!(many_taints), json!(many_conditions)).await;
+    let ballast = json!({"annotations": {"example.com/ballast": "x".repeat(250 << 10)}});
+    hostile(&cluster, "ballast", ballast, json!([]), ready("2026-11-21T09:00:00Z")).await;
+    let since = cluster.clock.now();
+    cluster.wait(300).await;
+    for node in cluster.nodes.names() {
+        assert_eq!(cluster.node_writes(&node, since), [], "{node} lives");
+    }
+    for node in HOSTILE {
+        let node = cluster.node(node).await;
+        assert_eq!(status(&node, "Ready"), "Unknown", "{}", node["metadata"]["name"]);
+    }
+    let lists = cluster.node("lists").await;
+    let taints = lists["spec"]["taints"].as_array().unwrap();
+    assert_eq!(taints.iter().filter(|taint| taint["key"] != UNREACHABLE).count(), 1000, "no taint of others is lost");
+    assert_eq!(lists["status"]["conditions"].as_array().unwrap().len(), 1004);
+    // Then they cost nothing any more.
+    let asked = || {
+        let all = cluster.sandbox.requests().count(Some(ME), None, None);
+        all - ["pods", "nodes", "leases.coordination.k8s.io"]
+            .map(|kind| cluster.asked("watch", kind))
+            .iter()
+            .sum::<u64>()
+    };
+    let examined = || {
+        let metrics = cluster.loops().metrics().prometheus();
+        let line = metrics.lines().find(|line| line.starts_with("nonet_node_monitor_examined_nodes_total")).unwrap();
+        line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
+    };
+    let before = (asked(), examined());
+    cluster.wait(600).await;
+    assert_eq!(asked() - before.0, 0, "requests");
+    // Each of the six neighbours is looked at once in 40 seconds.
+    let looked_at = examined() - before.1;
+    assert!(looked_at <= 6.0 * 16.0, "{looked_at}");
+}
