@@ -162,7 +162,7 @@ async fn trial(
     nodes: u32,
     choice: &Choice,
 ) -> Result<report::Subject, Error> {
-    let builder = || Nodes::builder().count(nodes);
+    let builder = || Nodes::builder().count(nodes).zones(workload.zones());
     // The sandbox's nodes need no sockets; what they would cost is not what is measured.
     let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
     let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).start().await?;
@@ -175,7 +175,8 @@ async fn trial(
         None => None,
     };
     let subject = choice.start(&cluster)?;
-    let mut stage = Stage::set(&cluster, subject, pods).await?;
+    let nodes = own_nodes.as_ref().or_else(|| cluster.nodes());
+    let mut stage = Stage::set(&cluster, nodes, subject, pods).await?;
     let worked = workload.run(&mut stage).await;
     let cleared = stage.clear().await;
     let (name, subject, phases, memory) = stage.end();

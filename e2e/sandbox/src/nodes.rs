@@ -133,6 +133,7 @@ impl Builder {
         let (to_kubelets, from_kubelets) = mpsc::unbounded_channel();
         let (to_heartbeat, from_heartbeat) = mpsc::unbounded_channel();
         let registered = watch::Sender::new(0);
+        let zones = self.settings.zones;
         let mut tasks = vec![
             tokio::spawn(kubelet::Kubelets::new(api("kubelet")).run(from_kubelets)),
             tokio::spawn(
@@ -149,8 +150,18 @@ impl Builder {
         let names = Mutex::new(Names { known: BTreeMap::new(), next: 0 });
         let prefix = self.prefix;
         let handler = pod_handler(self.schedules.then_some(to_scheduler), to_kubelets.clone());
-        let mut this =
-            Nodes { prefix, names, to_kubelets, to_heartbeat, registered, tasks, watched, watched_pods: None, keeper };
+        let mut this = Nodes {
+            prefix,
+            zones,
+            names,
+            to_kubelets,
+            to_heartbeat,
+            registered,
+            tasks,
+            watched,
+            watched_pods: None,
+            keeper,
+        };
         for _ in 0..self.count {
             this.add();
         }
@@ -212,6 +223,7 @@ struct Names {
 /// Running nodes. They end when this is dropped; what they have written stays.
 pub struct Nodes {
     prefix: String,
+    zones: u32,
     names: Mutex<Names>,
     to_kubelets: mpsc::UnboundedSender<kubelet::News>,
     to_heartbeat: mpsc::UnboundedSender<heartbeat::News>,
@@ -247,6 +259,12 @@ impl Nodes {
     /// The names of the nodes, sorted.
     pub fn names(&self) -> Vec<String> {
         self.names.lock().known.keys().cloned().collect()
+    }
+
+    /// The names of the nodes in the zone of that number, sorted.
+    pub fn names_in_zone(&self, zone: u32) -> Vec<String> {
+        let number = |name: &String| name.rsplit('-').next().and_then(|number| number.parse::<u32>().ok());
+        self.names().into_iter().filter(|name| number(name).is_some_and(|n| n % self.zones == zone)).collect()
     }
 
     /// Starts one more node, and says its name.

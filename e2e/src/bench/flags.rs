@@ -39,7 +39,8 @@ pub(super) struct Flags {
     /// How many Pods it is done with [default: what is said of it below]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) pods: Option<u32>,
-    /// How many nodes there are, where they are the bench's own [default: 10, for DaemonSets as many as they have Pods each]
+    /// How many nodes there are, where they are the bench's own [default: 10; for
+    /// DaemonSets, nodes-rest and zone-lost what follows from the Pods]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) nodes: Option<u32>,
     /// The cluster to run on [default: what `NONET_CLUSTER` says, or sandbox]

@@ -193,6 +193,8 @@ impl Phase {
             figures.extend(self.requests.by_verb().into_iter().map(one));
         } else {
             figures.push(("CPU, s".to_owned(), 2, all));
+            let one = |(verb, n): (String, u64)| (format!("requests: {verb}"), 0, n as f64);
+            figures.extend(self.requests.by_verb().into_iter().map(one));
         }
         if let Some(latency) = &self.latency {
             let mut add = |share: &str, milliseconds| {

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, Kind},
+    nodes::Nodes,
     suite::{Client, PatchKind, resources},
 };
 
@@ -23,6 +24,10 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often is looked whether something has come.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The same for nodes.
+const NODES_EVERY: Duration = Duration::from_secs(1);
+/// How long nodes may take: a grace period is a minute, and a zone is tainted slowly.
+const NODES_PATIENCE: Duration = Duration::from_mins(5);
 /// Processes are at rest once they have used less than this in [`REST`].
 const RESTING: Duration = Duration::from_millis(20);
 const REST: Duration = Duration::from_millis(600);
@@ -34,6 +39,7 @@ const REST_TIMEOUT: Duration = Duration::from_secs(20);
 /// The stage.
 pub(super) struct Stage<'a> {
     cluster: &'a Cluster,
+    nodes: Option<&'a Nodes>,
     client: Client,
     namespace: String,
     subject: Subject,
@@ -72,13 +78,18 @@ impl Running {
 
 impl<'a> Stage<'a> {
     /// Sets it: the namespace is made, the processes are ready.
-    pub(super) async fn set(cluster: &'a Cluster, mut subject: Subject, pods: u32) -> Result<Self, Error> {
+    pub(super) async fn set(
+        cluster: &'a Cluster,
+        nodes: Option<&'a Nodes>,
+        mut subject: Subject,
+        pods: u32,
+    ) -> Result<Self, Error> {
         let client = Client::new(cluster.client().clone());
         let namespace = format!("nonet-bench-{:08x}", cluster.clock().random_u64() as u32);
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         client.create(resources::NAMESPACES, "", &object).await?;
         subject.ready().await?;
-        Ok(Self { cluster, client, namespace, subject, pods, phases: Vec::new(), memory: BTreeMap::new() })
+        Ok(Self { cluster, nodes, client, namespace, subject, pods, phases: Vec::new(), memory: BTreeMap::new() })
     }
 
     /// How many Pods the workload is about.
@@ -157,6 +168,37 @@ impl<'a> Stage<'a> {
     /// Waits until the number of Pods is as wanted.
     pub(super) async fn until_pods(&mut self, what: &str, wanted: impl Fn(u32) -> bool) -> Result<(), Error> {
         self.until_count(resources::PODS, what, wanted).await
+    }
+
+    /// The nodes of the bench's own.
+    pub(super) fn nodes(&self) -> Result<&'a Nodes, Error> {
+        self.nodes
+            .ok_or_else(|| Error::Flags("this workload needs nodes of its own, and the cluster has others".to_owned()))
+    }
+
+    /// Cuts a node off from the API server.
+    pub(super) fn silence(&self, node: &str) -> Result<(), Error> {
+        self.nodes()?.silence(node).map_err(|unknown| Error::Flags(unknown.to_string()))
+    }
+
+    /// Brings such a node back.
+    pub(super) fn restore(&self, node: &str) -> Result<(), Error> {
+        self.nodes()?.restore(node).map_err(|unknown| Error::Flags(unknown.to_string()))
+    }
+
+    /// Waits until the nodes are as wanted.
+    pub(super) async fn until_nodes(&mut self, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Result<(), Error> {
+        let started = self.cluster.clock().instant();
+        while !wanted(&self.client.list(resources::NODES, "", "").await?) {
+            if self.cluster.clock().instant() - started > NODES_PATIENCE {
+                let seconds = NODES_PATIENCE.as_secs();
+                return Err(Error::TimedOut(format!("after {seconds} s: not all nodes that should be are {what}")));
+            }
+            self.subject.check()?;
+            // A list of thousands of nodes costs what must not be measured.
+            self.cluster.clock().sleep(NODES_EVERY).await;
+        }
+        Ok(())
     }
 
     /// Waits until the number of objects of a resource is as wanted.

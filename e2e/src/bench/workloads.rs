@@ -4,6 +4,7 @@ mod cascade;
 mod cron_jobs;
 mod daemon_sets;
 mod jobs;
+mod nodes;
 mod one_deployment;
 mod services;
 mod stateful_set;
@@ -23,6 +24,10 @@ pub(super) trait Workload: Sync {
     /// How many nodes there are for so many Pods unless somebody says otherwise, where that matters.
     fn nodes(&self, _pods: u32) -> Option<u32> {
         None
+    }
+    /// How many zones the nodes are in.
+    fn zones(&self) -> u32 {
+        3
     }
     /// The controllers without which it comes to no end.
     fn needs(&self) -> &'static [&'static str];
@@ -44,6 +49,8 @@ const ALL: &[&dyn Workload] = &[
     &services::Rollout,
     &services::Changes,
     &cron_jobs::CronJobs,
+    &nodes::Rest,
+    &nodes::ZoneLost,
 ];
 
 /// The workload of that name.
