@@ -19,6 +19,7 @@ mod kubeconfig;
 mod limits;
 mod live;
 mod names;
+mod node_states;
 mod plain;
 mod processes;
 mod rights;

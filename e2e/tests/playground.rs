@@ -78,6 +78,34 @@ async fn the_example_is_judged_by_the_parts_whose_controllers_run() {
 }
 
 #[tokio::test]
+async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {
+    let kubeconfig = Path::new(env!("CARGO_TARGET_TMPDIR")).join("switched-off.kubeconfig");
+    let path = kubeconfig.to_str().unwrap();
+    let controllers = "deployment-controller,replicaset-controller,node-lifecycle-controller";
+    let mut playground = playground(&["--plain", "--nodes", "3", "--controllers", controllers, "--kubeconfig", path]);
+    line(&playground, &["the example is done"]).await;
+    let config = kube::config::Kubeconfig::read_from(&kubeconfig).unwrap();
+    let config =
+        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await.unwrap();
+    let client = common::client::connect(&config).unwrap();
+    let power = async |power: serde_json::Value| {
+        let patch = serde_json::json!({"metadata": {"annotations": {"sim/power": power}}});
+        let request =
+            http::Request::patch("/api/v1/nodes/node-0").header("content-type", "application/merge-patch+json");
+        client.request::<serde_json::Value>(request.body(patch.to_string().into_bytes()).unwrap()).await.unwrap();
+    };
+    power("off".into()).await;
+    line(&playground, &["nodes", "node-0 is Ready, switched off"]).await;
+    line(&playground, &["nodes", "node-0 is NotReady, switched off, unreachable:NoExecute"]).await;
+    line(&playground, &["node-lifecycle-controller", "delete the Pod: it no longer tolerates a taint of its node"])
+        .await;
+    power(serde_json::Value::Null).await;
+    line(&playground, &["node-lifecycle-controller", "remove the NoExecute taints of Node node-0"]).await;
+    playground.terminate().unwrap();
+    assert_eq!(playground.ended(Duration::from_secs(30)).await.unwrap().code(), Some(0));
+}
+
+#[tokio::test]
 async fn a_controller_of_the_playground_has_its_own_command_line() {
     let mut help = playground(&["gc-controller", "--help"]);
     assert_eq!(help.ended(PATIENCE).await.unwrap().code(), Some(0));

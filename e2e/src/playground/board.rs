@@ -6,6 +6,7 @@ use common::meta::Key;
 use jiff::Timestamp;
 
 use super::{
+    node_states::NodeStates,
     processes::{Deed, Report},
     rollout::{Phase, Rollout},
     workloads::{Progress, Row},
@@ -46,6 +47,8 @@ pub(super) struct Board {
     /// The line to paste.
     pub(super) export: String,
     pub(super) nodes: u32,
+    /// What has become of them.
+    pub(super) node_states: NodeStates,
     /// Where the example is.
     pub(super) status: String,
     pub(super) rollouts: Vec<Rollout>,

@@ -13,6 +13,8 @@ const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 /// The last paragraph of the help.
 const AFTER_HELP: &str = "This program holds every controller and runs each as a process of its own, which it starts again if it ends, \
     for example after kill -9. `playground gc-controller --help` lists the flags of one. \
+    Nodes are switched off by the key s or `kubectl annotate node node-0 sim/power=off`, and on again by r or \
+    `kubectl annotate node node-0 sim/power-`: after 50 s the node is NotReady, 10 s later its Pods leave it. \
     NONET_BIN_DIR names a directory with other builds of the controllers, such as target/release.";
 
 /// Starts a Kubernetes cluster on this machine, without containers: an API server in memory, nodes that run Pods, and Nonet's

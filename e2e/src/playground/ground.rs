@@ -54,6 +54,15 @@ impl Ground {
         self.nodes = Some(nodes);
     }
 
+    /// Switches a node off or on. A node that was not started here is somebody else's.
+    pub(super) fn switch(&self, node: &str, is_off: bool) {
+        let Some(nodes) = &self.nodes else { return };
+        let switched = if is_off { nodes.kill(node) } else { nodes.restore(node) };
+        if let Err(unknown) = switched {
+            tracing::debug!(err = %unknown, "Node is not switched");
+        }
+    }
+
     /// Starts controllers, each as itself and with its own kubeconfig.
     pub(super) async fn start_controllers(
         &self,

@@ -28,6 +28,10 @@ pub(super) enum Wish {
     Quit,
     /// Another rollout.
     Update,
+    /// To switch a node off.
+    StopNode,
+    /// To switch all nodes on again.
+    StartNodes,
 }
 
 /// The terminal, in its own screen until this is dropped.
@@ -85,6 +89,8 @@ fn wish(key: KeyEvent) -> Option<Wish> {
         KeyCode::Char('c' | 'd') if key.modifiers.contains(KeyModifiers::CONTROL) => Some(Wish::Quit),
         KeyCode::Char('q') => Some(Wish::Quit),
         KeyCode::Char('u') => Some(Wish::Update),
+        KeyCode::Char('s') => Some(Wish::StopNode),
+        KeyCode::Char('r') => Some(Wish::StartNodes),
         _ => None,
     }
 }
@@ -108,7 +114,9 @@ const FOOT: u16 = 1;
 const HISTORY: u16 = 6;
 
 fn draw(frame: &mut Frame<'_>, board: &Board) {
-    let (width, room) = (frame.area().width, frame.area().height.saturating_sub(HEAD + FOOT));
+    // Nodes have a line when there is something to tell of them.
+    let head_height = HEAD + u16::from(board.node_states.are_odd());
+    let (width, room) = (frame.area().width, frame.area().height.saturating_sub(head_height + FOOT));
     let rows = |lines: &[Line<'_>]| u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(1);
     // Where there is not enough room, controllers share lines first; then ReplicaSets are left out; then lines are.
     let mut workloads = workload_lines(board, width, Parts::Shown);
@@ -127,7 +135,7 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     let controllers_height = rows(&controllers).min(left.max(room / 3));
     let workloads_height = rows(&workloads).min(room.saturating_sub(controllers_height + history_height));
     let [head, middle, players, history, foot] = Layout::vertical([
-        Constraint::Length(HEAD),
+        Constraint::Length(head_height),
         Constraint::Length(workloads_height),
         Constraint::Length(controllers_height),
         Constraint::Min(0),
@@ -142,7 +150,7 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     panel(frame, players, " Controllers ", controllers);
     let room = usize::from(history.height.saturating_sub(1));
     panel(frame, history, " What happened, newest first ", history_lines(board, room, width));
-    let keys = " q quit   u roll out another image   kill -9 a controller: it is started again";
+    let keys = " q quit   u roll out another image   s stop a node   r restart nodes   kill -9 a controller: it is started again";
     frame.render_widget(Paragraph::new(keys).style(Style::new().dim()), foot);
 }
 
@@ -173,11 +181,15 @@ fn head_lines(board: &Board) -> Vec<Line<'_>> {
     } else {
         Span::styled(format!("limits broken {} times in {} writes", board.broken, board.judged), Color::Red)
     };
-    vec![
+    let mut lines = vec![
         Line::from(vec![Span::raw("kubectl in another terminal:  "), Span::styled(&*board.export, Color::Cyan)]),
         Line::from(board.status.as_str()).bold(),
         Line::from(kept),
-    ]
+    ];
+    if board.node_states.are_odd() {
+        lines.push(Line::from(board.node_states.line()).yellow());
+    }
+    lines
 }
 
 /// Whether the ReplicaSets of a Deployment have lines of their own.

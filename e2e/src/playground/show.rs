@@ -9,6 +9,7 @@ use std::{
 use common::{app::Definition, clock::Instant};
 use http::Method;
 use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::{
@@ -20,6 +21,7 @@ use super::{
     limits::Limits,
     live::{Live, Wish},
     names::Names,
+    node_states::{Change, NodeState, NodeStates, POWER},
     plain::Plain,
     print,
     processes::{Processes, Report, State},
@@ -82,6 +84,8 @@ pub(super) async fn show(
             wish = show.wish() => match wish {
                 Wish::Quit => break Ok(()),
                 Wish::Update => show.update().await?,
+                Wish::StopNode => show.stop_node().await?,
+                Wish::StartNodes => show.start_nodes().await?,
             },
             Some(reports) = processes.next() => show.heard(reports)?,
             Some(write) = writes.recv() => {
@@ -116,6 +120,7 @@ impl<'a> Show<'a> {
             url: ground.server.url(),
             export: ground.kubeconfig.export(),
             nodes: flags.nodes,
+            node_states: NodeStates::default(),
             status: String::new(),
             rollouts: Vec::new(),
             rows: Vec::new(),
@@ -182,6 +187,9 @@ impl<'a> Show<'a> {
         self.changed = true;
         self.world.apply(write);
         self.names.apply(write);
+        if let Some(change) = self.board.node_states.apply(write) {
+            self.node_changed(write.at, change)?;
+        }
         let broken = self.limits.judge(&self.world, write);
         self.board.judged = self.limits.judged();
         for text in broken {
@@ -190,6 +198,45 @@ impl<'a> Show<'a> {
             self.say(write.at, "limits", text, Mood::Bad)?;
         }
         Ok(())
+    }
+
+    /// A node is in another state. Its annotation switches it.
+    fn node_changed(&mut self, at: Timestamp, Change { name, before, after }: Change) -> Result<(), Error> {
+        let is_off = |state: &Option<NodeState>| state.as_ref().is_some_and(|state| state.is_off);
+        if is_off(&before) != is_off(&after) {
+            self.ground.switch(&name, is_off(&after));
+        }
+        // Nodes that come up are told of together.
+        let (Some(_), Some(after)) = (before, after) else { return Ok(()) };
+        let text = format!("{name} is {after}");
+        self.say(at, "nodes", text, Mood::Plain)
+    }
+
+    /// Switches the next node off.
+    async fn stop_node(&mut self) -> Result<(), Error> {
+        match self.board.node_states.next_on().map(str::to_owned) {
+            Some(name) => self.annotate(&name, json!("off")).await,
+            None => self.say(self.ground.clock.now(), NAME, "every node is switched off".to_owned(), Mood::Plain),
+        }
+    }
+
+    /// Switches all nodes on.
+    async fn start_nodes(&mut self) -> Result<(), Error> {
+        let off: Vec<String> = self.board.node_states.off().map(str::to_owned).collect();
+        for name in off {
+            self.annotate(&name, Value::Null).await?;
+        }
+        Ok(())
+    }
+
+    async fn annotate(&self, node: &str, power: Value) -> Result<(), Error> {
+        let patch = json!({"metadata": {"annotations": {POWER: power}}});
+        match self.ground.sandbox.merge("nodes", None, node, None, patch).await {
+            Ok(_) => Ok(()),
+            // Somebody has deleted it.
+            Err(refused) if refused.code == 404 => Ok(()),
+            Err(refused) => Err(refused.into()),
+        }
     }
 
     /// Controllers have said what they do.

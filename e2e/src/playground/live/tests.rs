@@ -6,7 +6,7 @@ use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
 use crate::{
-    playground::{board::Note, world::Bounds},
+    playground::{board::Note, node_states::NodeStates, world::Bounds},
     process::Usage,
 };
 
@@ -53,6 +53,7 @@ fn board() -> Board {
         url: "https://127.0.0.1:6443".to_owned(),
         export: "export KUBECONFIG=/here".to_owned(),
         nodes: 6,
+        node_states: NodeStates::default(),
         status: "on its way".to_owned(),
         rollouts: vec![rollout],
         rows: vec![
@@ -112,6 +113,17 @@ fn everything_is_on_the_screen() {
         "75.00s limits                    too many",
     ];
     assert_shows(&screen(140, 40), &expected);
+}
+
+#[test]
+fn a_node_that_is_off_has_its_place_on_every_screen() {
+    let mut board = board();
+    assert!(!screen_of(&board, 80, 24).join("\n").contains("nodes:"));
+    board.node_states = NodeStates::example(&["node-0", "node-1"], &["node-1"]);
+    let line = "nodes: 1 of 2 Ready; node-1 NotReady, switched off, unreachable:NoExecute";
+    for (width, height) in [(80, 24), (140, 40)] {
+        assert_shows(&screen_of(&board, width, height), &[line, "Deployment shop/web rolling", "q quit"]);
+    }
 }
 
 #[test]
