@@ -30,6 +30,16 @@ impl<T> Parsed<T> {
         Ok(parsed)
     }
 
+    /// Of how many objects something is kept.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Drops what was parsed for an object that is gone.
     pub fn forget(&self, object: &Uid) {
         self.0.lock().remove(object);
@@ -55,7 +65,9 @@ mod tests {
         };
         assert_eq!((get(json!({"a": 1})), get(json!({"a": 1})), count.get()), (json!({"a": 1}), json!({"a": 1}), 1));
         assert_eq!((get(json!({"b": 1})), get(json!({"b": 1})), count.get()), (json!({"b": 1}), json!({"b": 1}), 2));
+        assert_eq!(parsed.len(), 1);
         parsed.forget(&uid);
+        assert!(parsed.is_empty());
         assert_eq!((get(json!({"b": 1})), count.get()), (json!({"b": 1}), 3));
     }
 }

@@ -38,6 +38,16 @@ impl TerminatingNamespaces {
         refused.is_some_and(|at| self.clock.instant().saturating_duration_since(at) < self.timeout)
     }
 
+    /// How many owners are known, also those of which the server was asked long ago.
+    pub fn len(&self) -> usize {
+        self.owners.lock().len()
+    }
+
+    /// Whether no owner is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// Forgets an owner that is gone.
     pub fn forget(&self, owner: &Uid) {
         self.owners.lock().remove(owner);
@@ -58,6 +68,8 @@ mod tests {
         refused.forget(&b);
         assert!(refused.contains(&a) && !refused.contains(&b));
         clock.sleep(Duration::from_secs(300)).await;
-        assert!(!refused.contains(&a));
+        assert!(!refused.contains(&a) && refused.len() == 1);
+        refused.forget(&a);
+        assert!(refused.is_empty());
     }
 }

@@ -25,6 +25,14 @@ use crate::{
 
 impl DaemonSetController {
     pub(crate) async fn execute(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
+        let (key, uid) = (snapshot.set.metadata.key(), snapshot.owner.uid.clone());
+        let result = self.execute_plan(snapshot, plan).await;
+        // What was noted for a set that was deleted meanwhile would be kept for ever.
+        self.watch.forget_if_gone(&key, &uid);
+        result
+    }
+
+    async fn execute_plan(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
         if let Some(problem) = &plan.problem {
             self.tell_problem(&snapshot, problem);
             return Ok(Requeue::No);

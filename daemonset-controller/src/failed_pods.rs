@@ -85,6 +85,17 @@ impl FailedPods {
         known.map_or(bounds.initial, |entry| entry.delay.saturating_mul(2).min(bounds.max))
     }
 
+    /// Forgets a node that is gone.
+    pub(crate) fn node_gone(&mut self, node: &Text) {
+        self.nodes.remove(node);
+    }
+
+    /// How many nodes have a back-off.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
     /// Notes that a failed Pod on that node is deleted.
     pub(crate) fn deleted(&mut self, node: &Text, bounds: Bounds, now: Timestamp) {
         let delay = self.next_delay(node, bounds, now);

@@ -200,6 +200,7 @@ pub struct DaemonSetController {
     refused: TerminatingNamespaces,
     rosters: Arc<Rosters>,
     templates: Arc<Parsed<DaemonTemplate>>,
+    watch: Arc<Watch>,
     metrics: ControllerMetrics,
     limits: Limits,
     failed_pods: Bounds,
@@ -260,7 +261,8 @@ impl DaemonSetController {
             vec![Box::new(move |event, origin| on_revision.on_revision(event, origin))],
         );
         let pod_store = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
-        let on_pod = move |event: &_, origin| watch.on_pod(event, origin);
+        let on_pod = Arc::clone(&watch);
+        let on_pod = move |event: &_, origin| on_pod.on_pod(event, origin);
         let cached = Cached::new(Arc::clone(&pod_store), vec![Box::new(on_pod)]);
         let pods = Follower::follow(api.clone(), config, PodCache { cached, rosters: Arc::clone(&rosters) });
         Self {
@@ -282,6 +284,7 @@ impl DaemonSetController {
             refused,
             rosters,
             templates,
+            watch,
         }
     }
 
@@ -344,3 +347,6 @@ impl Controller for DaemonSetController {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,12 +63,14 @@ impl DaemonSetController {
             };
             // Read after the check, so that what is read is at least as new as this process's own writes.
             let Some(set) = self.sets.store().get(&key.namespace, &key.name)? else {
-                self.rosters.forget(key);
+                self.rosters.forget(key, None);
                 return Ok(Observed::Gone);
             };
             // Otherwise another set of that name has replaced it in between.
-            if known.as_ref() == Some(&set.metadata.uid) {
-                return self.snapshot(set, blocked, now);
+            if let Some(uid) = known.filter(|uid| *uid == set.metadata.uid) {
+                let snapshot = self.snapshot(set, blocked, now);
+                self.watch.forget_if_gone(key, &uid);
+                return snapshot;
             }
         }
     }

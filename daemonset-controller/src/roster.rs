@@ -217,6 +217,15 @@ impl Roster {
         self.undecided.insert(node.clone(), self.last_change);
     }
 
+    /// Notes that a node went. Nothing is kept of one on which the set has nothing.
+    pub(crate) fn node_gone(&mut self, node: &Text) {
+        if self.nodes.contains_key(node) {
+            self.node_changed(node);
+        } else {
+            self.undecided.remove(node);
+        }
+    }
+
     /// The first nodes whose eligibility is to be decided, at most so many.
     pub(crate) fn undecided(&self, at_most: usize) -> Vec<(Text, Change)> {
         self.undecided.iter().take(at_most).map(|(node, change)| (node.clone(), *change)).collect()

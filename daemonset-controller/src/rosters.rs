@@ -114,9 +114,12 @@ impl Rosters {
         work(&mut self.record(key, uid).lock())
     }
 
-    /// Drops the record of a DaemonSet that is gone.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.records.lock().remove(key);
+    /// Drops the record of a DaemonSet that is gone: it is not of the uid that the DaemonSet of that name has now.
+    pub(crate) fn forget(&self, key: &Key, current: Option<&Uid>) {
+        let mut records = self.records.lock();
+        if records.get(key).is_some_and(|(uid, _)| Some(uid) != current) {
+            records.remove(key);
+        }
     }
 
     /// All records with the keys of their DaemonSets.
@@ -161,6 +164,23 @@ impl Rosters {
                 roster.node_changed(node);
             }
         }
+    }
+
+    /// Passes the deletion of a node on to every roster, and ends the back-off of Pods that failed there.
+    pub(crate) fn node_gone(&self, node: &Text) {
+        for (_, record) in self.all() {
+            let mut record = record.lock();
+            record.failed.node_gone(node);
+            if let Some(roster) = &mut record.roster {
+                roster.node_gone(node);
+            }
+        }
+    }
+
+    /// How many records there are.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.records.lock().len()
     }
 
     /// Whether no lock is held.

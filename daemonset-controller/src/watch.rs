@@ -5,7 +5,8 @@ use std::sync::Arc;
 use common::{
     consistency::Ledger,
     controller::priority,
-    meta::{Key, Meta, OwnerRef},
+    intern::Text,
+    meta::{Key, Meta, OwnerRef, Uid},
     parsed::Parsed,
     queue::{Priority, Queue},
     refs,
@@ -37,13 +38,20 @@ pub(crate) struct Watch {
 impl Watch {
     /// Every event of a set enqueues it.
     pub(crate) fn on_set(&self, event: &Event<DaemonSet>, origin: Origin) {
-        if let Event::Deleted(set) = event {
-            self.ledger.forget(&set.metadata.uid);
-            self.refused.forget(&set.metadata.uid);
-            self.templates.forget(&set.metadata.uid);
-            self.rosters.forget(&set.metadata.key());
-        }
+        self.forget_if_gone(&event.meta().key(), &event.meta().uid);
         self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// Forgets a set that the cache does not have any more, whatever is still being done for it: who ends such work calls this again.
+    pub(crate) fn forget_if_gone(&self, key: &Key, uid: &Uid) {
+        let current = self.sets.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
+        if current.as_ref() == Some(uid) {
+            return;
+        }
+        self.ledger.forget(uid);
+        self.refused.forget(uid);
+        self.templates.forget(uid);
+        self.rosters.forget(key, current.as_ref());
     }
 
     /// A node that comes, goes or changes its labels or taints is looked at by all sets. Everything else about nodes, their
@@ -57,7 +65,11 @@ impl Watch {
         {
             return;
         }
-        self.rosters.node_changed(&common::intern::Text::new(&event.meta().name));
+        let node = Text::new(&event.meta().name);
+        match event {
+            Event::Deleted(_) => self.rosters.node_gone(&node),
+            _ => self.rosters.node_changed(&node),
+        }
         if origin != Origin::Initial {
             self.node_updates.add(event.meta().key(), Priority::Normal);
         }

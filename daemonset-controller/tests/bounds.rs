@@ -23,9 +23,10 @@ use daemonset_controller::{
         eligibility::Eligibility,
         revisions,
         rolling::{Limits as Update, sunsets},
-        standing::{Criteria, NodeView, Rollout, Tally, standing},
+        standing::{Criteria, NodeView, Replacement, Rollout, Tally, standing},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
+    plan::Why,
     snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedRevisions, Snapshot, Turn},
 };
 use jiff::Timestamp;
@@ -239,8 +240,16 @@ proptest! {
                     && !pods.iter().any(|pod| stays(&pod))
                     && pods.iter().filter(|pod| !pod.is_leaving() && !pod.meta().is_deleting()).count() == 1
             });
-            let room = limits.candidates(&snapshot.nodes.tally, criteria.replacement).max(sunsets(&snapshot.nodes.tally));
+            // With surge a Pod is created first, and none that is available is deleted where one should run.
+            let room = match criteria.replacement {
+                Replacement::DeleteFirst => limits.candidates(&snapshot.nodes.tally, criteria.replacement),
+                Replacement::CreateFirst | Replacement::OnDelete => 0,
+            };
             prop_assert!(lost.count() <= room);
+            let sunset = plan.deletes.iter().filter(|deletion| {
+                deletion.why == Why::NotEligible && node(&deletion.node).0 == Eligibility::Stays
+            });
+            prop_assert!(sunset.count() <= sunsets(&snapshot.nodes.tally));
         }
     }
 }

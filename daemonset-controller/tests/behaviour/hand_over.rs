@@ -1,5 +1,7 @@
 //! From one process to the next, and from upstream's.
 
+use std::collections::BTreeMap;
+
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -64,6 +66,7 @@ async fn pods_of_the_same_template_generation_survive_a_new_revision() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
     for strategy in [limits(json!(1), json!(0)), limits(json!(0), json!(1))] {
+        let mut lost_at = BTreeMap::new();
         for at in 0..16 {
             for lost in [Action::CutBefore, Action::CutAfter] {
                 let mut world = World::new().await;
@@ -76,6 +79,7 @@ async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
                 }
                 world.roll_out("img:2", json!({})).await;
                 world.wait(5).await;
+                lost_at.insert(at, world.sandbox.faults().hits(&lost));
                 world.crash();
                 world.sandbox.faults().clear();
                 world.start();
@@ -86,5 +90,7 @@ async fn a_crash_at_any_write_of_a_rollout_changes_nothing_in_the_end() {
                 assert_eq!(status["numberAvailable"], json!(3), "{at} {lost:?}");
             }
         }
+        // Later ones are not reached: the rollout is over by then.
+        assert!(lost_at.range(..4).all(|(_, hits)| *hits > 0), "{lost_at:?}");
     }
 }

@@ -1,8 +1,17 @@
 //! Revisions: numbers, rollback, collisions, duplicates, truncation.
 
-use common::api::{Api, Patch, Target};
-use sandbox::{Action, Rule};
+use std::sync::Arc;
+
+use common::{
+    api::{Api, Patch, Target},
+    settings::Settings,
+};
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use parking_lot::Mutex;
+use sandbox::{Action, ConnectionCut, Rule, loops::Loops};
 use serde_json::{Value, json};
+use tower::Service as _;
 
 use crate::world::{ME, NS, REVISIONS, SETS, World, name, set};
 
@@ -171,17 +180,49 @@ async fn a_name_that_is_too_long_for_revisions_is_reported() {
     assert!(world.pods().await.is_empty());
 }
 
+/// A client of the sandbox, and the bodies of its requests that create a revision.
+fn recording(world: &World) -> (kube::Client, Arc<Mutex<Vec<String>>>) {
+    let sent: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (inner, noted) = (world.sandbox.service(ME), Arc::clone(&sent));
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        let (mut inner, noted) = (inner.clone(), Arc::clone(&noted));
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+            if parts.method == "POST" && parts.uri.path().ends_with("/controllerrevisions") {
+                noted.lock().push(String::from_utf8(body.to_vec()).unwrap());
+            }
+            inner.call(Request::from_parts(parts, Full::new(body))).await
+        }
+    });
+    (kube::Client::new(service, "default"), sent)
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_sent_as_data_is_what_upstream_would_store() {
-    let world = World::new().await;
-    let containers = json!([{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"]}]);
+    let mut world = World::new().await;
+    let (client, sent) = recording(&world);
+    world.crash();
+    world.loops = Some(Loops::start(&client, &world.clock, Settings::new(), daemonset_controller::LOOPS));
+    let containers = json!([{"name": "web", "image": "nginx:1.27", "args": ["a<b", "x&y"], "imagePullPolicy": "IfNotPresent",
+        "resources": {}, "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"}]);
+    let spec = json!({"containers": containers, "dnsPolicy": "ClusterFirst", "restartPolicy": "Always",
+        "schedulerName": "default-scheduler", "securityContext": {}, "terminationGracePeriodSeconds": 30});
     let mut object = set(json!({}));
-    object["spec"]["template"]["spec"]["containers"] = containers;
+    object["spec"]["selector"] = json!({"matchLabels": {"app": "web"}});
+    object["spec"]["template"] = json!({"metadata": {"labels": {"app": "web"}}, "spec": spec});
     world.apply(object).await;
     world.settle().await;
-    let stored = world.written().into_iter().find(|write| write.resource == "controllerrevisions").unwrap();
-    let text = stored.after().unwrap()["data"].to_string();
-    assert!(text.starts_with(r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"agent"}},"spec":{"containers":[{"args":["#), "{text}");
+    let data = concat!(
+        r#"{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"#,
+        r#""args":["a\u003cb","x\u0026y"],"image":"nginx:1.27","imagePullPolicy":"IfNotPresent","name":"web","resources":{},"#,
+        r#""terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File"}],"dnsPolicy":"ClusterFirst","#,
+        r#""restartPolicy":"Always","schedulerName":"default-scheduler","securityContext":{},"#,
+        r#""terminationGracePeriodSeconds":30}}}}"#
+    );
+    let sent = sent.lock();
+    let [body] = &sent[..] else { panic!("{sent:?}") };
+    assert!(body.contains(&format!("\"data\":{data},")), "{body}");
 }
 
 /// The revision of a set and its name, as another world would make it.

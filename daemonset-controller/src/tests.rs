@@ -1,0 +1,116 @@
+//! What the controller keeps in memory.
+
+use common::{
+    api::Api,
+    clock::Clock,
+    events,
+    gate::gate,
+    intern::Text,
+    meta::Uid,
+    metrics::Metrics,
+    runtime::{Context, Shared},
+};
+use sandbox::{Action, Rule, Sandbox};
+use serde_json::{Value, json};
+
+use super::*;
+
+const NS: &str = "shop";
+
+/// A controller on a sandbox with one node. What is returned besides keeps it at work.
+async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
+    let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+    sandbox.create(node("node-0")).await.unwrap();
+    sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+    let (keeper, gate) = gate(clock.clone());
+    keeper.open();
+    let (metrics, client) = (Metrics::new(), sandbox.client("controllers"));
+    let api = |name: &str| Api::new(client.clone(), clock.clone(), gate.clone(), name);
+    let events = events::Sender::start(api("events"), &metrics);
+    let context = Context {
+        api: api("daemon-set-controller"),
+        clock: clock.clone(),
+        gate: gate.clone(),
+        settings: Arc::new(Settings::new()),
+        recorder: events.recorder(events::Source { component: DAEMON_SET.component, client: DAEMON_SET.client }),
+        metrics,
+        shared: Shared::default(),
+    };
+    let queue = context.queue("daemonset", Backoff::default());
+    let updates = context.queue("daemonset-node-updates", Backoff::default());
+    let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), updates.clone()));
+    let nodes = Arc::new(NodeUpdates(Arc::clone(&controller)));
+    let sets = Loop::start(DAEMON_SET.name, context.clone(), Arc::clone(&controller), queue, 2);
+    let nodes = Loop::start("daemonset-node-updates", context, nodes, updates, 2);
+    (controller, vec![Box::new(sets), Box::new(nodes), Box::new(events), Box::new(keeper)])
+}
+
+fn set(name: &str) -> Value {
+    let labels = json!({"app": name});
+    json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name, "namespace": NS},
+        "spec": {"selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_sets_that_are_gone() {
+    let clock = Clock::simulated(world::now(), 7);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    let (controller, _at_work) = controller(&sandbox, &clock).await;
+    let pause = |milliseconds| clock.sleep(Duration::from_millis(milliseconds));
+    pause(1000).await;
+    // Sets are deleted in the middle of everything.
+    for resource in ["pods", "controllerrevisions", "daemonsets/status"] {
+        sandbox.faults().add(Rule::new(Action::Latency(Duration::from_millis(20))).resource(resource));
+    }
+    let names: Vec<String> = (0..1000).map(|n| format!("agent-{n}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        sandbox.create(set(name)).await.unwrap();
+        if let Some(earlier) = at.checked_sub(1 + at % 7) {
+            let _gone_before = sandbox.delete("daemonsets.apps", Some(NS), &names[earlier]).await;
+        }
+        pause(10).await;
+    }
+    assert!(controller.rosters.len() > 0 && !controller.templates.is_empty());
+    for name in &names {
+        let _gone_before = sandbox.delete("daemonsets.apps", Some(NS), name).await;
+    }
+    pause(60_000).await;
+    assert_eq!(sandbox.count("daemonsets.apps"), 0);
+    let kept =
+        (controller.rosters.len(), controller.templates.len(), controller.ledger.len(), controller.refused.len());
+    assert_eq!(kept, (0, 0, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_of_nodes_that_are_gone() {
+    let clock = Clock::simulated(world::now(), 7);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    let (controller, _at_work) = controller(&sandbox, &clock).await;
+    let mut elsewhere = set("agent");
+    elsewhere["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+    let created = sandbox.create(elsewhere).await.unwrap();
+    let settle = || clock.sleep(Duration::from_secs(5));
+    settle().await;
+    let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap());
+    let with = |work: &mut dyn FnMut(&mut rosters::Record)| {
+        controller.rosters.with(&Key::new(NS, "agent"), &uid, |record| work(record));
+    };
+    with(&mut |record| {
+        record.failed.deleted(&Text::new("node-9"), controller.failed_pods, clock.now());
+    });
+    for n in 0..20 {
+        let name = format!("node-{n}");
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
+        if n > 0 {
+            sandbox.create(node).await.unwrap();
+        }
+        settle().await;
+        sandbox.delete("nodes", None, &name).await.unwrap();
+    }
+    settle().await;
+    with(&mut |record| {
+        let undecided = record.roster.as_ref().map(roster::Roster::undecided_nodes);
+        assert_eq!((undecided, record.failed.len()), (Some(0), 0));
+    });
+}
