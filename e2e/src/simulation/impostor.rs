@@ -3,7 +3,7 @@
 //! An oracle that no impostor can turn red proves nothing. The impostor's writes go through the sandbox, its nodes run the
 //! Pods, and the oracles look on as in every other run.
 
-use std::{sync::Arc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use common::clock::Clock;
 use jiff::Timestamp;
@@ -17,24 +17,32 @@ use super::{
 };
 use crate::{nodes::Nodes, sandbox::Sandbox};
 
-/// How long the nodes get after each act to run its Pods, longer than what an oracle forgives a slow controller.
+/// How long the nodes get before each act, and after the last one, to run the Pods, longer than what an oracle forgives a slow controller.
 const PAUSE: Duration = Duration::from_secs(30);
 
 /// One act of an impostor or of a user.
+#[derive(Clone)]
 pub struct Act {
     by: &'static str,
-    what: Box<dyn Fn(&World) -> What>,
+    what: Rc<dyn Fn(&World) -> What>,
+    pause: Duration,
 }
 
 impl Act {
     /// An act of a user.
     pub fn user(what: impl Fn(&World) -> What + 'static) -> Self {
-        Self { by: crate::sandbox::ADMIN, what: Box::new(what) }
+        Self { by: crate::sandbox::ADMIN, what: Rc::new(what), pause: PAUSE }
     }
 
     /// An act that looks like one of this controller.
     pub fn impostor(controller: &'static str, what: impl Fn(&World) -> What + 'static) -> Self {
-        Self { by: controller, what: Box::new(what) }
+        Self { by: controller, what: Rc::new(what), pause: PAUSE }
+    }
+
+    /// The same act without a pause before it, as in one sync. The [`World`] that it reads may lack the preceding act.
+    #[must_use]
+    pub fn at_once(self) -> Self {
+        Self { pause: Duration::ZERO, ..self }
     }
 }
 
@@ -71,7 +79,9 @@ async fn play(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<Vec<&'stati
     let nodes = nodes.start(sandbox.client("nodes#1"), clock.clone());
     nodes.ready().await;
     for act in acts {
-        clock.sleep(PAUSE).await;
+        if !act.pause.is_zero() {
+            clock.sleep(act.pause).await;
+        }
         let what = (act.what)(&world.lock());
         // The number of an incarnation tells a controller's writes from those of a user.
         let by = if act.by == crate::sandbox::ADMIN { act.by.to_owned() } else { format!("{}#1", act.by) };

@@ -4,11 +4,14 @@
 
 mod cronjob;
 mod daemonset;
+mod deployment;
+mod gc;
+mod replicaset;
 
 use e2e::simulation::{
     impostor::{Act, violated},
     json::{at, labels, name, text, uid},
-    scenario::What,
+    scenario::{Owner, What},
     scenarios::SUITES,
     world::World,
 };
@@ -17,6 +20,98 @@ use serde_json::{Value, json};
 fn violations(suite: &str, acts: &[Act]) -> Vec<&'static str> {
     let suite = SUITES.iter().find(|known| known.name == suite).expect("the suite exists");
     violated(suite, acts).unwrap()
+}
+
+/// The oracles of a suite.
+struct Oracles(&'static str);
+
+impl Oracles {
+    /// Asserts that an oracle is violated by the last of these acts in this world, and not by those before it.
+    fn notice(&self, oracle: &str, world: &[Act], acts: &[Act]) {
+        let acts = [world, acts].concat();
+        let (_, earlier) = acts.split_last().expect("something is done");
+        let before = violations(self.0, earlier);
+        assert!(!before.contains(&oracle), "{oracle}: violated before: {before:?}");
+        let after = violations(self.0, &acts);
+        assert!(after.contains(&oracle), "{oracle}: {after:?}");
+    }
+
+    /// Asserts that these acts in this world do not violate an oracle.
+    fn allow(&self, oracle: &str, world: &[Act], acts: &[Act]) {
+        let found = violations(self.0, &[world, acts].concat());
+        assert!(!found.contains(&oracle), "{oracle}: {found:?}");
+    }
+}
+
+/// The author of an act.
+#[derive(Clone, Copy)]
+enum Actor {
+    User,
+    /// An impostor that writes under this controller's name.
+    Impostor(&'static str),
+}
+
+impl Actor {
+    fn acts(self, what: impl Fn(&World) -> What + 'static) -> Act {
+        match self {
+            Self::User => Act::user(what),
+            Self::Impostor(controller) => Act::impostor(controller, what),
+        }
+    }
+
+    fn creates(self, object: impl Fn(&World) -> Value + 'static) -> Act {
+        self.acts(move |world| What::Create(object(world)))
+    }
+
+    fn patches(self, resource: &'static str, name: &'static str, patch: Value) -> Act {
+        self.acts(move |_| What::merge(resource, name, patch.clone()))
+    }
+
+    fn patches_status(self, resource: &'static str, name: &'static str, status: Value) -> Act {
+        let patch = json!({ "status": status });
+        self.acts(move |_| What::MergeStatus(resource.to_owned(), name.to_owned(), patch.clone()))
+    }
+
+    fn deletes(self, resource: &'static str, name: &'static str) -> Act {
+        self.deletes_with(resource, name, json!({}))
+    }
+
+    fn deletes_with(self, resource: &'static str, name: &'static str, options: Value) -> Act {
+        self.acts(move |_| What::Delete(resource.to_owned(), name.to_owned(), options.clone()))
+    }
+}
+
+/// Acts of a user that leave an object terminating, because a finalizer holds it.
+fn terminating(resource: &'static str, name: &'static str) -> Vec<Act> {
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    vec![Actor::User.patches(resource, name, held), Actor::User.deletes(resource, name)]
+}
+
+/// The owner references of an object with this controller.
+fn controlled_by(owner: &Value) -> Value {
+    json!([{"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": name(owner), "uid": uid(owner),
+        "controller": true, "blockOwnerDeletion": true}])
+}
+
+/// The owner references of an object with a controller of that kind which no test creates.
+fn controlled_by_another(kind: &str) -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": kind, "name": "other", "uid": "6c3cbd2f-8c0f-4a8e-a4f6-5d3f0a0f0001",
+        "controller": true}])
+}
+
+/// A Pod of the application `web`.
+fn pod(name: &str, owner_references: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "web"}, "ownerReferences": owner_references},
+        "spec": {"containers": [{"name": "c", "image": "img:1"}]}})
+}
+
+/// Replaces fields of an object's specification.
+fn with_spec(mut object: Value, spec: &Value) -> Value {
+    for (field, value) in spec.as_object().expect("fields") {
+        object["spec"][field] = value.clone();
+    }
+    object
 }
 
 mod endpointslice {
