@@ -24,7 +24,7 @@ use crate::{
     decide::{self, history, revisions::Revisions, status::next_check},
     error::Error,
     objects::STATEFUL_SETS,
-    plan::{Pace, Phase, Plan, Reconcile},
+    plan::{Pace, Phase, Plan, Problem, Reconcile},
     snapshot::{PodRef, Snapshot},
 };
 
@@ -41,7 +41,15 @@ impl StatefulSetController {
     pub(crate) async fn execute(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
         if let Some(problem) = &plan.problem {
             let key = snapshot.set.metadata.key();
-            tracing::error!(logger = "statefulset", key = %key, err = %problem, "Error converting StatefulSet selector");
+            match problem {
+                Problem::Selector(error) => {
+                    tracing::error!(logger = "statefulset", key = %key, err = %error, "Error converting StatefulSet selector");
+                }
+                Problem::TooManyClaims { .. } => {
+                    tracing::warn!(logger = "statefulset", key = %key, err = %problem, "StatefulSet is not managed");
+                    self.event(&snapshot, EventType::Warning, "TooManyClaims", problem.to_string());
+                }
+            }
             return Ok(Requeue::No);
         }
         let set = &snapshot.set;

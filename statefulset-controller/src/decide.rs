@@ -15,11 +15,16 @@ pub mod status;
 use std::sync::Arc;
 
 use crate::{
-    plan::{Plan, Reconcile, Unavailable, Work},
+    objects::StatefulSet,
+    plan::{Plan, Problem, Reconcile, Unavailable, Work},
     snapshot::{PodRef, Snapshot},
 };
 use revisions::Revisions;
 use situation::Situation;
+
+/// The most claims that the Pods of a set may have together. Each of them is compared with its Pod at every sync, and a cluster has
+/// at most 150,000 Pods.
+pub const MAX_CLAIMS_OF_A_SET: usize = 200_000;
 
 /// Decides what one sync does. Upstream: `pkg/controller/statefulset`, `UpdateStatefulSet`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
@@ -28,7 +33,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let claimed: Vec<PodRef> = snapshot.pods.keep.iter().chain(&snapshot.pods.adopt).cloned().collect();
     let mut plan = Plan {
         set: Arc::clone(set),
-        problem: set.selector.problem().cloned(),
+        problem: problem(set, claimed.len()),
         adopt_revisions: snapshot.revisions.adopt.clone(),
         adopt: snapshot.pods.adopt.clone(),
         release: snapshot.pods.release.clone(),
@@ -46,6 +51,14 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         plan.available_in = status::next_check(set, &claimed, &plan.status, snapshot.now, snapshot.now);
     }
     plan
+}
+
+/// Why nothing can be done for a set with that many Pods, if that is so.
+pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
+    let templates = set.claims.len();
+    let too_many = pods.saturating_mul(templates) > MAX_CLAIMS_OF_A_SET;
+    let claims = too_many.then_some(Problem::TooManyClaims { pods, templates, limit: MAX_CLAIMS_OF_A_SET });
+    set.selector.problem().cloned().map(Problem::from).or(claims)
 }
 
 /// Decides the work on Pods.

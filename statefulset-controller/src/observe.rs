@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 use crate::{
     StatefulSetController,
-    decide::{retention, situation::missing_ordinals},
+    decide::{self, retention, situation::missing_ordinals},
     error::Error,
     objects::{STATEFUL_SETS, StatefulSet, ordinal_of},
     snapshot::{ClaimRef, PodRef, Snapshot},
@@ -64,7 +64,11 @@ impl StatefulSetController {
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
         let pods = refs::claim(&owner, &set.selector, pods, is_member).unwrap_or_default();
         let claimed: Vec<&PodRef> = pods.keep.iter().chain(&pods.adopt).collect();
-        let claims = self.claims_of(&set, &claimed)?;
+        // With too many claims there is a problem that the plan reports, and none of them is needed.
+        let claims = match decide::problem(&set, claimed.len()) {
+            None => self.claims_of(&set, &claimed)?,
+            Some(_) => BTreeMap::new(),
+        };
         let template = self
             .templates
             .get(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), Numbers::Doubles))

@@ -21,7 +21,7 @@ pub struct Plan {
     /// The set.
     pub set: Arc<StatefulSet>,
     /// Why nothing can be done at all.
-    pub problem: Option<SelectorError>,
+    pub problem: Option<Problem>,
     /// Revisions to adopt.
     pub adopt_revisions: Vec<RevisionRef>,
     /// Pods to adopt.
@@ -38,6 +38,24 @@ pub struct Plan {
     pub forget: Vec<RevisionRef>,
     /// When the next Pod becomes available by the passing of time.
     pub available_in: Option<Duration>,
+}
+
+/// Why nothing can be done for a set.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Problem {
+    /// The selector breaks the rules.
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+    /// The set has more claims than one sync can compare with its Pods.
+    #[error("{pods} Pods with {templates} claims each are more than the {limit} claims that a StatefulSet may have")]
+    TooManyClaims {
+        /// The number of its Pods.
+        pods: usize,
+        /// The number of its templates of claims.
+        templates: usize,
+        /// The greatest number of claims.
+        limit: usize,
+    },
 }
 
 /// The work on Pods.
@@ -96,6 +114,13 @@ pub enum Work {
         /// The revision that the Pod is made from.
         role: RevisionRole,
     },
+    /// Creates some of the claims that are missing. The Pod follows in a later sync, after the others.
+    CreateClaims {
+        /// The ordinal.
+        ordinal: i32,
+        /// The claims to create.
+        claims: Claims,
+    },
     /// Deletes the Pod.
     Delete {
         /// The Pod.
@@ -145,8 +170,10 @@ pub struct Wrong {
 /// The claims of a Pod that it cannot use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// Claims that do not exist: position of the template, name.
+    /// Claims that do not exist, as many as one sync creates for a Pod: position of the template, name.
     pub missing: Vec<(usize, String)>,
+    /// How many further claims do not exist. They are left to later syncs.
+    pub deferred: usize,
     /// Claims that are terminating.
     pub terminating: Vec<String>,
 }
@@ -218,6 +245,12 @@ impl Work {
                 let role = if *role == RevisionRole::Update { "update" } else { "current" };
                 lines.push(|| format!("create Pod {} from the {role} revision", set.pod_name(*ordinal)));
             }
+            Self::CreateClaims { ordinal, claims } => {
+                claims.explain(lines);
+                lines.push(|| {
+                    format!("leave {} claims of Pod {} to the next syncs", claims.deferred, set.pod_name(*ordinal))
+                });
+            }
             Self::Delete { pod, why } => lines.push(|| format!("delete Pod {}: {why}", pod.meta().name)),
             Self::Repair { pod, claims, owners, wrong, .. } => {
                 claims.explain(lines);
@@ -235,7 +268,7 @@ impl Work {
     /// Whether it sends a request, or fails because a claim is terminating.
     pub fn acts(&self) -> bool {
         match self {
-            Self::Create { .. } | Self::Delete { .. } => true,
+            Self::Create { .. } | Self::CreateClaims { .. } | Self::Delete { .. } => true,
             Self::Repair { claims, owners, wrong, .. } => !claims.are_usable() || !owners.is_empty() || wrong.is_some(),
         }
     }

@@ -273,6 +273,7 @@ pub(crate) fn short(plan: &Reconcile) -> Vec<String> {
                 out.extend((!claims.missing.is_empty()).then(|| format!("pvc {ordinal}")));
                 out.push(format!("+{ordinal}"));
             }
+            Work::CreateClaims { ordinal, .. } => out.push(format!("pvc {ordinal}")),
             Work::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
             Work::Repair { pod, claims, owners, wrong, .. } => {
                 let n = number(pod);

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use statefulset_controller::{
     decide::{
         decide,
+        scaling::MAX_CLAIM_WRITES,
         situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
     },
     objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
@@ -124,9 +125,8 @@ fn any_set() -> impl Strategy<Value = Value> {
     )
 }
 
-fn creates(plan: &Plan) -> usize {
-    let work = plan.reconcile.phases.iter().flat_map(|phase| &phase.work);
-    work.filter(|work| matches!(work, Work::Create { .. })).count()
+fn count(plan: &Plan, is_counted: fn(&Work) -> bool) -> usize {
+    plan.reconcile.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
 proptest! {
@@ -146,20 +146,71 @@ proptest! {
             (plan, explanation)
         });
         let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
-        let creates = creates(&plan);
-        prop_assert!(creates <= MAX_CREATES_PER_SYNC);
-        prop_assert!(creates <= 1 || creates * snapshot.set.claims.len() < MAX_CLAIMS_PER_SYNC + snapshot.set.claims.len());
-        prop_assert!(work - creates <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
+        let creates = count(&plan, |work| matches!(work, Work::Create { .. }));
+        let prepares = count(&plan, |work| matches!(work, Work::CreateClaims { .. }));
+        let begun = creates + prepares;
+        prop_assert!(begun <= MAX_CREATES_PER_SYNC);
+        prop_assert!(begun <= 1 || begun * snapshot.set.claims.len() < MAX_CLAIMS_PER_SYNC + snapshot.set.claims.len());
+        prop_assert!(work - begun <= 3 * pods.len(), "{work} pieces of work for {} Pods", pods.len());
         prop_assert!(explanation.waiting.len() + explanation.actions.len() <= 40, "{explanation:#?}");
         if snapshot.set.is_monotonic() {
-            prop_assert!(creates <= 1);
+            prop_assert!(begun <= 1);
         } else {
             // Nothing is forgotten: what is not created now is counted.
             let (first, last) = snapshot.set.ordinals().into_inner();
             let there = pods.iter().filter(|(ordinal, _)| snapshot.set.wants(*ordinal)).count();
             let missing = i64::from(last) - i64::from(first) + 1 - there as i64;
-            prop_assert_eq!(creates as i64 + plan.reconcile.deferred, if snapshot.owner.deleting { 0 } else { missing });
+            let wanted = if snapshot.owner.deleting { 0 } else { missing };
+            // A Pod that is there counts as well if not all of its claims are created now.
+            let counted = creates as i64 + plan.reconcile.deferred;
+            prop_assert!((wanted..=wanted + there as i64).contains(&counted), "{counted} of {wanted}");
         }
+    }
+}
+
+fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
+    let claims: Vec<Value> = (0..templates).map(|n| json!({"metadata": {"name": format!("c{n}")}})).collect();
+    let object = json!({"metadata": {"name": "web", "namespace": NS, "uid": "SET"},
+        "spec": {"replicas": pods + 1, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}, "volumeClaimTemplates": claims}});
+    let pods: Vec<(i32, bool)> = (0..pods).map(|ordinal| (ordinal, true)).collect();
+    let limits = Limits { max_unavailable: false, replaces_stuck_pods: false, semantic_comparison: true };
+    snapshot(&object, &pods, limits).unwrap()
+}
+
+#[test]
+fn a_sync_creates_a_bounded_number_of_claims_for_a_pod_and_the_pod_after_the_last_of_them() {
+    let _alone = ALONE.lock();
+    for policy in ["OrderedReady", "Parallel"] {
+        for (templates, left) in [(MAX_CLAIM_WRITES, 0), (MAX_CLAIM_WRITES + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES)] {
+            let snapshot = with_claims(0, templates, policy);
+            let plan = limited(DECISION, || decide(&snapshot));
+            let work: Vec<&Work> = plan.reconcile.phases.iter().flat_map(|phase| &phase.work).collect();
+            let (claims, creates) = match work[..] {
+                [Work::Create { claims, .. }] => (claims, true),
+                [Work::CreateClaims { claims, .. }] => (claims, false),
+                _ => panic!("{work:?}"),
+            };
+            assert_eq!(
+                (claims.missing.len(), claims.deferred, creates),
+                (MAX_CLAIM_WRITES, left, left == 0),
+                "{policy}"
+            );
+            assert_eq!(plan.reconcile.deferred, i64::from(left > 0), "the set is synced again at once");
+        }
+    }
+}
+
+#[test]
+fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
+    let _alone = ALONE.lock();
+    for policy in ["OrderedReady", "Parallel"] {
+        let snapshot = with_claims(1000, 3000, policy);
+        let plan = limited(DECISION, || decide(&snapshot));
+        let problem = "1000 Pods with 3000 claims each are more than the 200000 claims that a StatefulSet may have";
+        assert_eq!(plan.explain().waiting, [problem]);
+        assert!(!plan.acts());
+        assert!(decide(&with_claims(1000, 200, policy)).problem.is_none());
     }
 }
 

@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 
 use crate::{
     StatefulSetController,
-    decide::{body, retention::Owners},
+    decide::{body, retention::Owners, scaling::MAX_CLAIM_WRITES},
     error::Error,
     objects::CLAIMS,
     plan::{Claims, Reconcile},
     snapshot::{ClaimRef, Snapshot},
 };
+
+/// The most claims that one error names. The error is logged, kept for diagnostics, and told in an Event.
+const MAX_NAMED_PROBLEMS: usize = 10;
 
 impl StatefulSetController {
     /// Creates the claims that are missing. Every one is tried; the error names all that failed or are terminating.
@@ -48,6 +51,11 @@ impl StatefulSetController {
             }
         }
         problems.extend(claims.terminating.iter().map(|name| format!("pvc {name} is being deleted")));
+        let unnamed = problems.len().saturating_sub(MAX_NAMED_PROBLEMS);
+        problems.truncate(MAX_NAMED_PROBLEMS);
+        if unnamed > 0 {
+            problems.push(format!("{unnamed} more claims"));
+        }
         // As Go writes several errors.
         match &problems[..] {
             [] => Ok(()),
@@ -105,6 +113,8 @@ impl StatefulSetController {
             }
             changes.extend(verdict.change.map(|change| (claim, change)));
         }
+        // The others get theirs at the next event of the Pod.
+        changes.truncate(MAX_CLAIM_WRITES);
         self.own(snapshot, &changes).await
     }
 

@@ -75,6 +75,11 @@ impl StatefulSetController {
             Work::Create { ordinal, claims, role } => {
                 self.create(snapshot, sources, *ordinal, claims, *role).await.map(|()| false)
             }
+            Work::CreateClaims { ordinal, claims } => {
+                let name = snapshot.set.pod_name(*ordinal);
+                let created = self.ensure(snapshot, &name, claims).await;
+                created.map(|()| false).inspect_err(|error| self.tell_create(snapshot, &name, error))
+            }
             Work::Delete { pod, why } => self.delete(snapshot, pod, *why).await,
             Work::Repair { pod, ordinal, claims, conflicting, owners, wrong, occasion } => {
                 self.ensure(snapshot, &pod.meta().name, claims)
@@ -97,6 +102,12 @@ impl StatefulSetController {
     fn tell_repair(&self, snapshot: &Snapshot, pod: &PodRef, error: &Error, tells: bool) {
         if tells && !error.is_not_leader() && !error.is_conflict() {
             self.tell(snapshot, Verb::Update, &pod.meta().name, Some(&error.to_string()));
+        }
+    }
+
+    fn tell_create(&self, snapshot: &Snapshot, pod: &str, error: &Error) {
+        if error.is_worth_telling() {
+            self.tell(snapshot, Verb::Create, pod, Some(&error.cause()));
         }
     }
 
@@ -125,9 +136,7 @@ impl StatefulSetController {
         let set = &snapshot.set;
         let name = set.pod_name(ordinal);
         let failed = |error: Error| {
-            if error.is_worth_telling() {
-                self.tell(snapshot, Verb::Create, &name, Some(&error.cause()));
-            }
+            self.tell_create(snapshot, &name, &error);
             error
         };
         self.ensure(snapshot, &name, claims).await.map_err(failed)?;

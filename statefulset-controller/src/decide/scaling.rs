@@ -14,6 +14,10 @@ use crate::{
     snapshot::{PodRef, Snapshot},
 };
 
+/// The most claims that one sync creates for a Pod, and the most whose owner references it writes. Requests for the claims of a Pod
+/// are sent one after the other, and other sets wait for the worker meanwhile.
+pub const MAX_CLAIM_WRITES: usize = 100;
+
 /// Whether the sync continues after a Pod, where Pods wait for each other.
 type Flow = ControlFlow<()>;
 
@@ -45,7 +49,7 @@ pub fn wanted(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
         }
     }
     if !set.is_monotonic() {
-        plan.deferred = situation.deferred;
+        plan.deferred += situation.deferred;
     }
     end(plan, set, work, flow)
 }
@@ -63,7 +67,12 @@ fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: 
         plan.waiting.push(|| format!("Pod {} is not created: claim {claim} is being deleted", pod()));
         plan.claims_to_await.push(claim.clone());
     }
-    work.push(Work::Create { ordinal, claims, role: situation.revision_for(ordinal) });
+    if claims.deferred > 0 {
+        plan.deferred += 1;
+        work.push(Work::CreateClaims { ordinal, claims });
+    } else {
+        work.push(Work::Create { ordinal, claims, role: situation.revision_for(ordinal) });
+    }
     Break(())
 }
 
@@ -85,14 +94,14 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
         let claims = needed(situation.snapshot, slot.ordinal);
         plan.claims_to_await.extend(claims.terminating.iter().cloned());
         let wrong = wrong.clone().filter(|_| !set.is_monotonic());
-        repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Pending, work);
+        repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Pending, (plan, work));
     }
     if set.is_monotonic()
         && let Some(problem) = blocking(situation, pod)
     {
         if !pending {
             // A Pod may never become ready, and its claims must be deleted with the set all the same.
-            repair(situation, pod, slot.ordinal, Claims::default(), None, Occasion::Wanted, work);
+            repair(situation, pod, slot.ordinal, Claims::default(), None, Occasion::Wanted, (plan, work));
         }
         plan.waiting.push(|| format!("Pod {name} {problem}: the Pods after it and updates wait for it (OrderedReady)"));
         if is_stuck(situation, slot, pod) {
@@ -104,7 +113,7 @@ fn present(situation: &Situation<'_>, slot: &Slot, pod: &PodRef, plan: &mut Reco
     if !pending {
         let lacks = wrong.as_ref().is_some_and(|wrong| !wrong.volumes.is_empty());
         let claims = if lacks { needed(situation.snapshot, slot.ordinal) } else { Claims::default() };
-        repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Wanted, work);
+        repair(situation, pod, slot.ordinal, claims, wrong, Occasion::Wanted, (plan, work));
     }
     Continue(())
 }
@@ -145,7 +154,8 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
     for (at, template) in set.claims.iter().enumerate() {
         let name = set.claim_name(template, ordinal);
         match snapshot.claims.get(&name) {
-            None => claims.missing.push((at, name)),
+            None if claims.missing.len() < MAX_CLAIM_WRITES => claims.missing.push((at, name)),
+            None => claims.deferred += 1,
             Some(claim) if claim.metadata.is_deleting() => claims.terminating.push(name),
             Some(_) => {}
         }
@@ -169,7 +179,7 @@ fn repair(
     claims: Claims,
     wrong: Option<Wrong>,
     occasion: Occasion,
-    work: &mut Vec<Work>,
+    (plan, work): (&mut Reconcile, &mut Vec<Work>),
 ) {
     let (set, meta) = (situation.set(), pod.meta());
     let owners_to_be = Owners::new(set, &meta.name, &meta.uid, occasion == Occasion::Condemned);
@@ -182,6 +192,10 @@ fn repair(
             conflicting.push(name);
         }
         owners.extend(verdict.change.map(|change| (claim.clone(), change)));
+    }
+    if claims.deferred > 0 || owners.len() > MAX_CLAIM_WRITES {
+        owners.truncate(MAX_CLAIM_WRITES);
+        plan.deferred += 1;
     }
     // Upstream reports a conflict whenever it goes through the owner references of the claims: at each sync of a pending Pod, and
     // otherwise when they change.
@@ -201,7 +215,7 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
     let mut claims = Vec::new();
     for (ordinal, pod) in &situation.condemned {
-        repair(situation, pod, *ordinal, Claims::default(), None, Occasion::Condemned, &mut claims);
+        repair(situation, pod, *ordinal, Claims::default(), None, Occasion::Condemned, (plan, &mut claims));
     }
     let _ = end(plan, set, claims, Continue(()));
     let first = situation.first_unavailable();

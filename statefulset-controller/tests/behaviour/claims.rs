@@ -25,6 +25,30 @@ async fn every_pod_has_claims_that_outlive_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn more_claims_than_a_sync_creates_are_created_before_their_pod() {
+    for policy in ["OrderedReady", "Parallel"] {
+        let world = World::new().await;
+        let mut spec = claims("Delete", "Delete");
+        let template = spec["volumeClaimTemplates"][0].clone();
+        let named = |n: usize| {
+            let mut template = template.clone();
+            template["metadata"]["name"] = json!(format!("c{n:03}"));
+            template
+        };
+        spec["volumeClaimTemplates"] = (0..250).map(named).collect();
+        spec["podManagementPolicy"] = json!(policy);
+        world.apply(set(1, spec)).await;
+        world.settle().await;
+        let done = world.done();
+        let created = |prefix: &str| done.iter().filter(|what| what.starts_with(prefix)).count();
+        assert_eq!((created("+c"), created("+web"), world.asked("create", CLAIMS)), (250, 1, 250), "{policy}");
+        for claim in ["c000-web-0", "c249-web-0"] {
+            assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"], "{policy}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn claims_go_with_the_set_or_with_their_pods_as_the_policy_says() {
     let world = World::new().await;
     world.apply(set(2, claims("Delete", "Delete"))).await;
