@@ -10,7 +10,7 @@ use common::{
     conditions::seconds,
     controller::Requeue,
     events::ObjectRef,
-    meta::{Meta, Uid},
+    meta::{Meta, Uid, Version},
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -113,8 +113,8 @@ impl Sync<'_> {
         for step in steps {
             match step {
                 Step::Emit(event) => self.emit(event.clone()),
-                Step::Delete { name, uid, reason, if_refused } => {
-                    self.delete(name, uid, *reason, if_refused.as_ref()).await?;
+                Step::Delete { name, uid, version, reason, if_refused } => {
+                    self.delete(name, (uid, *version), *reason, if_refused.as_ref()).await?;
                 }
                 Step::Create { name, body, scheduled } => self.create(name, body, *scheduled).await?,
             }
@@ -122,9 +122,16 @@ impl Sync<'_> {
         Ok(())
     }
 
-    async fn delete(&mut self, name: &str, uid: &Uid, reason: Reason, if_refused: Option<&Event>) -> Result<(), Error> {
+    /// Deletes the Job that was judged: one that somebody has changed since may have been taken away from this CronJob.
+    async fn delete(
+        &mut self,
+        name: &str,
+        (uid, version): (&Uid, Option<Version>),
+        reason: Reason,
+        if_refused: Option<&Event>,
+    ) -> Result<(), Error> {
         let namespace = &self.meta().namespace;
-        let options = Delete { uid: Some(uid.clone()), propagation: Some("Background"), ..Delete::default() };
+        let options = Delete { uid: Some(uid.clone()), version, propagation: Some("Background"), ..Delete::default() };
         match self.api().delete(Target::object(JOBS, namespace, name), &options).await {
             Ok(_) => {
                 self.controller.ledger.deleted(&self.meta().uid, JOBS, namespace, name, uid);
@@ -133,7 +140,7 @@ impl Sync<'_> {
             Err(error) if error.is_not_found() => {}
             Err(error @ api::Error::NotLeader) => return Err(Error::request(format!("delete Job {name}"), error)),
             Err(error) => {
-                // A conflict means that another Job has the name by now: the cache is about to show it.
+                // A conflict means that the Job has changed, or that another one has the name: the cache is about to show it.
                 if !error.is_conflict() {
                     self.emit(Event::warning("FailedDelete", format!("Deleted job: {error}")));
                 }
@@ -169,7 +176,9 @@ impl Sync<'_> {
                 let existing = self.controller.read_job(self.snapshot, name).await;
                 let existing = existing.map_err(|error| Error::request(format!("read Job {name}"), error))?;
                 let Some(run) = decide::existing_run(self.snapshot, &existing, scheduled) else {
-                    tracing::info!(key = %self.meta().key(), job = name, "The name of the run's Job is taken by another Job");
+                    let message =
+                        format!("Error creating job: the name {name} is taken by a Job that is no run of this CronJob");
+                    self.emit(Event::warning("FailedCreate", message));
                     return Ok(());
                 };
                 (existing.metadata, run)

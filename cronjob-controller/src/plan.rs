@@ -6,7 +6,7 @@ use common::{
     controller::{Explain, Explanation},
     events::EventType,
     intern::Text,
-    meta::Uid,
+    meta::{Uid, Version},
 };
 use jiff::Timestamp;
 use serde_json::Value;
@@ -78,6 +78,8 @@ pub enum Step {
         name: Text,
         /// Uid of the Job.
         uid: Uid,
+        /// The version of the Job that was judged; `None` if the cache does not have the Job.
+        version: Option<Version>,
         /// Why it is deleted.
         reason: Reason,
         /// The Event to emit if the deletion is refused.

@@ -158,8 +158,13 @@ impl TtlController {
             Plan::Wait(left) => return Ok(Requeue::After(left)),
             Plan::Remove { late } => late,
         };
-        let options =
-            Delete { uid: Some(live.metadata.uid.clone()), propagation: Some("Foreground"), ..Delete::default() };
+        // A time to live that is raised in between changes the version.
+        let options = Delete {
+            uid: Some(live.metadata.uid.clone()),
+            version: Some(live.metadata.resource_version),
+            propagation: Some("Foreground"),
+            ..Delete::default()
+        };
         self.context.api.delete(target, &options).await.map_err(Error::Remove)?;
         self.metrics.removed(late);
         tracing::info!(logger = "ttl-after-finished", key = %meta.key(), finished = ?live.status.finished().and_then(|c| c.last_transition_time).map(seconds::text), "Removed a finished Job");

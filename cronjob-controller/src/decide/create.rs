@@ -79,11 +79,18 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
         Concurrency::Replace => {
             // Each leaves the status once it has been deleted.
             let active = plan.status.active.iter();
-            plan.steps.extend(active.map(|reference| Step::Delete {
-                name: reference.name.clone(),
-                uid: reference.uid.clone(),
-                reason: Reason::Replaced,
-                if_refused: None,
+            plan.steps.extend(active.map(|reference| {
+                Step::Delete {
+                    name: reference.name.clone(),
+                    uid: reference.uid.clone(),
+                    version: snapshot
+                        .jobs
+                        .iter()
+                        .find(|job| job.metadata.uid == reference.uid)
+                        .map(|job| job.metadata.resource_version),
+                    reason: Reason::Replaced,
+                    if_refused: None,
+                }
             }));
         }
     }

@@ -40,6 +40,7 @@ pub(super) fn delete(job: &Job, is_active: bool) -> Step {
     Step::Delete {
         name: Text::new(&job.metadata.name),
         uid: job.metadata.uid.clone(),
+        version: Some(job.metadata.resource_version),
         reason: Reason::History,
         if_refused: job.end().filter(|_| is_active).map(|end| saw_completed(job, end)),
     }

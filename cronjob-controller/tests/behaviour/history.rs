@@ -1,8 +1,10 @@
 //! What is kept of Jobs that have ended, and what is recorded of those that run.
 
-use serde_json::json;
+use std::time::Duration;
 
-use crate::world::{CRONS, JOBS, NS, World, tick};
+use serde_json::{Value, json};
+
+use crate::world::{CRONS, JOBS, ME, NS, World, tick};
 
 async fn five_ended() -> World {
     let world = World::new().await;
@@ -29,6 +31,20 @@ async fn the_oldest_that_ended_go_by_how_they_ended() {
     assert_eq!(world.event("Normal SuccessfulDelete Deleted job tick-29538730").await, 1);
     assert_eq!(world.event("Normal SawCompletedJob").await, 5);
     assert_eq!(world.asked("delete", JOBS), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_that_a_user_takes_away_is_kept_although_the_cache_lags() {
+    let world = five_ended().await;
+    // The next Job that completes makes the oldest one surplus, and the user is faster than the watch.
+    world.sandbox.faults().delay_watch(ME, "jobs", Duration::from_secs(20));
+    world.end("tick-29538750", "Complete").await;
+    world.wait(5).await;
+    let patch = json!({"metadata": {"ownerReferences": null}});
+    world.sandbox.merge(JOBS, Some(NS), "tick-29538735", None, patch).await.unwrap();
+    world.wait(120).await;
+    let kept = world.sandbox.get(JOBS, Some(NS), "tick-29538735").await.unwrap();
+    assert_eq!(kept["metadata"]["deletionTimestamp"], Value::Null);
 }
 
 #[tokio::test(start_paused = true)]

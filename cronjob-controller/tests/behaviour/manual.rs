@@ -66,6 +66,8 @@ async fn a_job_made_by_hand_under_the_name_of_a_run_costs_that_run_and_no_more()
     world.wait(300).await;
     assert_eq!(world.active().await, ["tick-29538730"]);
     assert_eq!(world.status().await["lastScheduleTime"], "2026-03-01T00:10:00Z");
+    let taken = "Warning FailedCreate Error creating job: the name tick-29538725 is taken by a Job that is no run of this CronJob";
+    assert_eq!(world.event(taken).await, 1, "the run that is lost is reported");
     assert!(world.asked("create", JOBS) <= 3, "the name is not tried again and again");
 }
 
