@@ -321,6 +321,17 @@ fn names_say_what_things_are() {
 }
 
 #[test]
+fn every_suite_runs_on_a_real_server_in_ci() {
+    let manifest = read("e2e/Cargo.toml");
+    let tests = manifest.split("[[test]]").skip(1).filter(|test| test.contains("harness = false"));
+    let suites: BTreeSet<&str> = tests.filter_map(|test| test.split('"').nth(1)).collect();
+    let script = read(".ci/run");
+    let list = script.split("for suite in ").nth(1).and_then(|rest| rest.split("; do").next()).unwrap_or_default();
+    let run: BTreeSet<&str> = list.split_whitespace().collect();
+    assert_eq!(run, suites);
+}
+
+#[test]
 fn files_stay_small() {
     let mut broken = Vec::new();
     for name in crates() {

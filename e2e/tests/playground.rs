@@ -120,6 +120,9 @@ async fn a_directory_without_binaries_is_refused_with_the_command_that_fills_it(
     let launch = Launch::program("playground", Path::new(env!("CARGO_BIN_EXE_playground")));
     let mut playground = launch.variable("NONET_BIN_DIR", "/nowhere/release").start(&Clock::system()).unwrap();
     assert_eq!(playground.ended(PATIENCE).await.unwrap().code(), Some(1));
-    line(&playground, &["playground: ", "NONET_BIN_DIR", "cargo build --release --package deployment-controller"])
-        .await;
+    line(
+        &playground,
+        &["playground: ", "NONET_BIN_DIR", "`cargo build --release --workspace --bins`", "target/release"],
+    )
+    .await;
 }

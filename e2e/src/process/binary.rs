@@ -32,8 +32,13 @@ fn search(name: &str) -> Result<PathBuf, Error> {
     let missing = |why: String| Error::NoBinary { name: name.to_owned(), why };
     if let Some(directory) = chosen_directory() {
         let path = directory.join(name);
-        let why =
-            || format!("{BIN_DIR_VARIABLE} names {}; run {}", directory.display(), command_line(name, &directory));
+        let why = || {
+            let has_none = format!("{BIN_DIR_VARIABLE} names {}, which does not have it", directory.display());
+            match profile_directory(&directory) {
+                Some(_) => format!("{has_none}; run {}", command_line(&directory)),
+                None => format!("{has_none}; run {} and set the variable to target/release", command_line(&directory)),
+            }
+        };
         return if path.is_file() { Ok(path) } else { Err(missing(why())) };
     }
     let program = std::env::current_exe().map_err(|e| missing(format!("the path of this program is unknown: {e}")))?;
@@ -49,9 +54,9 @@ fn search(name: &str) -> Result<PathBuf, Error> {
         }
         let cargo = cargo.unwrap_or_else(|| "cargo".into());
         build(Path::new(&cargo), name, directory)
-            .map_err(|why| missing(format!("{why}; run {}", command_line(name, directory))))?;
+            .map_err(|why| missing(format!("{why}; run {}", command_line(directory))))?;
     }
-    let why = || format!("{} does not exist; run {}", path.display(), command_line(name, directory));
+    let why = || format!("{} does not exist; run {}", path.display(), command_line(directory));
     if path.is_file() { Ok(path) } else { Err(missing(why())) }
 }
 
@@ -68,13 +73,18 @@ fn profile(directory: &Path) -> &str {
     }
 }
 
-/// The command that builds a binary into a directory, as people type it.
-fn command_line(name: &str, directory: &Path) -> String {
+/// The profile of a directory, if it is one that cargo builds into.
+fn profile_directory(directory: &Path) -> Option<&str> {
     let in_target = directory.parent().is_some_and(|target| target.join("CACHEDIR.TAG").is_file());
-    match in_target.then(|| profile(directory)) {
-        None | Some("release") => format!("`cargo build --release --package {name}`"),
-        Some("dev") => format!("`cargo build --package {name}`"),
-        Some(profile) => format!("`cargo build --profile {profile} --package {name}`"),
+    in_target.then(|| profile(directory))
+}
+
+/// The command that builds all binaries, as people type it: into a directory of cargo's, or else with the profile that ships.
+fn command_line(directory: &Path) -> String {
+    match profile_directory(directory) {
+        None | Some("release") => "`cargo build --release --workspace --bins`".to_owned(),
+        Some("dev") => "`cargo build --workspace --bins`".to_owned(),
+        Some(profile) => format!("`cargo build --profile {profile} --workspace --bins`"),
     }
 }
 
