@@ -300,7 +300,8 @@ impl Fleet {
         let names: BTreeSet<&Name> = self.changed.iter().chain(expired).collect();
         let examined = names.into_iter().filter_map(|name| self.records.get(name)).map(|record| Examined {
             node: Arc::clone(&record.node),
-            heard: record.heard,
+            // The first pass that looks at a node counts as a sign of life, as upstream has it.
+            heard: if record.is_announced { record.heard } else { now },
             waits: record.waits.is_some(),
             counts: record.counts() && !record.is_doubted,
         });
@@ -331,6 +332,7 @@ impl Fleet {
             self.arrived.remove(name);
             if let Some(record) = self.records.get_mut(name) {
                 record.is_announced = true;
+                record.heard = now;
             }
         }
         self.departed.clear();

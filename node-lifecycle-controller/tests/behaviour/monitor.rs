@@ -94,7 +94,7 @@ async fn a_node_that_never_reports_gets_its_conditions_after_the_startup_grace_p
     cluster.wait(1).await;
     assert!(taints(&cluster.node("new").await, "NoSchedule").is_empty(), "what admission added is removed");
     let silent = cluster.until("new", 90, |node| status(node, "Ready") == "Unknown").await;
-    assert!((58..=66).contains(&silent), "{silent}");
+    assert!((58..=72).contains(&silent), "{silent}");
     let node = cluster.node("new").await;
     let ready = condition(&node, "Ready");
     assert_eq!(

@@ -156,6 +156,7 @@ fn a_silent_node_is_looked_at_until_its_conditions_are_written_and_then_waits() 
 #[test]
 fn a_sign_of_life_ends_the_wait_of_a_silent_node() {
     let mut world = World::new(5);
+    world.pass();
     world.wait(51);
     world.ready("n0", "Unknown", "NodeStatusUnknown");
     for name in ["n1", "n2", "n3", "n4"] {
@@ -296,6 +297,17 @@ fn only_nodes_that_were_announced_are_said_to_leave() {
     assert_eq!((due.arrived.len(), due.departed.len()), (0, 1));
     world.pass();
     assert_eq!(world.fleet.due(world.now).departed.len(), 0);
+}
+
+#[test]
+fn a_node_is_not_silent_in_the_first_pass_that_looks_at_it() {
+    let mut world = World::new(1);
+    world.wait(60);
+    assert_eq!(world.pass(), ["n0 nothing"]);
+    world.wait(50);
+    assert!(!world.fleet.is_silent("n0", world.now));
+    world.wait(1);
+    assert_eq!(world.pass(), ["n0 lapse"]);
 }
 
 /// The rows of the specification's table of health records: for how many seconds nothing has been heard of a node when this
