@@ -20,7 +20,7 @@ use crate::{
     error::Error,
     objects::{AddressType, ENDPOINT_SLICES, SERVICES, Slice},
     own_writes::{OwnWrites, Sending, Wrote},
-    plan::{Doomed, Draft, Plan, SliceMetadata, Writes},
+    plan::{Doomed, Draft, Plan, PutOff, SliceMetadata, Writes},
     snapshot::Snapshot,
 };
 
@@ -38,10 +38,10 @@ pub(crate) struct Writer<'a> {
     pub(crate) owner: &'a Uid,
 }
 
-/// What became of a new slice.
+/// What became of new slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Created {
-    /// It exists.
+    /// They exist.
     Yes,
     /// The namespace is being deleted: nothing can be created in it.
     NamespaceTerminating,
@@ -142,14 +142,14 @@ impl SliceController {
             let message = format!("Error updating Endpoint Slices for Service {key}: {error}");
             self.tell(service, EventType::Warning, "FailedToUpdateEndpointSlices", message);
         }
-        outcome.map(|()| Requeue::No)
+        outcome
     }
 
     fn tell(&self, service: &Meta, kind: EventType, reason: &'static str, message: String) {
         self.context.recorder.event(&ObjectRef::new(SERVICES, service), kind, reason, message);
     }
 
-    async fn write(&self, snapshot: &Snapshot, plan: &Plan, key: &Key) -> Result<(), Error> {
+    async fn write(&self, snapshot: &Snapshot, plan: &Plan, key: &Key) -> Result<Requeue, Error> {
         let service = &snapshot.service.metadata;
         let writer = Writer {
             api: &self.context.api,
@@ -161,6 +161,7 @@ impl SliceController {
             owner: &service.uid,
         };
         let mut errors = Vec::new();
+        let mut requeue = Requeue::No;
         for writes in &plan.writes {
             errors.extend(writes.left_out.iter().cloned().map(Error::LeftOut));
             let outcome = self.write_one(&writer, plan, writes).await;
@@ -168,7 +169,10 @@ impl SliceController {
                 self.tell(service, event.kind, event.reason, event.message.clone());
             }
             match outcome {
-                Ok(()) => {}
+                Ok(Created::Yes) if writes.put_off != PutOff::default() && !writes.is_empty() => {
+                    requeue = Requeue::After(Duration::ZERO);
+                }
+                Ok(Created::Yes | Created::NamespaceTerminating) => {}
                 Err(error) if error.is_not_leader() => return Err(error),
                 Err(error) => errors.push(error),
             }
@@ -182,17 +186,17 @@ impl SliceController {
                 }
             }
         }
-        Error::all(errors)
+        Error::all(errors).map(|()| requeue)
     }
 
-    async fn write_one(&self, writer: &Writer<'_>, plan: &Plan, writes: &Writes) -> Result<(), Error> {
+    async fn write_one(&self, writer: &Writer<'_>, plan: &Plan, writes: &Writes) -> Result<Created, Error> {
         let (shared, key) = (&plan.slice_metadata, writer.key);
         for draft in &writes.create {
             let created = writer.create(shared, writes.kind, draft).await;
             let what = || format!("failed to create EndpointSlice for Service {key}");
             match created.map_err(|error| Error::request(what(), error))? {
                 Created::Yes => self.metrics.changed("create"),
-                Created::NamespaceTerminating => return Ok(()),
+                Created::NamespaceTerminating => return Ok(Created::NamespaceTerminating),
             }
         }
         for draft in &writes.update {
@@ -208,6 +212,6 @@ impl SliceController {
             self.metrics.changed("delete");
         }
         self.metrics.done(&plan.spread, writes.len());
-        Ok(())
+        Ok(Created::Yes)
     }
 }

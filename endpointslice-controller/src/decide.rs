@@ -5,6 +5,7 @@ pub mod distribution;
 pub mod endpoints;
 pub mod mirror;
 pub mod pack;
+pub mod ports;
 pub mod sequence;
 pub mod slice_metadata;
 pub mod subsets;
@@ -15,12 +16,12 @@ use std::sync::Arc;
 
 use crate::{
     objects::{AddressType, SERVICES, Service, Slice},
-    plan::{Counts, Doomed, Draft, Plan, Spread, Writes},
+    plan::{Counts, Doomed, Draft, Plan, PutOff, Spread, Writes},
     snapshot::Snapshot,
 };
-use desired::{Desired, Group, desired};
+use desired::{Group, desired};
 use distribution::Distribution;
-use pack::Sorted;
+use pack::{Limits, Sorted};
 use sequence::{Creation, Sequence};
 
 /// Decides what is written about the slices of a Service.
@@ -44,9 +45,10 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         distribution: distribution.name(service),
     };
     let kinds = address_types(service);
+    let mut max_new_ports = snapshot.max_new_ports;
     for kind in &kinds {
         let slices: Vec<Arc<Slice>> = snapshot.slices.iter().filter(|slice| slice.is_of(*kind)).cloned().collect();
-        let writes = decide_one(snapshot, *kind, &slices, distribution, &mut plan);
+        let writes = decide_one(snapshot, *kind, &slices, distribution, &mut max_new_ports, &mut plan);
         plan.writes.push(writes);
     }
     let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.is_of(*kind));
@@ -79,33 +81,36 @@ fn decide_one(
     kind: AddressType,
     slices: &[Arc<Slice>],
     distribution: Distribution,
+    max_new_ports: &mut usize,
     plan: &mut Plan,
 ) -> Writes {
     let service = &snapshot.service;
-    let Desired { groups, left_out } = desired(snapshot, kind);
+    let mut desired = desired(snapshot, kind);
+    let left_out = std::mem::take(&mut desired.left_out);
     let size = |group: &Group<'_>| group.candidates.len();
     let max_endpoints = snapshot.max_endpoints_per_slice;
     let mut counts = Counts {
-        endpoints: groups.iter().map(size).sum(),
-        enough: groups.iter().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
+        endpoints: desired.groups.iter().map(size).sum(),
+        enough: desired.groups.iter().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
         ..Counts::default()
     };
-    let mut sorted = pack::pack(service, &plan.slice_metadata, slices, groups, max_endpoints);
+    let limits = Limits { max_endpoints, max_new_ports };
+    let mut sorted = pack::pack(service, &plan.slice_metadata, slices, desired, limits);
     (counts.added, counts.removed) = (sorted.added, sorted.removed);
     place_holder(&mut sorted, plan, service, slices.len());
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
     sorted.leave_what_is_as_wanted(&plan.slice_metadata);
-    counts.slices = sorted.create.len() + sorted.update.len() + sorted.keep.len();
-    let Sorted { create, update, delete, .. } = sorted;
+    counts.slices = sorted.create.len() + sorted.update.len() + sorted.keep.len() + sorted.put_off.slices;
+    let Sorted { create, update, delete, put_off, .. } = sorted;
     let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
     let Sequence { create, update, delete } =
         sequence::sequence(create, update, delete, creation, |slice| is_owned(slice, service));
-    Writes { kind, create, update, delete, left_out, events, counts }
+    Writes { kind, create, update, delete, left_out, put_off, events, counts }
 }
 
 /// Sees to it that one slice is left, an empty one if need be.
 fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usize) {
-    if sorted.delete.len() < there || !sorted.create.is_empty() {
+    if sorted.delete.len() < there || !sorted.create.is_empty() || sorted.put_off != PutOff::default() {
         return;
     }
     let stands = |slice: &Slice| {
@@ -116,7 +121,7 @@ fn place_holder(sorted: &mut Sorted, plan: &Plan, service: &Service, there: usiz
     };
     match sorted.delete.as_slice() {
         [only] if stands(only) => sorted.keep.append(&mut sorted.delete),
-        _ => sorted.create.push(Draft::new(Vec::new())),
+        _ => sorted.create.push(Draft::new(Arc::default())),
     }
 }
 

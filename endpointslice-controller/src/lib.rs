@@ -18,8 +18,8 @@
 //!                        topology.rs: the zones and the capacity of Nodes
 //! ```
 //!
-//! [`decide::desired`] turns Pods into candidates, [`decide::pack`] puts them into slices, [`decide::distribution`] gives hints,
-//! [`decide::sequence`] orders the writes.
+//! [`decide::ports`] finds the numbers of ports on each Pod, [`decide::desired`] turns Pods into candidates, [`decide::pack`] puts
+//! them into slices, [`decide::distribution`] gives hints, [`decide::sequence`] orders the writes.
 //!
 //! Two more loops use the same caches: [`mirroring`] copies hand-made Endpoints of Services without a selector into slices, and
 //! [`endpoints`] keeps an Endpoints object for every Service with a selector.
@@ -36,6 +36,7 @@
 //! - A terminating slice counts as gone.
 //! - Endpoints are taken in the order of their Pods' names. Hints are given zone by zone in the order of their names.
 //! - Nothing is written where a slice would come out as it is.
+//! - New slices of one sync have a limited number of ports in all; the next sync creates the others.
 //! - An empty slice stands for a Service only if the Service owns it.
 //! - A Pod that has finished brings its Services also if its readiness did not change.
 //! - A Service that no longer has a selector is forgotten with its hints.

@@ -15,7 +15,7 @@ use crate::{
     caches::{SLICES_BY_SERVICE, service_value},
     error::Error,
     objects::{CONTROLLER, Slice},
-    snapshot::Snapshot,
+    snapshot::{MAX_NEW_PORTS, Snapshot},
 };
 
 /// After how long a Service whose caches lag is looked at again although nothing of it has happened.
@@ -55,6 +55,7 @@ impl SliceController {
             slices: Vec::new(),
             ratios: None,
             max_endpoints_per_slice: self.max_endpoints_per_slice,
+            max_new_ports: MAX_NEW_PORTS,
         };
         if !service.selects() {
             return Ok(Observed::Ready(snapshot));

@@ -32,19 +32,19 @@ pub struct Draft {
     pub base: Option<Arc<Slice>>,
     /// Its endpoints.
     pub endpoints: Vec<Endpoint>,
-    /// Its ports.
-    pub ports: Vec<Port>,
+    /// Its ports; slices share the list.
+    pub ports: Arc<[Port]>,
 }
 
 impl Draft {
     /// A new, empty slice.
-    pub fn new(ports: Vec<Port>) -> Self {
+    pub fn new(ports: Arc<[Port]>) -> Self {
         Self { base: None, endpoints: Vec::new(), ports }
     }
 
     /// A copy of a slice.
     pub fn of(slice: &Arc<Slice>) -> Self {
-        Self { base: Some(Arc::clone(slice)), endpoints: slice.endpoints.clone(), ports: slice.ports.clone() }
+        Self { base: Some(Arc::clone(slice)), endpoints: slice.endpoints.clone(), ports: Arc::clone(&slice.ports) }
     }
 }
 
@@ -97,10 +97,21 @@ pub struct Writes {
     pub delete: Vec<Doomed>,
     /// Pods that were left out, and why.
     pub left_out: Vec<String>,
+    /// Endpoints and slices that the next sync deals with, because of [`crate::snapshot::Snapshot::max_new_ports`].
+    pub put_off: PutOff,
     /// Events to emit afterwards.
     pub events: Vec<Event>,
     /// The numbers for metrics.
     pub counts: Counts,
+}
+
+/// What one sync leaves to the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOff {
+    /// Endpoints for which no slice is created yet.
+    pub endpoints: usize,
+    /// Slices that stay as they are, because they have endpoints that are in no other slice yet.
+    pub slices: usize,
 }
 
 /// The numbers of one address type.
@@ -191,6 +202,14 @@ impl Explain for Plan {
         for writes in &self.writes {
             out.actions.extend(writes.actions());
             out.waiting.extend(writes.left_out.iter().cloned());
+            let PutOff { endpoints, slices } = writes.put_off;
+            if writes.put_off != PutOff::default() {
+                let kind = writes.kind;
+                out.waiting.push(format!(
+                    "the new slices of one sync may have a limited number of ports: {endpoints} {kind} endpoints and {slices} \
+                     slices are left to the next sync"
+                ));
+            }
         }
         let unsupported = |slice: &Doomed| format!("delete {}: the Service has no such addresses", slice.name);
         out.actions.extend(self.unsupported.iter().map(unsupported));

@@ -10,6 +10,9 @@ use crate::{
     objects::{Pod, Service, Slice},
 };
 
+/// The value of [`Snapshot::max_new_ports`]. A Service of 100 ports needs 5,000 new slices at once to exceed it.
+pub const MAX_NEW_PORTS: usize = 500_000;
+
 /// The zone of every Node in the cache, by the Node's name.
 #[derive(Clone, Debug, Default)]
 pub struct Zones(HashMap<Text, Text>);
@@ -48,4 +51,6 @@ pub struct Snapshot {
     pub ratios: Option<Arc<Ratios>>,
     /// The number of endpoints up to which a slice is filled.
     pub max_endpoints_per_slice: usize,
+    /// The number of ports, in all new slices together, from which on no further slice is created in one sync.
+    pub max_new_ports: usize,
 }

@@ -11,7 +11,7 @@ use endpointslice_controller::{
     memory::Memory,
     objects::{Pod, Service, Slice},
     plan::Writes,
-    snapshot::{Snapshot, Zones},
+    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 use serde_json::json;
 
@@ -72,6 +72,7 @@ fn a_change_of_one_pod_of_five_thousand_builds_one_slice() {
         memory,
         ratios: None,
         max_endpoints_per_slice: 100,
+        max_new_ports: MAX_NEW_PORTS,
     };
     let first = decide(&snapshot(pods_of(&mut index, &service), Vec::new(), Memory::default()));
     let made = |(at, draft): (usize, &endpointslice_controller::plan::Draft)| {

@@ -11,7 +11,7 @@ use endpointslice_controller::{
     decide::decide,
     memory::Memory,
     objects::{Pod, Service},
-    snapshot::{Snapshot, Zones},
+    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// What deciding may allocate for each byte of the Service and its Pods.
 const EACH_BYTE: usize = 16;
-/// What deciding may allocate for each port of the Service on each Pod: where all Pods differ, each one has a slice of its own.
-const EACH_PORT_OF_A_POD: usize = 1024;
+/// What deciding may allocate for each port of a new slice.
+const EACH_NEW_PORT: usize = 128;
 /// What deciding may allocate besides.
 const BESIDES: usize = 1 << 20;
 
@@ -55,7 +55,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 fn any_service() -> impl Strategy<Value = Value> {
-    let ports = (prop::sample::select(vec![0usize, 1, 2, 100, 1000]), number(), target(), any::<bool>());
+    let ports = (prop::sample::select(vec![0usize, 1, 2, 100, 1000, 10_000]), number(), target(), any::<bool>());
     let kind = prop::sample::select(vec!["ClusterIP", "ExternalName", "LoadBalancer", "", "odd"]);
     let families =
         prop::sample::select(vec![json!(["IPv4"]), json!(["IPv6", "IPv4"]), json!([]), json!(null), json!(["odd"])]);
@@ -101,40 +101,71 @@ fn any_pod() -> impl Strategy<Value = Value> {
     )
 }
 
+/// Up to 500 Pods with nothing but an address and a port, whose number is another one on each Pod.
+fn pods_that_differ() -> impl Strategy<Value = Vec<Value>> {
+    prop::sample::select(vec![30usize, 500]).prop_map(|pods| (0..pods).map(pod_with_its_own_number).collect())
+}
+
+fn pod_with_its_own_number(n: usize) -> Value {
+    let ip = format!("10.0.{}.{}", n / 250, n % 250);
+    json!({"metadata": {"namespace": "ns", "labels": {"app": "web"}},
+        "spec": {"nodeName": "n0", "containers": [{"name": "c", "ports": [{"name": "http", "containerPort": 1 + n}]}]},
+        "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}})
+}
+
+/// Decides about a Service and its Pods. Returns what that allocated, and what it may allocate.
+fn allocated_and_limit(service: &Value, pods: Vec<Value>, max_endpoints_per_slice: usize) -> Option<(usize, usize)> {
+    let ports = service["spec"]["ports"].as_array().map_or(0, Vec::len);
+    let mut bytes = service.to_string().len();
+    let service = read::<Service>(service)?;
+    let mut members = Vec::new();
+    for (n, mut pod) in pods.into_iter().enumerate() {
+        (pod["metadata"]["name"], pod["metadata"]["uid"]) = (json!(format!("web-{n:03}")), json!(format!("u{n}")));
+        bytes += pod.to_string().len();
+        members.extend(read::<Pod>(&pod));
+    }
+    let new_ports = (2 * ports * members.len()).min(MAX_NEW_PORTS + ports);
+    let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
+    let mut zones = Zones::default();
+    (0..3).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{n}").as_str().into()));
+    let snapshot = Snapshot {
+        service,
+        pods: members.into(),
+        zones: Arc::new(zones),
+        slices: Vec::new(),
+        memory: Memory::default(),
+        ratios: None,
+        max_endpoints_per_slice,
+        max_new_ports: MAX_NEW_PORTS,
+    };
+    let before = ALLOCATOR.total_allocated();
+    let plan = decide(&snapshot);
+    let _ = plan.explain();
+    Some((ALLOCATOR.total_allocated() - before, limit))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
     fn deciding_allocates_in_proportion_to_the_service_and_its_pods(
         service in any_service(),
-        pods in prop::collection::vec(any_pod(), 0..30),
+        pods in prop_oneof![2 => prop::collection::vec(any_pod(), 0..30), 1 => pods_that_differ()],
         max_endpoints_per_slice in prop::sample::select(vec![1usize, 3, 100, 1000]),
     ) {
-        let ports = service["spec"]["ports"].as_array().map_or(0, Vec::len);
-        let mut bytes = service.to_string().len();
-        let Some(service) = read::<Service>(&service) else { return Ok(()) };
-        let mut members = Vec::new();
-        for (n, mut pod) in pods.into_iter().enumerate() {
-            (pod["metadata"]["name"], pod["metadata"]["uid"]) = (json!(format!("web-{n:02}")), json!(format!("u{n}")));
-            bytes += pod.to_string().len();
-            members.extend(read::<Pod>(&pod));
+        if let Some((allocated, limit)) = allocated_and_limit(&service, pods, max_endpoints_per_slice) {
+            prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
         }
-        let limit = BESIDES + EACH_BYTE * bytes + EACH_PORT_OF_A_POD * ports * members.len();
-        let mut zones = Zones::default();
-        (0..3).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{n}").as_str().into()));
-        let snapshot = Snapshot {
-            service,
-            pods: members.into(),
-            zones: Arc::new(zones),
-            slices: Vec::new(),
-            memory: Memory::default(),
-            ratios: None,
-            max_endpoints_per_slice,
-        };
-        let before = ALLOCATOR.total_allocated();
-        let plan = decide(&snapshot);
-        let _ = plan.explain();
-        let allocated = ALLOCATOR.total_allocated() - before;
-        prop_assert!(allocated <= limit, "{allocated} bytes for {bytes} bytes and {ports} ports of {} Pods", snapshot.pods.len());
     }
+}
+
+#[test]
+fn ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out() {
+    let port = |n: usize| json!({"name": format!("p{n}"), "port": 1 + n, "targetPort": "http", "protocol": "TCP"});
+    let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"], "selector": {"app": "web"},
+            "ports": (0..10_000).map(port).collect::<Vec<_>>()}});
+    let pods = (0..500).map(pod_with_its_own_number).collect();
+    let (allocated, limit) = allocated_and_limit(&service, pods, 100).unwrap();
+    assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
 }

@@ -1,12 +1,13 @@
 //! The endpoints that a Service is to have, grouped by their ports.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use common::{intern::Text, intstr::IntOrString};
+use common::intern::Text;
 
+use super::ports::{Numbers, ServicePorts};
 use crate::{
     address,
-    objects::{AddressType, Conditions, Endpoint, Pod, Port, Service, ServicePort, TargetRef},
+    objects::{AddressType, Conditions, Endpoint, Pod, Service, TargetRef},
     snapshot::Snapshot,
 };
 
@@ -25,8 +26,8 @@ pub struct Candidate<'a> {
 /// Candidates with the same ports.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// The ports, in the Service's order.
-    pub ports: Vec<Port>,
+    /// The numbers of the named ports.
+    pub numbers: Arc<Numbers>,
     /// The candidates, by the names of their Pods.
     pub candidates: Vec<Candidate<'a>>,
 }
@@ -34,17 +35,14 @@ pub struct Group<'a> {
 /// The endpoints wanted for one address type.
 #[derive(Clone, Debug, Default)]
 pub struct Desired<'a> {
-    /// The groups; no two have the same ports.
+    /// The ports of the Service.
+    pub ports: ServicePorts<'a>,
+    /// The groups; no two have the same numbers.
     pub groups: Vec<Group<'a>>,
+    /// The positions of the groups by their numbers.
+    pub group_of: BTreeMap<Arc<Numbers>, usize>,
     /// Pods that were left out because their Node is not in the cache, each with the reason.
     pub left_out: Vec<String>,
-}
-
-/// Ports in a canonical order, by which slices are grouped.
-pub fn port_key(ports: &[Port]) -> Vec<Port> {
-    let mut key = ports.to_vec();
-    key.sort();
-    key
 }
 
 /// The endpoints of one address type that the Pods of a Service make.
@@ -52,23 +50,19 @@ pub fn port_key(ports: &[Port]) -> Vec<Port> {
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
 pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
     let service = &snapshot.service;
-    let mut out = Desired::default();
-    let mut resolver = PortResolver::new(service);
-    let mut group_of_key: BTreeMap<Vec<Port>, usize> = BTreeMap::new();
-    let mut group_of_numbers: BTreeMap<Vec<Option<i32>>, usize> = BTreeMap::new();
+    let mut out = Desired { ports: ServicePorts::new(service), ..Desired::default() };
+    let mut numbers = Vec::new();
     for pod in snapshot.pods.iter().filter(|pod| pod.is_eligible()) {
-        let numbers = resolver.numbers(pod);
-        let group = match group_of_numbers.get(numbers) {
+        out.ports.resolve(pod, &mut numbers);
+        let group = match out.group_of.get(&*numbers) {
             Some(known) => *known,
             None => {
-                let ports = ports(service, numbers);
-                let group = *group_of_key.entry(port_key(&ports)).or_insert(out.groups.len());
-                if group == out.groups.len() {
-                    // Most Services have one group.
-                    let expected = if group == 0 { snapshot.pods.len() } else { 0 };
-                    out.groups.push(Group { ports, candidates: Vec::with_capacity(expected) });
-                }
-                group_of_numbers.insert(numbers.to_vec(), group);
+                let group = out.groups.len();
+                // Most Services have one group.
+                let expected = if group == 0 { snapshot.pods.len() } else { 0 };
+                let numbers: Arc<Numbers> = numbers.as_slice().into();
+                out.groups.push(Group { numbers: Arc::clone(&numbers), candidates: Vec::with_capacity(expected) });
+                out.group_of.insert(numbers, group);
                 group
             }
         };
@@ -85,53 +79,6 @@ pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
         }
     }
     out
-}
-
-/// Resolves the ports of a Service on one Pod after the other, without allocating.
-pub struct PortResolver<'a> {
-    service: &'a Service,
-    /// Whether some port of the Service names a port of the Pods.
-    has_named_ports: bool,
-    numbers: Vec<Option<i32>>,
-}
-
-impl<'a> PortResolver<'a> {
-    /// A resolver of the ports of that Service.
-    pub fn new(service: &'a Service) -> Self {
-        let is_named = |port: &ServicePort| matches!(port.target_port, Some(IntOrString::Text(_)));
-        let has_named_ports = service.spec.ports.iter().any(is_named);
-        Self { service, has_named_ports, numbers: Vec::new() }
-    }
-
-    /// The numbers of the Service's ports on a Pod, in the Service's order; `None` for a port that the Pod does not have.
-    pub fn numbers(&mut self, pod: &Pod) -> &[Option<i32>] {
-        if self.has_named_ports || self.numbers.is_empty() {
-            self.numbers.clear();
-            self.numbers.extend(self.service.spec.ports.iter().map(|port| resolve(port, pod)));
-        }
-        &self.numbers
-    }
-}
-
-/// The number of a Service's port on a Pod.
-fn resolve(port: &ServicePort, pod: &Pod) -> Option<i32> {
-    match &port.target_port {
-        None => Some(port.port),
-        Some(IntOrString::Int(number)) => Some(*number),
-        Some(IntOrString::Text(name)) => pod.port(name, &port.protocol),
-    }
-}
-
-fn ports(service: &Service, numbers: &[Option<i32>]) -> Vec<Port> {
-    let known = service.spec.ports.iter().zip(numbers).filter_map(|(port, number)| number.map(|n| (port, n)));
-    known
-        .map(|(port, number)| Port {
-            name: port.name.clone(),
-            port: Some(number),
-            protocol: port.protocol.clone(),
-            app_protocol: port.app_protocol.clone(),
-        })
-        .collect()
 }
 
 /// The name of a Pod in the DNS domain of a Service, if it has one there.

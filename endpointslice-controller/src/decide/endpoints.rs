@@ -8,15 +8,15 @@ use common::{
 };
 
 use super::{
-    desired::{self, PortResolver},
-    mirror, subsets, trigger,
+    desired, mirror,
+    ports::{Numbers, ServicePorts},
+    subsets, trigger,
 };
 use crate::{
     address,
     memory::Seen,
     objects::{
-        Address, AddressType, Endpoints, HEADLESS, Pod, Service, ServicePort, Subset, SubsetPort, TRIGGER_TIME,
-        TargetRef,
+        Address, AddressType, Endpoints, HEADLESS, Pod, Port, Service, Subset, SubsetPort, TRIGGER_TIME, TargetRef,
     },
 };
 
@@ -142,24 +142,25 @@ fn family(service: &Service) -> Option<AddressType> {
 fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = family(service);
-    let mut resolver = PortResolver::new(service);
-    let mut subsets: BTreeMap<Vec<Option<i32>>, Subset> = BTreeMap::new();
+    let ports = ServicePorts::new(service);
+    let mut numbers = Vec::new();
+    let mut subsets: BTreeMap<Vec<(usize, i32)>, Subset> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.is_eligible()) {
         if pod.metadata.is_deleting() && !publishes {
             continue;
         }
         let family = of_service.or_else(|| pod.ip.map(address::family));
         let Some(ip) = pod.ips.iter().find(|ip| family == Some(address::family(**ip))) else { continue };
-        let numbers = resolver.numbers(pod);
+        ports.resolve(pod, &mut numbers);
         // A headless Service without ports has addresses without ports.
         let is_portless = service.spec.ports.is_empty() && service.is_headless();
-        if !is_portless && numbers.iter().all(Option::is_none) {
+        if !is_portless && ports.count(&numbers) == 0 {
             continue;
         }
-        if !subsets.contains_key(numbers) {
-            subsets.insert(numbers.to_vec(), Subset { ports: ports(service, numbers), ..Subset::default() });
+        if !subsets.contains_key(&numbers) {
+            subsets.insert(numbers.clone(), Subset { ports: subset_ports(&ports, &numbers), ..Subset::default() });
         }
-        let Some(subset) = subsets.get_mut(numbers) else { continue };
+        let Some(subset) = subsets.get_mut(&numbers) else { continue };
         let is_ready = publishes || pod.is_ready;
         let list = if is_ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
         list.push(Address {
@@ -172,16 +173,16 @@ fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
     subsets.into_values().collect()
 }
 
-fn ports(service: &Service, numbers: &[Option<i32>]) -> Vec<SubsetPort> {
-    let port = |(port, number): (&ServicePort, &Option<i32>)| {
+fn subset_ports(ports: &ServicePorts<'_>, numbers: &Numbers) -> Vec<SubsetPort> {
+    let port = |port: &Port| {
         Some(SubsetPort {
             name: port.name.clone(),
-            port: (*number)?,
+            port: port.port?,
             protocol: port.protocol.clone(),
             app_protocol: port.app_protocol.clone(),
         })
     };
-    service.spec.ports.iter().zip(numbers).filter_map(port).collect()
+    ports.list(numbers).iter().filter_map(port).collect()
 }
 
 impl Wanted {

@@ -12,7 +12,6 @@ use common::{
 };
 
 use super::{
-    desired::port_key,
     sequence::{Creation, Sequence, sequence},
     slice_metadata::generate_name,
     subsets,
@@ -93,8 +92,8 @@ pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
     let Some(endpoints) = endpoints.filter(|_| is_served) else {
         let delete = snapshot.slices.iter().map(|slice| Doomed::new(slice)).collect();
         let kind = AddressType::Ipv4;
-        let (create, update, left_out, events) = Default::default();
-        let writes = Writes { kind, create, update, delete, left_out, events, counts: Counts::default() };
+        let (create, update, left_out, put_off, events) = Default::default();
+        let writes = Writes { kind, create, update, delete, left_out, put_off, events, counts: Counts::default() };
         return MirrorPlan { writes: vec![writes], ..MirrorPlan::default() };
     };
     let mut plan = MirrorPlan { mirrors: true, slice_metadata: slice_metadata(endpoints), ..MirrorPlan::default() };
@@ -112,13 +111,20 @@ pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
     plan
 }
 
+/// Ports in a canonical order, by which slices are found.
+fn port_key(ports: &[Port]) -> Vec<Port> {
+    let mut key = ports.to_vec();
+    key.sort();
+    key
+}
+
 /// Ports and endpoints by the form of the ports. Each port list is there for both families, with or without endpoints.
 type Wanted = BTreeMap<Vec<Port>, Mirror>;
 
 /// The one slice of a port list and a family.
 #[derive(Default)]
 struct Mirror {
-    ports: Vec<Port>,
+    ports: Arc<[Port]>,
     endpoints: Vec<Endpoint>,
     /// The positions of the endpoints by identity.
     positions: HashMap<EndpointKey, usize>,
@@ -182,8 +188,8 @@ fn one_type(
     }
     delete.extend(there.into_values().flatten());
     let Sequence { create, update, delete } = sequence(create, update, delete, creation, |_| true);
-    let (left_out, events) = Default::default();
-    Writes { kind, create, update, delete, left_out, events, counts }
+    let (left_out, put_off, events) = Default::default();
+    Writes { kind, create, update, delete, left_out, put_off, events, counts }
 }
 
 /// What happens to the endpoints of a slice.
@@ -243,7 +249,7 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<Ad
     let mut out: BTreeMap<AddressType, Wanted> = BTreeMap::new();
     let mut invalid = 0;
     for subset in subsets {
-        let ports: Vec<Port> = subset
+        let ports: Arc<[Port]> = subset
             .ports
             .iter()
             .map(|port| Port {
@@ -256,7 +262,7 @@ fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<Ad
         let key = port_key(&ports);
         let mut mirrors = [AddressType::Ipv4, AddressType::Ipv6].map(|kind| {
             let known = out.entry(kind).or_default().remove(&key);
-            (kind, known.unwrap_or_else(|| Mirror { ports: ports.clone(), ..Mirror::default() }))
+            (kind, known.unwrap_or_else(|| Mirror { ports: Arc::clone(&ports), ..Mirror::default() }))
         });
         let mut taken = 0;
         let ready = subset.addresses.iter().map(|address| (address, true));

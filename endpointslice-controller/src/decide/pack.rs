@@ -5,13 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use common::map::HashMap;
 
 use super::{
-    desired::{Candidate, Group, port_key},
+    desired::{Candidate, Desired, Group},
     is_owned,
+    ports::{Numbers, ServicePorts},
     slice_metadata::same_labels,
 };
 use crate::{
     objects::{Endpoint, Port, Service, Slice},
-    plan::{Draft, SliceMetadata},
+    plan::{Draft, PutOff, SliceMetadata},
 };
 
 /// What becomes of slices.
@@ -29,6 +30,8 @@ pub struct Sorted {
     pub added: usize,
     /// How many endpoints went.
     pub removed: usize,
+    /// What is left to the next sync. The slices are in none of the lists.
+    pub put_off: PutOff,
 }
 
 impl Sorted {
@@ -67,32 +70,55 @@ impl Sorted {
 /// Where the candidate of a Pod is: its group, and its position there.
 type Places<'a> = HashMap<&'a str, (usize, usize)>;
 
+/// What bounds the work on the slices of one address type.
+pub struct Limits<'a> {
+    /// The number of endpoints up to which a slice is filled.
+    pub max_endpoints: usize,
+    /// The number of ports that new slices may still have in this sync. One slice is created if it is not zero.
+    pub max_new_ports: &'a mut usize,
+}
+
 /// Puts endpoints into slices, up to `max_endpoints` into each.
 ///
 /// Endpoints stay where they are, slices that change anyway are filled first, and at most one slice is changed to take what
 /// is left. A new slice begins with the endpoints of one slice that is to go, so that it can take the place of that slice
 /// without moving them. Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByPortMapping`.
+///
+/// Where the new slices would have more ports than `max_new_ports`, endpoints are put off to the next sync, and so are the
+/// changes of slices that have them by now.
 pub fn pack<'a>(
     service: &Service,
     metadata: &SliceMetadata,
     slices: &[Arc<Slice>],
-    groups: Vec<Group<'a>>,
-    max_endpoints: usize,
+    desired: Desired<'a>,
+    limits: Limits<'_>,
 ) -> Sorted {
+    let Desired { ports, groups, group_of, .. } = desired;
+    let Limits { max_endpoints, max_new_ports } = limits;
     let mut sorted = Sorted::default();
     let mut places: Places<'a> = HashMap::default();
     places.reserve(groups.iter().map(|group| group.candidates.len()).sum());
-    let mut group_of_key: BTreeMap<Vec<Port>, usize> = BTreeMap::new();
     for (at, group) in groups.iter().enumerate() {
-        group_of_key.insert(port_key(&group.ports), at);
         places.extend(group.candidates.iter().enumerate().map(|(place, candidate)| (candidate.name(), (at, place))));
     }
+    let most_ports = |group: &Group<'_>| ports.count(&group.numbers) * group.candidates.len().div_ceil(max_endpoints);
+    let may_put_off = groups.iter().map(most_ports).fold(0, usize::saturating_add) > *max_new_ports;
     let mut packings: Vec<Packing<'a>> = groups.into_iter().map(Packing::new).collect();
+    let mut mixed: Vec<(usize, &Arc<Slice>)> = Vec::new();
     for slice in slices {
-        let group = group_of_key.get(&port_key(&slice.ports)).filter(|_| is_owned(slice, service));
-        match group {
+        let numbers = ports.numbers_of(&slice.ports).filter(|_| is_owned(slice, service));
+        match numbers.and_then(|numbers| group_of.get(&*numbers)) {
+            Some(group) if may_put_off && has_others(*group, slice, &places, &packings) => mixed.push((*group, slice)),
             Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
             None => sorted.delete.push(Arc::clone(slice)),
+        }
+    }
+    for (group, slice) in mixed {
+        if has_others(group, slice, &places, &packings) {
+            packings[group].leave(group, slice, &places);
+            sorted.put_off.slices += 1;
+        } else {
+            packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
         }
     }
     for slice in sorted.delete.iter().filter(|slice| is_owned(slice, service)) {
@@ -106,10 +132,21 @@ pub fn pack<'a>(
             packings[group].seeds.push(places);
         }
     }
-    for packing in packings {
-        packing.fill(max_endpoints, &mut sorted);
+    for packing in &mut packings {
+        packing.fill(&ports, max_endpoints, max_new_ports, &mut sorted);
+    }
+    if sorted.put_off.endpoints > 0 {
+        let before = sorted.delete.len();
+        let is_needed = |slice: &Slice| slice.endpoints.iter().any(|there| find(there, &places, &packings).is_some());
+        sorted.delete.retain(|slice| !is_needed(slice));
+        sorted.put_off.slices += before - sorted.delete.len();
     }
     sorted
+}
+
+/// Whether a slice of a group has endpoints of other groups that are in no slice of their own yet.
+fn has_others(group: usize, slice: &Slice, places: &Places<'_>, packings: &[Packing<'_>]) -> bool {
+    slice.endpoints.iter().filter_map(|there| find(there, places, packings)).any(|(of, _)| of != group)
 }
 
 /// The place of the candidate that an endpoint of a slice is a state of, if no slice has it yet.
@@ -121,7 +158,7 @@ fn find(there: &Endpoint, places: &Places<'_>, packings: &[Packing<'_>]) -> Opti
 
 /// The packing of one group.
 struct Packing<'a> {
-    ports: Vec<Port>,
+    numbers: Arc<Numbers>,
     candidates: Vec<Candidate<'a>>,
     /// Which candidates are in a slice.
     taken: Vec<bool>,
@@ -137,10 +174,10 @@ struct Packing<'a> {
 
 impl<'a> Packing<'a> {
     fn new(group: Group<'a>) -> Self {
-        let Group { ports, candidates } = group;
+        let Group { numbers, candidates } = group;
         let (taken, left) = (vec![false; candidates.len()], candidates.len());
         let (update, keep, seeds) = Default::default();
-        Self { ports, candidates, taken, left, next: 0, update, keep, seeds }
+        Self { numbers, candidates, taken, left, next: 0, update, keep, seeds }
     }
 
     fn take(&mut self, place: usize) -> bool {
@@ -178,11 +215,23 @@ impl<'a> Packing<'a> {
             sorted.delete.push(Arc::clone(slice));
         } else if changed {
             let endpoints = kept.iter().map(|place| self.candidates[*place].endpoint()).collect();
-            self.update.push(Draft { base: Some(Arc::clone(slice)), endpoints, ports: slice.ports.clone() });
+            self.update.push(Draft { base: Some(Arc::clone(slice)), endpoints, ports: Arc::clone(&slice.ports) });
         } else if same_labels(&slice.metadata.labels, &metadata.labels) {
             self.keep.push(Arc::clone(slice));
         } else {
             self.update.push(Draft::of(slice));
+        }
+    }
+
+    /// Leaves a slice as it is: those of its endpoints that are of this group stay in it.
+    fn leave(&mut self, group: usize, slice: &Slice, places: &Places<'_>) {
+        for there in &slice.endpoints {
+            let named = there.target_ref.as_ref().and_then(|target| places.get(&*target.name));
+            if let Some((_, place)) = named.filter(|(of, _)| *of == group)
+                && self.candidates[*place].is_same_endpoint(there)
+            {
+                self.take(*place);
+            }
         }
     }
 
@@ -196,9 +245,9 @@ impl<'a> Packing<'a> {
         }
     }
 
-    /// Finds a slice for every candidate that has none.
-    fn fill(mut self, max_endpoints: usize, sorted: &mut Sorted) {
-        sorted.added += self.left;
+    /// Finds a slice for every candidate that has none, as far as new slices may have so many more ports.
+    fn fill(&mut self, ports: &ServicePorts<'_>, max_endpoints: usize, max_new_ports: &mut usize, sorted: &mut Sorted) {
+        let before = self.left;
         let mut update = std::mem::take(&mut self.update);
         update.sort_by_key(|draft| std::cmp::Reverse(draft.endpoints.len()));
         for draft in &mut update {
@@ -206,23 +255,32 @@ impl<'a> Packing<'a> {
         }
         // The largest comes last and is used first.
         self.seeds.sort_by_key(Vec::len);
+        let mut list: Option<Arc<[Port]>> = None;
         while self.left > 0 {
             let fits =
                 if self.left < max_endpoints { closest_to_full(&self.keep, self.left, max_endpoints) } else { None };
             let mut draft = match fits {
                 Some(at) => Draft::of(&self.keep.remove(at)),
-                None => self.new_slice(max_endpoints),
+                None if *max_new_ports == 0 => break,
+                None => {
+                    let list = list.get_or_insert_with(|| ports.list(&self.numbers));
+                    *max_new_ports = max_new_ports.saturating_sub(list.len());
+                    let list = Arc::clone(list);
+                    self.new_slice(list, max_endpoints)
+                }
             };
             self.top_up(&mut draft.endpoints, max_endpoints);
             if draft.base.is_some() { update.push(draft) } else { sorted.create.push(draft) }
         }
+        sorted.added += before - self.left;
+        sorted.put_off.endpoints += self.left;
         sorted.update.append(&mut update);
         sorted.keep.append(&mut self.keep);
     }
 
     /// A new slice with the endpoints of one that is to go, as far as they are in no other slice.
-    fn new_slice(&mut self, max_endpoints: usize) -> Draft {
-        let mut draft = Draft::new(self.ports.clone());
+    fn new_slice(&mut self, ports: Arc<[Port]>, max_endpoints: usize) -> Draft {
+        let mut draft = Draft::new(ports);
         for place in self.seeds.pop().unwrap_or_default().into_iter().take(max_endpoints) {
             if self.take(place) {
                 draft.endpoints.push(self.candidates[place].endpoint());

@@ -88,7 +88,7 @@ fn a_slice_without_endpoints_goes_or_stands_for_the_service() {
     assert_eq!(sizes(&plan.writes[0]), (vec![], update(&[("a", 0)]), vec![]));
     assert!(plan.writes[0].update[0].ports.is_empty(), "its name is used again");
     let mut empty = Slice::clone(&slice("a", []));
-    empty.ports.clear();
+    empty.ports = Arc::default();
     world.slices = vec![Arc::new(empty.clone())];
     assert!(decide(&world).writes[0].is_empty());
     // One of a Service of the same name before is collected, and stands for nobody.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     memory::Memory,
     objects::{CONTROLLER, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, Slice},
-    snapshot::{Snapshot, Zones},
+    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 
 const UID: &str = "service-uid";
@@ -57,6 +57,7 @@ pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize
         memory: Memory::default(),
         ratios: None,
         max_endpoints_per_slice: max_endpoints,
+        max_new_ports: MAX_NEW_PORTS,
     }
 }
 

@@ -1,6 +1,6 @@
 //! EndpointSlices.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use common::{
     intern::Text,
@@ -79,7 +79,7 @@ pub struct Slice {
     pub endpoints: Vec<Endpoint>,
     /// Its ports.
     #[serde(deserialize_with = "null_as_default")]
-    pub ports: Vec<Port>,
+    pub ports: Arc<[Port]>,
 }
 
 impl Slice {

@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use common::controller::Explain as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::{
         world::{NODE, pod, service, slice, snapshot},
     },
     objects::{AddressType, Endpoint, Pod, Slice},
-    plan::{Draft, Plan, Writes},
+    plan::{Draft, Plan, PutOff, Writes},
     snapshot::{Snapshot, Zones},
 };
 
@@ -40,7 +41,7 @@ fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices
     };
     for writes in writes {
         for (at, draft) in writes.create.iter().enumerate() {
-            let name = format!("n{round:02}-{}-{at}", writes.kind);
+            let name = format!("n{round:03}-{}-{at}", writes.kind);
             let mut base = Slice::clone(&slice(&name, []));
             base.address_type = writes.kind.as_str().into();
             now.insert(name, filled(&base, draft));
@@ -164,6 +165,7 @@ proptest! {
         rounds in proptest::collection::vec((proptest::collection::vec(look(), 24), any::<bool>()), 1..6),
         max_endpoints in 1usize..9,
         same_zone in any::<bool>(),
+        max_new_ports in proptest::sample::select(vec![1usize, 3, usize::MAX]),
     ) {
         let mut slices: Vec<Arc<Slice>> = Vec::new();
         let mut numbered_before = None;
@@ -174,11 +176,22 @@ proptest! {
             if same_zone {
                 spec["trafficDistribution"] = json!("PreferSameZone");
             }
-            let world = world(pods, &spec, slices.clone(), max_endpoints);
-            let plan = decide(&world);
-            let prefixes = prefixes(&slices, &plan.writes, round);
+            let mut world = Snapshot { max_new_ports, ..world(pods, &spec, slices.clone(), max_endpoints) };
+            let mut plan = decide(&world);
+            let mut states = prefixes(&slices, &plan.writes, round * 100);
+            let mut syncs = 0;
+            while plan.writes.iter().any(|writes| writes.put_off != PutOff::default()) {
+                syncs += 1;
+                prop_assert!(number_of_writes(&plan) > 0 && syncs < 99, "no progress: {:?}", plan.writes);
+                world.slices = states.last().unwrap().values().cloned().map(Arc::new).collect();
+                plan = decide(&world);
+                states.extend(prefixes(&world.slices, &plan.writes, round * 100 + syncs));
+            }
+            let prefixes = states;
             never_missing(&prefixes)?;
-            if !numbered && numbered_before == Some(false) {
+            world.slices = slices.clone();
+            prop_assert!(syncs == 0 || max_new_ports < usize::MAX);
+            if !numbered && numbered_before == Some(false) && max_new_ports == usize::MAX {
                 let most = bound(&world, AddressType::Ipv4) + bound(&world, AddressType::Ipv6);
                 prop_assert!(number_of_writes(&plan) <= most, "{} > {most}: {:?}", number_of_writes(&plan), plan.writes);
             }
@@ -256,13 +269,14 @@ fn slices_that_exchange_endpoints_take_one_write_more() {
     let out = sequence(Vec::new(), update.clone(), Vec::new(), Creation::Allowed, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 2, 1));
     let world = [a, b, c];
-    let (left_out, events, counts) = Default::default();
+    let (left_out, put_off, events, counts) = Default::default();
     let writes = Writes {
         kind: AddressType::Ipv4,
         create: out.create,
         update: out.update,
         delete: out.delete,
         left_out,
+        put_off,
         events,
         counts,
     };
@@ -398,4 +412,26 @@ fn a_pod_of_another_family_is_no_endpoint_and_no_failure() {
     let place_holder = &plan.writes[0].create[0];
     assert_eq!((place_holder.endpoints.len(), place_holder.ports.len()), (0, 0), "it stands for the Service");
     assert_eq!(plan.writes[0].left_out, Vec::<String>::new());
+}
+
+#[test]
+fn new_slices_beyond_the_limit_of_ports_are_left_to_the_next_sync() {
+    let look = |port| Look { exists: true, ready: true, port, families: 0 };
+    let pods: Vec<Look> = (0..6).map(|n| look(9000 + n)).collect();
+    let named = json!({"ports": [{"name": "a", "port": 80, "targetPort": "web", "protocol": "TCP"},
+        {"name": "b", "port": 81, "targetPort": "web", "protocol": "TCP"}]});
+    let mut world = Snapshot { max_new_ports: 4, ..world(&pods, &named, vec![slice("old", 0..6)], 100) };
+    let plan = decide(&world);
+    let writes = &plan.writes[0];
+    assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (2, 0, 0), "the old slice stays");
+    assert_eq!(writes.put_off, PutOff { endpoints: 4, slices: 1 });
+    assert_eq!(plan.explain().waiting.len(), 1);
+    world.slices = prefixes(&world.slices, &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect();
+    let plan = decide(&world);
+    assert_eq!(plan.writes[0].put_off, PutOff { endpoints: 2, slices: 1 });
+    world.slices = prefixes(&world.slices, &plan.writes, 1).pop().unwrap().into_values().map(Arc::new).collect();
+    let plan = decide(&world);
+    let writes = &plan.writes[0];
+    assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (1, 1, 0), "it is written over");
+    assert_eq!(writes.put_off, PutOff::default());
 }

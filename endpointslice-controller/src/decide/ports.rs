@@ -1,0 +1,143 @@
+//! The ports of a Service: their numbers on each Pod, and the slices that have them.
+//!
+//! A Service can have ten thousand ports, and each of its Pods can give another number to them. So Pods are told apart by the
+//! numbers of the named ports alone, which are no more than the ports of the Pod, and a list of all ports is built only for
+//! slices that are created.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use common::{intern::Text, intstr::IntOrString};
+
+use crate::objects::{Pod, Port, Service, ServicePort};
+
+/// The numbers of the named ports on a Pod: positions of targets in ascending order, each with its number.
+pub type Numbers = [(usize, i32)];
+
+/// The ports of a Service, prepared for many Pods and slices.
+#[derive(Clone, Debug, Default)]
+pub struct ServicePorts<'a> {
+    ports: &'a [ServicePort],
+    /// The distinct ports of Pods, by name and protocol, that the Service's ports refer to; sorted.
+    targets: Vec<(&'a str, &'a str)>,
+    /// For each port the position of its target; `None` for a port that has the same number on every Pod.
+    target_of: Vec<Option<usize>>,
+    /// How many ports refer to each target.
+    uses: Vec<usize>,
+    /// How many ports have the same number on every Pod.
+    fixed: usize,
+    /// The positions of the ports, sorted by [`Identity`].
+    sorted: Vec<usize>,
+}
+
+/// What tells the ports of a Service apart: name, protocol and application protocol.
+type Identity<'a> = (&'a Text, &'a Text, &'a Option<Text>);
+
+fn identity_of_own(port: &ServicePort) -> Identity<'_> {
+    (&port.name, &port.protocol, &port.app_protocol)
+}
+
+fn identity(port: &Port) -> Identity<'_> {
+    (&port.name, &port.protocol, &port.app_protocol)
+}
+
+/// The name and the protocol of the port of Pods that a port of a Service refers to.
+fn target(port: &ServicePort) -> Option<(&str, &str)> {
+    match &port.target_port {
+        Some(IntOrString::Text(name)) => Some((name, &port.protocol)),
+        Some(IntOrString::Int(_)) | None => None,
+    }
+}
+
+/// The number of a port that refers to no port of Pods by name.
+fn fixed_number(port: &ServicePort) -> i32 {
+    match &port.target_port {
+        Some(IntOrString::Int(number)) => *number,
+        Some(IntOrString::Text(_)) | None => port.port,
+    }
+}
+
+impl<'a> ServicePorts<'a> {
+    /// The ports of that Service.
+    pub fn new(service: &'a Service) -> Self {
+        let ports = &*service.spec.ports;
+        let targets: BTreeSet<(&str, &str)> = ports.iter().filter_map(target).collect();
+        let targets: Vec<(&str, &str)> = targets.into_iter().collect();
+        let target_of: Vec<Option<usize>> =
+            ports.iter().map(|port| targets.binary_search(&target(port)?).ok()).collect();
+        let mut uses = vec![0; targets.len()];
+        target_of.iter().flatten().for_each(|target| uses[*target] += 1);
+        let mut sorted: Vec<usize> = (0..ports.len()).collect();
+        // Ports of the same identity stay in the Service's order.
+        sorted.sort_by_key(|at| identity_of_own(&ports[*at]));
+        let fixed = ports.len() - uses.iter().sum::<usize>();
+        Self { ports, targets, target_of, uses, fixed, sorted }
+    }
+
+    /// Replaces `numbers` by those of the named ports on a Pod. A port that the Pod does not have is left out.
+    pub fn resolve(&self, pod: &Pod, numbers: &mut Vec<(usize, i32)>) {
+        numbers.clear();
+        if self.targets.len() <= pod.ports.len() {
+            let number = |(at, (name, protocol)): (usize, &(&str, &str))| Some((at, pod.port(name, protocol)?));
+            numbers.extend(self.targets.iter().enumerate().filter_map(number));
+            return;
+        }
+        for port in &pod.ports {
+            let Ok(at) = self.targets.binary_search(&(&*port.name, &*port.protocol)) else { continue };
+            // Of several ports of that name the first one counts.
+            if numbers.last().is_none_or(|(last, _)| *last != at) {
+                numbers.push((at, port.number));
+            }
+        }
+    }
+
+    /// How many ports there are with these numbers.
+    pub fn count(&self, numbers: &Numbers) -> usize {
+        self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
+    }
+
+    /// The ports with these numbers, in the Service's order.
+    pub fn list(&self, numbers: &Numbers) -> Arc<[Port]> {
+        let number = |(port, target): (&'a ServicePort, &Option<usize>)| match target {
+            None => Some((port, fixed_number(port))),
+            Some(target) => {
+                let at = numbers.binary_search_by_key(target, |(target, _)| *target).ok()?;
+                Some((port, numbers[at].1))
+            }
+        };
+        let mut list = Vec::with_capacity(self.count(numbers));
+        list.extend(self.ports.iter().zip(&self.target_of).filter_map(number).map(|(port, number)| Port {
+            name: port.name.clone(),
+            port: Some(number),
+            protocol: port.protocol.clone(),
+            app_protocol: port.app_protocol.clone(),
+        }));
+        list.into()
+    }
+
+    /// The numbers with which the ports of a slice are those of this Service, in whatever order; `None` if there are none.
+    ///
+    /// The work is in proportion to the ports of the slice. The API server lets no two ports of a Service have the same name.
+    pub fn numbers_of(&self, ports: &[Port]) -> Option<Vec<(usize, i32)>> {
+        let mut theirs: Vec<&Port> = ports.iter().collect();
+        theirs.sort_by_key(|port| identity(port));
+        let mut numbers = Vec::new();
+        let mut rest = &*self.sorted;
+        for port in theirs {
+            let before = rest.partition_point(|at| identity_of_own(&self.ports[*at]) < identity(port));
+            let (at, others) = rest.get(before..)?.split_first()?;
+            rest = others;
+            let own = &self.ports[*at];
+            let number = port.port?;
+            match self.target_of[*at] {
+                _ if identity_of_own(own) != identity(port) => return None,
+                Some(target) => numbers.push((target, number)),
+                None if number == fixed_number(own) => {}
+                None => return None,
+            }
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        let is_one_each = numbers.windows(2).all(|pair| pair[0].0 != pair[1].0);
+        (is_one_each && self.count(&numbers) == ports.len()).then_some(numbers)
+    }
+}
