@@ -6,7 +6,11 @@ mod cronjob;
 mod daemonset;
 mod deployment;
 mod gc;
+mod job;
 mod replicaset;
+mod statefulset;
+
+use std::collections::BTreeSet;
 
 use e2e::simulation::{
     impostor::{Act, violated},
@@ -22,7 +26,37 @@ fn violations(suite: &str, acts: &[Act]) -> Vec<&'static str> {
     violated(suite, acts).unwrap()
 }
 
+/// The sources of the tests in which oracles turn red.
+const TESTS: [&str; 12] = [
+    include_str!("cronjob.rs"),
+    include_str!("daemonset.rs"),
+    include_str!("deployment.rs"),
+    include_str!("gc.rs"),
+    include_str!("job.rs"),
+    include_str!("main.rs"),
+    include_str!("replicaset.rs"),
+    include_str!("statefulset.rs"),
+    include_str!("../simulation.rs"),
+    include_str!("../../src/simulation/scenarios/node_health_invariants.rs"),
+    include_str!("../../src/simulation/scenarios/node_lifecycle_invariants.rs"),
+    include_str!("../../src/simulation/scenarios/statefulset_invariants/tests.rs"),
+];
+
+#[test]
+fn every_oracle_has_a_test_that_names_it() {
+    // Files that define oracles end with their tests.
+    let tests = TESTS.map(|source| source.split_once("mod tests {").map_or(source, |(_, tests)| tests));
+    let is_named = |oracle: &&str| tests.iter().any(|tests| tests.contains(&format!("\"{oracle}\"")));
+    let oracles = SUITES.iter().flat_map(|suite| {
+        let invariants = suite.invariants.iter().copied().flatten().map(|invariant| invariant.name);
+        invariants.chain(suite.promises.iter().copied().flatten().map(|promise| promise.name))
+    });
+    let unnamed: BTreeSet<&str> = oracles.filter(|oracle| !is_named(oracle)).collect();
+    assert_eq!(unnamed, BTreeSet::new());
+}
+
 /// The oracles of a suite.
+#[derive(Clone, Copy)]
 struct Oracles(&'static str);
 
 impl Oracles {
