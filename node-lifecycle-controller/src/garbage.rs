@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     controller::{Controller, Loop, Observed, Requeue},
     informer::AnyInformer,
-    metrics::{Counters, Metrics, Stability},
+    metrics::{Counters, Stability},
     queue::{Backoff, Priority},
     runtime::{Context, LoopDefinition, Running},
     settings::{Tune, TuneValue},
@@ -79,17 +79,18 @@ pub struct PodCollector {
 
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("pod_garbage_collector", Backoff::default());
-    let counter =
-        |metrics: &Metrics, name, help| metrics.counter(name, Stability::Alpha, help, &["namespace", "reason"]);
-    let deleted = counter(
-        &context.metrics,
+    let labels = &["namespace", "reason"];
+    let deleted = context.metrics.counter(
         "pod_gc_collector_force_delete_pods_total",
+        Stability::Alpha,
         "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+        labels,
     );
-    let failed = counter(
-        &context.metrics,
+    let failed = context.metrics.counter(
         "pod_gc_collector_force_delete_pod_errors_total",
+        Stability::Alpha,
         "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
+        labels,
     );
     let collector = PodCollector {
         context: context.clone(),
