@@ -2,7 +2,8 @@
 //!
 //! Deciding is in [`crate::decide::endpoints`]. Where it differs from upstream: Endpoints are patched, onto the version that was
 //! looked at; own writes are waited for by the ledger, where upstream remembers one version; deletions name the uid they mean;
-//! Endpoints that lack addresses are written only if they change.
+//! Endpoints that lack addresses are written only if they change; an object with more ports than the API server accepts lacks
+//! some of them.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +23,7 @@ use crate::{
     decide::endpoints::{self as decide, EndpointsPlan, EndpointsSnapshot, Members},
     error::Error,
     members::SharedMembership,
-    memory::Memories,
+    memory::{Memories, Memory},
     objects::Endpoints,
     observe::{RECHECK, wait_for_index},
     watch::Parked,
@@ -122,8 +123,8 @@ impl Controller for EndpointsController {
         let members = match self.members.services.store().get(&key.namespace, &key.name)? {
             Some(service) => {
                 let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
-                let seen = self.memories.of(key, &service.metadata.uid).seen;
-                Some(Members { service, pods, seen })
+                let Memory { seen, settled, .. } = self.memories.of(key, &service.metadata.uid);
+                Some(Members { service, pods, seen, settled })
             }
             None => None,
         };
@@ -140,7 +141,7 @@ impl Controller for EndpointsController {
         match (&plan, &snapshot.members) {
             (EndpointsPlan::Delete(endpoints), _) => self.delete(&key, endpoints).await?,
             (EndpointsPlan::Keep(wanted), Some(members)) => self.keep(&key, &members.service, wanted).await?,
-            (EndpointsPlan::Keep(_) | EndpointsPlan::Leave, _) => {}
+            (EndpointsPlan::Keep(_) | EndpointsPlan::Settled(_) | EndpointsPlan::Leave, _) => {}
         }
         Ok(Requeue::No)
     }

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     map::HashMap,
-    meta::{Key, Uid},
+    meta::{Key, Meta, Uid, Version},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
     decide::zones::Counts,
-    objects::{AddressType, Pod},
+    objects::{AddressType, Endpoints, Pod, Service},
 };
 
 /// How many endpoints serve each zone, by address type.
@@ -28,6 +28,23 @@ pub struct Memory {
     pub hints: Hints,
     /// Whether the Event that announces such hints was emitted.
     pub hints_announced: bool,
+    /// The state that needed no write, if the last sync of the loop of Endpoints found one.
+    pub settled: Option<Settled>,
+}
+
+/// The versions of a Service and its Endpoints that were as wanted with the Pods in [`Memory::seen`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    service: Version,
+    endpoints: (Uid, Version),
+}
+
+impl Settled {
+    /// The versions of these objects.
+    pub fn new(service: &Service, endpoints: &Endpoints) -> Self {
+        let Meta { uid, resource_version, .. } = &endpoints.metadata;
+        Self { service: service.metadata.resource_version, endpoints: (uid.clone(), *resource_version) }
+    }
 }
 
 /// A Service and its Pods, as the last sync saw them.

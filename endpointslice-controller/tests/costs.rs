@@ -6,10 +6,13 @@ use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
 use endpointslice_controller::{
-    decide::decide,
+    decide::{
+        decide,
+        endpoints::{self, EndpointsPlan, EndpointsSnapshot, Members as OfService},
+    },
     membership::{Members, Membership},
-    memory::Memory,
-    objects::{Pod, Service, Slice},
+    memory::{Memory, Settled},
+    objects::{Endpoints, Pod, Service, Slice},
     plan::Writes,
     snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
@@ -53,7 +56,6 @@ fn pods_of(index: &mut Membership, service: &Service) -> Arc<[Arc<Pod>]> {
     }
 }
 
-#[test]
 fn a_change_of_one_pod_of_five_thousand_builds_one_slice() {
     let service = service();
     let mut index = Membership::default();
@@ -109,4 +111,48 @@ fn a_change_of_one_pod_of_five_thousand_builds_one_slice() {
         for_one < for_nothing + 100 * 1_000,
         "a sync with one change allocates {for_one} bytes, {for_nothing} without"
     );
+}
+
+fn endpoints_that_are_as_wanted_are_not_built_again() {
+    let service = Arc::new(service());
+    let pods: Arc<[Arc<Pod>]> = (0..1_000).map(|n| pod(n, true)).collect();
+    let snapshot = |pods: &Arc<[Arc<Pod>]>, seen, settled, endpoints: &Arc<Endpoints>| EndpointsSnapshot {
+        members: Some(OfService { service: Arc::clone(&service), pods: Arc::clone(pods), seen, settled }),
+        endpoints: Some(Arc::clone(endpoints)),
+    };
+    let mut there: Endpoints =
+        serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}})).unwrap();
+    let EndpointsPlan::Keep(wanted) = endpoints::decide(&snapshot(&pods, None, None, &Arc::new(there.clone()))) else {
+        panic!("the Endpoints are empty");
+    };
+    assert!(wanted.write);
+    (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
+    let there = Arc::new(there);
+    let (for_all, plan) = allocated(|| endpoints::decide(&snapshot(&pods, None, None, &there)));
+    let EndpointsPlan::Keep(wanted) = plan else { panic!("nothing is known of a sync before") };
+    assert!(!wanted.write && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
+
+    let (seen, settled) = (Some(Arc::new(wanted.seen)), Some(Settled::new(&service, &there)));
+    let (for_nothing, plan) = allocated(|| endpoints::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
+    assert!(matches!(plan, EndpointsPlan::Settled(_)));
+    assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
+
+    // Another list of Pods, or another version of an object, is looked at.
+    let others: Arc<[Arc<Pod>]> = pods.iter().cloned().collect();
+    assert!(matches!(
+        endpoints::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
+        EndpointsPlan::Keep(_)
+    ));
+    let mut changed = Endpoints::clone(&there);
+    changed.metadata.resource_version = common::meta::Version::parse("7");
+    changed.subsets.clear();
+    let plan = endpoints::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
+    assert!(matches!(plan, EndpointsPlan::Keep(wanted) if wanted.write));
+}
+
+/// One after the other: what a test allocates is counted for the whole process.
+#[test]
+fn a_sync_builds_what_it_writes() {
+    a_change_of_one_pod_of_five_thousand_builds_one_slice();
+    endpoints_that_are_as_wanted_are_not_built_again();
 }

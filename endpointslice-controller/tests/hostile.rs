@@ -1,4 +1,4 @@
-//! Services and Pods with every list at its limit and beyond: what deciding about them allocates. A process of its own, because
+//! Services, Pods and Endpoints with every list at its limit and beyond: what deciding about them allocates. A process of its own, because
 //! it counts memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
@@ -8,9 +8,13 @@ use std::{alloc::System, sync::Arc};
 use cap::Cap;
 use common::{controller::Explain as _, object::Object};
 use endpointslice_controller::{
-    decide::decide,
+    decide::{
+        decide,
+        endpoints::{self, EndpointsSnapshot, Members},
+        mirror::{self, MirrorSnapshot},
+    },
     memory::Memory,
-    objects::{Pod, Service},
+    objects::{Endpoints, Pod, Service},
     snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 use proptest::prelude::*;
@@ -24,6 +28,8 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const EACH_BYTE: usize = 16;
 /// What deciding may allocate for each port of a new slice.
 const EACH_NEW_PORT: usize = 128;
+/// What mirroring may allocate for each address of each distinct list of ports.
+const EACH_MIRRORED: usize = 1536;
 /// What deciding may allocate besides.
 const BESIDES: usize = 1 << 20;
 
@@ -113,8 +119,12 @@ fn pod_with_its_own_number(n: usize) -> Value {
         "status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}]}})
 }
 
-/// Decides about a Service and its Pods. Returns what that allocated, and what it may allocate.
-fn allocated_and_limit(service: &Value, pods: Vec<Value>, max_endpoints_per_slice: usize) -> Option<(usize, usize)> {
+/// Decides about the slices and the Endpoints of a Service. Returns for each what that allocated, and what it may allocate.
+fn allocated_and_limit(
+    service: &Value,
+    pods: Vec<Value>,
+    max_endpoints_per_slice: usize,
+) -> Option<[(usize, usize); 2]> {
     let ports = service["spec"]["ports"].as_array().map_or(0, Vec::len);
     let mut bytes = service.to_string().len();
     let service = read::<Service>(service)?;
@@ -141,31 +151,93 @@ fn allocated_and_limit(service: &Value, pods: Vec<Value>, max_endpoints_per_slic
     let before = ALLOCATOR.total_allocated();
     let plan = decide(&snapshot);
     let _ = plan.explain();
-    Some((ALLOCATOR.total_allocated() - before, limit))
+    let of_slices = (ALLOCATOR.total_allocated() - before, limit);
+    let Snapshot { service, pods, .. } = snapshot;
+    let new_ports = (ports * pods.len()).min(endpoints::MAX_PORTS);
+    let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
+    let members = Some(Members { service, pods, seen: None, settled: None });
+    let snapshot = EndpointsSnapshot { members, endpoints: None };
+    let before = ALLOCATOR.total_allocated();
+    let plan = endpoints::decide(&snapshot);
+    let _ = plan.explain();
+    Some([of_slices, (ALLOCATOR.total_allocated() - before, limit)])
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
-    #[test]
     fn deciding_allocates_in_proportion_to_the_service_and_its_pods(
         service in any_service(),
         pods in prop_oneof![2 => prop::collection::vec(any_pod(), 0..30), 1 => pods_that_differ()],
         max_endpoints_per_slice in prop::sample::select(vec![1usize, 3, 100, 1000]),
     ) {
-        if let Some((allocated, limit)) = allocated_and_limit(&service, pods, max_endpoints_per_slice) {
+        for (allocated, limit) in allocated_and_limit(&service, pods, max_endpoints_per_slice).into_iter().flatten() {
             prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
         }
     }
 }
 
-#[test]
 fn ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out() {
     let port = |n: usize| json!({"name": format!("p{n}"), "port": 1 + n, "targetPort": "http", "protocol": "TCP"});
     let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"},
         "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "ipFamilies": ["IPv4"], "selector": {"app": "web"},
             "ports": (0..10_000).map(port).collect::<Vec<_>>()}});
     let pods = (0..500).map(pod_with_its_own_number).collect();
-    let (allocated, limit) = allocated_and_limit(&service, pods, 100).unwrap();
-    assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
+    for (allocated, limit) in allocated_and_limit(&service, pods, 100).unwrap() {
+        assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
+    }
+}
+
+/// A subset of Endpoints: the first of its ports, how many it has, and the same of its addresses.
+type Shape = (usize, usize, usize, usize);
+
+fn any_shape() -> impl Strategy<Value = Shape> {
+    let ports = prop::sample::select(vec![0usize, 1, 2, 100, 3000]);
+    let addresses = prop::sample::select(vec![0usize, 1, 2, 100, 3000]);
+    (0..50usize, ports, 0..50usize, addresses)
+}
+
+fn subset((first_port, ports, first_address, addresses): Shape, not_ready: bool) -> Value {
+    let port = |n: usize| json!({"name": format!("p{n}"), "port": n, "protocol": "TCP"});
+    let address = |n: usize| json!({"ip": format!("10.{}.{}.{}", n % 3, n / 250, n % 250)});
+    let list = if not_ready { "notReadyAddresses" } else { "addresses" };
+    json!({list: (first_address..first_address + addresses).map(address).collect::<Vec<_>>(),
+        "ports": (first_port..first_port + ports).map(port).collect::<Vec<_>>()})
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    fn mirroring_allocates_in_proportion_to_the_endpoints(
+        subsets in prop::collection::vec((any_shape(), any::<bool>()), 0..30),
+        max_endpoints_per_subset in prop::sample::select(vec![1usize, 1000]),
+    ) {
+        let addresses: usize = subsets.iter().map(|(shape, _)| shape.3).sum();
+        let combinations = 2 * subsets.len() + 1;
+        let subsets: Vec<Value> = subsets.into_iter().map(|(shape, not_ready)| subset(shape, not_ready)).collect();
+        let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}, "subsets": subsets});
+        let bytes = object.to_string().len();
+        let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}});
+        let snapshot = MirrorSnapshot {
+            endpoints: read::<Endpoints>(&object),
+            service: read::<Service>(&service),
+            slices: Vec::new(),
+            max_endpoints_per_subset,
+        };
+        prop_assert!(snapshot.endpoints.is_some());
+        let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(mirror::MAX_ADDRESSES);
+        let before = ALLOCATOR.total_allocated();
+        let plan = mirror::decide(&snapshot);
+        let _ = plan.explain();
+        let allocated = ALLOCATOR.total_allocated() - before;
+        prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
+    }
+}
+
+/// One after the other: what a test allocates is counted for the whole process.
+#[test]
+fn hostile_objects_cost_no_more_than_their_size_allows() {
+    ten_thousand_ports_on_five_hundred_pods_that_differ_are_not_multiplied_out();
+    deciding_allocates_in_proportion_to_the_service_and_its_pods();
+    mirroring_allocates_in_proportion_to_the_endpoints();
 }

@@ -1,23 +1,17 @@
 //! What the Endpoints object of a Service with a selector is to hold: pure.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use common::{
     controller::{Explain, Explanation},
     intern::Labels,
 };
 
-use super::{
-    desired, mirror,
-    ports::{Numbers, ServicePorts},
-    subsets, trigger,
-};
+use super::{desired, mirror, ports::ServicePorts, subsets, trigger};
 use crate::{
     address,
-    memory::Seen,
-    objects::{
-        Address, AddressType, Endpoints, HEADLESS, Pod, Port, Service, Subset, SubsetPort, TRIGGER_TIME, TargetRef,
-    },
+    memory::{Seen, Settled},
+    objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TRIGGER_TIME, TargetRef},
 };
 
 /// The label of Endpoints that names their writer.
@@ -31,6 +25,9 @@ const TRUNCATED: &str = "truncated";
 /// The most addresses of one object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
 
+/// The most ports of one object. One with more of them is larger than what the API server accepts.
+pub const MAX_PORTS: usize = 100_000;
+
 /// A Service and its Pods.
 #[derive(Clone, Debug)]
 pub struct Members {
@@ -40,6 +37,8 @@ pub struct Members {
     pub pods: Arc<[Arc<Pod>]>,
     /// What the last sync saw; `None` before the first one.
     pub seen: Option<Arc<Seen>>,
+    /// The state that needed no write, if the last sync found one.
+    pub settled: Option<Settled>,
 }
 
 /// Everything one sync may look at.
@@ -59,6 +58,8 @@ pub enum EndpointsPlan {
     Leave,
     /// Delete them: the Service is gone.
     Delete(Arc<Endpoints>),
+    /// Nothing: neither they nor the Service or its Pods have changed since they were found to be as wanted.
+    Settled(Arc<Endpoints>),
     /// Bring them to this state. They may be in it already.
     Keep(Box<Wanted>),
 }
@@ -91,22 +92,25 @@ pub fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
         let base = base.clone().filter(|there| !there.metadata.is_deleting());
         return base.map_or(EndpointsPlan::Leave, EndpointsPlan::Delete);
     };
-    let Members { service, pods, seen } = members;
+    let Members { service, pods, seen, settled } = members;
     if !service.selects() {
         return EndpointsPlan::Leave;
     }
-    let mut subsets = subsets::canonical(&subsets_of(service, pods));
-    let truncated = subsets::truncate(&mut subsets, MAX_CAPACITY);
-    if truncated {
-        // What is left of two ports may be the same addresses.
-        subsets = subsets::canonical(&subsets);
+    if let Some(there) = base
+        && seen.as_ref().is_some_and(|seen| Arc::ptr_eq(&seen.pods, pods))
+        && *settled == Some(Settled::new(service, there))
+    {
+        return EndpointsPlan::Settled(Arc::clone(there));
     }
+    let (subsets, truncated) = subsets_of(service, pods);
     let labels = labels(service);
     let (trigger_time, seen) = trigger::trigger_time(seen.as_deref(), service, pods);
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
         // One that is larger than anything written here is not looked at in full.
-        subsets::canonical_within(&there.subsets, mirror::MAX_ADDRESSES) == (subsets.clone(), 0)
+        let (form, beyond_limit) = subsets::canonical_within(&there.subsets, mirror::MAX_ADDRESSES);
+        beyond_limit == 0
+            && form == subsets
             && same_labels(&there.metadata.labels, &labels)
             && there.metadata.annotations.get(OVER_CAPACITY) == over_capacity
     };
@@ -138,13 +142,23 @@ fn family(service: &Service) -> Option<AddressType> {
     }
 }
 
-/// The addresses of all Pods, one subset for each distinct list of port numbers.
-fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
+/// Pods with the same ports, each with its address.
+#[derive(Default)]
+struct Group<'a> {
+    ready: Vec<(&'a Pod, IpAddr)>,
+    not_ready: Vec<(&'a Pod, IpAddr)>,
+}
+
+/// The groups of Pods of a Service, by the numbers of the named ports.
+fn groups<'a>(
+    service: &Service,
+    pods: &'a [Arc<Pod>],
+    ports: &ServicePorts<'_>,
+) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = family(service);
-    let ports = ServicePorts::new(service);
     let mut numbers = Vec::new();
-    let mut subsets: BTreeMap<Vec<(usize, i32)>, Subset> = BTreeMap::new();
+    let mut groups: BTreeMap<Vec<(usize, i32)>, Group<'a>> = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.is_eligible()) {
         if pod.metadata.is_deleting() && !publishes {
             continue;
@@ -152,37 +166,97 @@ fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> Vec<Subset> {
         let family = of_service.or_else(|| pod.ip.map(address::family));
         let Some(ip) = pod.ips.iter().find(|ip| family == Some(address::family(**ip))) else { continue };
         ports.resolve(pod, &mut numbers);
-        // A headless Service without ports has addresses without ports.
-        let is_portless = service.spec.ports.is_empty() && service.is_headless();
-        if !is_portless && ports.count(&numbers) == 0 {
+        if ports.count(&numbers) == 0 && !is_portless(service) {
             continue;
         }
-        if !subsets.contains_key(&numbers) {
-            subsets.insert(numbers.clone(), Subset { ports: subset_ports(&ports, &numbers), ..Subset::default() });
+        if !groups.contains_key(&numbers) {
+            groups.insert(numbers.clone(), Group::default());
         }
-        let Some(subset) = subsets.get_mut(&numbers) else { continue };
-        let is_ready = publishes || pod.is_ready;
-        let list = if is_ready { &mut subset.addresses } else { &mut subset.not_ready_addresses };
-        list.push(Address {
-            ip: ip.to_string().into(),
-            hostname: desired::hostname(pod, service).cloned().unwrap_or_default(),
-            node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
-            target_ref: Some(TargetRef::to_pod(pod)),
-        });
+        let Some(group) = groups.get_mut(&numbers) else { continue };
+        let list = if publishes || pod.is_ready { &mut group.ready } else { &mut group.not_ready };
+        list.push((pod, *ip));
     }
-    subsets.into_values().collect()
+    groups
 }
 
-fn subset_ports(ports: &ServicePorts<'_>, numbers: &Numbers) -> Vec<SubsetPort> {
-    let port = |port: &Port| {
-        Some(SubsetPort {
+/// Whether the addresses of a Service have no ports: it is headless and has none.
+fn is_portless(service: &Service) -> bool {
+    service.spec.ports.is_empty() && service.is_headless()
+}
+
+/// The subsets of a Service in canonical form, and whether something was left out of them.
+///
+/// Only the addresses that stay are built, and ports that the same Pods have are one subset from the beginning.
+fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> (Vec<Subset>, bool) {
+    let ports = ServicePorts::new(service);
+    let groups = groups(service, pods, &ports);
+    // The groups that have a port: all of them, or those with that number of its target.
+    let mut groups_of: BTreeMap<Option<(usize, i32)>, Vec<usize>> = BTreeMap::new();
+    if !groups.is_empty() && (ports.count_of(None) > 0 || is_portless(service)) {
+        groups_of.insert(None, (0..groups.len()).collect());
+    }
+    for (at, numbers) in groups.keys().enumerate() {
+        for number in numbers {
+            groups_of.entry(Some(*number)).or_default().push(at);
+        }
+    }
+    let groups: Vec<Group<'_>> = groups.into_values().collect();
+    let mut truncated = false;
+    let mut number_of_ports = 0;
+    let mut ports_of: BTreeMap<Vec<usize>, Vec<SubsetPort>> = BTreeMap::new();
+    for (target, with_port) in groups_of {
+        number_of_ports += ports.count_of(target.map(|(target, _)| target));
+        if number_of_ports > MAX_PORTS {
+            truncated = true;
+            break;
+        }
+        ports_of.entry(with_port).or_default().extend(ports.of_target(target).map(|(port, number)| SubsetPort {
             name: port.name.clone(),
-            port: port.port?,
+            port: number,
             protocol: port.protocol.clone(),
             app_protocol: port.app_protocol.clone(),
-        })
+        }));
+    }
+    let mut lists: Vec<(Vec<SubsetPort>, Vec<usize>)> = ports_of.into_iter().map(|(of, ports)| (ports, of)).collect();
+    for (ports, _) in &mut lists {
+        ports.sort();
+        ports.dedup();
+    }
+    lists.sort();
+    let size = |at: &usize| (groups[*at].ready.len(), groups[*at].not_ready.len());
+    let sum = |of: &[usize]| of.iter().map(size).fold((0, 0), |sum, size| (sum.0 + size.0, sum.1 + size.1));
+    let sizes: Vec<(usize, usize)> = lists.iter().map(|(_, of)| sum(of)).collect();
+    let kept = subsets::truncated(&sizes, MAX_CAPACITY);
+    let is_cut = kept != sizes;
+    let mut subsets: Vec<Subset> = Vec::new();
+    for ((ports, of), (ready, not_ready)) in lists.into_iter().zip(kept) {
+        if ready + not_ready > 0 {
+            let addresses = first(of.iter().flat_map(|at| &groups[*at].ready), ready, service);
+            let not_ready_addresses = first(of.iter().flat_map(|at| &groups[*at].not_ready), not_ready, service);
+            subsets.push(Subset { addresses, not_ready_addresses, ports });
+        }
+    }
+    if is_cut {
+        // What is left of two ports may be the same addresses.
+        subsets = subsets::canonical(&subsets);
+    }
+    (subsets, truncated || is_cut)
+}
+
+/// The first addresses of some Pods in canonical order.
+fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, service: &Service) -> Vec<Address> {
+    if most == 0 {
+        return Vec::new();
+    }
+    let mut pods: Vec<(String, &Pod)> = pods.map(|(pod, ip)| (ip.to_string(), *pod)).collect();
+    pods.sort_unstable_by(|a, b| (&a.0, &a.1.metadata.uid).cmp(&(&b.0, &b.1.metadata.uid)));
+    let address = |(ip, pod): (String, &Pod)| Address {
+        ip: ip.into(),
+        hostname: desired::hostname(pod, service).cloned().unwrap_or_default(),
+        node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
+        target_ref: Some(TargetRef::to_pod(pod)),
     };
-    ports.list(numbers).iter().filter_map(port).collect()
+    pods.into_iter().take(most).map(address).collect()
 }
 
 impl Wanted {
@@ -192,23 +266,26 @@ impl Wanted {
     }
 }
 
+/// The addresses of Endpoints in words.
+fn situation(subsets: &[Subset]) -> String {
+    let (ready, not_ready) = subsets::count(subsets);
+    format!("{ready} addresses, and {not_ready} that are not ready")
+}
+
 impl Explain for EndpointsPlan {
     fn explain(&self) -> Explanation {
         let (situation, action) = match self {
             Self::Leave => ("there is nothing to keep".to_owned(), None),
             Self::Delete(_) => ("the Service is gone".to_owned(), Some("delete the Endpoints")),
-            Self::Keep(wanted) => {
-                let (ready, not_ready) = subsets::count(&wanted.subsets);
-                let situation = format!("{ready} addresses, and {not_ready} that are not ready");
-                (situation, wanted.write.then_some("write the Endpoints"))
-            }
+            Self::Settled(there) => (situation(&there.subsets), None),
+            Self::Keep(wanted) => (situation(&wanted.subsets), wanted.write.then_some("write the Endpoints")),
         };
         Explanation { situation, waiting: Vec::new(), actions: action.map(str::to_owned).into_iter().collect() }
     }
 
     fn acts(&self) -> bool {
         match self {
-            Self::Leave => false,
+            Self::Leave | Self::Settled(_) => false,
             Self::Delete(_) => true,
             Self::Keep(wanted) => wanted.write,
         }

@@ -27,6 +27,8 @@ pub struct ServicePorts<'a> {
     fixed: usize,
     /// The positions of the ports, sorted by [`Identity`].
     sorted: Vec<usize>,
+    /// The positions of the ports, those without a target first, the others in the order of their targets.
+    by_target: Vec<usize>,
 }
 
 /// What tells the ports of a Service apart: name, protocol and application protocol.
@@ -69,8 +71,10 @@ impl<'a> ServicePorts<'a> {
         let mut sorted: Vec<usize> = (0..ports.len()).collect();
         // Ports of the same identity stay in the Service's order.
         sorted.sort_by_key(|at| identity_of_own(&ports[*at]));
+        let mut by_target: Vec<usize> = (0..ports.len()).collect();
+        by_target.sort_by_key(|at| target_of[*at]);
         let fixed = ports.len() - uses.iter().sum::<usize>();
-        Self { ports, targets, target_of, uses, fixed, sorted }
+        Self { ports, targets, target_of, uses, fixed, sorted, by_target }
     }
 
     /// Replaces `numbers` by those of the named ports on a Pod. A port that the Pod does not have is left out.
@@ -93,6 +97,22 @@ impl<'a> ServicePorts<'a> {
     /// How many ports there are with these numbers.
     pub fn count(&self, numbers: &Numbers) -> usize {
         self.fixed + numbers.iter().map(|(target, _)| self.uses[*target]).sum::<usize>()
+    }
+
+    /// How many ports refer to a target; without a target, how many have the same number on every Pod.
+    pub fn count_of(&self, target: Option<usize>) -> usize {
+        target.map_or(self.fixed, |target| self.uses[target])
+    }
+
+    /// The ports that refer to a target, with its number; without a target, those that have the same number on every Pod.
+    pub fn of_target(&self, target: Option<(usize, i32)>) -> impl Iterator<Item = (&'a ServicePort, i32)> {
+        let position = target.map(|(target, _)| target);
+        let first = self.by_target.partition_point(|at| self.target_of[*at] < position);
+        let theirs = self.by_target.iter().skip(first).take(self.count_of(position));
+        theirs.map(move |at| {
+            let port = &self.ports[*at];
+            (port, target.map_or_else(|| fixed_number(port), |(_, number)| number))
+        })
     }
 
     /// The ports with these numbers, in the Service's order.

@@ -85,28 +85,28 @@ pub fn count(subsets: &[Subset]) -> (usize, usize) {
     (ready, subsets.iter().map(|subset| subset.not_ready_addresses.len()).sum())
 }
 
-/// Leaves out what is more than `most`: first those that cannot be used. Says whether anything was left out.
+/// How many addresses each subset keeps where `most` are kept in all: first those that can be used, then the others.
 ///
-/// Upstream: `pkg/controller/endpoint`, `truncateEndpoints`.
-pub fn truncate(subsets: &mut Vec<Subset>, most: usize) -> bool {
-    let (ready, not_ready) = count(subsets);
-    if ready + not_ready <= most {
-        return false;
-    }
-    let for_not_ready = most.saturating_sub(ready);
-    cut(subsets, ready, most.min(ready), |subset| &mut subset.addresses);
-    cut(subsets, not_ready, for_not_ready, |subset| &mut subset.not_ready_addresses);
-    subsets.retain(|subset| !subset.addresses.is_empty() || !subset.not_ready_addresses.is_empty());
-    true
+/// Each subset is given with the numbers of both kinds. Upstream: `pkg/controller/endpoint`, `truncateEndpoints`.
+pub fn truncated(subsets: &[(usize, usize)], most: usize) -> Vec<(usize, usize)> {
+    let ready: usize = subsets.iter().map(|(ready, _)| ready).sum();
+    let not_ready: usize = subsets.iter().map(|(_, not_ready)| not_ready).sum();
+    let for_ready = most.min(ready);
+    let for_not_ready = not_ready.min(most - for_ready);
+    let ready_of = shares(subsets.iter().map(|(ready, _)| *ready), ready, for_ready);
+    ready_of
+        .into_iter()
+        .zip(shares(subsets.iter().map(|(_, not_ready)| *not_ready), not_ready, for_not_ready))
+        .collect()
 }
 
-/// Gives each list its share of `budget`, rounded up, as long as some is left.
-fn cut(subsets: &mut [Subset], total: usize, budget: usize, list: impl Fn(&mut Subset) -> &mut Vec<Address>) {
+/// Gives each subset its share of `budget`, rounded up, as long as some is left.
+fn shares(sizes: impl Iterator<Item = usize>, total: usize, budget: usize) -> Vec<usize> {
     let mut left = budget;
-    for subset in subsets {
-        let addresses = list(subset);
-        let share = if total == 0 { 0 } else { (addresses.len() * budget).div_ceil(total) };
-        addresses.truncate(share.min(left));
-        left -= addresses.len();
-    }
+    let share = |size: usize| {
+        let share = (size * budget).div_ceil(total.max(1)).min(left);
+        left -= share;
+        share
+    };
+    sizes.map(share).collect()
 }

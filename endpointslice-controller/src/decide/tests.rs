@@ -1,3 +1,4 @@
+mod endpoints;
 mod mirror;
 mod packing;
 
@@ -259,17 +260,11 @@ fn subsets_have_one_form() {
 
 #[test]
 fn too_many_addresses_are_cut_those_that_are_not_ready_first() {
-    let addresses = |from: usize, count: usize| -> serde_json::Value {
-        (from..from + count).map(|n| json!({"ip": format!("10.0.{}.{}", n / 250, n % 250)})).collect()
-    };
-    let cut = |ready: usize, not_ready: usize, most: usize| {
-        let value = json!([{"addresses": addresses(0, ready), "notReadyAddresses": addresses(ready, not_ready)}]);
-        let mut all: Vec<Subset> = serde_json::from_value(value).unwrap();
-        (subsets::truncate(&mut all, most), subsets::count(&all))
-    };
-    assert_eq!(cut(5, 5, 10), (false, (5, 5)));
-    assert_eq!(cut(8, 5, 10), (true, (8, 2)));
-    assert_eq!(cut(12, 5, 10), (true, (10, 0)));
+    assert_eq!(subsets::truncated(&[(5, 5)], 10), [(5, 5)]);
+    assert_eq!(subsets::truncated(&[(8, 5)], 10), [(8, 2)]);
+    assert_eq!(subsets::truncated(&[(12, 5)], 10), [(10, 0)]);
+    assert_eq!(subsets::truncated(&[(7, 1), (0, 0), (5, 4)], 10), [(6, 0), (0, 0), (4, 0)], "shares are rounded up");
+    assert_eq!(subsets::truncated(&[(1, 4), (1, 6)], 10), [(1, 4), (1, 4)]);
 }
 
 /// The state that the writes of a plan leave behind.

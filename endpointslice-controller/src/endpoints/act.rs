@@ -13,7 +13,7 @@ use super::{EndpointsController, record};
 use crate::{
     decide::endpoints::Wanted,
     error::Error,
-    memory::Memory,
+    memory::{Memory, Settled},
     objects::{ENDPOINTS, Endpoints, Service},
     observe::drop_satisfied_record,
 };
@@ -51,9 +51,11 @@ impl EndpointsController {
     }
 
     pub(super) async fn keep(&self, key: &Key, service: &Service, wanted: &Wanted) -> Result<(), Error> {
+        let settled = wanted.base.as_deref().filter(|_| !wanted.write).map(|base| Settled::new(service, base));
         let memory = Memory {
             uid: service.metadata.uid.clone(),
             seen: Some(Arc::new(wanted.seen.clone())),
+            settled,
             ..Memory::default()
         };
         let is_there = |meta: &Meta| meta.uid == service.metadata.uid;

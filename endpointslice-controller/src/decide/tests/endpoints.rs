@@ -1,0 +1,87 @@
+//! What Endpoints hold.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    decide::{
+        endpoints::{EndpointsPlan, EndpointsSnapshot, Members, Wanted, decide},
+        subsets,
+        world::{pod, service},
+    },
+    objects::{Pod, Service, Subset},
+};
+
+fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> Wanted {
+    let pods = pods.into_iter().map(Arc::new).collect();
+    let members = Some(Members { service: Arc::clone(service), pods, seen: None, settled: None });
+    match decide(&EndpointsSnapshot { members, endpoints: None }) {
+        EndpointsPlan::Keep(wanted) => *wanted,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A Pod with these numbers of its ports `a`, `b` and so on.
+fn pod_with(index: usize, ready: bool, numbers: &[Option<i32>]) -> Pod {
+    let names = ["a", "b", "c"].iter().zip(numbers);
+    let ports = names.filter_map(|(name, n)| Some(json!({"name": name, "containerPort": (*n)?, "protocol": "TCP"})));
+    let read: Pod =
+        serde_json::from_value(json!({"spec": {"containers": [{"ports": ports.collect::<Vec<_>>()}]}})).unwrap();
+    Pod { ports: read.ports, is_ready: ready, ..pod(index) }
+}
+
+/// A subset for each Pod and port, without looking for what they share.
+fn multiplied_out(targets: &[Value], pods: &[(bool, Vec<Option<i32>>)]) -> Vec<Subset> {
+    let mut all = Vec::new();
+    for (index, (ready, numbers)) in pods.iter().enumerate() {
+        let pod = pod(index);
+        let address = json!([{"ip": pod.ips[0].to_string(), "nodeName": pod.node,
+            "targetRef": {"kind": "Pod", "namespace": "ns", "name": pod.metadata.name, "uid": pod.metadata.uid}}]);
+        for (at, target) in targets.iter().enumerate() {
+            let of_pod = |name: &str| numbers["abc".find(name).unwrap()].map(i64::from);
+            let Some(number) = target.as_i64().or_else(|| of_pod(target.as_str()?)) else { continue };
+            let list = if *ready { "addresses" } else { "notReadyAddresses" };
+            let port = json!([{"name": format!("p{at}"), "port": number, "protocol": "TCP"}]);
+            all.push(serde_json::from_value(json!({list: address, "ports": port})).unwrap());
+        }
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn subsets_are_those_of_every_port_of_every_pod_in_canonical_form(
+        targets in prop::collection::vec(prop::sample::select(vec![json!(80), json!(81), json!("a"), json!("b"), json!("c")]), 0..6),
+        pods in prop::collection::vec((any::<bool>(), prop::collection::vec(prop::option::of(80..83i32), 3)), 0..12),
+    ) {
+        let port = |(at, target): (usize, &Value)| json!({"name": format!("p{at}"), "port": 1, "targetPort": target, "protocol": "TCP"});
+        let service = service(&json!({"ports": targets.iter().enumerate().map(port).collect::<Vec<_>>()}));
+        let made = pods.iter().enumerate().map(|(index, (ready, numbers))| pod_with(index, *ready, numbers));
+        let wanted = wanted(&service, made);
+        prop_assert_eq!(wanted.subsets, subsets::canonical(&multiplied_out(&targets, &pods)));
+        prop_assert_eq!(wanted.over_capacity, None);
+    }
+}
+
+#[test]
+fn a_thousand_addresses_stay_the_first_in_canonical_order() {
+    let wanted = wanted(&service(&json!({})), (0..1_500).map(|index| pod_with(index, index % 100 != 0, &[])));
+    let mut ready: Vec<String> = (0..1_500).filter(|n| n % 100 != 0).map(|n| pod(n).ips[0].to_string()).collect();
+    ready.sort();
+    let kept: Vec<String> = wanted.subsets[0].addresses.iter().map(|address| address.ip.to_string()).collect();
+    assert_eq!((wanted.subsets.len(), wanted.over_capacity), (1, Some("truncated")));
+    assert_eq!(kept, ready[..1_000]);
+    assert!(wanted.subsets[0].not_ready_addresses.is_empty());
+}
+
+#[test]
+fn ports_that_no_object_could_hold_are_left_out() {
+    let port = |n: usize| json!({"name": format!("p{n}"), "port": 1 + n, "targetPort": "a", "protocol": "TCP"});
+    let service = service(&json!({"ports": (0..10_000).map(port).collect::<Vec<_>>()}));
+    let wanted = wanted(&service, (0..20).map(|index| pod_with(index, true, &[Some(8_000 + index as i32)])));
+    assert_eq!((wanted.subsets.len(), wanted.over_capacity), (10, Some("truncated")));
+    let numbers: BTreeSet<usize> = wanted.subsets.iter().map(|subset| subset.ports.len()).collect();
+    assert_eq!(numbers, [10_000].into());
+}
