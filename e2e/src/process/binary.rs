@@ -140,17 +140,17 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_binary_comes_with_the_command_that_builds_it() {
+    fn a_missing_binary_comes_with_the_command_that_builds_all() {
         let target = crate::cluster::Directory::new("binary").unwrap();
         std::fs::write(target.path().join("CACHEDIR.TAG"), "").unwrap();
         for (directory, expected) in [
-            ("debug", "`cargo build --package gc-controller`"),
-            ("release", "`cargo build --release --package gc-controller`"),
-            ("trial", "`cargo build --profile trial --package gc-controller`"),
+            ("debug", "`cargo build --workspace --bins`"),
+            ("release", "`cargo build --release --workspace --bins`"),
+            ("trial", "`cargo build --profile trial --workspace --bins`"),
         ] {
-            assert_eq!(command_line("gc-controller", &target.path().join(directory)), expected);
+            assert_eq!(command_line(&target.path().join(directory)), expected);
         }
-        let elsewhere = command_line("gc-controller", Path::new("/usr/local/bin"));
-        assert_eq!(elsewhere, "`cargo build --release --package gc-controller`", "no directory of cargo's");
+        let elsewhere = command_line(Path::new("/usr/local/bin"));
+        assert_eq!(elsewhere, "`cargo build --release --workspace --bins`", "no directory of cargo's");
     }
 }
