@@ -441,3 +441,44 @@ impl Hub {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The violations of a process that sends a request and gets this answer.
+    fn violations(method: Method, path: &str, query: &str, status: StatusCode, answer: Value) -> Vec<&'static str> {
+        let sandbox = Sandbox::builder().build();
+        let (hub, _news) = Hub::new(sandbox, &Perturbation::default());
+        let process = Process::new("job-controller", 1, hub.clock.clone());
+        let asked = Asked { method, path: path.to_owned(), query: query.to_owned() };
+        assert_eq!(hub.leaves(&process, &asked), Fate::Served);
+        hub.answered(&process, &asked, status, &Bytes::from(answer.to_string()));
+        let seen = hub.seen.lock();
+        seen.violations.iter().map(|(oracle, _)| *oracle).collect()
+    }
+
+    #[test]
+    fn a_read_that_may_be_stale_is_noticed() {
+        for (query, expected) in [("resourceVersion=0", &["reads-are-consistent"][..]), ("resourceVersion=7", &[])] {
+            let found = violations(Method::GET, "/api/v1/pods", query, StatusCode::OK, json!({}));
+            assert_eq!(found, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_breaks_the_servers_rules_is_noticed() {
+        let path = "/apis/batch/v1/namespaces/default/jobs/sum/status";
+        let invalid = |field: &str| json!({"message": "invalid", "details": {"causes": [{"field": field}]}});
+        for (status, field, expected) in [
+            (StatusCode::UNPROCESSABLE_ENTITY, "status.active", &["statuses-are-valid"][..]),
+            (StatusCode::UNPROCESSABLE_ENTITY, "metadata.uid", &[]),
+            (StatusCode::CONFLICT, "status.active", &[]),
+        ] {
+            let found = violations(Method::PATCH, path, "", status, invalid(field));
+            assert_eq!(found, expected, "{status} {field}");
+        }
+    }
+}
