@@ -1,25 +1,27 @@
 //! The oracles of DaemonSets. Between two acts there are thirty seconds, in which the nodes run the Pods.
 
-use super::*;
+use super::{
+    Actor::{Impostor, User},
+    *,
+};
 
-const SUITE: &str = "daemonset";
-const CONTROLLER: &str = "daemonset-controller";
+const ORACLES: Oracles = Oracles("daemonset");
+const CONTROLLER: Actor = Impostor("daemonset-controller");
 const SETS: &str = "daemonsets.apps";
 const REVISIONS: &str = "controllerrevisions.apps";
 const HASH: &str = "controller-revision-hash";
 
 fn user(what: What) -> Act {
-    Act::user(move |_| what.clone())
+    User.acts(move |_| what.clone())
 }
 
 fn set(spec: Value) -> Act {
-    let mut set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
-        "spec": {"selector": {"matchLabels": {"app": "agent"}},
-            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}});
-    for (field, value) in spec.as_object().unwrap() {
-        set["spec"][field] = value.clone();
-    }
-    user(What::Create(set))
+    User.creates(move |_| {
+        let set = json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent"},
+            "spec": {"selector": {"matchLabels": {"app": "agent"}}, "template": {"metadata": {"labels": {"app": "agent"}},
+                "spec": {"containers": [{"name": "c", "image": "img:1"}]}}}});
+        with_spec(set, &spec)
+    })
 }
 
 fn limits(max_unavailable: i64, max_surge: i64) -> Value {
@@ -28,7 +30,7 @@ fn limits(max_unavailable: i64, max_surge: i64) -> Value {
 }
 
 fn changed(spec: Value) -> Act {
-    user(What::merge(SETS, "agent", json!({ "spec": spec })))
+    User.patches(SETS, "agent", json!({ "spec": spec }))
 }
 
 fn image(image: &str) -> Act {
@@ -40,8 +42,7 @@ fn agent(world: &World) -> &Value {
 }
 
 fn owner(world: &World) -> Value {
-    json!([{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": uid(agent(world)),
-        "controller": true, "blockOwnerDeletion": true}])
+    controlled_by(agent(world))
 }
 
 /// The revision of the template of the moment, as the controller would write it.
@@ -53,7 +54,7 @@ fn revision(world: &World, hash: &str, number: i64) -> Value {
 }
 
 fn stores(hash: &'static str, number: i64) -> Act {
-    Act::impostor(CONTROLLER, move |world| What::Create(revision(world, hash, number)))
+    CONTROLLER.creates(move |world| revision(world, hash, number))
 }
 
 /// A Pod of the template of the moment for a node, as the controller would write it.
@@ -81,10 +82,10 @@ fn pod(world: &World, pod: &str, node: &str, hash: &str) -> Value {
 }
 
 fn creates_with(pod: &'static str, node: &'static str, hash: &'static str, change: fn(&mut Value)) -> Act {
-    Act::impostor(CONTROLLER, move |world| {
+    CONTROLLER.creates(move |world| {
         let mut pod = self::pod(world, pod, node, hash);
         change(&mut pod);
-        What::Create(pod)
+        pod
     })
 }
 
@@ -98,12 +99,11 @@ fn creates_unready(pod: &'static str, node: &'static str, hash: &'static str) ->
 }
 
 fn deletes(resource: &'static str, name: &'static str) -> Act {
-    Act::impostor(CONTROLLER, move |_| What::Delete(resource.to_owned(), name.to_owned(), json!({})))
+    CONTROLLER.deletes(resource, name)
 }
 
 fn says(status: Value) -> Act {
-    let status = json!({ "status": status });
-    Act::impostor(CONTROLLER, move |_| What::MergeStatus(SETS.to_owned(), "agent".to_owned(), status.clone()))
+    CONTROLLER.patches_status(SETS, "agent", status)
 }
 
 fn all_is_well(generation: i64) -> Act {
@@ -111,23 +111,24 @@ fn all_is_well(generation: i64) -> Act {
         "updatedNumberScheduled": 3, "numberMisscheduled": 0, "observedGeneration": generation}))
 }
 
-/// A set whose first template has hash `a` and runs on all three nodes, as Pods `a0` to `a2`; and what happens then.
-fn with(spec: Value, acts: impl IntoIterator<Item = Act>) -> Vec<&'static str> {
+/// A set whose first template has hash `a` and runs on all three nodes, as Pods `a0` to `a2`.
+fn running(spec: Value) -> Vec<Act> {
     let pods = [creates("a0", "node-0", "a"), creates("a1", "node-1", "a"), creates("a2", "node-2", "a")];
-    let right = [set(spec), stores("a", 1)].into_iter().chain(pods).chain([all_is_well(1)]);
-    violations(SUITE, &right.chain(acts).collect::<Vec<_>>())
+    [set(spec), stores("a", 1)].into_iter().chain(pods).chain([all_is_well(1)]).collect()
+}
+
+/// What these acts violate where such a set runs.
+fn with(spec: Value, acts: impl IntoIterator<Item = Act>) -> Vec<&'static str> {
+    violations(ORACLES.0, &running(spec).into_iter().chain(acts).collect::<Vec<_>>())
 }
 
 fn in_a_rollout(spec: Value, acts: impl IntoIterator<Item = Act>) -> Vec<&'static str> {
     with(spec, [image("img:2"), stores("b", 2)].into_iter().chain(acts))
 }
 
-/// Whether the last act alone violates an oracle.
-fn turns_red(oracle: &str, spec: Value, acts: impl Fn() -> Vec<Act>) {
-    let before = with(spec.clone(), acts().into_iter().rev().skip(1).collect::<Vec<_>>().into_iter().rev());
-    assert!(!before.contains(&oracle), "{oracle}: violated before: {before:?}");
-    let after = with(spec, acts());
-    assert!(after.contains(&oracle), "{oracle}: {after:?}");
+/// Asserts that an oracle is violated by the last of these acts where such a set runs.
+fn turns_red(oracle: &str, spec: Value, acts: &[Act]) {
+    ORACLES.notice(oracle, &running(spec), acts);
 }
 
 const NOTHING: [&str; 0] = [];
@@ -159,33 +160,31 @@ fn what_is_right_violates_nothing() {
 
 #[test]
 fn a_dead_controller_keeps_no_promise() {
-    let found = violations(SUITE, &[set(json!({}))]);
+    let found = violations(ORACLES.0, &[set(json!({}))]);
     assert_eq!(found, ["daemon-histories-are-in-order", "daemon-sets-get-there"]);
 }
 
 #[test]
 fn two_pods_on_a_node_are_noticed() {
-    turns_red("nodes-get-one-pod", json!({}), || vec![creates("x", "node-0", "a")]);
-    turns_red("nodes-get-one-pod", limits(0, 1), || vec![creates("x", "node-0", "a")]);
-    let terminating = || {
-        let held = What::merge("pods", "a0", json!({"metadata": {"finalizers": ["example.com/held"]}}));
-        vec![user(held), user(What::delete_now("pods", "a0")), creates("x", "node-0", "a")]
-    };
-    assert!(!with(limits(0, 1), terminating()).contains(&"nodes-get-one-pod"), "with surge nobody waits for its end");
+    turns_red("nodes-get-one-pod", json!({}), &[creates("x", "node-0", "a")]);
+    turns_red("nodes-get-one-pod", limits(0, 1), &[creates("x", "node-0", "a")]);
+    let held = What::merge("pods", "a0", json!({"metadata": {"finalizers": ["example.com/held"]}}));
+    let replaced = [user(held), user(What::delete_now("pods", "a0")), creates("x", "node-0", "a")];
+    assert!(!with(limits(0, 1), replaced).contains(&"nodes-get-one-pod"), "with surge nobody waits for its end");
 }
 
 #[test]
 fn pods_for_nodes_that_are_tainted_or_unknown_are_noticed() {
     let oracle = "only-eligible-nodes-get-pods";
-    turns_red(oracle, json!({}), || {
-        let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
-        vec![deletes("pods", "a0"), user(What::merge("nodes", "node-0", taint)), creates("x", "node-0", "a")]
-    });
-    turns_red(oracle, json!({}), || vec![creates("x", "node-9", "a")]);
-    turns_red(oracle, json!({}), || {
-        let selector = json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}});
-        vec![deletes("pods", "a0"), changed(selector), creates("x", "node-0", "a")]
-    });
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+    turns_red(
+        oracle,
+        json!({}),
+        &[deletes("pods", "a0"), user(What::merge("nodes", "node-0", taint)), creates("x", "node-0", "a")],
+    );
+    turns_red(oracle, json!({}), &[creates("x", "node-9", "a")]);
+    let selector = json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}});
+    turns_red(oracle, json!({}), &[deletes("pods", "a0"), changed(selector), creates("x", "node-0", "a")]);
 }
 
 #[test]
@@ -196,21 +195,19 @@ fn pods_that_are_not_as_they_should_be_are_noticed() {
         |pod| pod["metadata"]["labels"][HASH] = json!(""),
         |pod| pod["metadata"]["labels"]["pod-template-generation"] = json!(""),
     ] {
-        let found = with(json!({}), [deletes("pods", "a0"), creates_with("x", "node-0", "a", change)]);
-        assert!(found.contains(&"daemon-pods-are-pinned"), "{found:?}");
+        let wrong = creates_with("x", "node-0", "a", change);
+        turns_red("daemon-pods-are-pinned", json!({}), &[deletes("pods", "a0"), wrong]);
     }
 }
 
 #[test]
 fn deletions_that_nothing_asks_for_are_noticed() {
     let oracle = "daemon-pods-go-for-a-reason";
-    turns_red(oracle, json!({}), || vec![deletes("pods", "a0")]);
+    turns_red(oracle, json!({}), &[deletes("pods", "a0")]);
     let on_delete = json!({"updateStrategy": {"type": "OnDelete"}});
-    turns_red(oracle, on_delete, || vec![image("img:2"), stores("b", 2), deletes("pods", "a0")]);
-    turns_red(oracle, json!({}), || {
-        let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
-        vec![user(What::merge("nodes", "node-0", taint)), deletes("pods", "a0")]
-    });
+    turns_red(oracle, on_delete, &[image("img:2"), stores("b", 2), deletes("pods", "a0")]);
+    let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}});
+    turns_red(oracle, json!({}), &[user(What::merge("nodes", "node-0", taint)), deletes("pods", "a0")]);
     let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});
     let driven_away = [user(What::merge("nodes", "node-0", taint)), deletes("pods", "a0")];
     assert!(!with(json!({}), driven_away).contains(&oracle));
@@ -219,19 +216,17 @@ fn deletions_that_nothing_asks_for_are_noticed() {
 #[test]
 fn too_many_unavailable_nodes_are_noticed() {
     let oracle = "updates-leave-enough-available";
-    turns_red(oracle, limits(1, 0), || {
-        vec![image("img:2"), stores("b", 2), deletes("pods", "a0"), deletes("pods", "a1")]
-    });
-    turns_red(oracle, limits(1, 0), || {
-        let unready = creates_unready("b0", "node-0", "b");
-        vec![image("img:2"), stores("b", 2), deletes("pods", "a0"), unready, deletes("pods", "a1")]
-    });
+    turns_red(oracle, limits(1, 0), &[image("img:2"), stores("b", 2), deletes("pods", "a0"), deletes("pods", "a1")]);
+    let unready = creates_unready("b0", "node-0", "b");
+    turns_red(
+        oracle,
+        limits(1, 0),
+        &[image("img:2"), stores("b", 2), deletes("pods", "a0"), unready, deletes("pods", "a1")],
+    );
     let mut slow = limits(1, 0);
     slow["minReadySeconds"] = json!(45);
-    turns_red(oracle, slow, || {
-        let new = creates("b0", "node-0", "b");
-        vec![image("img:2"), stores("b", 2), deletes("pods", "a0"), new, deletes("pods", "a1")]
-    });
+    let new = creates("b0", "node-0", "b");
+    turns_red(oracle, slow, &[image("img:2"), stores("b", 2), deletes("pods", "a0"), new, deletes("pods", "a1")]);
     let two = [deletes("pods", "a0"), deletes("pods", "a1")];
     assert!(!in_a_rollout(limits(2, 0), two).contains(&oracle));
 }
@@ -239,22 +234,20 @@ fn too_many_unavailable_nodes_are_noticed() {
 #[test]
 fn too_much_surge_and_too_little_are_noticed() {
     let (first, second) = (|| creates_unready("b0", "node-0", "b"), || creates_unready("b1", "node-1", "b"));
-    turns_red("surge-keeps-to-its-limit", limits(0, 1), || vec![image("img:2"), stores("b", 2), first(), second()]);
+    turns_red("surge-keeps-to-its-limit", limits(0, 1), &[image("img:2"), stores("b", 2), first(), second()]);
     assert!(!in_a_rollout(limits(0, 2), [first(), second()]).contains(&"surge-keeps-to-its-limit"));
-    turns_red("surge-leaves-no-gap", limits(0, 1), || vec![image("img:2"), stores("b", 2), deletes("pods", "a0")]);
-    turns_red("surge-leaves-no-gap", limits(0, 1), || {
-        vec![image("img:2"), stores("b", 2), first(), deletes("pods", "a0")]
-    });
+    turns_red("surge-leaves-no-gap", limits(0, 1), &[image("img:2"), stores("b", 2), deletes("pods", "a0")]);
+    turns_red("surge-leaves-no-gap", limits(0, 1), &[image("img:2"), stores("b", 2), first(), deletes("pods", "a0")]);
 }
 
 #[test]
 fn wrong_revisions_are_noticed() {
     let oracle = "revisions-are-templates";
     let stores_with = |change: fn(&mut Value)| {
-        Act::impostor(CONTROLLER, move |world| {
+        CONTROLLER.creates(move |world| {
             let mut revision = revision(world, "b", 2);
             change(&mut revision);
-            What::Create(revision)
+            revision
         })
     };
     for change in [
@@ -264,11 +257,11 @@ fn wrong_revisions_are_noticed() {
         |r| r["metadata"]["labels"][HASH] = Value::Null,
         |r| r["metadata"]["name"] = json!("agent-c"),
     ] {
-        turns_red(oracle, json!({}), || vec![image("img:2"), stores_with(change)]);
+        turns_red(oracle, json!({}), &[image("img:2"), stores_with(change)]);
     }
-    turns_red("live-revisions-stay", json!({}), || vec![image("img:2"), stores("b", 2), deletes(REVISIONS, "agent-a")]);
-    turns_red("live-revisions-stay", json!({}), || vec![image("img:2"), stores("b", 2), deletes(REVISIONS, "agent-b")]);
-    turns_red("daemon-histories-are-in-order", json!({}), || vec![stores("b", 2)]);
+    turns_red("live-revisions-stay", json!({}), &[image("img:2"), stores("b", 2), deletes(REVISIONS, "agent-a")]);
+    turns_red("live-revisions-stay", json!({}), &[image("img:2"), stores("b", 2), deletes(REVISIONS, "agent-b")]);
+    turns_red("daemon-histories-are-in-order", json!({}), &[stores("b", 2)]);
     let third = || [image("img:2"), stores("b", 2), image("img:3"), stores("c", 3)];
     for (limit, kept_too_long) in [(0, true), (1, true), (2, false)] {
         let found = with(json!({"revisionHistoryLimit": limit}), third());
@@ -285,8 +278,7 @@ fn wrong_statuses_are_noticed() {
         json!({"numberAvailable": 2}),
         json!({"updatedNumberScheduled": 4}),
     ] {
-        let found = with(json!({}), [says(status.clone())]);
-        assert!(found.contains(&"daemon-statuses-make-sense"), "{status}: {found:?}");
+        turns_red("daemon-statuses-make-sense", json!({}), &[says(status)]);
     }
     let consistent = json!({"numberReady": 2, "numberAvailable": 2, "numberUnavailable": 1});
     assert_eq!(with(json!({}), [says(consistent)]), ["daemon-sets-get-there"], "it makes sense and is not true");
@@ -294,48 +286,35 @@ fn wrong_statuses_are_noticed() {
 
 #[test]
 fn writes_for_a_set_that_is_deleted_are_noticed() {
-    let going = || {
-        let held = What::merge(SETS, "agent", json!({"metadata": {"finalizers": ["example.com/held"]}}));
-        vec![deletes("pods", "a0"), user(held), user(What::Delete(SETS.to_owned(), "agent".to_owned(), json!({})))]
-    };
+    let deleted = [vec![deletes("pods", "a0")], terminating(SETS, "agent")].concat();
     for act in [
-        || creates("x", "node-0", "a"),
-        || deletes("pods", "a1"),
-        || deletes(REVISIONS, "agent-a"),
-        || says(json!({"numberReady": 2, "numberAvailable": 2, "numberUnavailable": 1})),
+        creates("x", "node-0", "a"),
+        deletes("pods", "a1"),
+        deletes(REVISIONS, "agent-a"),
+        says(json!({"numberReady": 2, "numberAvailable": 2, "numberUnavailable": 1})),
     ] {
-        turns_red("deleted-daemon-sets-write-nothing", json!({}), || going().into_iter().chain([act()]).collect());
+        turns_red("deleted-daemon-sets-write-nothing", json!({}), &[&deleted[..], &[act]].concat());
     }
-    let adopts = || {
-        Act::impostor(CONTROLLER, |world| {
-            What::merge("pods", "stray", json!({"metadata": {"ownerReferences": owner(world)}}))
-        })
-    };
-    let stray = || {
-        user(What::Create(
-            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stray", "labels": {"app": "agent"}},
-            "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "img:0"}]}}),
-        ))
-    };
-    turns_red("only-living-daemon-sets-adopt", json!({}), || {
-        [stray()].into_iter().chain(going()).chain([adopts()]).collect()
-    });
-    assert!(!with(json!({}), [stray(), adopts()]).contains(&"only-living-daemon-sets-adopt"));
+    let adopts =
+        CONTROLLER.acts(|world| What::merge("pods", "stray", json!({"metadata": {"ownerReferences": owner(world)}})));
+    let adopted = [stray(json!([])), adopts];
+    assert!(!with(json!({}), adopted.clone()).contains(&"only-living-daemon-sets-adopt"));
+    let [stray, adopts] = adopted;
+    turns_red("only-living-daemon-sets-adopt", json!({}), &[vec![stray], deleted, vec![adopts]].concat());
+}
+
+/// A Pod of a user on a node of the set.
+fn stray(owner_references: Value) -> Act {
+    User.creates(move |_| {
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "stray", "labels": {"app": "agent"}, "ownerReferences": owner_references},
+            "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "img:0"}]}})
+    })
 }
 
 #[test]
 fn pods_of_others_are_not_touched() {
-    let foreign = |references: Value| {
-        user(What::Create(json!({"apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "other", "labels": {"app": "agent"}, "ownerReferences": references},
-            "spec": {"nodeName": "node-0", "containers": [{"name": "c", "image": "img:0"}]}})))
-    };
-    let uid = "6c3cbd2f-8c0f-4a8e-a4f6-5d3f0a0f0001";
-    let references =
-        json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid, "controller": true}]);
-    for references in [references, json!([])] {
-        turns_red("pods-of-other-controllers-stay", json!({}), || {
-            vec![foreign(references.clone()), deletes("pods", "other")]
-        });
+    for references in [controlled_by_another("ReplicaSet"), json!([])] {
+        turns_red("pods-of-other-controllers-stay", json!({}), &[stray(references), deletes("pods", "stray")]);
     }
 }
