@@ -261,6 +261,20 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// Sends requests at a steady rate: each one when it is due, whether or not those before it have their answers.
+    ///
+    /// A request waits longer only while [`AT_ONCE`] others have no answer.
+    pub(super) async fn at_rate<F>(&self, every: Duration, requests: impl Iterator<Item = F>) -> Result<(), Error>
+    where
+        F: Future<Output = Result<(), Error>>,
+    {
+        let clock = self.cluster.clock();
+        let started = clock.instant();
+        let when_due = |number: u32| clock.sleep((started + every * number).saturating_duration_since(clock.instant()));
+        let due = stream::iter(0..).then(when_due).zip(stream::iter(requests)).map(|((), request)| request);
+        due.buffer_unordered(AT_ONCE).try_collect::<()>().await
+    }
+
     /// Lets so much time pass.
     pub(super) async fn pass(&self, time: Duration) {
         self.cluster.clock().sleep(time).await;

@@ -107,6 +107,7 @@ impl Workload for Many {
             stage.until_served(&served, 1 + pods as usize).await?;
             phase.reached("served");
             stage.finish(phase, Amount::objects(services)).await?;
+            // The Pods were ready before their Services existed: how long ago says nothing.
             served.take_latencies();
 
             let mut phase = stage.begin("restart").await?;
@@ -114,6 +115,7 @@ impl Workload for Many {
             select(stage, NAME, None).await?;
             stage.until_served(&served, pods as usize).await?;
             phase.reached("first change followed");
+            phase.followed(served.take_latencies());
             stage.finish(phase, Amount::objects(1)).await?;
             stage.filled();
             clear(stage).await
@@ -185,7 +187,7 @@ pub(in crate::bench) struct Changes;
 
 /// Changes of Pods a second.
 const RATE: u32 = 100;
-/// How many changes there are in all.
+/// How many changes there are in all: each Pod leaves and comes back.
 const CHANGES: u32 = 30 * RATE;
 
 impl Workload for Changes {
@@ -194,7 +196,7 @@ impl Workload for Changes {
     }
 
     fn about(&self) -> &'static str {
-        "one Service: 3,000 of its Pods leave it and come back, a hundred changes a second"
+        "one Service: 1,500 of its Pods leave it and come back, a hundred changes a second"
     }
 
     fn pods(&self) -> u32 {
@@ -216,14 +218,15 @@ impl Workload for Changes {
 
             let mut phase = stage.begin("changes").await?;
             served.take_latencies();
-            for change in 0..CHANGES {
+            let (all, of) = (&*stage, &app(0));
+            let changes = (0..CHANGES).map(|change| async move {
                 // Each Pod leaves, and comes back a second later.
                 let (round, at) = (change / RATE, change % RATE);
                 let target = name((round / 2 * RATE + at) % pods);
-                let of = app(0);
-                select(stage, &target, (round % 2 == 1).then_some(of.as_str())).await?;
-                stage.pass(Duration::from_secs(1) / RATE).await;
-            }
+                select(all, &target, (round % 2 == 1).then_some(of.as_str())).await
+            });
+            stage.at_rate(Duration::from_secs(1) / RATE, changes).await?;
+            phase.reached("sent");
             stage.until_served(&served, 1 + pods as usize).await?;
             phase.followed(served.take_latencies());
             phase.reached("followed");
