@@ -1,9 +1,46 @@
-//! The claims whose deletion sets wait for.
+//! What sets wait for: claims that are to be gone, and own writes that a cache does not show yet.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use common::{map::HashMap, meta::Key};
+use common::{
+    map::HashMap,
+    meta::{Key, Meta, Version},
+    object::Resource,
+};
 use parking_lot::Mutex;
+
+/// The write that each waiting set waits to see in a cache.
+///
+/// Pods, claims and revisions come by watches of their own. Without this a set would sleep where the event of its Pod came before
+/// that of a claim or of a revision: their events enqueue no set.
+#[derive(Debug, Default)]
+pub(crate) struct AwaitedWrites(Mutex<BTreeMap<Key, (Resource, Version)>>);
+
+impl AwaitedWrites {
+    /// Notes the write that a set waits for, or that it waits for none.
+    pub(crate) fn set(&self, set: &Key, write: Option<(Resource, Version)>) {
+        let mut awaited = self.0.lock();
+        match write {
+            Some(write) => awaited.insert(set.clone(), write),
+            None if awaited.is_empty() => None,
+            None => awaited.remove(set),
+        };
+    }
+
+    /// Removes the sets that waited for an object or for an earlier one of its resource and namespace, and returns them.
+    pub(crate) fn take(&self, resource: Resource, object: &Meta) -> Vec<Key> {
+        let mut awaited = self.0.lock();
+        let is_reached = |set: &Key, (of, version): &(Resource, Version)| {
+            *of == resource && *version <= object.resource_version && set.namespace == object.namespace
+        };
+        let reached: Vec<Key> =
+            awaited.iter().filter(|(set, write)| is_reached(set, write)).map(|(set, _)| set.clone()).collect();
+        for set in &reached {
+            awaited.remove(set);
+        }
+        reached
+    }
+}
 
 /// Which set waits for which claims, in both directions.
 ///

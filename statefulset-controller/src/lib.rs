@@ -75,7 +75,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    awaited::AwaitedClaims,
+    awaited::{AwaitedClaims, AwaitedWrites},
     error::Error,
     metrics::ControllerMetrics,
     objects::{CachedPod, Claim, ControllerRevision, StatefulSet},
@@ -173,6 +173,7 @@ pub struct StatefulSetController {
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
     awaited: Arc<AwaitedClaims>,
+    awaited_writes: Arc<AwaitedWrites>,
     templates: Arc<Parsed<PodTemplate>>,
     metrics: ControllerMetrics,
     limits: Limits,
@@ -192,7 +193,7 @@ impl StatefulSetController {
         let settings = Arc::clone(&context.settings);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let metrics = ControllerMetrics::new(&context.metrics);
-        let awaited = Arc::new(AwaitedClaims::default());
+        let (awaited, awaited_writes): (Arc<AwaitedClaims>, Arc<AwaitedWrites>) = Default::default();
         let templates = Arc::new(Parsed::default());
         let store = Arc::new(Store::new(&[by_namespace()]));
         let watch = Arc::new(Watch {
@@ -201,10 +202,11 @@ impl StatefulSetController {
             ledger: ledger.clone(),
             metrics: metrics.clone(),
             awaited: Arc::clone(&awaited),
+            awaited_writes: Arc::clone(&awaited_writes),
             templates: Arc::clone(&templates),
         });
         let (api, config) = (&context.api, context.caches());
-        let (on_set, on_claim) = (Arc::clone(&watch), Arc::clone(&watch));
+        let (on_set, on_claim, on_revision) = (Arc::clone(&watch), Arc::clone(&watch), Arc::clone(&watch));
         let sets = Informer::start_with(
             api.clone(),
             config.clone(),
@@ -220,7 +222,12 @@ impl StatefulSetController {
         );
         let claims =
             Informer::start(api.clone(), config.clone(), &[], vec![Box::new(move |event, _| on_claim.on_claim(event))]);
-        let revisions = Informer::start(api.clone(), config, &[by_controller(), orphans_by_namespace()], Vec::new());
+        let revisions = Informer::start(
+            api.clone(),
+            config,
+            &[by_controller(), orphans_by_namespace()],
+            vec![Box::new(move |event, _| on_revision.on_revision(event))],
+        );
         let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
         let limits = limits(&settings);
         Self {
@@ -232,6 +239,7 @@ impl StatefulSetController {
             revisions,
             ledger,
             awaited,
+            awaited_writes,
             templates,
             metrics,
             limits,

@@ -38,7 +38,7 @@ impl StatefulSetController {
     pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-        if let Some((behind, left)) = known.as_ref().and_then(|uid| self.behind(uid)) {
+        if let Some((behind, left)) = known.as_ref().and_then(|uid| self.wait(key, uid)) {
             return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
         }
         // Read after the check, so that what is read is at least as new as this process's own writes.
@@ -111,6 +111,23 @@ impl StatefulSetController {
             },
         );
         unreadable.map_or(Ok(claims), Err)
+    }
+
+    /// What a set waits to see, if anything. The event that shows it enqueues the set.
+    fn wait(&self, key: &Key, uid: &Uid) -> Option<(Behind, Duration)> {
+        let write = |behind: &Option<(Behind, Duration)>| match behind {
+            Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
+            _ => None,
+        };
+        loop {
+            let behind = self.behind(uid);
+            let awaited = write(&behind);
+            self.awaited_writes.set(key, awaited);
+            // An event that came in between found no set waiting.
+            if awaited.is_none() || write(&self.behind(uid)) == awaited {
+                return behind;
+            }
+        }
     }
 
     /// This process's own writes that the caches do not show yet.

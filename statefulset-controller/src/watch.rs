@@ -6,17 +6,18 @@ use common::{
     consistency::Ledger,
     controller::priority,
     meta::{Key, Meta},
+    object::Resource,
     parsed::Parsed,
     queue::{Priority, Queue},
     refs,
-    revision::template::PodTemplate,
+    revision::{CONTROLLER_REVISIONS, template::PodTemplate},
     store::{Event, IndexValue, Origin, Store},
 };
 
 use crate::{
-    awaited::AwaitedClaims,
+    awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, STATEFUL_SETS, StatefulSet},
+    objects::{CLAIMS, CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
 };
 
 /// Position of the index of sets by namespace.
@@ -29,6 +30,7 @@ pub(crate) struct Watch {
     pub(crate) ledger: Ledger,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) awaited: Arc<AwaitedClaims>,
+    pub(crate) awaited_writes: Arc<AwaitedWrites>,
     pub(crate) templates: Arc<Parsed<PodTemplate>>,
 }
 
@@ -39,6 +41,7 @@ impl Watch {
             self.ledger.forget(&set.metadata.uid);
             self.metrics.forget(set);
             self.awaited.forget(&set.metadata.key());
+            self.awaited_writes.set(&set.metadata.key(), None);
             self.templates.forget(&set.metadata.uid);
         }
         self.queue.add(event.meta().key(), priority(origin));
@@ -46,10 +49,22 @@ impl Watch {
 
     /// The deletion of a claim enqueues the sets that wait for it. Upstream such a set waits until another event enqueues it.
     pub(crate) fn on_claim(&self, event: &Event<Claim>) {
+        self.add_waiting(CLAIMS, event.meta());
         if let Event::Deleted(claim) = event {
             for set in self.awaited.take(&claim.metadata.key()) {
                 self.queue.add(set, Priority::Normal);
             }
+        }
+    }
+
+    /// An event of a revision enqueues the sets that wait to see it.
+    pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>) {
+        self.add_waiting(CONTROLLER_REVISIONS, event.meta());
+    }
+
+    fn add_waiting(&self, resource: Resource, object: &Meta) {
+        for set in self.awaited_writes.take(resource, object) {
+            self.queue.add(set, Priority::Normal);
         }
     }
 

@@ -25,6 +25,7 @@ fn ground(min_ready_seconds: i32) -> Ground {
         ledger: Ledger::new(clock.clone(), Duration::from_secs(300)),
         metrics: ControllerMetrics::new(&Metrics::new()),
         awaited: Arc::default(),
+        awaited_writes: Arc::default(),
         templates: Arc::default(),
     };
     Ground { watch, clock }

@@ -100,6 +100,23 @@ async fn a_slow_cache_costs_time_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_set_goes_on_as_soon_as_the_cache_shows_its_claim_or_revision() {
+    for slower in [CLAIMS, "controllerrevisions"] {
+        let world = World::new().await;
+        world.sandbox.faults().delay_watch(ME, slower, Duration::from_millis(300));
+        let began = world.clock.instant();
+        world.apply(set(3, claims("Delete", "Retain"))).await;
+        while world.status().await["readyReplicas"] != 3 {
+            world.clock.sleep(Duration::from_millis(100)).await;
+            assert!(world.clock.instant() - began < Duration::from_secs(60), "no progress");
+        }
+        // Each step waits for the watch of that resource, and for no timer.
+        let taken = world.clock.instant() - began;
+        assert!(taken < Duration::from_millis(1900), "{slower}: {taken:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_of_its_name_that_is_another_controllers_is_never_touched() {
     let world = World::new().await;
     let owner =
