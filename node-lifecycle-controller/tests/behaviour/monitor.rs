@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::Method;
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
@@ -171,6 +172,28 @@ async fn a_node_re_created_under_its_name_has_its_own_grace_period() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_bound_to_a_lost_node_is_marked() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+    let late = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late", "namespace": NS},
+        "spec": {"containers": [{"name": "c", "image": "img:1"}]}});
+    cluster.sandbox.create(late).await.unwrap();
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    cluster.sandbox.merge("pods", Some(NS), "late", Some("status"), ready).await.unwrap();
+    cluster.wait(1).await;
+    assert_eq!(status(&cluster.get_pod("late").await.unwrap(), "Ready"), "True", "it is bound to no node");
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "late", "namespace": NS},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"}});
+    let path = format!("/api/v1/namespaces/{NS}/pods/late/binding");
+    cluster.sandbox.send(Method::POST, &path, "application/json", Some(&binding)).await.unwrap();
+    cluster.wait(1).await;
+    let late = cluster.get_pod("late").await.unwrap();
+    assert_eq!((&late["spec"]["nodeName"], status(&late, "Ready")), (&json!("node-1"), "False"));
+    assert_eq!(cluster.events(NS).await, ["Warning NodeNotReady Node is not ready"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_created_on_a_lost_node_is_what_its_kubelet_says() {
     let cluster = Cluster::new(6).await;
     cluster.nodes.silence("node-1").unwrap();
     cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
