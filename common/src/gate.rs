@@ -126,6 +126,11 @@ impl Gate {
         self.state.borrow().remaining(&self.clock).is_none_or(|left| !left.is_zero())
     }
 
+    /// When the gate was opened; none while it is closed. Moving its deadline does not count as opening it.
+    pub fn open_since(&self) -> Option<Instant> {
+        self.opened.lock().since.filter(|_| self.is_open())
+    }
+
     /// Waits until the gate is open, and says how it came to be.
     pub async fn opened(&self) -> Succession {
         let mut state = self.state.clone();
@@ -191,13 +196,15 @@ mod tests {
     async fn an_open_gate_closes_by_itself_at_its_deadline() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let (keeper, gate) = gate(clock.clone());
-        assert!(!gate.is_open());
+        assert_eq!((gate.is_open(), gate.open_since()), (false, None));
         keeper.open_until(clock.instant() + Duration::from_secs(10));
         gate.opened().await;
         let start = clock.instant();
+        clock.sleep(Duration::from_secs(1)).await;
+        assert_eq!(gate.open_since(), Some(start));
         gate.closed().await;
         assert_eq!(clock.instant() - start, Duration::from_secs(10));
-        assert!(!gate.is_open());
+        assert_eq!((gate.is_open(), gate.open_since()), (false, None));
     }
 
     #[tokio::test(start_paused = true)]

@@ -15,6 +15,7 @@
 //!
 //! Upstream: `pkg/controller/nodelifecycle`.
 
+pub(crate) mod blindness;
 mod flags;
 pub(crate) mod fleet;
 pub(crate) mod metrics;
@@ -41,6 +42,7 @@ use crate::{
     objects::{LEASE_NAMESPACE, Lease},
 };
 
+use blindness::Blindness;
 use fleet::Fleet;
 use metrics::MonitorMetrics;
 use rounds::Round;
@@ -77,8 +79,7 @@ pub(crate) struct Monitor {
     pub(crate) period: Duration,
     /// Whether the alarm about tainted nodes was raised and is not over.
     pub(crate) is_alarmed: Mutex<bool>,
-    /// Whether the last pass judged nobody because nothing was seen.
-    pub(crate) is_blind: Mutex<bool>,
+    pub(crate) blindness: Arc<Blindness>,
     /// How long the machine had been suspended at the last pass.
     pub(crate) suspended: Mutex<Duration>,
 }
@@ -118,7 +119,8 @@ fn start(context: Context) -> Arc<dyn Running> {
     };
     watch.register(&caches, &leases);
     let metrics = Arc::new(MonitorMetrics::new(&context.metrics));
-    metrics.show_sight(&context, &fleet);
+    let blindness = Arc::new(Blindness::new(context.clone(), Arc::clone(&fleet)));
+    metrics.show_blindness(&context, &blindness);
     let monitor = Arc::new(Monitor {
         context: context.clone(),
         fleet,
@@ -131,7 +133,7 @@ fn start(context: Context) -> Arc<dyn Running> {
         brake,
         period,
         is_alarmed: Mutex::default(),
-        is_blind: Mutex::default(),
+        blindness,
         suspended: Mutex::new(context.clock.suspended()),
     });
     rounds.add(Round::Health, Priority::Normal);

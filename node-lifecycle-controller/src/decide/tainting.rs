@@ -48,6 +48,27 @@ pub struct BrakeLimits {
     pub cap: f32,
 }
 
+/// Nodes as a share of all nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Nodes that have a `NoExecute` taint of this program, or wait for one.
+    pub count: usize,
+    /// All nodes.
+    pub nodes: usize,
+}
+
+impl Share {
+    /// Between 0 and 1.
+    pub fn value(self) -> f64 {
+        self.count as f64 / self.nodes.max(1) as f64
+    }
+
+    /// Whether this share is larger than the one that is announced; never if that is not positive.
+    pub fn is_alarming(self, alarm: f32) -> bool {
+        alarm > 0.0 && self.value() as f32 > alarm
+    }
+}
+
 /// Everything a round may look at.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -102,8 +123,8 @@ pub struct Plan {
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { now, nodes, tainted, brake, period, .. } = snapshot;
     let waiting: usize = snapshot.zones.iter().map(|zone| zone.count).sum();
-    let share = |count: usize| count as f32 / (*nodes).max(1) as f32;
-    let is_alarmed = brake.alarm > 0.0 && share(tainted + waiting) > brake.alarm;
+    let share = |count: usize| Share { count, nodes: *nodes };
+    let is_alarmed = share(tainted + waiting).is_alarming(brake.alarm);
     let mut plan =
         Plan { chosen: Vec::new(), over: Vec::new(), alarm: None, is_alarmed, held: 0, waiting, pause: None };
     if snapshot.zones.is_empty() {
@@ -120,7 +141,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
             plan.over.push((zone.zone.clone(), Arc::clone(&zone.head.node.metadata.name)));
             plan.pause = Some(Duration::ZERO);
         } else if !next.grants(*now) {
-        } else if brake.cap > 0.0 && share(tainted + plan.chosen.len() + 1) > brake.cap {
+        } else if brake.cap > 0.0 && share(tainted + plan.chosen.len() + 1).value() as f32 > brake.cap {
             plan.held += zone.count;
             continue;
         } else if let Some(cause) = Cause::of(&zone.head.node) {

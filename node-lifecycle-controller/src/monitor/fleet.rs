@@ -432,15 +432,15 @@ impl Fleet {
         self.records.get(name).is_some_and(|record| self.silent_in(record, now).is_none())
     }
 
-    /// What is known of a node, for explanations.
-    pub(crate) fn standing(&self, name: &str, now: Instant) -> Option<Standing> {
+    /// What is known of a node, for explanations. `blind_for`: how long no node has been judged.
+    pub(crate) fn standing(&self, name: &str, now: Instant, blind_for: Option<Duration>) -> Option<Standing> {
         let record = self.records.get(name)?;
         Some(Standing {
             heard_ago: now.saturating_duration_since(record.heard),
             silent_in: self.silent_in(record, now).filter(|_| record.node.ready() != NodeReady::Unknown),
             waiting: record.waits.map(|since| now.saturating_duration_since(since)),
             zone: self.zones.get(&record.zone).map_or(ZoneState::Initial, |zone| zone.state),
-            blind_for: self.sight.blind_for(now),
+            blind_for,
         })
     }
 }

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::decide::zones::{Count, ZoneStanding};
 
-use super::fleet::Fleet;
+use super::blindness::Blindness;
 
 /// How many zones are counted by their key. Nodes choose their labels: those of later zones are counted as one.
 const MAX_ZONES: usize = 256;
@@ -32,7 +32,7 @@ pub(crate) struct MonitorMetrics {
     pub(crate) pass_duration: Histogram,
     /// Nodes whose state a pass decided about.
     pub(crate) examined: Counter,
-    /// For how long nodes have not been seen, in seconds.
+    /// For how long no node has been judged, in seconds.
     pub(crate) blind: Gauge,
     /// How often the process became blind.
     pub(crate) blind_times: Counter,
@@ -80,7 +80,7 @@ impl MonitorMetrics {
             ),
             blind: own_gauge(
                 "nonet_node_monitor_blind_seconds",
-                "For how long this process has not seen what nodes do; no node is judged meanwhile",
+                "For how long this process has judged no node, because it does not see what nodes do; 0 on a standby",
             ),
             blind_times: own_counter(
                 "nonet_node_monitor_blind_total",
@@ -98,13 +98,13 @@ impl MonitorMetrics {
         }
     }
 
-    /// Shows before every scrape for how long nodes have not been seen.
-    pub(crate) fn show_sight(&self, context: &Context, fleet: &Arc<Mutex<Fleet>>) {
-        let (blind, clock, fleet) = (self.blind.clone(), context.clock.clone(), Arc::downgrade(fleet));
+    /// Shows before every scrape for how long no node has been judged.
+    pub(crate) fn show_blindness(&self, context: &Context, blindness: &Arc<Blindness>) {
+        let blind = self.blind.clone();
+        let blindness = Arc::downgrade(blindness);
         context.metrics.before_scrape(move || {
-            let Some(fleet) = fleet.upgrade() else { return };
-            let blind_for = fleet.lock().sight.blind_for(clock.instant());
-            blind.set(blind_for.map_or(0.0, |time| time.as_secs_f64()));
+            let Some(blindness) = blindness.upgrade() else { return };
+            blind.set(blindness.duration().map_or(0.0, |time| time.as_secs_f64()));
         });
     }
 

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use common::{
+    clock::Instant,
     controller::{Controller, Explain, Explanation, Observed, Requeue},
     duration,
     informer::AnyInformer,
@@ -11,11 +12,14 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    decide::{health, tainting},
+    decide::{
+        health,
+        tainting::{self, Share},
+    },
     error::Error,
 };
 
-use super::Monitor;
+use super::{Monitor, blindness::Change};
 
 /// A longer suspension of the machine than this makes it blind.
 const SUSPENSION: Duration = Duration::from_secs(1);
@@ -176,9 +180,10 @@ impl Monitor {
 
     /// What keeps nodes from being judged, if anything does.
     pub(super) fn troubles(&self) -> Option<String> {
-        let blind_for = self.fleet.lock().sight.blind_for(self.context.clock.instant());
-        let blind =
-            blind_for.map(|time| format!("blind since {} ago", duration::format(Duration::from_secs(time.as_secs()))));
+        let blind = self
+            .blindness
+            .duration()
+            .map(|time| format!("blind since {} ago", duration::format(Duration::from_secs(time.as_secs()))));
         match (self.trouble(), blind) {
             (Some(trouble), Some(blind)) => Some(format!("{blind}: {trouble}")),
             (trouble, blind) => trouble.or(blind),
@@ -188,34 +193,44 @@ impl Monitor {
     fn record_health(&self, snapshot: &health::Snapshot, plan: &health::Plan) {
         *self.suspended.lock() = self.context.clock.suspended();
         let mut fleet = self.fleet.lock();
+        let unseen_for = fleet.sight.blind_for(snapshot.now);
         if snapshot.trouble.is_some() {
             fleet.sight.lose();
         }
         fleet.passed(plan, snapshot.now);
         self.metrics.zones(&fleet.standings(), &fleet.take_vanished());
         self.metrics.examined.inc_by(plan.judged.len() as u64);
-        if fleet.waiting() > 0 {
+        let waiting = fleet.waiting();
+        if waiting > 0 {
             self.rounds.add(Round::Tainting, Priority::Normal);
+        } else {
+            self.metrics.held.set(0.0);
         }
-        self.note_blindness(plan.blind.as_deref());
+        let share = Share { count: fleet.tainted() + waiting, nodes: fleet.len() };
+        self.metrics.tainted_share.set(share.value());
+        if !share.is_alarming(self.brake.alarm) {
+            *self.is_alarmed.lock() = false;
+        }
+        drop(fleet);
+        self.note_blindness(plan.blind.as_deref(), unseen_for, snapshot.now);
     }
 
     /// Counts and logs that the process became blind, or sees again.
-    fn note_blindness(&self, blind: Option<&str>) {
-        let was_blind = std::mem::replace(&mut *self.is_blind.lock(), blind.is_some());
-        match blind {
-            Some(why) if !was_blind => {
+    fn note_blindness(&self, blind: Option<&str>, unseen_for: Option<Duration>, now: Instant) {
+        match self.blindness.note(blind.is_some(), unseen_for, now) {
+            Some(Change::Began) => {
                 self.metrics.blind_times.inc();
+                let why = blind.unwrap_or_default();
                 tracing::warn!(
                     logger = "node-controller",
                     why,
                     "Nodes are not judged, because what they do is not seen"
                 );
             }
-            None if was_blind => {
+            Some(Change::Ended) => {
                 tracing::info!(logger = "node-controller", "What nodes do is seen again, grace periods begin anew");
             }
-            _ => {}
+            None => {}
         }
     }
 
@@ -245,8 +260,8 @@ impl Monitor {
         }
         let mut is_alarmed = self.is_alarmed.lock();
         *is_alarmed = plan.alarm.is_some() || (*is_alarmed && plan.is_alarmed);
-        let share = (snapshot.tainted + plan.waiting) as f64 / snapshot.nodes.max(1) as f64;
-        self.metrics.tainted_share.set(share);
+        let share = Share { count: snapshot.tainted + plan.waiting, nodes: snapshot.nodes };
+        self.metrics.tainted_share.set(share.value());
         self.metrics.held.set(plan.held as f64);
     }
 }

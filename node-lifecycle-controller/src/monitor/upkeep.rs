@@ -30,8 +30,9 @@ impl Controller for Upkeep {
     type Error = Error;
 
     fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Error> {
+        let blind_for = self.0.blindness.duration();
         let fleet = self.0.fleet.lock();
-        let standing = fleet.standing(&key.name, self.0.context.clock.instant());
+        let standing = fleet.standing(&key.name, self.0.context.clock.instant(), blind_for);
         Ok(match (fleet.node(&key.name), standing) {
             (Some(node), Some(standing)) => Observed::Ready(Snapshot { node: Arc::clone(node), standing }),
             _ => Observed::Gone,

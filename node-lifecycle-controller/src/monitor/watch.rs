@@ -21,6 +21,11 @@ use crate::{
 
 use super::fleet::{Fleet, Name};
 
+/// Whether an event proves that this process sees: a replay of the cache does not.
+fn is_news(origin: Origin) -> bool {
+    origin != Origin::Resync
+}
+
 /// What handlers write to. Holds the caches weakly, because the caches hold the handlers.
 #[derive(Clone)]
 pub(super) struct Watch {
@@ -36,15 +41,17 @@ impl Watch {
     /// Registers the handlers of all caches.
     pub(super) fn register(self, caches: &Caches, leases: &Listened<Lease>) {
         let (of_leases, of_nodes, of_pods) = (self.clone(), self.clone(), self);
-        leases.listen(Box::new(move |event, _| of_leases.on_lease(event)));
+        leases.listen(Box::new(move |event, origin| of_leases.on_lease(event, origin)));
         caches.nodes.listen(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
         caches.pods.listen(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
     }
 
-    fn on_lease(&self, event: &Event<Lease>) {
+    fn on_lease(&self, event: &Event<Lease>, origin: Origin) {
         let now = self.clock.instant();
         let mut fleet = self.fleet.lock();
-        fleet.sight.note(now);
+        if is_news(origin) {
+            fleet.sight.note(now);
+        }
         if let Event::Added(lease) | Event::Updated { new: lease, .. } = event {
             fleet.renewed(&lease.meta().name, lease.renewed(), now);
         }
@@ -54,8 +61,7 @@ impl Watch {
         let now = self.clock.instant();
         let name: &Name = &event.meta().name;
         let mut fleet = self.fleet.lock();
-        // A replay of the cache is no news.
-        if origin != Origin::Resync {
+        if is_news(origin) {
             fleet.sight.note(now);
         }
         let was_ready = fleet.node(name).map(|node| node.ready());

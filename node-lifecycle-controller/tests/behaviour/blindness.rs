@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use sandbox::{Action, Rule};
+use sandbox::{Action, Rule, loops::Loops};
 use serde_json::json;
 
-use crate::cluster::{Cluster, ME, UNREACHABLE, status, taints};
+use common::settings::{Settings, TuneValue};
+
+use crate::cluster::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_happens_when_the_api_server_was_away() {
@@ -179,4 +181,75 @@ async fn a_server_that_takes_no_writes_condemns_nobody() {
         let lapsed = |(_, node): &(i64, serde_json::Value)| status(node, "Ready") == "Unknown";
         assert!(!cluster.node_writes(&node, since).iter().any(lapsed), "{node}");
     }
+}
+
+/// For how long the process has been blind, as its metric says.
+const BLIND: &str = "nonet_node_monitor_blind_seconds";
+
+fn seconds(cluster: &Cluster) -> f64 {
+    cluster.metric(BLIND).parse().unwrap()
+}
+
+/// Changes a node every five seconds, so that Node events go on.
+async fn relabel_for(cluster: &Cluster, seconds: u64) {
+    for tick in 0..seconds / 5 {
+        cluster.label("node-0", json!({"tick": tick.to_string()})).await;
+        cluster.wait(5).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_sees_nodes_and_may_not_watch_leases_says_for_how_long_it_has_been_blind() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    assert_eq!(cluster.metric(BLIND), "0");
+    let faults = cluster.sandbox.faults();
+    let of_leases = |action| Rule::new(action).identity(ME).resource("leases");
+    faults.add(of_leases(Action::CutWatch).times(1));
+    faults.add(of_leases(Action::InternalError));
+    relabel_for(&cluster, 400).await;
+    assert!((370.0..410.0).contains(&seconds(&cluster)), "{}", seconds(&cluster));
+    for key in [None, Some("node-1")] {
+        let said = cluster.loops().explain(key).to_string();
+        assert!(said.contains("blind since 6m"), "{key:?}: {said}");
+    }
+    let troubles = cluster.loops().troubles().join(" ");
+    assert!(troubles.contains("blind since 6m") && troubles.contains("cannot be watched"), "{troubles}");
+    faults.clear();
+    relabel_for(&cluster, 60).await;
+    assert_eq!((cluster.metric(BLIND), cluster.loops().troubles()), ("0".to_owned(), vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_never_saw_leases_is_blind_since_it_started_to_lead() {
+    let mut cluster = Cluster::without_controllers(6, Settings::new()).await;
+    cluster.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).resource("leases"));
+    cluster.start();
+    relabel_for(&cluster, 400).await;
+    assert!((390.0..410.0).contains(&seconds(&cluster)), "{}", seconds(&cluster));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_not_blind_because_it_judges_no_node() {
+    let cluster = Cluster::without_controllers(6, Settings::new()).await;
+    let standby =
+        Loops::stand_by(&cluster.sandbox.client(ME), &cluster.clock, Settings::new(), node_lifecycle_controller::LOOPS);
+    cluster.wait(3600).await;
+    assert_eq!((metric(&standby, BLIND), standby.troubles()), ("0".to_owned(), vec![]));
+    standby.lead();
+    cluster.wait(30).await;
+    assert_eq!(metric(&standby, BLIND), "0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_of_the_cache_is_no_proof_of_sight() {
+    let often = [("min-resync-period", TuneValue::Duration(Duration::from_secs(4)))];
+    let cluster = Cluster::with(6, flags(&often)).await;
+    cluster.wait(20).await;
+    let faults = cluster.sandbox.faults();
+    faults.hold_watch(ME, "leases");
+    faults.hold_watch(ME, "nodes");
+    faults.add(Rule::new(Action::InternalError).identity(ME).verb("list").resource("leases"));
+    cluster.wait(200).await;
+    assert!(seconds(&cluster) > 150.0, "{}", seconds(&cluster));
 }

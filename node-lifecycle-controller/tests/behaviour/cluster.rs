@@ -116,6 +116,11 @@ impl Cluster {
         self.sandbox.requests().count(Some(ME), Some(verb), Some(resource))
     }
 
+    /// The value of a metric without labels.
+    pub(crate) fn metric(&self, name: &str) -> String {
+        metric(self.loops(), name)
+    }
+
     /// The writes of the loops to nodes, as the time in seconds since `since` and the state after it.
     pub(crate) fn node_writes(&self, node: &str, since: Timestamp) -> Vec<(i64, Value)> {
         let all = self.sandbox.writes().all();
@@ -154,6 +159,13 @@ impl Cluster {
         let nodes = self.sandbox.list("nodes", None).await.unwrap();
         nodes.iter().filter(|node| status(node, "Ready") == "Unknown").count()
     }
+}
+
+/// The value of a metric without labels.
+pub(crate) fn metric(loops: &Loops, name: &str) -> String {
+    let text = loops.metrics().prometheus();
+    let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' ')));
+    line.map_or_else(|| panic!("{name}: {text}"), |line| line[name.len() + 1..].to_owned())
 }
 
 /// Settings with the flags of an operator.

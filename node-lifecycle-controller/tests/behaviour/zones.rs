@@ -3,7 +3,7 @@
 use common::settings::{Settings, TuneValue};
 use jiff::Timestamp;
 use sandbox::{Action, Rule};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ME, flags, status, taints};
 
@@ -22,6 +22,14 @@ fn silence(cluster: &Cluster, nodes: std::ops::Range<u32>) {
     for node in nodes {
         cluster.nodes.silence(&format!("node-{node}")).unwrap();
     }
+}
+
+/// The alarm about four of ten nodes.
+const ALARM: &str = "Warning ManyNodesTainted 4 of 10 nodes have a NoExecute taint or wait for it";
+
+/// The alarms about the share of tainted nodes.
+async fn alarms(cluster: &Cluster) -> Vec<String> {
+    cluster.events("default").await.into_iter().filter(|event| event.contains("ManyNodesTainted")).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,11 +160,38 @@ async fn an_alarm_comes_before_the_taint_that_makes_the_share_large_and_a_cap_ho
     silence(&cluster, 0..4);
     cluster.wait(600).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 2);
-    let alarms: Vec<String> =
-        cluster.events("default").await.into_iter().filter(|event| event.contains("ManyNodesTainted")).collect();
-    assert_eq!(alarms, ["Warning ManyNodesTainted 4 of 10 nodes have a NoExecute taint or wait for it"]);
-    let metrics = cluster.loops().metrics().prometheus();
-    assert!(metrics.contains("\nnonet_node_taints_held 2\n") && metrics.contains("\nnonet_node_tainted_share 0.4\n"));
+    assert_eq!(alarms(&cluster).await, [ALARM]);
+    let gauges = || ["nonet_node_taints_held", "nonet_node_tainted_share"].map(|name| cluster.metric(name));
+    assert_eq!(gauges(), ["2", "0.4"]);
+    // When all nodes are back, the alarm is over, and the next outage raises it again.
+    for node in 0..4 {
+        cluster.nodes.restore(&format!("node-{node}")).unwrap();
+    }
+    cluster.wait(60).await;
+    assert_eq!((cluster.evicted_nodes().await.len(), gauges()), (0, ["0", "0"].map(str::to_owned)));
+    silence(&cluster, 4..9);
+    cluster.wait(600).await;
+    assert_eq!(cluster.evicted_nodes().await.len(), 2);
+    assert_eq!(alarms(&cluster).await.len(), 2, "{:?}", alarms(&cluster).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_alarm_is_written_before_the_first_taint_that_it_announces() {
+    let cluster = Cluster::of_one_zone(10, flags(&[("node-taint-alarm-share", TuneValue::Ratio(0.05))])).await;
+    cluster.wait(20).await;
+    silence(&cluster, 0..1);
+    cluster.until("node-0", 90, |node| !taints(node, "NoExecute").is_empty()).await;
+    let writes = cluster.sandbox.writes().all();
+    let alarm = writes.iter().position(|write| {
+        write
+            .after()
+            .is_some_and(|object| write.resource.starts_with("events") && object["reason"] == "ManyNodesTainted")
+    });
+    let is_tainted = |node: &Value| !taints(node, "NoExecute").is_empty();
+    let taint = writes
+        .iter()
+        .position(|write| write.resource == "nodes" && write.after().is_some_and(|node| is_tainted(&node)));
+    assert!(alarm.is_some() && alarm < taint, "alarm {alarm:?}, taint {taint:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -272,7 +272,7 @@ fn a_lease_counts_when_its_time_changes() {
     let mut world = World::new(1);
     world.pass();
     let at = |second| Some(Timestamp::from_second(second).unwrap());
-    let heard = |world: &World| world.fleet.standing("n0", world.now).unwrap().heard_ago.as_secs();
+    let heard = |world: &World| world.fleet.standing("n0", world.now, None).unwrap().heard_ago.as_secs();
     let mut renew = |renewal| {
         world.wait(10);
         world.fleet.renewed("n0", renewal, world.now);
@@ -337,7 +337,7 @@ fn each_row_of_the_table_of_records() {
         }
         world.wait(40);
         world.see("n", |node| node["status"]["conditions"] = after);
-        let heard = |world: &World| world.fleet.standing("n", world.now).unwrap().heard_ago.as_secs();
+        let heard = |world: &World| world.fleet.standing("n", world.now, None).unwrap().heard_ago.as_secs();
         assert_eq!(heard(&world), heard_ago, "{row}");
         // The Lease that was seen before is no news, whatever the row.
         let seen = Timestamp::from_second(1_700_000_000 + 3).unwrap();
