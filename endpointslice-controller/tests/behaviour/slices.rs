@@ -294,3 +294,21 @@ async fn no_ready_endpoint_is_missing_when_the_port_changes_and_a_write_fails() 
         assert!(slices.iter().all(|slice| slice["ports"][0]["port"] == 9090), "{slices:#?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_beyond_the_limit_of_new_ports_come_with_the_next_sync() {
+    let world = World::new().await;
+    for index in 0..60 {
+        let port = json!([{"name": "web", "containerPort": 8000 + index}]);
+        world.pod_with(index, json!({"containers": [{"name": "c", "image": "img:1", "ports": port}]}), true).await;
+    }
+    world.wait(1).await;
+    let port = |n: usize| json!({"name": format!("p{n}"), "port": n, "targetPort": "web"});
+    world.apply(web(&json!({"ports": (1..10_001).map(port).collect::<Vec<_>>()}))).await;
+    world.wait(2).await;
+    let slices = world.slices().await;
+    assert_eq!(slices.len(), 60, "one for each Pod; one sync creates 50");
+    assert!(
+        slices.iter().all(|slice| endpoints(slice).len() == 1 && slice["ports"].as_array().unwrap().len() == 10_000)
+    );
+}
