@@ -29,8 +29,6 @@ pub struct Claiming<'a> {
     pub children: Resource,
     /// What a child gets with its owner, and loses with it.
     pub finalizers: &'a [&'a str],
-    /// Which refusals of a release, besides 404, say that the child is gone.
-    pub is_gone: fn(&api::Error) -> bool,
 }
 
 /// The versions at which the writes of one sync have left children.
@@ -206,7 +204,8 @@ impl Claiming<'_> {
     async fn release(&self, child: &Meta) -> Result<(), api::Error> {
         let patch = at_version(self.owner.release_patch(&child.uid, self.finalizers), child.resource_version);
         match self.api.patch(self.target(child), Patch::Strategic, &patch).await {
-            Err(error) if !error.is_not_found() && !(self.is_gone)(&error) => Err(self.noted(child, error)),
+            // Upstream takes every 422 for a child that is gone. One from a webhook leaves the child where it was.
+            Err(error) if !error.is_not_found() && !error.is_another() => Err(self.noted(child, error)),
             Ok(_) | Err(_) => {
                 // Its deletion, if one is awaited, will not be told to this owner any more.
                 self.ledger.undelete(&self.owner.uid, &child.uid);

@@ -7,7 +7,6 @@ mod status;
 use std::{borrow::Cow, time::Duration};
 
 use common::{
-    api,
     claim::{self, Claiming, WrittenVersions},
     controller::Requeue,
     events::{EventType, ObjectRef},
@@ -89,14 +88,7 @@ impl DaemonSetController {
     }
 
     fn claiming<'a>(&'a self, snapshot: &'a Snapshot, children: Resource) -> Claiming<'a> {
-        Claiming {
-            api: &self.context.api,
-            ledger: &self.ledger,
-            owner: &snapshot.owner,
-            children,
-            finalizers: &[],
-            is_gone: api::Error::is_invalid,
-        }
+        Claiming { api: &self.context.api, ledger: &self.ledger, owner: &snapshot.owner, children, finalizers: &[] }
     }
 
     /// Whether this process is shutting down. Its successor does the rest.

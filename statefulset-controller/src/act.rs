@@ -8,7 +8,7 @@ mod status;
 use std::{borrow::Cow, time::Duration};
 
 use common::{
-    api, batch,
+    batch,
     claim::Claiming,
     controller::Requeue,
     events::{EventType, ObjectRef},
@@ -84,14 +84,7 @@ impl StatefulSetController {
     }
 
     fn claiming<'a>(&'a self, snapshot: &'a Snapshot, children: Resource) -> Claiming<'a> {
-        Claiming {
-            api: &self.context.api,
-            ledger: &self.ledger,
-            owner: &snapshot.owner,
-            children,
-            finalizers: &[],
-            is_gone: api::Error::is_invalid,
-        }
+        Claiming { api: &self.context.api, ledger: &self.ledger, owner: &snapshot.owner, children, finalizers: &[] }
     }
 
     async fn adopt_revisions(&self, snapshot: &Snapshot, plan: &Plan) -> Result<(), Error> {

@@ -174,7 +174,7 @@ impl DaemonSetController {
     /// there was a Pod to delete.
     ///
     /// A Pod that has changed is read live and judged again, and deleted at the version that was read: a Pod that somebody writes all
-    /// the time is deleted, too.
+    /// the time is deleted, too. A Pod is also read where the answer was lost: another Pod must not be deleted in its place.
     async fn delete_pod(&self, snapshot: &Snapshot, deletion: &Deletion) -> Result<bool, Error> {
         let (meta, owner) = (deletion.pod.meta(), &snapshot.owner.uid);
         if self.ends() {
@@ -191,16 +191,22 @@ impl DaemonSetController {
                 return Ok(true);
             };
             attempts -= 1;
-            if attempts == 0 || !error.is_conflict() || self.ends() {
+            let is_lost = error.may_have_happened();
+            if attempts == 0 || !(error.is_conflict() || is_lost) || self.ends() {
                 break error;
             }
             match self.recheck(snapshot, deletion).await {
-                Recheck::Holds(version) => options.version = Some(version),
+                // Deleted by the request whose answer was lost, as far as anybody can tell: the next sync waits to see it.
+                Recheck::Gone if is_lost => {
+                    self.event(snapshot, EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {}", meta.name));
+                    return Ok(true);
+                }
                 Recheck::Gone => {
                     self.ledger.undelete(owner, &meta.uid);
                     return Ok(false);
                 }
-                Recheck::Unknown => break error,
+                Recheck::Holds(version) if !is_lost => options.version = Some(version),
+                Recheck::Holds(_) | Recheck::Unknown => break error,
             }
         };
         self.ledger.undelete(owner, &meta.uid);

@@ -153,6 +153,15 @@ fn comparable(resource: &str, object: &Value, names: &Names) -> Value {
             let bound = spec.remove("nodeName").is_some();
             spec.insert("bound".to_owned(), json!(bound));
         }
+        // The name of its node, in a Pod of a DaemonSet.
+        let pins = object.pointer_mut(
+            "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
+        );
+        for term in pins.and_then(Value::as_array_mut).into_iter().flatten() {
+            for field in term.get_mut("matchFields").and_then(Value::as_array_mut).into_iter().flatten() {
+                field["values"] = json!("masked");
+            }
+        }
         // The node's place comes with the node.
         if let Some(labels) = object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
             labels.retain(|key, _| !key.starts_with("topology.kubernetes.io/"));

@@ -27,7 +27,6 @@ impl JobController {
             owner: &snapshot.owner,
             children: PODS,
             finalizers: &[JOB_TRACKING],
-            is_gone: common::api::Error::is_another,
         };
         Ok(claiming.carry_out_noting(adopt, release, versions).await?)
     }

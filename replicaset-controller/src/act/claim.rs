@@ -1,7 +1,6 @@
 //! Adopting and releasing Pods.
 
 use common::{
-    api,
     claim::{Claiming, WrittenVersions},
     pods::PODS,
 };
@@ -28,7 +27,6 @@ impl<K: Kind> ReplicaController<K> {
             owner: &snapshot.owner,
             children: PODS,
             finalizers: &[],
-            is_gone: api::Error::is_invalid,
         };
         Ok(claiming.carry_out_noting(adopt, release, versions).await?)
     }
