@@ -17,8 +17,10 @@ pub struct Selector {
     state: State,
     /// Every one of these labels must be there.
     labels: Labels,
-    /// And each of these must hold.
+    /// And each of these must hold. Sorted by key.
     expressions: Box<[Requirement]>,
+    /// How many expressions need their key to be there.
+    needed: usize,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,7 +35,7 @@ enum State {
 struct Requirement {
     key: Text,
     operator: Operator,
-    /// Sorted.
+    /// Sorted, each once.
     values: Box<[Text]>,
 }
 
@@ -83,7 +85,7 @@ impl Selector {
             return Self::default();
         }
         match check_labels(&labels) {
-            Ok(()) => Self { state: State::Valid, labels, expressions: Box::default() },
+            Ok(()) => Self { state: State::Valid, labels, ..Self::default() },
             Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
         }
     }
@@ -113,9 +115,33 @@ impl Selector {
 
     /// Whether `labels` are selected.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.state == State::Valid
-            && labels.contains_all(&self.labels)
-            && self.expressions.iter().all(|requirement| requirement.matches(labels))
+        self.state == State::Valid && labels.contains_all(&self.labels) && self.expressions_hold(labels)
+    }
+
+    /// Looks at the expressions or at the labels, whichever are fewer: a user decides how many expressions each event of a label set
+    /// meets.
+    fn expressions_hold(&self, labels: &Labels) -> bool {
+        if self.expressions.len() <= labels.as_slice().len() {
+            return self.expressions.iter().all(|requirement| requirement.admits(labels.get(&requirement.key)));
+        }
+        let mut met = 0;
+        for (requirement, value) in self.on_keys_of(labels) {
+            if !requirement.admits(Some(value)) {
+                return false;
+            }
+            met += usize::from(requirement.operator.needs_key());
+        }
+        // The others hold without their key.
+        met == self.needed
+    }
+
+    /// The expressions on the keys of `labels`, each with the value there.
+    fn on_keys_of<'a>(&'a self, labels: &'a Labels) -> impl Iterator<Item = (&'a Requirement, &'a str)> {
+        labels.iter().flat_map(|(key, value)| {
+            let from = self.expressions.partition_point(|requirement| requirement.key.as_str() < key);
+            let on_key = self.expressions[from..].iter().take_while(move |requirement| requirement.key.as_str() == key);
+            on_key.map(move |requirement| (requirement, value))
+        })
     }
 
     /// Whether `labels` are selected by a selector that was meant to select: an empty one does not count.
@@ -144,9 +170,16 @@ pub fn with_match_label(selector: &Value, key: &str, value: &str) -> Value {
     Value::Object(selector)
 }
 
+impl Operator {
+    /// Whether only labels with the key can be selected.
+    fn needs_key(self) -> bool {
+        matches!(self, Self::In | Self::Exists)
+    }
+}
+
 impl Requirement {
-    fn matches(&self, labels: &Labels) -> bool {
-        let value = labels.get(&self.key);
+    /// Whether labels with this value of the key are selected; `None`: they do not have the key.
+    fn admits(&self, value: Option<&str>) -> bool {
         match self.operator {
             Operator::In => value.is_some_and(|v| self.has(v)),
             Operator::NotIn => !value.is_some_and(|v| self.has(v)),
@@ -156,7 +189,7 @@ impl Requirement {
     }
 
     fn has(&self, value: &str) -> bool {
-        self.values.iter().any(|v| v == value)
+        self.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
     }
 }
 
@@ -222,10 +255,15 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
     check_labels(&labels)?;
     let expressions = match selector.get("matchExpressions") {
         None | Some(Value::Null) => Box::default(),
-        Some(Value::Array(list)) => list.iter().map(requirement).collect::<Result<_, _>>()?,
+        Some(Value::Array(list)) => {
+            let mut list = list.iter().map(requirement).collect::<Result<Box<[_]>, _>>()?;
+            list.sort_by(|a, b| a.key.cmp(&b.key));
+            list
+        }
         Some(_) => return Err(SelectorError::Type("matchExpressions", "a list")),
     };
-    Ok(Selector { state: State::Valid, labels, expressions })
+    let needed = expressions.iter().filter(|requirement| requirement.operator.needs_key()).count();
+    Ok(Selector { state: State::Valid, labels, expressions, needed })
 }
 
 fn check_labels(labels: &Labels) -> Result<(), SelectorError> {
@@ -266,6 +304,7 @@ fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
         _ => check(key, values.iter().map(Text::as_str))?,
     }
     values.sort();
+    values.dedup();
     Ok(Requirement { key: Text::new(key), operator, values: values.into() })
 }
 
@@ -420,6 +459,29 @@ mod tests {
     }
 
     #[test]
+    fn values_are_kept_sorted_and_once() {
+        let expression = json!({"key": "zone", "operator": "In", "values": ["c", "a", "b", "c", "a"]});
+        let selector = Selector::from_value(&json!({"matchExpressions": [expression]}));
+        assert_eq!(selector.to_string(), "zone in (a,b,c)");
+        for (zone, selected) in [("a", true), ("b", true), ("c", true), ("", false), ("aa", false), ("d", false)] {
+            assert_eq!(selector.matches(&labels(&[("zone", zone)])), selected, "{zone}");
+        }
+    }
+
+    #[test]
+    fn only_the_expressions_on_keys_of_the_labels_are_looked_at() {
+        let absent = |n: u32| json!({"key": format!("k{n}"), "operator": "DoesNotExist"});
+        let mut expressions: Vec<Value> = (0..10_000).map(absent).collect();
+        expressions.push(json!({"key": "app", "operator": "NotIn", "values": ["db"]}));
+        expressions.push(json!({"key": "app", "operator": "Exists"}));
+        let selector = Selector::from_value(&json!({"matchExpressions": expressions}));
+        let (web, other) = (labels(&[("app", "web"), ("tier", "front")]), labels(&[("app", "web"), ("k77", "")]));
+        assert_eq!(selector.on_keys_of(&web).count(), 2);
+        assert!(selector.matches(&web) && !selector.matches(&other));
+        assert!(!selector.matches(&labels(&[("tier", "front")])) && !selector.matches(&labels(&[("app", "db")])));
+    }
+
+    #[test]
     fn a_match_label_is_added_and_nothing_lost() {
         let selector = json!({"matchLabels": {"app": "web"}, "matchExpressions": [], "newer": 1});
         assert_eq!(
@@ -435,6 +497,27 @@ mod tests {
             let selector = Selector::from_value(&json!({"matchLabels": {key.clone(): text},
                 "matchExpressions": [{"key": key, "operator": operator, "values": [text]}]}));
             let _ = (selector.to_string(), selector.matches(&Labels::empty()));
+        }
+
+        #[test]
+        fn many_expressions_select_as_each_of_them_does(
+            expressions in prop::collection::vec(("[a-d]", 0..4usize, prop::collection::vec("[x-z]", 1..4)), 0..6),
+            pairs in prop::collection::btree_map("[a-d]", "[x-z]", 0..4),
+        ) {
+            let set = Labels::from_pairs(pairs.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+            let expression = |(key, operator, values): &(String, usize, Vec<String>)| {
+                let values = if *operator < 2 { json!(values) } else { json!([]) };
+                let operator = ["In", "NotIn", "Exists", "DoesNotExist"][*operator];
+                json!({"key": key, "operator": operator, "values": values})
+            };
+            let holds = |(key, operator, values): &(String, usize, Vec<String>)| {
+                let value = pairs.get(key);
+                let listed = value.is_some_and(|value| values.contains(value));
+                [listed, !listed, value.is_some(), value.is_none()][*operator]
+            };
+            let all: Vec<Value> = expressions.iter().map(expression).collect();
+            let selector = Selector::from_value(&json!({"matchExpressions": all}));
+            prop_assert_eq!(selector.matches(&set), expressions.iter().all(holds));
         }
 
         #[test]
