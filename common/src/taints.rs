@@ -1,11 +1,15 @@
 //! Taints of nodes, and what Pods tolerate.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    hash::BuildHasher as _,
+    sync::{Arc, LazyLock},
+};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, Serialize};
+use smallvec::SmallVec;
 
-use crate::{intern::Text, map::HashSet};
+use crate::{intern::Text, map::Seeded};
 
 /// Effect: what does not tolerate the taint is not scheduled there.
 pub const NO_SCHEDULE: &str = "NoSchedule";
@@ -82,28 +86,48 @@ impl Toleration {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tolerations(Option<Arc<[Toleration]>>);
 
-/// Lists that are in use, or were lately.
-static SHARED: LazyLock<Mutex<HashSet<Arc<[Toleration]>>>> = LazyLock::new(Mutex::default);
-/// How many are kept before those that nobody uses any more are dropped.
-const KEPT: usize = 1024;
+/// Lists that were read lately. One that is not among them is kept, too, in the place of the one that has not been read for longest
+/// among those of its bucket: no user can end the sharing for others, and reading a list costs the same however many there are.
+struct Recent {
+    buckets: Box<[Bucket]>,
+    seed: Seeded,
+}
+
+/// Lists, the one that was read last in front.
+type Bucket = SmallVec<[Arc<[Toleration]>; WAYS]>;
+
+/// How many buckets there are.
+const BUCKETS: usize = 256;
+/// How many lists a bucket has.
+const WAYS: usize = 4;
+
+static SHARED: LazyLock<Mutex<Recent>> = LazyLock::new(Mutex::default);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { buckets: vec![Bucket::new(); BUCKETS].into(), seed: Seeded::default() }
+    }
+}
+
+impl Recent {
+    /// The list that is kept of those that are equal to this one.
+    fn share(&mut self, list: Vec<Toleration>) -> Arc<[Toleration]> {
+        let at = self.seed.hash_one(&list) % BUCKETS as u64;
+        let bucket = &mut self.buckets[at as usize];
+        let known = bucket.iter().position(|known| **known == *list);
+        let shared = match known {
+            Some(at) => bucket.remove(at),
+            None => list.into(),
+        };
+        bucket.truncate(WAYS - 1);
+        bucket.insert(0, Arc::clone(&shared));
+        shared
+    }
+}
 
 impl From<Vec<Toleration>> for Tolerations {
     fn from(list: Vec<Toleration>) -> Self {
-        if list.is_empty() {
-            return Self(None);
-        }
-        let mut shared = SHARED.lock();
-        if let Some(known) = shared.get(&list[..]) {
-            return Self(Some(Arc::clone(known)));
-        }
-        if shared.len() >= KEPT {
-            shared.retain(|known| Arc::strong_count(known) > 1);
-        }
-        let made: Arc<[Toleration]> = list.into();
-        if shared.len() < KEPT {
-            shared.insert(Arc::clone(&made));
-        }
-        Self(Some(made))
+        Self((!list.is_empty()).then(|| SHARED.lock().share(list)))
     }
 }
 
@@ -150,6 +174,21 @@ mod tests {
         let of = |t: &Toleration, value: &str, compares| t.tolerates(&taint(value), compares);
         assert!(of(&less, "9", true) && !of(&less, "10", true) && !of(&less, "9", false) && !of(&less, "x", true));
         assert!(of(&more, "11", true) && !of(&more, "10", true));
+    }
+
+    #[test]
+    fn lists_of_others_do_not_end_the_sharing() {
+        let mut recent = Recent::default();
+        let list = |key: &str| vec![Toleration { key: key.into(), ..Toleration::default() }];
+        // A tenant keeps more lists in use than are shared at all.
+        let mut in_use: Vec<_> = (0..3000).map(|n| recent.share(list(&format!("other-{n}")))).collect();
+        for turn in 0..100 {
+            let shared = recent.share(list("usual"));
+            assert!(Arc::ptr_eq(&shared, &recent.share(list("usual"))), "turn {turn}");
+            in_use.push(recent.share(list(&format!("further-{turn}"))));
+        }
+        let kept = recent.buckets.iter().map(SmallVec::len);
+        assert!(kept.clone().sum::<usize>() > BUCKETS && kept.max() == Some(WAYS));
     }
 
     #[test]
