@@ -10,8 +10,9 @@
 //! # What it costs
 //!
 //! A sync looks at the nodes of which something has changed since the last one, and at as many nodes as it can act on: an event of one
-//! Pod of a set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one look for each
-//! DaemonSet. Heartbeats, conditions and image lists of nodes cost nothing.
+//! Pod of a set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one comparison for each
+//! DaemonSet. Where the placements of all of them are too large for that, those with the largest ones are synced uncompared.
+//! Heartbeats, conditions and image lists of nodes cost nothing.
 //!
 //! # How it is laid out
 //!

@@ -34,9 +34,9 @@ pub(crate) const BY_OWNER: usize = 0;
 /// Position of the index of Pods, and of revisions, without a controller by namespace.
 pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
 
-/// How many comparisons of nodes with the parts of a placement one sync makes. With a placement of usual size that is enough for more
+/// How many comparisons of nodes with the parts of placements one sync makes. With a placement of usual size that is enough for more
 /// nodes than a cluster has.
-const STEP: usize = 1 << 18;
+pub(crate) const STEP: usize = 1 << 18;
 /// How long a set pauses between two steps, so that other sets get their turn.
 const STEP_PAUSE: Duration = Duration::from_millis(1);
 /// How long a set waits at most for lagging caches before it is checked again without an event.

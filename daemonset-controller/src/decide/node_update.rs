@@ -11,8 +11,8 @@ pub struct Concern {
     pub set: Key,
     /// What it did on the node when its Pods there were last counted; `None` if nothing of the node counted.
     pub before: Option<Eligibility>,
-    /// What it does there now.
-    pub now: Eligibility,
+    /// What it does there now; `None` if its placement is too large to be compared with the node here.
+    pub now: Option<Eligibility>,
     /// Whether it has Pods on the node.
     pub scheduled: bool,
     /// Whether its status has Pods where none should run.
@@ -22,13 +22,15 @@ pub struct Concern {
 impl Concern {
     /// Whether the DaemonSet is to be synced. Upstream: `pkg/controller/daemon`, `syncNodeUpdate`.
     ///
-    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but stop counting as desired.
+    /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but stop counting as desired. A placement that was not
+    /// compared with the node is left to the sync of its DaemonSet.
     pub fn is_affected(&self) -> bool {
+        let Some(now) = self.now else { return true };
         let counted = self.before.unwrap_or(Eligibility::Leaves);
-        let changed = counted != self.now && (self.scheduled || counted.should_run() || self.now.should_run());
+        let changed = counted != now && (self.scheduled || counted.should_run() || now.should_run());
         changed
-            || (self.now.should_run() && !self.scheduled)
-            || (!self.now.should_continue() && self.scheduled && self.now != Eligibility::Vanished)
+            || (now.should_run() && !self.scheduled)
+            || (!now.should_continue() && self.scheduled && now != Eligibility::Vanished)
             || (self.scheduled && self.misscheduled)
     }
 }
@@ -58,8 +60,9 @@ mod tests {
             (None, Vanished, false, false, false),
             (None, Stays, false, false, false),
         ] {
-            let concern = Concern { set: Key::new("shop", "agent"), before, now, scheduled, misscheduled };
+            let concern = Concern { set: Key::new("shop", "agent"), before, now: Some(now), scheduled, misscheduled };
             assert_eq!(concern.is_affected(), affected, "{concern:?}");
+            assert!(Concern { now: None, ..concern }.is_affected(), "what was not compared is not known");
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Placement {
     pub tolerations: Vec<Toleration>,
     /// Whether the Pods use the network of their node.
     pub host_network: bool,
+    /// How many comparisons with a node it takes at most.
+    size: usize,
 }
 
 /// A term of a required node affinity.
@@ -137,23 +139,24 @@ impl Placement {
             effect: effect.into(),
             ..Toleration::default()
         }));
-        Ok(Self {
-            node_name: wire.node_name,
-            node_selector: wire.node_selector.unwrap_or_default(),
-            terms: required
-                .map(|required| required.node_selector_terms.unwrap_or_default().iter().map(Term::new).collect()),
-            tolerations,
-            host_network,
-        })
+        let node_selector = wire.node_selector.unwrap_or_default();
+        let terms: Option<Vec<Term>> =
+            required.map(|required| required.node_selector_terms.unwrap_or_default().iter().map(Term::new).collect());
+        let of_terms = terms.iter().flatten().map(Term::size).sum::<usize>();
+        let size = 1 + node_selector.iter().count() + tolerations.len() + of_terms;
+        Ok(Self { node_name: wire.node_name, node_selector, terms, tolerations, host_network, size })
     }
 }
 
 impl Placement {
+    /// How many comparisons of its parts a comparison with one node takes at most.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// With how many nodes it can be compared in that many comparisons of its parts; at least one.
     pub(crate) fn nodes_in(&self, comparisons: usize) -> usize {
-        let terms = self.terms.iter().flatten().map(Term::size).sum::<usize>();
-        let size = 1 + self.node_selector.iter().count() + self.tolerations.len() + terms;
-        (comparisons / size).max(1)
+        (comparisons / self.size).max(1)
     }
 }
 
