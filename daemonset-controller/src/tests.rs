@@ -14,11 +14,20 @@ use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::objects::Placement;
 
 const NS: &str = "shop";
 
 /// A controller on a sandbox with one node. What is returned besides keeps it at work.
 async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
+    controller_with(Settings::new(), sandbox, clock).await
+}
+
+async fn controller_with(
+    settings: Settings,
+    sandbox: &Sandbox,
+    clock: &Clock,
+) -> (Arc<DaemonSetController>, Vec<Box<dyn std::any::Any>>) {
     let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
     sandbox.create(node("node-0")).await.unwrap();
     sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
@@ -31,7 +40,7 @@ async fn controller(sandbox: &Sandbox, clock: &Clock) -> (Arc<DaemonSetControlle
         api: api("daemon-set-controller"),
         clock: clock.clone(),
         gate: gate.clone(),
-        settings: Arc::new(Settings::new()),
+        settings: Arc::new(settings),
         recorder: events.recorder(events::Source { component: DAEMON_SET.component, client: DAEMON_SET.client }),
         metrics,
         shared: Shared::default(),
@@ -113,4 +122,25 @@ async fn nothing_is_kept_of_nodes_that_are_gone() {
         let undecided = record.roster.as_ref().map(roster::Roster::undecided_nodes);
         assert_eq!((undecided, record.failed.len()), (Some(0), 0));
     });
+}
+
+// The sandbox refuses these operators, as an API server does without the gate.
+#[tokio::test(start_paused = true)]
+async fn tolerations_compare_numbers_with_the_gate_only() {
+    for gate in [false, true] {
+        let clock = Clock::simulated(world::now(), 7);
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        let settings = Settings::new().with_gate("TaintTolerationComparisonOperators", gate);
+        let (controller, _at_work) = controller_with(settings, &sandbox, &clock).await;
+        sandbox.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}})).await.unwrap();
+        for (name, load) in [("node-0", "10"), ("node-1", "90")] {
+            let taints = json!([{"key": "load", "value": load, "effect": "NoSchedule"}]);
+            sandbox.merge("nodes", None, name, None, json!({"spec": {"taints": taints}})).await.unwrap();
+        }
+        clock.sleep(Duration::from_secs(5)).await;
+        let less = json!({"key": "load", "operator": "Lt", "value": "50", "effect": "NoSchedule"});
+        let placement = Placement::new(&json!({"tolerations": [less]})).unwrap();
+        let runs = ["node-0", "node-1"].map(|node| controller.eligibility(&placement, node).should_run());
+        assert_eq!(runs, [gate, false], "gate {gate}");
+    }
 }

@@ -28,10 +28,7 @@ impl World {
 
     pub(crate) async fn with(settings: Settings) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-        let sandbox = Sandbox::builder()
-            .gate("TaintTolerationComparisonOperators", settings.gate(&daemonset_controller::COMPARISON_OPERATORS))
-            .clock(clock.clone())
-            .build();
+        let sandbox = Sandbox::builder().clock(clock.clone()).build();
         let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
