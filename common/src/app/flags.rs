@@ -332,6 +332,7 @@ fn options(
             ranges::check(tune.name, number)?;
         }
         let value = values::tuned(tune, &text).map_err(|e| format!("--{}: {e}", tune.name))?;
+        ranges::check_share(tune.name, &text, value)?;
         settings = settings.with_tune(tune.name, value);
     }
     settings = values::gates(&definition.all_gates(), &given.list("feature-gates"), settings, &mut warnings)?;

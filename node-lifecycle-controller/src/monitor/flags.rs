@@ -56,13 +56,13 @@ pub(super) const UNHEALTHY_ZONE_THRESHOLD: Tune = Tune {
 pub(super) const NODE_TAINT_ALARM_SHARE: Tune = Tune {
     name: "node-taint-alarm-share",
     default: TuneValue::Ratio(0.55),
-    help: "When a larger share of all nodes than this has a NoExecute taint of the node monitor or waits for one, an Event says so before the next node is tainted; 0: never",
+    help: "When a larger share of all nodes than this has a NoExecute taint of the node monitor or waits for one, an Event says so before the next node is tainted; between 0 and 1, 0: never",
 };
 /// The share of tainted nodes that is never exceeded.
 pub(super) const NODE_TAINT_MAX_SHARE: Tune = Tune {
     name: CAP_FLAG,
     default: TuneValue::Ratio(0.0),
-    help: "No node gets a NoExecute taint of the node monitor if a larger share of all nodes than this would then have one; 0: no limit",
+    help: "No node gets a NoExecute taint of the node monitor if a larger share of all nodes than this would then have one; between 0 and 1, 0: no limit",
 };
 
 /// All flags of the node monitor.

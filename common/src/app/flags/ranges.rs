@@ -1,4 +1,6 @@
-//! Flags whose values upstream bounds on both sides.
+//! Flags whose values are bounded on both sides.
+
+use crate::settings::TuneValue;
 
 /// Name, smallest and largest value. Upstream: `cmd/kube-controller-manager/app/options`, `Validate`.
 const RANGES: &[(&str, i64, i64)] = &[
@@ -7,6 +9,19 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("mirroring-concurrent-service-endpoint-syncs", 1, 50),
     ("mirroring-max-endpoints-per-subset", 1, 1000),
 ];
+
+/// Flags whose values are shares, between 0 and 1.
+const SHARES: &[&str] = &["node-taint-alarm-share", "node-taint-max-share"];
+
+/// Whether a value is a share, where its flag has one; otherwise why not.
+pub(super) fn check_share(flag: &str, text: &str, value: TuneValue) -> Result<(), String> {
+    match value {
+        TuneValue::Ratio(share) if SHARES.contains(&flag) && !(0.0..=1.0).contains(&share) => {
+            Err(format!("--{flag} must be between 0 and 1, but is {text}"))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Whether a value is one that its flag can have; otherwise why not, in upstream's words.
 pub(super) fn check(flag: &str, value: i64) -> Result<(), String> {

@@ -56,6 +56,26 @@ fn run(arguments: &[&str]) -> Options {
     }
 }
 
+#[test]
+fn shares_are_between_0_and_1() {
+    const SHARE: Tune = Tune { name: "node-taint-max-share", default: TuneValue::Ratio(0.0), help: "Share" };
+    const SHARES: Definition = Definition { flags: &[SHARE], ..DEFINITION };
+    let share = |text: &str| {
+        let arguments = ["node-lifecycle-controller".to_owned(), format!("--{}={text}", SHARE.name)];
+        match parse(&SHARES, arguments, || "me".to_owned()) {
+            Ok(Parsed::Run(options)) => Ok(options.settings.ratio(&SHARE).to_string()),
+            Ok(Parsed::Print(text)) => panic!("{text}"),
+            Err(error) => Err(error),
+        }
+    };
+    for text in ["0", "0.55", "1"] {
+        assert_eq!(share(text), Ok(text.to_owned()));
+    }
+    for text in ["20", "1.01", "-0.1", "NaN", "inf", "-inf"] {
+        assert_eq!(share(text), Err(format!("--node-taint-max-share must be between 0 and 1, but is {text}")));
+    }
+}
+
 fn names(options: &Options) -> Vec<&'static str> {
     options.loops.iter().map(|l| l.name).collect()
 }
