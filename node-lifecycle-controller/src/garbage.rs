@@ -17,6 +17,7 @@ use common::{
     runtime::{Context, LoopDefinition, Running},
     settings::{Tune, TuneValue},
 };
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
@@ -32,6 +33,9 @@ use crate::{
 
 /// The shortest pause between two passes, whatever is configured.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
+
+/// How many nodes a pass reads from the server at once, in the order of the plan.
+const NODES_AT_ONCE: usize = 8;
 
 /// The pause between two passes.
 pub const POD_GC_PERIOD: Tune = Tune {
@@ -133,15 +137,13 @@ impl Controller for PodCollector {
 
     async fn act(&self, _: Snapshot, plan: Plan) -> Result<Requeue, Error> {
         self.remove_all(&plan.terminated).await?;
-        for OfNode { node, pods } in &plan.out_of_service {
-            if self.is_out_of_service(node).await? {
-                self.remove_all(pods).await?;
-            }
+        for nodes in plan.out_of_service.chunks(NODES_AT_ONCE) {
+            let checks = nodes.iter().map(|of_node| self.is_out_of_service(&of_node.node));
+            self.remove_confirmed(nodes, try_join_all(checks).await?).await?;
         }
-        for OfNode { node, pods } in &plan.orphaned {
-            if self.is_gone(node).await? {
-                self.remove_all(pods).await?;
-            }
+        for nodes in plan.orphaned.chunks(NODES_AT_ONCE) {
+            let checks = nodes.iter().map(|of_node| self.is_gone(&of_node.node));
+            self.remove_confirmed(nodes, try_join_all(checks).await?).await?;
         }
         self.remove_all(&plan.unscheduled).await?;
         // The pause begins when the pass ends.
@@ -150,5 +152,17 @@ impl Controller for PodCollector {
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         vec![self.caches.nodes.informer(), self.caches.pods.informer()]
+    }
+}
+
+impl PodCollector {
+    /// Removes the Pods of the nodes for which the server confirms the reason.
+    async fn remove_confirmed(&self, nodes: &[OfNode], are_confirmed: Vec<bool>) -> Result<(), Error> {
+        for (OfNode { pods, .. }, is_confirmed) in nodes.iter().zip(are_confirmed) {
+            if is_confirmed {
+                self.remove_all(pods).await?;
+            }
+        }
+        Ok(())
     }
 }

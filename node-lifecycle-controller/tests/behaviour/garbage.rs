@@ -218,6 +218,30 @@ async fn many_lost_nodes_are_taken_up_one_part_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn slow_answers_about_missing_nodes_do_not_keep_pods_without_a_node_for_an_hour() {
+    let world = World::new().await;
+    for n in 0..40 {
+        world.pod(&format!("p{n}"), &format!("lost-{n}"), json!([])).await;
+    }
+    world.wait(15).await;
+    let slow = Rule::new(Action::Latency(Duration::from_secs(45))).identity(ME).verb("get").resource("nodes");
+    world.sandbox.faults().add(slow);
+    // The quarantine of the nodes ends, and the pass after it reads them.
+    while world.asked("get", "nodes") == 0 {
+        world.wait(1).await;
+    }
+    assert_eq!(world.asked("get", "nodes"), 8, "as many at once");
+    world.pod("nowhere", "", json!([])).await;
+    let keep = json!({"metadata": {"finalizers": ["example.com/f"]}});
+    world.sandbox.merge("pods", Some(NS), "nowhere", None, keep).await.unwrap();
+    world.wait(46).await;
+    let left = world.sandbox.list("pods", Some(NS)).await.unwrap().len();
+    assert_eq!(left, 33, "the Pods of the first eight nodes are removed before the others are read");
+    world.wait(4 * 45).await;
+    assert_eq!(world.sandbox.list("pods", Some(NS)).await.unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pass_without_work_sends_nothing() {
     let world = World::new().await;
     world.node("n", json!([])).await;
