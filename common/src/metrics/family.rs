@@ -47,6 +47,11 @@ impl Counters {
         self.family.get_or_create_owned(&self.names.with(values))
     }
 
+    /// Serves the counter with these label values no longer.
+    pub fn remove(&self, values: &[&str]) {
+        self.family.remove(&self.names.with(values));
+    }
+
     /// Begins anew. Counters handed out before are served no longer.
     pub fn clear(&self) {
         self.family.clear();

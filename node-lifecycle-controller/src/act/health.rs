@@ -17,6 +17,7 @@ use crate::{
     decide::{
         health::{self, Action, Lapsed, NEVER, Plan, STOPPED},
         taints,
+        upkeep::Failure,
         zones::Disruption,
     },
     error::Error,
@@ -93,13 +94,29 @@ impl Monitor {
         };
         self.metrics.node_duration.observe(self.since(began));
         let name = &node.metadata.name;
-        result.or_else(|error| match error {
-            error @ api::Error::NotLeader => Err(Error::new(format!("update Node {name}"), error)),
-            error => {
+        self.note_write(name, action.describe(), result.as_ref().err());
+        match result {
+            Err(error @ api::Error::NotLeader) => Err(Error::new(format!("update Node {name}"), error)),
+            Err(error) => {
                 tracing::error!(logger = "node-controller", node = &**name, err = %error, "Failed to update node");
                 Ok(false)
             }
-        })
+            Ok(is_lapsed) => Ok(is_lapsed),
+        }
+    }
+
+    /// Counts a change of a node that failed, and keeps it for explanations until a change succeeds.
+    pub(super) fn note_write(&self, name: &str, what: &str, error: Option<&api::Error>) {
+        let failure = match error {
+            // Another process makes the change.
+            Some(api::Error::NotLeader) => return,
+            Some(error) => {
+                self.metrics.write_failed(error);
+                Some(Failure { error: format!("{what}: {error}"), at: self.context.clock.now() })
+            }
+            None => None,
+        };
+        self.fleet.lock().note_write(name, failure);
     }
 
     async fn swap(&self, node: &Node) -> Result<bool, api::Error> {

@@ -142,6 +142,7 @@ impl Monitor {
     async fn taint_one(&self, Chosen { node, zone, cause }: &Chosen) -> Result<(), Error> {
         let name = &node.metadata.name;
         let result = self.try_to_taint(node).await;
+        self.note_write(name, "add the NoExecute taint", result.as_ref().err());
         match result {
             Err(error @ api::Error::NotLeader) => return Err(Error::new(format!("taint Node {name}"), error)),
             Err(error) => {

@@ -249,7 +249,17 @@ impl Plan {
 }
 
 impl Action {
-    fn describe(&self, node: &Node) -> String {
+    /// What is done, without the node.
+    pub(crate) fn describe(&self) -> &'static str {
+        match self {
+            Self::Lapse(_) => "set the conditions to Unknown",
+            Self::Relieve => "remove the NoExecute taints",
+            Self::Swap(_) => "replace the NoExecute taint",
+            Self::Wait(_) => "wait for the NoExecute taint",
+        }
+    }
+
+    fn describe_for(&self, node: &Node) -> String {
         let name = &node.metadata.name;
         match self {
             Self::Lapse(_) => {
@@ -280,7 +290,7 @@ impl Explain for Plan {
         };
         out.actions.extend(self.zones.iter().map(zone));
         let count = self.actions().count();
-        out.actions.extend(self.actions().take(LISTED).map(|(node, action)| action.describe(node)));
+        out.actions.extend(self.actions().take(LISTED).map(|(node, action)| action.describe_for(node)));
         if count > LISTED {
             out.actions.push(format!("and {} more nodes", count - LISTED));
         }

@@ -9,6 +9,8 @@ use common::{
     intern::Text,
 };
 
+use jiff::Timestamp;
+
 use crate::objects::Node;
 
 use super::{
@@ -19,6 +21,15 @@ use super::{
 /// Labels and the older names that they are copied to.
 const COPIES: [(&str, &str); 2] =
     [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+
+/// A change of a node that failed.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What was attempted, and what went wrong.
+    pub error: String,
+    /// When that was.
+    pub at: Timestamp,
+}
 
 /// What the monitor knows of a node, for explanations.
 #[derive(Clone, Debug)]
@@ -33,6 +44,8 @@ pub struct Standing {
     pub zone: ZoneState,
     /// How long the monitor has not seen what nodes do.
     pub blind_for: Option<Duration>,
+    /// The last change of the node that failed, if it is still necessary.
+    pub failure: Option<Arc<Failure>>,
 }
 
 /// Everything one sync of a node may look at.
@@ -73,7 +86,7 @@ pub(crate) fn is_needed(node: &Node) -> bool {
 /// Decides about one node.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { node, standing } = snapshot;
-    let Standing { heard_ago, silent_in, waiting, zone, blind_for } = standing;
+    let Standing { heard_ago, silent_in, waiting, zone, blind_for, failure } = standing;
     let seconds = |time: Duration| duration::format(Duration::from_secs(time.as_secs()));
     let silent_in = silent_in.map_or_else(String::new, |time| format!(", silent in {}", seconds(time)));
     let situation = format!(
@@ -91,6 +104,9 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
     if let Some(blind_for) = blind_for {
         lines.push(format!("nodes are not judged: blind since {} ago", seconds(*blind_for)));
+    }
+    if let Some(failure) = failure {
+        lines.push(format!("the last change failed at {}: {}", failure.at, failure.error));
     }
     Plan { taints: taints::by_condition(node), labels: labels(node), situation, waiting: lines }
 }

@@ -19,7 +19,7 @@ use crate::{
         sight::Sight,
         tainting::{Head, WaitingZone},
         taints,
-        upkeep::Standing,
+        upkeep::{Failure, Standing},
         zones::{Count, Disruption, ZoneLimits, ZoneStanding, ZoneState},
     },
     objects::{Node, NodeReady},
@@ -46,6 +46,8 @@ struct Record {
     waits: Option<Instant>,
     /// Whether its arrival was reported.
     is_announced: bool,
+    /// The last change of it that failed, until one succeeds or none is necessary.
+    failure: Option<Arc<Failure>>,
     /// Whether it was found silent, this could not be written, and nothing has been heard of it since.
     is_doubted: bool,
 }
@@ -148,14 +150,24 @@ impl Fleet {
                     due: known.due,
                     waits: known.waits,
                     is_announced: known.is_announced,
+                    failure: known.failure.clone(),
                     is_doubted: known.is_doubted && !is_heard,
                 }
             }
             None => {
                 self.forget(name);
                 self.arrived.insert(Arc::clone(name), node.metadata.uid.clone());
-                let (node, due, waits) = (Arc::clone(node), None, None);
-                Record { node, zone, heard: now, lease, due, waits, is_announced: false, is_doubted: false }
+                Record {
+                    node: Arc::clone(node),
+                    zone,
+                    heard: now,
+                    lease,
+                    due: None,
+                    waits: None,
+                    is_announced: false,
+                    failure: None,
+                    is_doubted: false,
+                }
             }
         };
         self.changed.insert(Arc::clone(name));
@@ -269,6 +281,22 @@ impl Fleet {
         self.touch(name);
     }
 
+    /// Takes note of a change of a node that failed, or that succeeded.
+    pub(crate) fn note_write(&mut self, name: &str, failure: Option<Failure>) {
+        if let Some(record) = self.records.get_mut(name) {
+            record.failure = failure.map(Arc::new);
+        }
+    }
+
+    /// Nodes whose last change failed, at most this many.
+    pub(crate) fn failures(&self, most: usize) -> Vec<(Name, Arc<Failure>)> {
+        let failure = |(name, record): (&Name, &Record)| Some((Arc::clone(name), Arc::clone(record.failure.as_ref()?)));
+        let mut failures: Vec<_> = self.records.iter().filter_map(failure).collect();
+        failures.sort_by(|(a, _), (b, _)| a.cmp(b));
+        failures.truncate(most);
+        failures
+    }
+
     /// The newest known state of a node.
     pub(crate) fn node(&self, name: &str) -> Option<&Arc<Node>> {
         self.records.get(name).map(|record| &record.node)
@@ -375,6 +403,7 @@ impl Fleet {
                     zone.waiting.insert((now, Arc::clone(name)));
                 }
             }
+            None if record.waits.is_none() && !record.is_doubted => record.failure = None,
             None => {}
         }
         // A node that changed after it was judged is looked at again.
@@ -441,6 +470,7 @@ impl Fleet {
             waiting: record.waits.map(|since| now.saturating_duration_since(since)),
             zone: self.zones.get(&record.zone).map_or(ZoneState::Initial, |zone| zone.state),
             blind_for,
+            failure: record.failure.clone(),
         })
     }
 }

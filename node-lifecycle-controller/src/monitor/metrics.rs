@@ -6,6 +6,7 @@ use std::{
 };
 
 use common::{
+    api,
     intern::Text,
     metrics::{Counter, Counters, Gauge, Gauges, Histogram, Metrics, Stability, exponential_buckets},
     runtime::Context,
@@ -16,9 +17,17 @@ use crate::decide::zones::{Count, ZoneStanding};
 
 use super::blindness::Blindness;
 
-/// How many zones are counted by their key. Nodes choose their labels: those of later zones are counted as one.
+/// How many zones have labels of their own. Nodes choose their zones, so that there can be any number of them: zones beyond
+/// this are counted as one. A zone without a node gives its label to another when there is no other left.
 const MAX_ZONES: usize = 256;
 const OTHER_ZONES: &str = "(other zones)";
+
+/// Whether a zone with a label of its own has nodes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Present,
+    Vanished,
+}
 
 /// The metrics of the node monitor.
 pub(crate) struct MonitorMetrics {
@@ -38,9 +47,10 @@ pub(crate) struct MonitorMetrics {
     pub(crate) blind_times: Counter,
     /// The share of nodes that have or wait for a `NoExecute` taint.
     pub(crate) tainted_share: Gauge,
+    writes_failed: Counters,
     /// Nodes that are not tainted because of the cap.
     pub(crate) held: Gauge,
-    known: Mutex<BTreeSet<Text>>,
+    known: Mutex<BTreeMap<Text, Presence>>,
 }
 
 impl MonitorMetrics {
@@ -94,6 +104,12 @@ impl MonitorMetrics {
                 "nonet_node_taints_held",
                 "Nodes that get no NoExecute taint because of --node-taint-max-share",
             ),
+            writes_failed: metrics.counter(
+                "nonet_node_writes_failed_total",
+                Stability::Alpha,
+                "Changes of conditions and NoExecute taints of nodes that failed, by class of error",
+                &["error"],
+            ),
             known: Mutex::default(),
         }
     }
@@ -108,18 +124,30 @@ impl MonitorMetrics {
         });
     }
 
-    /// The label of a zone.
+    /// The label of a zone that has nodes.
     fn label<'a>(&self, zone: &'a Text) -> &'a str {
         let mut known = self.known.lock();
-        if known.contains(zone) {
+        if let Some(presence) = known.get_mut(zone) {
+            *presence = Presence::Present;
             return zone;
         }
         if known.len() >= MAX_ZONES {
-            return OTHER_ZONES;
+            let vanished = known.iter().find(|(_, presence)| **presence == Presence::Vanished);
+            let Some(vanished) = vanished.map(|(zone, _)| zone.clone()) else { return OTHER_ZONES };
+            known.remove(&vanished);
+            self.remove(&vanished);
         }
-        known.insert(zone.clone());
+        known.insert(zone.clone(), Presence::Present);
         self.evictions.with(&[zone]).inc_by(0);
         zone
+    }
+
+    /// Serves nothing about a zone any longer.
+    fn remove(&self, zone: &str) {
+        for gauges in [&self.health, &self.size, &self.unhealthy] {
+            gauges.remove(&[zone]);
+        }
+        self.evictions.remove(&[zone]);
     }
 
     /// A waiting node of a zone was tainted.
@@ -127,20 +155,80 @@ impl MonitorMetrics {
         self.evictions.with(&[self.label(zone)]).inc();
     }
 
+    /// A change of a node failed.
+    pub(crate) fn write_failed(&self, error: &api::Error) {
+        self.writes_failed.with(&[error.label()]).inc();
+    }
+
     /// The state of all zones, and those that have no node any more.
     pub(crate) fn zones(&self, zones: &BTreeMap<Text, ZoneStanding>, vanished: &BTreeSet<Text>) {
-        let none = Count::default();
-        let counts = zones.iter().map(|(zone, standing)| (zone, standing.count));
-        for (zone, count) in counts.chain(vanished.iter().map(|zone| (zone, none))) {
-            let label = self.label(zone);
-            if label == OTHER_ZONES {
-                continue;
+        for zone in vanished {
+            if let Some(presence) = self.known.lock().get_mut(zone) {
+                *presence = Presence::Vanished;
+                self.show(zone, Count::default());
             }
-            let size = count.size();
-            let health = if size == 0 { 100.0 } else { 100.0 * count.ready as f64 / size as f64 };
-            self.health.with(&[label]).set(health);
-            self.size.with(&[label]).set(size as f64);
-            self.unhealthy.with(&[label]).set(count.not_ready as f64);
         }
+        for (zone, standing) in zones {
+            let label = self.label(zone);
+            if label != OTHER_ZONES {
+                self.show(label, standing.count);
+            }
+        }
+    }
+
+    fn show(&self, label: &str, count: Count) {
+        let size = count.size();
+        let health = if size == 0 { 100.0 } else { 100.0 * count.ready as f64 / size as f64 };
+        self.health.with(&[label]).set(health);
+        self.size.with(&[label]).set(size as f64);
+        self.unhealthy.with(&[label]).set(count.not_ready as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::zones::ZoneState;
+
+    fn zones(names: impl IntoIterator<Item = usize>) -> BTreeMap<Text, ZoneStanding> {
+        let standing = ZoneStanding { state: ZoneState::Normal, count: Count { ready: 1, not_ready: 0 } };
+        names.into_iter().map(|n| (Text::new(&format!("z{n:03}")), standing)).collect()
+    }
+
+    fn lines(registry: &Metrics, name: &str) -> Vec<String> {
+        registry.prometheus().lines().filter(|line| line.starts_with(name)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_node_that_changes_its_zone_often_uses_up_no_labels() {
+        let registry = Metrics::new();
+        let metrics = MonitorMetrics::new(&registry);
+        for n in 0..2 * MAX_ZONES {
+            let vanished = zones(n.checked_sub(1)).into_keys().collect();
+            metrics.zones(&zones([n]), &vanished);
+            metrics.evicted(&Text::new(&format!("z{n:03}")));
+        }
+        for name in ["node_collector_zone_size{", "node_collector_evictions_total{"] {
+            let all = lines(&registry, name);
+            assert_eq!(all.len(), MAX_ZONES, "{name}");
+            assert!(all.contains(&format!("{name}zone=\"z511\"}} 1")), "{name}: {all:?}");
+        }
+        let last_but_one = "node_collector_zone_size{zone=\"z510\"} 0".to_owned();
+        assert!(lines(&registry, "node_collector_zone_size{").contains(&last_but_one), "as upstream has it");
+    }
+
+    #[test]
+    fn more_zones_than_there_are_labels_for_are_counted_as_one() {
+        let registry = Metrics::new();
+        let metrics = MonitorMetrics::new(&registry);
+        metrics.zones(&zones(0..MAX_ZONES + 2), &BTreeSet::new());
+        assert_eq!(lines(&registry, "node_collector_zone_size{").len(), MAX_ZONES);
+        metrics.evicted(&Text::new("z256"));
+        assert!(lines(&registry, "node_collector_evictions").iter().any(|line| line.contains(OTHER_ZONES)));
+        // One vanishes, and another gets its label.
+        let vanished = zones([7]).into_keys().collect();
+        metrics.zones(&zones((0..=MAX_ZONES).filter(|n| *n != 7)), &vanished);
+        let sizes = lines(&registry, "node_collector_zone_size{").join(" ");
+        assert!(sizes.contains("z256") && !sizes.contains("z007"), "{sizes}");
     }
 }

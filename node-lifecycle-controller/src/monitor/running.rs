@@ -11,6 +11,9 @@ use super::{
     upkeep::Upkeep,
 };
 
+/// How many nodes whose change failed are listed.
+const LISTED: usize = 100;
+
 /// All three.
 pub(super) struct Trio {
     pub(super) rounds: Arc<Loop<Rounds>>,
@@ -49,6 +52,13 @@ impl Running for Trio {
                     if let Some(all) = out[list].as_array_mut() {
                         all.extend(more);
                     }
+                }
+                let monitor = &self.rounds.controller().0;
+                if let Some(failing) = out["failing"].as_array_mut() {
+                    failing.extend(monitor.fleet.lock().failures(LISTED).into_iter().map(|(node, failure)| {
+                        let error = json!({"error": failure.error, "at": failure.at.to_string()});
+                        json!({"key": &*node, "state": "failing", "lastError": error})
+                    }));
                 }
                 out["blind"] = json!(self.troubles());
                 out

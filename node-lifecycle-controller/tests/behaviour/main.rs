@@ -7,6 +7,7 @@ mod cluster;
 mod eviction;
 mod garbage;
 mod monitor;
+mod refusals;
 mod shadow;
 mod world;
 mod zones;

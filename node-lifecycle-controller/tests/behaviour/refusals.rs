@@ -1,0 +1,81 @@
+//! Changes of nodes that the server refuses are counted, and explanations name them.
+
+use sandbox::{Action, Rule};
+use serde_json::Value;
+
+use crate::cluster::{Cluster, ME, status, taints};
+
+const FAILED: &str = "nonet_node_writes_failed_total{error=\"invalid\"}";
+
+/// The server refuses changes of this resource by the loops.
+fn refuse(cluster: &Cluster, resource: &str) {
+    cluster.sandbox.faults().add(Rule::new(Action::Invalid).identity(ME).verb("patch").resource(resource));
+}
+
+fn failed(cluster: &Cluster) -> u64 {
+    cluster.metric(FAILED).parse().unwrap()
+}
+
+/// What the node monitor says of a key, or of everything.
+fn explained(cluster: &Cluster, key: Option<&str>) -> Value {
+    cluster.loops().explain(key)[0].take()
+}
+
+/// The last error of a node in the list of what fails.
+fn last_error(cluster: &Cluster, node: &str) -> Option<String> {
+    let all = explained(cluster, None);
+    let of_node = |entry: &&Value| entry["key"] == node && entry["lastError"]["error"].is_string();
+    let entry = all["failing"].as_array().unwrap().iter().find(of_node)?;
+    Some(entry["lastError"]["error"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn conditions_that_the_server_refuses_are_counted_and_explained_until_they_are_written() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    refuse(&cluster, "nodes/status");
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(180).await;
+    assert_eq!(status(&cluster.node("node-1").await, "Ready"), "True");
+    assert!((2..=4).contains(&failed(&cluster)), "once in a grace period: {}", failed(&cluster));
+    let error = last_error(&cluster, "node-1").unwrap();
+    assert!(error.starts_with("set the conditions to Unknown: ") && error.contains("is invalid"), "{error}");
+    let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
+    assert!(said.contains("set the conditions to Unknown") && said.contains("is invalid"), "{said}");
+    let of_another = explained(&cluster, Some("node-2"))["waiting"].to_string();
+    assert_eq!((last_error(&cluster, "node-2"), &*of_another), (None, "[]"));
+    cluster.sandbox.faults().clear();
+    cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+    cluster.wait(1).await;
+    assert_eq!(last_error(&cluster, "node-1"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn taints_that_the_server_refuses_are_counted_and_explained_until_the_node_is_back() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    refuse(&cluster, "nodes");
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(100).await;
+    assert!(failed(&cluster) >= 2, "{}", failed(&cluster));
+    let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
+    assert!(said.contains("add the NoExecute taint") && said.contains("is invalid"), "{said}");
+    cluster.nodes.restore("node-1").unwrap();
+    cluster.wait(60).await;
+    let node = cluster.node("node-1").await;
+    assert_eq!((status(&node, "Ready"), taints(&node, "NoExecute").len()), ("True", 0));
+    assert_eq!(last_error(&cluster, "node-1"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn removals_of_taints_that_the_server_refuses_are_counted_and_explained() {
+    let cluster = Cluster::new(6).await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
+    refuse(&cluster, "nodes");
+    cluster.nodes.restore("node-1").unwrap();
+    cluster.wait(60).await;
+    assert!(failed(&cluster) >= 5, "{}", failed(&cluster));
+    let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
+    assert!(said.contains("remove the NoExecute taints") && said.contains("is invalid"), "{said}");
+}
