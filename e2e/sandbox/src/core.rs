@@ -14,7 +14,7 @@ use super::{
     delete::Deleting,
     faults::Faults,
     gates,
-    kinds::Env,
+    kinds::{Env, FieldError},
     names,
     object::{is_deleting, text},
     request::DeleteOptions,
@@ -117,6 +117,11 @@ impl Core {
     }
 
     /// Whether a feature gate of the API server is on.
+    /// Leaves out what a feature gate allows.
+    pub(super) fn allow_by_gates(&self, errors: &mut Vec<FieldError>) {
+        errors.retain(|error| !error.allowed_by.is_some_and(|gate| self.gate(gate)));
+    }
+
     pub(super) fn gate(&self, name: &str) -> bool {
         self.setup.gate(name)
     }

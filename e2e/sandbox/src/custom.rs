@@ -346,6 +346,7 @@ fn validate(value: &Value, schema: &Value, path: &str, errors: &mut Vec<FieldErr
                 reason: "FieldValueTypeInvalid",
                 field: shown_path(),
                 message: format!("Invalid value: {}: {why}", quoted(is)),
+                allowed_by: None,
             });
             return;
         }

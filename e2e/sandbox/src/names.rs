@@ -36,16 +36,26 @@ pub(super) fn shown(value: &Value) -> String {
 }
 
 pub(super) fn invalid(field: impl Into<String>, value: &str, why: &str) -> FieldError {
-    FieldError { reason: "FieldValueInvalid", field: field.into(), message: format!("Invalid value: {value}: {why}") }
+    FieldError {
+        reason: "FieldValueInvalid",
+        field: field.into(),
+        message: format!("Invalid value: {value}: {why}"),
+        allowed_by: None,
+    }
 }
 
 pub(super) fn required(field: impl Into<String>, why: &str) -> FieldError {
     let message = if why.is_empty() { "Required value".into() } else { format!("Required value: {why}") };
-    FieldError { reason: "FieldValueRequired", field: field.into(), message }
+    FieldError { reason: "FieldValueRequired", field: field.into(), message, allowed_by: None }
 }
 
 pub(super) fn forbidden(field: impl Into<String>, why: &str) -> FieldError {
-    FieldError { reason: "FieldValueForbidden", field: field.into(), message: format!("Forbidden: {why}") }
+    FieldError {
+        reason: "FieldValueForbidden",
+        field: field.into(),
+        message: format!("Forbidden: {why}"),
+        allowed_by: None,
+    }
 }
 
 pub(super) fn unsupported(field: impl Into<String>, value: &str, supported: &[&str]) -> FieldError {
@@ -54,6 +64,7 @@ pub(super) fn unsupported(field: impl Into<String>, value: &str, supported: &[&s
         reason: "FieldValueNotSupported",
         field: field.into(),
         message: format!("Unsupported value: {value}: supported values: {}", list.join(", ")),
+        allowed_by: None,
     }
 }
 
@@ -152,6 +163,7 @@ fn check_annotations(object: &Value, errors: &mut Vec<FieldError>) {
             reason: "FieldValueTooLong",
             field: "metadata.annotations".into(),
             message: format!("Too long: may not be more than {ANNOTATIONS_LIMIT} bytes"),
+            allowed_by: None,
         });
     }
 }

@@ -229,6 +229,7 @@ impl Call {
                 reason: "FieldValueTooLong",
                 field: "fieldManager".into(),
                 message: "Too long: may not be more than 128 bytes".into(),
+                allowed_by: None,
             });
         }
         if dry.iter().any(|d| *d != "All") {

@@ -81,6 +81,7 @@ impl Core {
         self.with_env(|env| resource.prepare_create(&mut object, env));
         let mut errors = check_create(resource, &object);
         errors.extend(resource.validate_create(&object));
+        self.allow_by_gates(&mut errors);
         if !errors.is_empty() {
             return Err(ApiError::invalid(resource, meta(&object, "name"), &errors));
         }
@@ -242,6 +243,7 @@ impl Core {
             Part::Main => resource.validate_update(&new, &old),
             Part::Status => resource.validate_status(&new, &old),
         });
+        self.allow_by_gates(&mut errors);
         if let Some(text) = text.as_deref().filter(|_| errors.is_empty() && text.as_deref() != current.raw.as_deref()) {
             errors.push(invalid(raw::FIELD, &raw::encoded(text), "field is immutable"));
         }

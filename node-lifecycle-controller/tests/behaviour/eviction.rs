@@ -55,6 +55,21 @@ async fn a_pod_stays_for_as_long_as_it_tolerates() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tolerations_that_compare_numbers_count_only_if_their_gate_is_on() {
+    for (is_on, leaves) in [(false, [true, true]), (true, [false, true])] {
+        let world = World::where_tolerations_compare(is_on).await;
+        world.node("n", json!([])).await;
+        for (pod, limit) in [("above", "10"), ("below", "3")] {
+            let fewer = json!({"key": "k", "operator": "Lt", "value": limit, "effect": "NoExecute"});
+            world.pod(pod, "n", json!([fewer])).await;
+        }
+        world.taint("n", json!([{"key": "k", "value": "5", "effect": "NoExecute"}])).await;
+        world.wait(5).await;
+        assert_eq!([world.is_going("above").await, world.is_going("below").await], leaves, "gate: {is_on}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_on_a_node_that_is_back_wait_for_its_taint_to_be_removed() {
     let world = World::new().await;
     for (node, seconds) in [("back", 0), ("lost", 60), ("odd", 0)] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{clock::Clock, runtime::LoopDefinition, settings::Settings};
 use node_lifecycle_controller::{eviction, garbage};
-use sandbox::{Sandbox, loops::Loops};
+use sandbox::{Builder, Sandbox, loops::Loops};
 use serde_json::{Value, json};
 
 /// What the controllers are known as to the sandbox.
@@ -43,8 +43,18 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
+        Self::build(settings, Sandbox::builder()).await
+    }
+
+    /// A server that knows tolerations which compare numbers, and loops that know them or do not.
+    pub(crate) async fn where_tolerations_compare(is_known: bool) -> Self {
+        let gate = eviction::COMPARISON.name;
+        Self::build(Settings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true)).await
+    }
+
+    async fn build(settings: Settings, sandbox: Builder) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
-        let sandbox = Sandbox::builder().clock(clock.clone()).build();
+        let sandbox = sandbox.clock(clock.clone()).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
         let mut world = Self { sandbox, clock, settings, loops: None };
         world.start();

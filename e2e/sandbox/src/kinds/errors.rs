@@ -160,7 +160,7 @@ impl Errors {
             message.push_str(": ");
             message.push_str(part);
         }
-        self.0.push(FieldError { reason, field: at.to_string(), message });
+        self.0.push(FieldError { reason, field: at.to_string(), message, allowed_by: None });
     }
 
     /// A value that breaks a rule.
@@ -210,6 +210,20 @@ impl Errors {
         let supported: Vec<String> = supported.iter().map(|word| quoted(word)).collect();
         let detail = format!("supported values: {}", supported.join(", "));
         self.push("FieldValueNotSupported", "Unsupported value", at, &bad.into(), &detail);
+    }
+
+    /// A word that is known only where a feature gate is on.
+    pub(super) fn not_supported_without(
+        &mut self,
+        gate: &'static str,
+        at: &impl Display,
+        bad: impl Into<Bad>,
+        supported: &[&str],
+    ) {
+        self.not_supported(at, bad, supported);
+        if let Some(error) = self.0.last_mut() {
+            error.allowed_by = Some(gate);
+        }
     }
 
     /// More bytes than allowed.

@@ -183,6 +183,8 @@ pub struct FieldError {
     pub field: String,
     /// Message without the path, e.g. `Invalid value: -1: must be greater than or equal to 0`.
     pub message: String,
+    /// The feature gate that allows what was found; none if it is never allowed.
+    pub allowed_by: Option<&'static str>,
 }
 
 /// How a list is merged by a strategic merge patch.

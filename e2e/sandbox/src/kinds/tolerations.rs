@@ -13,6 +13,9 @@ use super::{
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
+/// The gate of tolerations that compare numbers. Where it is on, their values are not validated here.
+const COMPARISON: &str = "TaintTolerationComparisonOperators";
+
 /// Validates tolerations.
 pub(super) fn validate(errors: &mut Errors, tolerations: &[Value], at: &Path<'_>) {
     for (i, toleration) in tolerations.iter().enumerate() {
@@ -40,7 +43,14 @@ pub(super) fn validate(errors: &mut Errors, tolerations: &[Value], at: &Path<'_>
                 errors.invalid(&at.child("operator"), value, "value must be empty when `operator` is 'Exists'");
             }
             "Exists" => {}
-            "Lt" | "Gt" => errors.not_supported(&at.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]),
+            "Lt" | "Gt" => {
+                errors.not_supported_without(
+                    COMPARISON,
+                    &at.child("operator"),
+                    operator,
+                    &["Equal", "Exists", "Lt", "Gt"],
+                );
+            }
             _ => errors.not_supported(&at.child("operator"), operator, &["Equal", "Exists"]),
         }
         if !effect.is_empty() && !EFFECTS.contains(&effect) {
