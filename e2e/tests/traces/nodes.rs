@@ -212,4 +212,6 @@ async fn a_silent_node_a_tainted_node_and_a_node_that_is_not_ready() {
     for (line, values) in &theirs {
         assert_eq!(ours.get(line), Some(values), "{line}");
     }
+    let more: Vec<&String> = ours.keys().filter(|line| !theirs.contains_key(*line)).collect();
+    assert!(more.is_empty(), "changes that the recording lacks: {more:?}");
 }

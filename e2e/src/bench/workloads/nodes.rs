@@ -13,6 +13,8 @@ use crate::{
 
 /// How many zones the nodes are in.
 const ZONES: u32 = 5;
+/// How many Pods a node has.
+const PODS_PER_NODE: u32 = 30;
 /// How long nodes at rest are measured, in renewals of each Lease.
 const RENEWALS: u32 = 6;
 /// The time between two renewals.
@@ -66,7 +68,7 @@ impl Workload for Rest {
     }
 
     fn nodes(&self, pods: u32) -> Option<u32> {
-        Some(pods.div_ceil(30))
+        Some(pods.div_ceil(PODS_PER_NODE))
     }
 
     fn zones(&self) -> u32 {
@@ -103,15 +105,15 @@ impl Workload for ZoneLost {
     }
 
     fn about(&self) -> &'static str {
-        "a node for each Pod: one zone of five falls silent until all its nodes are unreachable and 5 have to be left; then it returns"
+        "a node for every 30 Pods: one zone of five falls silent until all its nodes are unreachable and 5 have to be left; then it returns"
     }
 
     fn pods(&self) -> u32 {
-        5_000
+        30_000
     }
 
     fn nodes(&self, pods: u32) -> Option<u32> {
-        Some(pods)
+        Some(pods.div_ceil(PODS_PER_NODE))
     }
 
     fn zones(&self) -> u32 {

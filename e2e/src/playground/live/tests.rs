@@ -170,4 +170,6 @@ fn keys_mean_what_they_say() {
     assert_eq!(press(KeyCode::Char('c'), KeyModifiers::NONE), None);
     assert_eq!(press(KeyCode::Char('q'), KeyModifiers::NONE), Some(Wish::Quit));
     assert_eq!(press(KeyCode::Char('u'), KeyModifiers::NONE), Some(Wish::Update));
+    assert_eq!(press(KeyCode::Char('s'), KeyModifiers::NONE), Some(Wish::StopNode));
+    assert_eq!(press(KeyCode::Char('r'), KeyModifiers::NONE), Some(Wish::StartNodes));
 }
