@@ -9,7 +9,7 @@ use e2e::{
     cluster::Kind,
     suite::{
         Builder, Context, Failure, Outcome, PatchKind, State, Suite, Test, daemon_set, is_ready, pod,
-        resources::{CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS},
+        resources::{CONTROLLER_REVISIONS, DAEMON_SETS, EVENTS, NODES, PODS},
         run,
     },
 };
@@ -595,6 +595,53 @@ async fn rollback(c: Context) -> Outcome {
     Ok(())
 }
 
+/// What `kubectl rollout status` says of a set, by the numbers it goes by. Upstream: `polymorphichelpers`, `DaemonSetStatusViewer`.
+fn rollout_status(set: &Value) -> &'static str {
+    let number = |field: &str| set["status"][field].as_i64().unwrap_or(0);
+    let desired = number("desiredNumberScheduled");
+    if set["metadata"]["generation"].as_i64() > Some(number("observedGeneration")) {
+        "waiting for the spec to be observed"
+    } else if number("updatedNumberScheduled") < desired {
+        "waiting for new Pods"
+    } else if number("numberAvailable") < desired {
+        "waiting for available Pods"
+    } else {
+        "rolled out"
+    }
+}
+
+/// Waits until `kubectl rollout status` would end. The Pods are as the set wants them from then on.
+async fn rolled_out(c: &Context, nodes: &Nodes, image: &str) -> Outcome {
+    c.until("the rollout to end", async || {
+        let set = c.get(DAEMON_SETS, "agent").await.ok()?;
+        (rollout_status(&set) == "rolled out").then_some(())
+    })
+    .await?;
+    let mut wanted: Vec<String> = nodes.names.iter().map(|node| format!("{node} {image}")).collect();
+    wanted.sort();
+    let shown = images(c).await?;
+    c.check(shown == wanted, &format!("the rollout has ended with {shown:?}, not with {wanted:?}")).await?;
+    let ready = c.list(PODS).await?.iter().filter(|pod| is_ready(pod)).count();
+    c.check(ready == nodes.names.len(), &format!("the rollout has ended with {ready} ready Pods")).await
+}
+
+/// What `kubectl describe` shows besides the fields of the set: its Pods by phase, and the Events on it.
+async fn described(c: &Context, set: &Value) -> Result<(BTreeMap<String, usize>, Vec<String>), Failure> {
+    let mut phases = BTreeMap::new();
+    for pod in c.client().list(PODS, c.namespace(), "labelSelector=app%3Dagent").await? {
+        if pod["metadata"]["ownerReferences"][0]["uid"] == set["metadata"]["uid"] {
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default().to_owned();
+            *phases.entry(phase).or_default() += 1;
+        }
+    }
+    let uid = set["metadata"]["uid"].as_str().unwrap_or_default();
+    let mut events = c.client().list(EVENTS, c.namespace(), "fieldSelector=involvedObject.name%3Dagent").await?;
+    events.retain(|event| event["involvedObject"]["uid"] == uid);
+    let text = |event: &Value, field: &str| event[field].as_str().unwrap_or_default().to_owned();
+    let line = |event: &Value| [text(event, "type"), text(event, "reason"), text(event, "message")].join(" ");
+    Ok((phases, events.iter().map(line).collect()))
+}
+
 /// What `kubectl rollout`, `get -o wide` and `describe` read and write.
 async fn undo(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
@@ -603,8 +650,9 @@ async fn undo(c: Context) -> Outcome {
     complete(&c, 2).await?;
     let cause = json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "second"}}});
     c.merge(DAEMON_SETS, "agent", cause).await?;
+    let replaced = c.pods_of(&set).await?;
     c.merge(DAEMON_SETS, "agent", image("img:2")).await?;
-    complete(&c, 2).await?;
+    rolled_out(&c, &nodes, "img:2").await?;
     // The history: revisions that the set controls and its selector selects, with their causes.
     let history = async || -> Result<Vec<(i64, Value)>, Failure> {
         let selected = c.client().list(CONTROLLER_REVISIONS, c.namespace(), "labelSelector=app%3Dagent").await?;
@@ -622,9 +670,7 @@ async fn undo(c: Context) -> Outcome {
     let all = c.list(CONTROLLER_REVISIONS).await?;
     let Some(first) = all.iter().find(|r| r["revision"] == 1) else { return c.fail("revision 1 is missing").await };
     c.client().patch(DAEMON_SETS, c.namespace(), "agent", "", PatchKind::Strategic, &first["data"]).await?;
-    complete(&c, 2).await?;
-    let wanted: Vec<String> = nodes.names.iter().map(|node| format!("{node} img:1")).collect();
-    until_images(&c, "all Pods to be of the first template", &wanted).await?;
+    rolled_out(&c, &nodes, "img:1").await?;
     for node in &nodes.names {
         assert_eq!(hash(&pod_on(&c, node).await?), hash(first), "the revision is used again");
     }
@@ -634,6 +680,19 @@ async fn undo(c: Context) -> Outcome {
         assert_eq!(row[column], json!(2), "{column}");
     }
     assert_eq!((&row["Images"], &row["Selector"]), (&json!("img:1"), &json!("app=agent")));
+    let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let present = c.pods_of(&set).await?;
+    let created = present.iter().map(name).map(|name| format!("Normal SuccessfulCreate Created pod: {name}"));
+    let deleted = replaced.iter().map(name).map(|name| format!("Normal SuccessfulDelete Deleted pod: {name}"));
+    let expected: Vec<String> = created.chain(deleted).collect();
+    assert_eq!(expected.len(), 4);
+    // Events are written after what they report.
+    c.until("the Events of what was done", async || {
+        let (_, events) = described(&c, &set).await.ok()?;
+        expected.iter().all(|event| events.contains(event)).then_some(())
+    })
+    .await?;
+    assert_eq!(described(&c, &set).await?.0, BTreeMap::from([("Running".to_owned(), 2)]));
     Ok(())
 }
 
