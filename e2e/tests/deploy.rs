@@ -186,6 +186,20 @@ fn names_of_metrics_are_told_from_everything_else() {
 }
 
 #[test]
+fn every_controller_has_an_alert_for_its_absence_and_nothing_else_has() {
+    let rules = &yaml("components/monitoring/alerts.yaml")[0];
+    let all = rules["spec"]["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let absent: Vec<&Value> = all.filter(|rule| rule["alert"] == "NonetControllerIsAbsent").collect();
+    for name in names() {
+        let expression = format!("absent(leader_election_master_status{{job=\"{name}\"}})");
+        let of_this: Vec<_> = absent.iter().filter(|rule| rule["expr"] == *expression).collect();
+        assert_eq!(of_this.len(), 1, "{name}");
+        assert_eq!(of_this[0]["annotations"]["summary"], format!("{name} is not there"));
+    }
+    assert_eq!(absent.len(), names().len());
+}
+
+#[test]
 fn alerts_and_dashboard_ask_for_metrics_that_are_served() {
     let registered = registered();
     assert!(registered.len() > 30, "{registered:?}");
