@@ -32,7 +32,7 @@ pub use objects::{
 };
 pub use record::{Recorder, State};
 pub use request::{Client, PatchKind, Refused};
-pub use runner::{Suite, Test, run};
+pub use runner::{Condition, Suite, Test, run};
 pub use sandbox::nodes::{condition, is_ready};
 
 /// How long [`Context::until`] waits.

@@ -37,10 +37,14 @@ pub enum Worker {
 }
 
 impl Hands {
-    /// The loop of that name in a program, if the binary of kube-controller-manager lies beside those of etcd and kube-apiserver.
-    pub fn find(program: &'static str, name: &'static str) -> Option<Self> {
-        let peer = PathBuf::from(std::env::var_os(ASSETS_VARIABLE)?).join(PEER);
-        peer.is_file().then_some(Self { peer, program, name })
+    /// The loop of that name in a program.
+    pub fn find(program: &'static str, name: &'static str) -> Result<Self, Failure> {
+        Ok(Self { peer: peer().map_err(Failure)?, program, name })
+    }
+
+    /// What every test with these needs: the binary of kube-controller-manager beside those of etcd and kube-apiserver.
+    pub fn available() -> Result<(), String> {
+        peer().map(drop)
     }
 
     /// Starts kube-controller-manager with this loop alone, and gives it time to fill its caches.
@@ -74,6 +78,12 @@ impl Hands {
         worker.end().await?;
         if theirs { self.ours(c).await } else { self.theirs(c).await }
     }
+}
+
+fn peer() -> Result<PathBuf, String> {
+    let assets = std::env::var_os(ASSETS_VARIABLE).ok_or_else(|| format!("{ASSETS_VARIABLE} is not set"))?;
+    let peer = PathBuf::from(assets).join(PEER);
+    if peer.is_file() { Ok(peer) } else { Err(format!("there is no {}", peer.display())) }
 }
 
 impl Worker {

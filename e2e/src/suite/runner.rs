@@ -3,7 +3,7 @@
 use std::{io, panic::AssertUnwindSafe, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tracing_subscriber::{
     Layer as _,
@@ -31,18 +31,33 @@ pub struct Test {
     name: &'static str,
     run: TestFn,
     kinds: &'static [Kind],
+    needs: Option<Condition>,
 }
+
+/// What a test needs besides a kind of cluster; the error says what is missing.
+pub type Condition = fn() -> Result<(), String>;
 
 impl Test {
     /// A test for every kind of cluster.
     pub const fn new(name: &'static str, run: TestFn) -> Self {
-        Self { name, run, kinds: &[Kind::Sandbox, Kind::Envtest, Kind::Kubeconfig] }
+        Self { name, run, kinds: &[Kind::Sandbox, Kind::Envtest, Kind::Kubeconfig], needs: None }
     }
 
     /// A test for some kinds of clusters; ignored on others.
     #[must_use]
     pub const fn only(self, kinds: &'static [Kind]) -> Self {
         Self { kinds, ..self }
+    }
+
+    /// A test that needs something that is not everywhere; ignored where it is missing, and the reason is printed.
+    #[must_use]
+    pub const fn needs(self, condition: Condition) -> Self {
+        Self { needs: Some(condition), ..self }
+    }
+
+    /// What it needs and has not.
+    fn missing(&self) -> Option<String> {
+        self.needs.and_then(|condition| condition().err())
     }
 }
 
@@ -161,20 +176,21 @@ pub(super) async fn controller(
 fn trials(suite: &Suite, state: &State) -> Vec<Trial> {
     let trial = |test: &Test| {
         let test = *test;
-        let (name, ignored) = match state {
-            State::NotStarted => (test.name, false),
-            State::Skipped => (test.name, true),
-            State::Running(_, shared) => (test.name, !test.kinds.contains(&shared.cluster.kind())),
+        let State::Running(handle, shared) = state else {
+            let ignored = matches!(state, State::Skipped);
+            let run = || Err(Failed::from("there is no cluster to run on"));
+            return Trial::test(test.name, run).with_ignored_flag(ignored);
         };
-        let running = match state {
-            State::Running(handle, shared) => Some((handle.clone(), Arc::clone(shared))),
-            _ => None,
+        let ignored = !test.kinds.contains(&shared.cluster.kind());
+        let (handle, shared) = (handle.clone(), Arc::clone(shared));
+        let run = move || match test.missing() {
+            Some(why) => Ok(Completion::ignored_with(why)),
+            None => {
+                let attempted = handle.block_on(attempt(test, shared));
+                attempted.map(|()| Completion::Completed).map_err(|failure| Failed::from(failure.0))
+            }
         };
-        Trial::test(name, move || match running {
-            Some((handle, shared)) => handle.block_on(attempt(test, shared)).map_err(|f| Failed::from(f.0)),
-            None => Err(Failed::from("there is no cluster to run on")),
-        })
-        .with_ignored_flag(ignored)
+        Trial::ignorable_test(test.name, run).with_ignored_flag(ignored)
     };
     suite.tests.iter().map(trial).collect()
 }
@@ -211,4 +227,20 @@ fn end(runtime: &Runtime, shared: Arc<Shared>) -> Outcome {
         shared.cluster.stop().await;
         outcome
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_lacks_what_it_needs_says_so() {
+        let test = Test::new("any", |_| Box::pin(async { Ok(()) }));
+        assert_eq!(test.missing(), None);
+        assert_eq!(test.needs(|| Ok(())).missing(), None);
+        assert_eq!(
+            test.needs(|| Err("there is no compass".to_owned())).missing().as_deref(),
+            Some("there is no compass")
+        );
+    }
 }
