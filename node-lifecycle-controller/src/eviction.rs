@@ -9,7 +9,7 @@
 
 mod watch;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     controller::{Controller, Loop, Observed, Requeue},
@@ -33,6 +33,7 @@ use crate::{
         taints,
     },
     error::Error,
+    monitor::NODE_MONITOR_GRACE_PERIOD,
 };
 
 /// How many Pods are synced at once.
@@ -63,6 +64,8 @@ pub struct Evictor {
     pub(crate) latency: Histogram,
     caches: Arc<Caches>,
     compares: bool,
+    /// How long a node may be silent.
+    pub(crate) grace: Duration,
 }
 
 /// The timers of Pods that tolerate the taints of their node for a limited time.
@@ -94,6 +97,7 @@ fn start(context: Context) -> Arc<dyn Running> {
         latency: latency.with(&[]),
         caches,
         compares,
+        grace: context.settings.duration(&NODE_MONITOR_GRACE_PERIOD),
     };
     Loop::start(TAINT_EVICTION.name, context, Arc::new(evictor), queue, WORKERS)
 }
@@ -113,8 +117,9 @@ impl Controller for Evictor {
         let node = pod.as_ref().and_then(|pod| self.caches.view().node(&pod.node));
         let is_contradicted = node.as_ref().is_some_and(|node| taints::is_contradicted(node));
         let taints = node.map(|node| node.evicting().cloned().collect());
-        let (key, now, compares) = (key.clone(), self.context.clock.instant(), self.compares);
-        Ok(Observed::Ready(Snapshot { key, pod, taints, is_contradicted, timer, now, compares }))
+        let (key, now) = (key.clone(), self.context.clock.instant());
+        let (renewal, grace, compares) = (None, self.grace, self.compares);
+        Ok(Observed::Ready(Snapshot { key, pod, taints, is_contradicted, renewal, grace, timer, now, compares }))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {

@@ -39,7 +39,8 @@
 //! - An alarm and an optional cap for the share of nodes that are tainted.
 //! - Before a Pod is deleted, the Pod and its node are read from the server and the decision is made again; writes name the
 //!   version that was judged. Upstream deletes on what its cache shows.
-//! - A Pod on a node that reports to be ready waits some seconds for the monitor to remove its taint.
+//! - A Pod on a node that reports to be ready waits for the monitor to remove its taint: some seconds, and for as long as the
+//!   node renews its Lease.
 //! - A silent node whose conditions could not be written counts as not ready for its zone; upstream does not count it.
 //! - A timer belongs to one Pod, not to a name, and only a timer that was really stopped is reported as cancelled.
 //! - A deletion that failed is retried with back-off; upstream waits for the next event.

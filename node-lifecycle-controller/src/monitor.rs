@@ -48,6 +48,7 @@ use metrics::MonitorMetrics;
 use rounds::Round;
 
 pub use flags::FLAGS;
+pub(crate) use flags::NODE_MONITOR_GRACE_PERIOD;
 
 /// How many nodes are worked on at once.
 pub(crate) const NODE_WORKERS: usize = 8;

@@ -21,7 +21,7 @@ use crate::{
     },
     error::Error,
     eviction::Evictor,
-    objects::{CachedPod, DISRUPTION_TARGET, NODES, Node},
+    objects::{CachedPod, DISRUPTION_TARGET, LEASE_NAMESPACE, LEASES, Lease, NODES, Node},
 };
 
 /// How often a deletion is attempted in one sync.
@@ -117,10 +117,14 @@ impl Evictor {
             return Ok(Attempt::Gone);
         }
         let node = self.live_node(&live.pod.node).await?;
+        let is_contradicted = node.as_ref().is_some_and(taints::is_contradicted);
+        let renewal = if is_contradicted { self.live_renewal(&live.pod.node).await? } else { None };
         let live_snapshot = Snapshot {
             key: snapshot.key.clone(),
             pod: Some(Arc::clone(&live.pod)),
-            is_contradicted: node.as_ref().is_some_and(taints::is_contradicted),
+            is_contradicted,
+            renewal,
+            grace: self.grace,
             taints: node.map(|node| node.evicting().cloned().collect()),
             timer: self.timer(&snapshot.key),
             now: self.context.clock.instant(),
@@ -150,6 +154,14 @@ impl Evictor {
         match self.context.api.get(Target::object(NODES, "", name)).await {
             Err(error) if error.is_not_found() => Ok(None),
             answer => Ok(Some(serde_json::from_slice(&answer?)?)),
+        }
+    }
+
+    /// When the node renewed its Lease last, as the server has it.
+    async fn live_renewal(&self, node: &str) -> Result<Option<Timestamp>, api::Error> {
+        match self.context.api.get(Target::object(LEASES, LEASE_NAMESPACE, node)).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            answer => Ok(serde_json::from_slice::<Lease>(&answer?)?.renewed()),
         }
     }
 

@@ -8,14 +8,15 @@ use common::{
     meta::{Key, Uid},
     taints::Taint,
 };
+use jiff::Timestamp;
 
 use crate::objects::CachedPod;
 
 /// The longest wait: longer than any cluster lives, and short enough to be added to any time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How long a Pod may stay on a node that is ready and has a taint of the node monitor, which is about to be removed: several
-/// passes of the monitor.
+/// How long a Pod may stay on a node that is ready and has a taint of the node monitor, which is about to be removed, before
+/// the node is looked at again: several passes of the monitor.
 const CONTRADICTION: Duration = Duration::from_secs(15);
 
 /// Everything one sync of a Pod may look at.
@@ -29,6 +30,10 @@ pub struct Snapshot {
     pub taints: Option<Vec<Taint>>,
     /// Whether the node reports that it is ready and all these taints say that it is not.
     pub is_contradicted: bool,
+    /// When the Lease of such a node was renewed last, as the server has it; `None` if there is no Lease, or if it was not read.
+    pub renewal: Option<Timestamp>,
+    /// How long a node may be silent.
+    pub grace: Duration,
     /// The timer of the Pod, or of an earlier Pod of the same name.
     pub timer: Option<Timer>,
     /// The time of the sync.
@@ -46,6 +51,17 @@ pub struct Timer {
     pub due: Instant,
     /// Whether the deletion was due before and the taint was expected to be removed.
     pub is_last: bool,
+    /// The last renewal of the Lease of the node, once the taint has been expected in vain.
+    pub heard: Option<Heard>,
+}
+
+/// A renewal of a Lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// The time of the renewal, which is only compared with others.
+    pub renewal: Timestamp,
+    /// When it was first seen.
+    pub at: Instant,
 }
 
 impl Timer {
@@ -118,19 +134,37 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
-/// Waits a little for the taint to be removed instead of deleting the Pod.
+/// Waits for the taint to be removed instead of deleting the Pod: a little, and for as long as the node renews its Lease.
 fn wait_for_the_monitor(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
     let last = snapshot.timer.as_ref().filter(|timer| timer.is_last && timer.pod == pod.meta.uid);
     let timer = match last {
-        Some(timer) if timer.is_due(snapshot.now) => return plan,
-        Some(timer) => timer.clone(),
-        None => Timer { pod: pod.meta.uid.clone(), due: snapshot.now + CONTRADICTION, is_last: true },
+        Some(timer) if !timer.is_due(snapshot.now) => timer.clone(),
+        Some(timer) => {
+            let Some(heard) = sign_of_life(snapshot, timer) else { return plan };
+            Timer { due: snapshot.now + CONTRADICTION, heard: Some(heard), ..timer.clone() }
+        }
+        None => Timer { pod: pod.meta.uid.clone(), due: snapshot.now + CONTRADICTION, is_last: true, heard: None },
     };
     Plan {
         requeue_after: Some(timer.due.saturating_duration_since(snapshot.now)),
         cancels: plan.cancels && last.is_none(),
         then: Then::Wait(timer),
         why: CONTRADICTED,
+    }
+}
+
+/// The last renewal of the Lease of the node, if there is one and the node has not been silent for its grace period since.
+///
+/// Who looks much later than the timer said was paused or could not read; the node may not have been able to renew then.
+fn sign_of_life(snapshot: &Snapshot, timer: &Timer) -> Option<Heard> {
+    let Snapshot { renewal, grace, now, .. } = snapshot;
+    let renewal = (*renewal)?;
+    let is_late = *now > timer.due + CONTRADICTION;
+    match timer.heard {
+        Some(heard) if heard.renewal == renewal && !is_late => {
+            (now.saturating_duration_since(heard.at) < *grace).then_some(heard)
+        }
+        _ => Some(Heard { renewal, at: *now }),
     }
 }
 
@@ -178,7 +212,11 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
         }
         (Stay::For(limit), None) => {
             let due = now.checked_add(limit).unwrap_or(*now);
-            plan(cancels_other, Then::Wait(Timer { pod: pod.meta.uid.clone(), due, is_last: false }), LIMITED)
+            plan(
+                cancels_other,
+                Then::Wait(Timer { pod: pod.meta.uid.clone(), due, is_last: false, heard: None }),
+                LIMITED,
+            )
         }
     }
 }
@@ -254,6 +292,10 @@ mod tests {
         }
     }
 
+    fn timer_of(uid: &str, due: Instant) -> Timer {
+        Timer { pod: Uid::new(uid), due, is_last: false, heard: None }
+    }
+
     fn snapshot(tolerations: &Value, keys: Option<&str>, timer: Option<(&str, i64)>) -> Snapshot {
         let now = common::clock::Clock::system().instant() + Duration::from_secs(1000);
         let due = |seconds: i64| {
@@ -265,7 +307,9 @@ mod tests {
             pod: Some(Arc::new(pod(tolerations))),
             taints: keys.map(taints),
             is_contradicted: false,
-            timer: timer.map(|(uid, seconds)| Timer { pod: Uid::new(uid), due: due(seconds), is_last: false }),
+            renewal: None,
+            grace: Duration::from_secs(50),
+            timer: timer.map(|(uid, seconds)| timer_of(uid, due(seconds))),
             now,
             compares: false,
         }
@@ -347,6 +391,37 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_stays_on_a_ready_node_while_its_lease_is_renewed() {
+        let (first, second) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + Duration::from_secs(10));
+        // The renewal that is read; the one known and for how long; how late the sync is. What is done, and since when what
+        // is read is known then.
+        for (renewal, known, late, expected, heard) in [
+            (None, None, 0, "delete", None),
+            (None, Some((first, 15)), 0, "delete", None),
+            (Some(first), None, 0, "wait 15", Some(0)),
+            (Some(first), Some((first, 45)), 0, "wait 15", Some(45)),
+            (Some(first), Some((first, 50)), 0, "delete", None),
+            (Some(first), Some((first, 60)), 15, "delete", None),
+            (Some(first), Some((first, 61)), 16, "wait 15", Some(0)),
+            (Some(second), Some((first, 60)), 0, "wait 15", Some(0)),
+            // The clock of the node went back.
+            (Some(first), Some((second, 60)), 0, "wait 15", Some(0)),
+        ] {
+            let mut snapshot = snapshot(&json!([]), Some("k"), Some(("u", -late)));
+            (snapshot.is_contradicted, snapshot.renewal) = (true, renewal);
+            let timer = snapshot.timer.as_mut().unwrap();
+            timer.is_last = true;
+            let at = |ago| snapshot.now - Duration::from_secs(ago);
+            timer.heard = known.map(|(renewal, ago)| Heard { renewal, at: at(ago) });
+            let about = format!("{renewal:?} {known:?} {late}");
+            assert_eq!(does(&snapshot), expected, "{about}");
+            let Then::Wait(timer) = decide(&snapshot).then else { continue };
+            let since = timer.heard.map(|heard| (Some(heard.renewal), (snapshot.now - heard.at).as_secs()));
+            assert_eq!(since, heard.map(|ago| (renewal, ago)), "{about}");
+        }
+    }
+
+    #[test]
     fn the_time_since_which_a_deletion_is_due_is_that_of_its_timer() {
         let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
         for (keys, timer, ago) in [(Some("k"), Some(("u", -7)), 7), (None, Some(("u", -7)), 7), (Some("j k"), None, 0)]
@@ -368,12 +443,12 @@ mod tests {
         pod.disrupted = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
         going.pod = Some(Arc::new(pod));
         assert_eq!(does(&going), "nothing");
-        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now, is_last: false });
+        going.timer = Some(timer_of("u", going.now));
         assert_eq!(does(&going), "nothing", "the timer has done its work");
-        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now + Duration::from_secs(1), is_last: false });
+        going.timer = Some(timer_of("u", going.now + Duration::from_secs(1)));
         assert_eq!(does(&going), "cancel, nothing");
         going.taints = None;
-        going.timer = Some(Timer { pod: Uid::new("u"), due: going.now, is_last: false });
+        going.timer = Some(timer_of("u", going.now));
         assert_eq!(does(&going), "nothing", "its node is gone, and it is deleted already");
     }
 }

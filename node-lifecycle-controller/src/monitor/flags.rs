@@ -17,7 +17,7 @@ pub(super) const NODE_MONITOR_PERIOD: Tune = Tune {
     help: "The pause between two passes of the node monitor, at least 10ms",
 };
 /// How long a node that has reported a status may be silent.
-pub(super) const NODE_MONITOR_GRACE_PERIOD: Tune = Tune {
+pub(crate) const NODE_MONITOR_GRACE_PERIOD: Tune = Tune {
     name: "node-monitor-grace-period",
     default: seconds(50),
     help: "How long a node may be silent before its conditions become Unknown; several times what its kubelet lets pass between two reports",

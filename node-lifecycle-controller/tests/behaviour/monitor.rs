@@ -66,6 +66,33 @@ async fn a_node_that_comes_back_loses_its_taints_and_its_pods_stay() {
     assert!(cluster.events(NS).await.contains(&cancelled));
 }
 
+/// Pods stay while their node renews its Lease, and leave when it is silent; the server knows of both, the node does not.
+#[tokio::test(start_paused = true)]
+async fn a_taint_that_cannot_be_removed_costs_a_living_node_no_pod() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
+    cluster.wait(290).await;
+    cluster.nodes.restore("node-1").unwrap();
+    let faults = cluster.sandbox.faults();
+    faults.add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes"));
+    cluster.wait(1800).await;
+    let is_going = async || !cluster.get_pod("p").await.unwrap()["metadata"]["deletionTimestamp"].is_null();
+    assert_eq!(taints(&cluster.node("node-1").await, "NoExecute"), [UNREACHABLE], "nobody removes it");
+    assert!(!is_going().await, "its node lives");
+    let read = cluster.asked("get", "leases");
+    cluster.wait(600).await;
+    assert!(cluster.asked("get", "leases") - read <= 40, "one read every 15 seconds");
+    // Its conditions cannot be written either: the silence alone shows that it is lost.
+    faults.add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes/status"));
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(40).await;
+    assert!(!is_going().await, "the grace period is not over");
+    cluster.wait(40).await;
+    assert!(is_going().await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_reports_not_ready_is_tainted_by_the_next_pass_and_its_pods_are_not_marked() {
     let cluster = Cluster::new(6).await;

@@ -183,8 +183,11 @@ impl Kubelets {
                 let lost = std::mem::take(&mut host.lost);
                 let now = self.now();
                 for uid in self.tenants_of(name) {
-                    if lost && let Some(tenant) = self.tenants.get_mut(&uid) {
-                        tenant.life.lose(&tenant.pod, tenant.script.as_deref(), now);
+                    if let Some(tenant) = self.tenants.get_mut(&uid) {
+                        if lost {
+                            tenant.life.lose(&tenant.pod, tenant.script.as_deref(), now);
+                        }
+                        tenant.set_right();
                     }
                     self.look(&uid);
                 }
@@ -372,6 +375,13 @@ enum Wish {
 }
 
 impl Tenant {
+    /// Reports a Pod anew that was marked as not ready while its node was away. Upstream: `pkg/kubelet/status`, `needsReconcile`.
+    fn set_right(&mut self) {
+        if self.life.ready.value && !self.pod.has_condition("Ready") {
+            self.told = None;
+        }
+    }
+
     fn wants(&self) -> Option<Wish> {
         let shown = Shown::of(&self.pod, &self.life);
         let deleting = self.pod.metadata.is_deleting();

@@ -239,10 +239,14 @@ async fn cordoned_and_unready_nodes_get_no_new_pods() {
 async fn a_silent_node_reports_nothing_until_it_is_back() {
     let w = World::new(|b| b.count(1)).await;
     w.pod("web", json!({}), json!({"sim/unready-after": "30"})).await;
+    w.pod("marked", json!({}), json!({})).await;
     w.after(1.0).await;
     w.nodes.silence("node-0").unwrap();
     w.pod("late", json!({}), json!({})).await;
+    let marked = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    w.sandbox.merge("pods", Some("default"), "marked", Some("status"), marked).await.unwrap();
     w.after(60.0).await;
+    assert_eq!(condition(&w.get("marked").await, "Ready")["status"], "False");
     let lease = w.sandbox.get("leases.coordination.k8s.io", Some("kube-node-lease"), "node-0").await.unwrap();
     assert_eq!(lease["spec"]["renewTime"], "2026-01-01T00:00:00.000000Z");
     assert_eq!(condition(&w.get("web").await, "Ready")["status"], "True");
@@ -254,6 +258,7 @@ async fn a_silent_node_reports_nothing_until_it_is_back() {
     assert_eq!(condition(&pod, "Ready")["lastTransitionTime"], "2026-01-01T00:00:30Z");
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
     assert_eq!(w.get("late").await["status"]["phase"], "Running");
+    assert_eq!(condition(&w.get("marked").await, "Ready")["status"], "True");
 }
 
 #[tokio::test(start_paused = true)]

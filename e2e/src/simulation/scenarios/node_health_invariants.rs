@@ -89,6 +89,16 @@ fn silent_for(world: &World, node: &str) -> Option<Duration> {
     since.map(|since| world.now().saturating_duration_since(since))
 }
 
+/// How long a node had been cut off at a moment; zero if it was not.
+fn was_silent_for(world: &World, node: &str, time: Instant) -> Duration {
+    let states = world.states(NODES, "", node).iter().take_while(|(at, _)| *at <= time);
+    let since = states.fold(None, |since, (at, state)| match state {
+        Some(state) if is_silent(state) => since.or(Some(*at)),
+        _ => None,
+    });
+    since.map_or(Duration::ZERO, |since| time.saturating_duration_since(since))
+}
+
 /// Whether a node has been silent for long enough to be judged, or was until a moment ago: what is on its way still arrives.
 fn may_be_judged(world: &World, node: &str) -> bool {
     match silent_for(world, node) {
@@ -162,9 +172,14 @@ fn zone(node: &Value) -> &str {
     labels(node).get("topology.kubernetes.io/zone").copied().unwrap_or_default()
 }
 
+/// Whether a node is ready by what the server says of it.
+fn says_ready(node: &Value) -> bool {
+    condition(node, "Ready", "status") == "True"
+}
+
 /// How many nodes a second of a zone may be tainted while nodes are in these states.
-fn rate(nodes: &[&Arc<Value>], of: &str, large: usize) -> f64 {
-    let is_ready = |node: &&&Arc<Value>| condition(node, "Ready", "status") == "True";
+fn rate(nodes: &[&Arc<Value>], of: &str, large: usize, is_ready: impl Fn(&Value) -> bool) -> f64 {
+    let is_ready = |node: &&&Arc<Value>| is_ready(node);
     if !nodes.iter().any(|node| is_ready(&node)) {
         return 0.0;
     }
@@ -182,6 +197,9 @@ fn rate(nodes: &[&Arc<Value>], of: &str, large: usize) -> f64 {
 }
 
 /// The highest rate of a zone in a stretch of time.
+///
+/// A node that has been silent for long counts as not ready, too, while its conditions cannot be written: the state of a zone is
+/// that which the nodes are in, and both views of it are allowed.
 fn highest_rate(world: &World, of: &str, large: usize, from: Instant, to: Instant) -> f64 {
     let names: Vec<&str> = world.list(NODES).map(|node| name(node)).collect();
     let changes = names.iter().flat_map(|node| world.states(NODES, "", node)).map(|(at, _)| *at);
@@ -192,7 +210,10 @@ fn highest_rate(world: &World, of: &str, large: usize, from: Instant, to: Instan
             let before = states.partition_point(|(at, _)| *at <= time).checked_sub(1)?;
             states[before].1.as_ref()
         };
-        rate(&names.iter().filter_map(state).collect::<Vec<_>>(), of, large)
+        let nodes = names.iter().filter_map(state).collect::<Vec<_>>();
+        let is_lost = |node: &Value| was_silent_for(world, name(node), time) >= LEAST_SILENCE;
+        let lives = |node: &Value| says_ready(node) && !is_lost(node);
+        rate(&nodes, of, large, says_ready).max(rate(&nodes, of, large, lives))
     };
     times.map(at_time).fold(0.0, f64::max)
 }
@@ -234,7 +255,7 @@ fn zones_are_tainted_at_their_rate<const LARGE: usize>(world: &World, logged: &L
 
 /// Whether the state of a zone forbids to taint its nodes in the end.
 fn is_stopped(world: &World, node: &Value, large: usize) -> bool {
-    rate(&world.list(NODES).collect::<Vec<_>>(), zone(node), large) <= 0.0
+    rate(&world.list(NODES).collect::<Vec<_>>(), zone(node), large, says_ready) <= 0.0
 }
 
 /// Whether no node is left that renews its Lease: then nothing is tainted with `NoExecute`.
@@ -280,7 +301,7 @@ mod tests {
     use super::*;
     use crate::simulation::{
         impostor::{Act, violated},
-        scenario::What,
+        scenario::{Suite, What},
         scenarios::{
             node_health::{SUITE, pods, silence},
             node_zones,
@@ -351,12 +372,17 @@ mod tests {
     const RATE: &str = "zones-are-tainted-at-their-rate";
 
     /// What is said of a controller that taints these nodes of a zone, when others of it are silent for long.
-    fn tainting(suite: &'static crate::simulation::scenario::Suite, lost: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
-        let nodes: Vec<String> = lost.iter().map(|node| format!("node-{node}")).collect();
-        let silences = nodes.clone().into_iter().map(|node| Act::user(move |_| silence(&node)));
+    fn tainting(suite: &'static Suite, lost: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
+        judging(suite, lost, lost, acts)
+    }
+
+    /// The same where only some of those that are silent get their conditions.
+    fn judging(suite: &'static Suite, lost: &[u32], judged: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
+        let names = |nodes: &[u32]| nodes.iter().map(|node| format!("node-{node}")).collect::<Vec<_>>();
+        let silences = names(lost).into_iter().map(|node| Act::user(move |_| silence(&node)));
         let others =
             std::iter::once(Act::user(|_| What::merge(NODES, "node-1", json!({"metadata": {"labels": {"a": "b"}}}))));
-        let judged = nodes.into_iter().map(|node| Act::impostor(CONTROLLER, move |_| unknown_node(&node)));
+        let judged = names(judged).into_iter().map(|node| Act::impostor(CONTROLLER, move |_| unknown_node(&node)));
         violated(suite, &silences.chain(others).chain(judged).chain(acts).collect::<Vec<_>>()).unwrap()
     }
 
@@ -389,6 +415,8 @@ mod tests {
         assert!(one.contains(&RATE), "most nodes of a small zone: {one:?}");
         let half = tainting(&node_zones::SUITE, &[0, 2], vec![evict("node-0")]);
         assert!(!half.contains(&RATE), "half of them: {half:?}");
+        let unwritten = judging(&node_zones::SUITE, &[0, 2, 4, 6], &[0, 2, 4], vec![evict("node-0")]);
+        assert!(!unwritten.contains(&RATE), "all of them, one of which could not be marked: {unwritten:?}");
         let all = tainting(&node_zones::SUITE, &[0, 1, 2, 3, 4, 5, 6], vec![evict("node-0")]);
         assert!(all.contains(&RATE) && all.contains(&"silent-nodes-are-marked"), "every zone: {all:?}");
     }

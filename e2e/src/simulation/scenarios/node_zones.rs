@@ -57,7 +57,8 @@ fn scenarios() -> Vec<Scenario> {
                 pods("node-1"),
                 vec![usual_pod("node-2")],
                 each(silence, soon, &[0, 2, 4, 6]),
-                each(restore, settled, &[0, 2, 4, 6]),
+                // A process that takes over begins the five minutes of a usual Pod anew.
+                each(restore, |what| tainted("node-2", 900.0, what), &[0, 2, 4, 6]),
             ]
             .concat(),
         },
