@@ -272,12 +272,22 @@ impl Api {
 
     /// Creates an object.
     pub async fn create<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
-        self.write(Method::POST, target, "application/json", encode(body)?).await
+        self.create_encoded(target, encode(body)?).await
+    }
+
+    /// Creates an object from its JSON.
+    pub async fn create_encoded(&self, target: Target<'_>, body: Bytes) -> Result<Bytes, Error> {
+        self.write(Method::POST, target, "application/json", body).await
     }
 
     /// Replaces an object; its `resourceVersion` is the precondition.
     pub async fn replace<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
-        self.write(Method::PUT, target, "application/json", encode(body)?).await
+        self.replace_encoded(target, encode(body)?).await
+    }
+
+    /// Replaces an object by this JSON.
+    pub async fn replace_encoded(&self, target: Target<'_>, body: Bytes) -> Result<Bytes, Error> {
+        self.write(Method::PUT, target, "application/json", body).await
     }
 
     /// Patches an object.
@@ -287,7 +297,12 @@ impl Api {
         kind: Patch,
         body: &B,
     ) -> Result<Bytes, Error> {
-        self.write(Method::PATCH, target, kind.content_type(), encode(body)?).await
+        self.patch_encoded(target, kind, encode(body)?).await
+    }
+
+    /// Patches an object with this JSON.
+    pub async fn patch_encoded(&self, target: Target<'_>, kind: Patch, body: Bytes) -> Result<Bytes, Error> {
+        self.write(Method::PATCH, target, kind.content_type(), body).await
     }
 
     /// Deletes an object.

@@ -51,6 +51,16 @@ impl WrittenVersions {
         self.0.lock().insert(child.uid.clone(), version);
     }
 
+    /// Notes the version at which a write has left the object with that uid.
+    pub fn insert(&self, uid: &Uid, version: Version) {
+        self.0.lock().insert(uid.clone(), version);
+    }
+
+    /// The version of the object with that uid after the writes of this sync: `judged` if there was none.
+    pub fn newest(&self, uid: &Uid, judged: Version) -> Version {
+        self.0.lock().get(uid).copied().unwrap_or(judged)
+    }
+
     /// The version of a child after the writes of this sync: that of the snapshot if there was none.
     pub fn of(&self, child: &Meta) -> Version {
         self.0.lock().get(&child.uid).copied().unwrap_or(child.resource_version)

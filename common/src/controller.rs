@@ -4,8 +4,12 @@
 //! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
 //! time by deciding again and printing the plan: nothing is stored for it.
 //!
+//! A controller whose syncs are sequences of requests implements [`Sequenced`] instead.
+//!
 //! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache shows what a
 //! predecessor wrote last ([`succession`](crate::succession)).
+
+mod sequenced;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,6 +27,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+pub use sequenced::{Describe, Forecasted, Sequenced, SyncError, explain};
+
 use crate::{
     clock::Instant,
     informer::AnyInformer,
@@ -30,6 +36,7 @@ use crate::{
     panics,
     queue::{Backoff, Priority, Queue, QueueKey, QueueObserver},
     runtime::{Context, Running},
+    sequence::Account,
     store::Origin,
 };
 
@@ -135,6 +142,11 @@ pub trait Explain {
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
+    /// The account of the plan's requests, if one is kept: it takes the place of the actions while the plan is carried out and
+    /// afterwards.
+    fn account(&self) -> Option<&Account> {
+        None
+    }
 }
 
 /// A controller.
@@ -188,10 +200,26 @@ struct Shared<C: Controller> {
     queue: Queue<C::Key>,
     context: Context,
     failures: Mutex<BTreeMap<C::Key, (String, Timestamp)>>,
-    recent: Mutex<VecDeque<(Timestamp, String, Explanation)>>,
+    recent: Mutex<VecDeque<Recent>>,
     panics: Counter,
     errors: Counters,
     prepared: tokio::sync::OnceCell<()>,
+}
+
+/// A plan that was carried out lately.
+struct Recent {
+    at: Timestamp,
+    key: String,
+    explanation: Explanation,
+    account: Option<Account>,
+}
+
+impl Recent {
+    fn to_value(&self) -> Value {
+        let Explanation { situation, waiting, actions } = &self.explanation;
+        let actions = self.account.as_ref().map_or_else(|| actions.clone(), Account::lines);
+        json!({"at": self.at.to_string(), "key": self.key, "situation": situation, "actions": actions, "waiting": waiting})
+    }
 }
 
 impl Context {
@@ -322,10 +350,15 @@ impl<C: Controller> Shared<C> {
                 let delay = plan.requeue_after().filter(|delay| !delay.is_zero());
                 *due = delay.and_then(|delay| began.checked_add(delay));
                 if plan.acts() {
-                    self.remember(now, key, plan.explain());
+                    self.remember(now, key, &plan);
                 }
                 self.controller.record(&snapshot, &plan);
-                if shadow { Ok(Requeue::No) } else { self.controller.act(snapshot, plan).await }
+                if shadow {
+                    plan.account().into_iter().for_each(Account::shorten);
+                    Ok(Requeue::No)
+                } else {
+                    self.controller.act(snapshot, plan).await
+                }
             }
             Err(error) => Err(error),
         };
@@ -383,12 +416,13 @@ impl<C: Controller> Shared<C> {
         self.failures.lock().insert(key.clone(), (error.to_owned(), self.context.clock.now()));
     }
 
-    fn remember(&self, now: Timestamp, key: &C::Key, explanation: Explanation) {
+    fn remember(&self, at: Timestamp, key: &C::Key, plan: &C::Plan) {
         let mut recent = self.recent.lock();
         if recent.len() == RECENT {
             recent.pop_front();
         }
-        recent.push_back((now, key.to_string(), explanation.bounded()));
+        let (explanation, account) = (plan.explain().bounded(), plan.account().cloned());
+        recent.push_back(Recent { at, key: key.to_string(), explanation, account });
     }
 
     fn explain_key(&self, key: &C::Key) -> Value {
@@ -441,14 +475,7 @@ impl<C: Controller> Running for Loop<C> {
                 .map_or_else(|| json!({"error": format!("{text:?} is no key")}), |key| self.shared.explain_key(&key));
         }
         let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(LISTED).cloned().collect();
-        let recent: Vec<Value> = self
-            .shared
-            .recent
-            .lock()
-            .iter()
-            .rev()
-            .map(|(at, key, e)| json!({"at": at.to_string(), "key": key, "situation": e.situation, "actions": e.actions, "waiting": e.waiting}))
-            .collect();
+        let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(Recent::to_value).collect();
         json!({
             "name": self.shared.name,
             "failing": failing.iter().map(|key| self.shared.explain_key(key)).collect::<Vec<_>>(),

@@ -22,6 +22,11 @@ impl Lines {
         }
     }
 
+    /// Counts so many lines as left out.
+    pub fn leave_out(&mut self, count: usize) {
+        self.more += i64::try_from(count).unwrap_or(i64::MAX);
+    }
+
     /// The lines, the last one being the number of those left out.
     pub fn into_vec(self) -> Vec<String> {
         let Self { mut listed, more } = self;

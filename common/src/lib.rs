@@ -63,6 +63,7 @@ pub mod refs;
 pub mod revision;
 pub mod runtime;
 pub mod selector;
+pub mod sequence;
 pub mod server;
 pub mod settings;
 mod siphash;

@@ -102,7 +102,7 @@ impl Bodies {
     }
 
     /// What the name of a Pod begins with. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
-    fn prefix(&self, index: Option<u32>) -> String {
+    pub(crate) fn prefix(&self, index: Option<u32>) -> String {
         let Some(index) = index.filter(|_| self.indexed) else {
             let dash = if self.name.len() < MAX_NAME { "-" } else { "" };
             return format!("{}{dash}", self.name);

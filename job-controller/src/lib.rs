@@ -55,11 +55,11 @@ pub mod objects;
 pub mod orphans;
 pub mod ttl;
 
-mod act;
 mod body;
 mod gangs;
 mod observe;
 mod running;
+mod sequence;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -67,27 +67,31 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Explanation, Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Informer},
-    meta::Key,
-    queue::{Backoff, Queue},
+    map::HashSet,
+    meta::{Key, Uid},
+    queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller, orphans_by_namespace},
 };
 use jiff::Timestamp;
 
 use crate::{
-    act::Sync,
     cache::JobCache,
-    decide::{Limits, Plan},
+    decide::{Limits, Plan, Snapshot},
     error::Error,
     gangs::Gangs,
     memory::Memory,
     metrics::ControllerMetrics,
-    objects::CachedPod,
+    objects::{CachedPod, Job},
+    observe::Observation,
     orphans::{Orphan, OrphanController},
     running::Pair,
+    sequence::Note,
     watch::Watch,
 };
 
@@ -253,6 +257,7 @@ pub struct JobController {
     jobs: Arc<JobCache>,
     pods: Informer<CachedPod>,
     ledger: Ledger,
+    executor: Executor,
     gangs: Option<Gangs>,
     memory: Memory,
     metrics: ControllerMetrics,
@@ -311,6 +316,7 @@ impl JobController {
             pods,
             vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
         );
+        let executor = Executor::new(&context, Some(ledger.clone()));
         let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
         Self {
             context,
@@ -319,6 +325,7 @@ impl JobController {
             jobs,
             pods,
             ledger,
+            executor,
             gangs,
             memory,
             metrics,
@@ -341,22 +348,96 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-impl Controller for JobController {
+/// What the plan for a Job says, with the requests that carry it out.
+pub fn explain(snapshot: &Snapshot) -> Explanation {
+    let plan = decide::decide(snapshot);
+    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+}
+
+impl Sequenced for JobController {
     type Key = Key;
-    type Snapshot = Sync;
+    type Snapshot = Observation;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Sync>, Error> {
-        self.look(key, now)
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Observation>, Error> {
+        self.observe(key, now)
     }
 
-    fn decide(sync: &Sync) -> Plan {
-        decide::decide(&sync.snapshot)
+    fn decide(observation: &Observation) -> Plan {
+        decide::decide(&observation.snapshot)
     }
 
-    async fn act(&self, sync: Sync, plan: Plan) -> Result<Requeue, Error> {
-        self.carry_out(sync, plan).await
+    fn sequence<'a>(observation: &'a Observation, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(&observation.snapshot, plan)
+    }
+
+    fn time(observation: &Observation) -> Timestamp {
+        observation.snapshot.now
+    }
+
+    fn object(observation: &Observation) -> (ObjectRef, Uid) {
+        let Snapshot { job, owner, .. } = &observation.snapshot;
+        (ObjectRef::new(objects::JOBS, &job.metadata), owner.uid.clone())
+    }
+
+    fn note(&self, observation: &Observation, note: Note) {
+        let Snapshot { job, owner, .. } = &observation.snapshot;
+        let (metrics, memory, uid) = (&self.metrics, &self.memory, &owner.uid);
+        match note {
+            Note::BrokenSelector(problem) => {
+                let key = job.metadata.key();
+                tracing::error!(logger = "job", key = %key, err = %problem, "couldn't convert Job selector");
+            }
+            Note::Created(reason, created, refused) => metrics.created(reason, created, refused),
+            Note::NamespaceTerminates => {
+                let key = job.metadata.key();
+                tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
+                memory.refuse(uid, self.context.clock.instant());
+            }
+            Note::Counted(statuses) => metrics.counted(job, &statuses[0], &statuses[1]),
+            Note::Backoff(record) => memory.set_backoff(uid, record),
+            Note::Policy(actions) => actions.into_iter().for_each(|(action, pods)| metrics.handled(action, pods)),
+            Note::Process(pods) => memory.process(uid, pods),
+            Note::Unprocess(pods) => pods.iter().for_each(|pod| memory.unprocess(uid, pod)),
+            Note::Finished(end) => {
+                memory.finish(uid);
+                metrics.finished(job, &end);
+            }
+            Note::Synced(is_ok, action) => {
+                let took = self.context.clock.instant().saturating_duration_since(observation.began);
+                metrics.synced(job, is_ok, action, took);
+            }
+        }
+    }
+
+    fn fresh(&self, observation: &Observation) -> Option<decide::gang::Known> {
+        // What cannot be read is not known.
+        self.gangs.as_ref().and_then(|gangs| gangs.known(&observation.snapshot.job).ok())
+    }
+
+    /// A Job that was over, or gone, before its last sync ended may have been forgotten already: once more, then.
+    fn ended(&self, observation: &Observation) {
+        let meta = &observation.snapshot.job.metadata;
+        let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
+        let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
+        if matches!(lives, Ok(false)) {
+            self.orphans.add(Orphan::job(&meta.namespace, &meta.name, &meta.uid), Priority::Normal);
+        }
+    }
+
+    fn children(&self, observation: &Observation) -> HashSet<Uid> {
+        let owner = &observation.snapshot.owner;
+        self.children(&owner.namespace, &owner.uid)
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

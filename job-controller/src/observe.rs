@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
+    clock::Instant,
     consistency::{Behind, Cache},
     controller::Observed,
     intern::Text,
@@ -17,7 +18,6 @@ use jiff::Timestamp;
 
 use crate::{
     JobController, ORPHANS_BY_NAMESPACE, PODS_BY_OWNER,
-    act::Sync,
     decide::{Blocked, PodRef, Record, Snapshot},
     error::Error,
     gangs::Gangs,
@@ -27,8 +27,17 @@ use crate::{
 /// After how long a Job whose caches lag is looked at again although nothing of it has happened.
 pub(crate) const RECHECK: Duration = Duration::from_secs(2);
 
+/// What a sync looks at, and since when.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// What it looks at.
+    pub snapshot: Snapshot,
+    /// When the sync began, to be measured.
+    pub began: Instant,
+}
+
 impl JobController {
-    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Sync>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Observation>, Error> {
         let store = self.jobs.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         let mut blocked = None;
@@ -57,7 +66,7 @@ impl JobController {
         let uid = &job.metadata.uid;
         if known.as_ref() != Some(uid) {
             // Another one of that name came just now.
-            return self.look(key, now);
+            return self.observe(key, now);
         }
         let began = self.context.clock.instant();
         let mut snapshot = Snapshot {
@@ -74,7 +83,7 @@ impl JobController {
             now,
         };
         if job.is_finished() || job.managed_by.is_some() {
-            return Ok(Observed::Ready(Sync { snapshot, began }));
+            return Ok(Observed::Ready(Observation { snapshot, began }));
         }
         if self.memory.is_finished(uid) {
             let why = "the cache does not show yet that the Job has finished".to_owned();
@@ -94,7 +103,7 @@ impl JobController {
         snapshot.terminating_namespace =
             self.memory.refused(uid).is_some_and(|at| began.saturating_duration_since(at) < self.expectations_timeout);
         snapshot.blocked = blocked;
-        Ok(Observed::Ready(Sync { snapshot, began }))
+        Ok(Observed::Ready(Observation { snapshot, began }))
     }
 
     /// What of this process's own writes the caches do not show yet.

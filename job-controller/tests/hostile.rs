@@ -11,10 +11,7 @@ use std::{
 };
 
 use cap::Cap;
-use common::{
-    controller::Explain as _,
-    refs::{Claims, Owner},
-};
+use common::refs::{Claims, Owner};
 use jiff::Timestamp;
 use job_controller::{
     decide::{Limits, PodRef, Record, Snapshot, decide},
@@ -184,8 +181,9 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     ALLOCATOR.set_limit(before + size * EACH_BYTE + BESIDES).unwrap();
     let read = serde_json::from_str::<Job>(&text).ok();
     let plan = read.map(|job| {
-        let plan = decide(&snapshot(job, pods));
-        let explained = plan.explain();
+        let snapshot = snapshot(job, pods);
+        let plan = decide(&snapshot);
+        let explained = job_controller::explain(&snapshot);
         (plan, explained)
     });
     ALLOCATOR.set_limit(usize::MAX).unwrap();

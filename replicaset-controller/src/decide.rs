@@ -76,6 +76,8 @@ pub struct Limits {
     pub counts_terminating: bool,
     /// Whether the server was found not to keep that count: it goes along with every status, and alone is no reason for one.
     pub terminating_dropped: bool,
+    /// Whether a sync waits until the caches show the statuses that this process wrote.
+    pub reads_own_writes: bool,
     /// Whether a Pod chosen to go lowers the count of its node for those that are chosen after it.
     pub reranks: bool,
 }
@@ -102,10 +104,10 @@ pub struct Plan {
     pub release: Vec<PodRef>,
     /// Pods to create or delete, if every adoption succeeds.
     pub manage: Manage,
-    /// The status, if all of that succeeds.
+    /// How that goes if every request is granted.
+    pub expected: Managed,
+    /// The status, if it goes like that.
     pub status: Status,
-    /// Whether it is worth a write.
-    pub writes_status: bool,
     /// The first few Pods that are not ready.
     pub unready: Vec<PodRef>,
     /// When the next Pod becomes available by the passing of time.
@@ -173,17 +175,12 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         manage,
         unready: claims.keep.iter().filter(|pod| !pod.is_ready()).take(NAMED).cloned().collect(),
         available_in,
-        writes_status: snapshot.limits.worth_writing(&status, &snapshot.set.status),
+        expected,
         status,
     }
 }
 
 impl Plan {
-    /// Whether the status is another one than the stored one.
-    pub fn writes_status(&self) -> bool {
-        !self.stuck() && self.writes_status
-    }
-
     /// Whether nothing can be done because the set's selector breaks the rules.
     pub fn stuck(&self) -> bool {
         self.set.selector.problem().is_some()

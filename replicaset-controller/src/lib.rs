@@ -54,9 +54,9 @@ pub mod metrics;
 pub mod objects;
 pub mod pod_cache;
 
-mod act;
 mod observe;
 mod pod_backoff;
+mod sequence;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -67,11 +67,14 @@ use common::{
     app::Definition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Explanation, Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Informer},
-    meta::Key,
+    map::HashSet,
+    meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller, by_namespace},
     terminating_namespaces::TerminatingNamespaces,
@@ -87,6 +90,7 @@ use crate::{
     objects::{ReplicaSet, Set},
     pod_backoff::PodBackoff,
     pod_cache::PodCache,
+    sequence::Note,
     watch::Watch,
 };
 
@@ -229,9 +233,9 @@ pub struct ReplicaController<K: Kind> {
     sets: Informer<Set<K>>,
     pods: Arc<PodCache>,
     ledger: Ledger,
+    executor: Executor,
     metrics: ControllerMetrics,
     limits: Limits,
-    reads_own_writes: bool,
     /// Whether Pods of a set without siblings are ranked by its own on their nodes.
     ranks_by_own_pods: bool,
     /// The sets whose namespace terminates.
@@ -279,7 +283,7 @@ impl<K: Kind> ReplicaController<K> {
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits::<K>(&settings),
-            reads_own_writes: K::READS_OWN_WRITES && settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
+            executor: Executor::new(&context, Some(ledger.clone())),
             ranks_by_own_pods: settings.switch(&RANK_BY_OWN_PODS),
             refused,
             backoff,
@@ -310,6 +314,7 @@ fn limits<K: Kind>(settings: &Settings) -> Limits {
         deletion_cost: settings.gate(&POD_DELETION_COST),
         counts_terminating: K::COUNTS_TERMINATING && settings.gate(&TERMINATING_REPLICAS),
         terminating_dropped: false,
+        reads_own_writes: K::READS_OWN_WRITES && settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
         reranks: settings.switch(&RERANK),
     }
 }
@@ -320,22 +325,76 @@ fn backoff(settings: &Settings) -> Backoff {
     Backoff { max: settings.duration(&MAX_BACKOFF).max(usual.base), ..usual }
 }
 
-impl<K: Kind> Controller for ReplicaController<K> {
+/// What the plan for a set says, with the requests that carry it out.
+pub fn explain(snapshot: &Snapshot) -> Explanation {
+    let plan = decide::decide(snapshot);
+    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+}
+
+impl<K: Kind> Sequenced for ReplicaController<K> {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        self.look(key, now)
+        self.observe(key, now)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.carry_out(snapshot, plan).await
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(snapshot: &Snapshot) -> Timestamp {
+        snapshot.now
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        (ObjectRef::new(K::RESOURCE, &snapshot.set.metadata), snapshot.owner.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let set = &snapshot.owner.uid;
+        match (note, &self.backoff) {
+            (Note::BrokenSelector(problem), _) => {
+                let key = snapshot.set.metadata.key();
+                tracing::error!(logger = K::QUEUE, key = %key, err = %problem, "Error converting pod selector");
+            }
+            (Note::Creates, Some(backoff)) => backoff.replacing(set),
+            (Note::Creates, None) => {}
+            (Note::NamespaceTerminates, _) => {
+                let key = snapshot.set.metadata.key();
+                tracing::debug!(logger = K::QUEUE, key = %key, "The namespace is terminating, creating no Pods");
+                self.refused.insert(set);
+            }
+            (Note::Deletes(pods, age_ratios), backoff) => {
+                self.metrics.deletes(&age_ratios);
+                if let Some(backoff) = backoff {
+                    backoff.all_gone(set, &pods);
+                }
+            }
+            (Note::KeepsTerminating(keeps), _) => self.note_terminating(keeps),
+        }
+    }
+
+    fn fresh(&self, _: &Snapshot) {}
+
+    fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
+        let owner = &snapshot.owner;
+        self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -27,13 +27,13 @@ use crate::{
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl<K: Kind> ReplicaController<K> {
-    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         let blocked = match known.as_ref().and_then(|uid| self.behind(&key.namespace, uid)) {
             Some((behind @ Behind::Write { .. }, left)) => {
                 let (why, at_most) = (behind.to_string(), left.min(RECHECK));
-                if self.reads_own_writes {
+                if self.limits.reads_own_writes {
                     return Ok(Observed::Waiting { why, at_most });
                 }
                 Some(Blocked { why, at_most })
@@ -50,7 +50,7 @@ impl<K: Kind> ReplicaController<K> {
         let uid = &set.metadata.uid;
         if known.as_ref() != Some(uid) {
             // Another one of that name came just now.
-            return self.look(key, now);
+            return self.observe(key, now);
         }
         let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&set.metadata))?;
         let owner = Owner::new(K::RESOURCE, &set.metadata);

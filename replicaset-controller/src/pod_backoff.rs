@@ -106,6 +106,13 @@ impl PodBackoff {
         }
     }
 
+    /// The same of several Pods.
+    pub(crate) fn all_gone(&self, set: &Uid, pods: &[Uid]) {
+        for pod in pods {
+            self.gone(set, pod);
+        }
+    }
+
     /// Pods of that set are about to be created: those that were before have all been seen.
     pub(crate) fn replacing(&self, set: &Uid) {
         if let Some(series) = self.sets.lock().get_mut(set) {

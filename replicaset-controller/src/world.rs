@@ -131,6 +131,7 @@ pub(crate) fn world(replicas: usize, pods: impl IntoIterator<Item = PodBuilder>)
             deletion_cost: true,
             counts_terminating: true,
             terminating_dropped: false,
+            reads_own_writes: true,
             reranks: false,
         },
         colocated: BTreeMap::new(),

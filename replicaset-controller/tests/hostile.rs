@@ -12,10 +12,7 @@ use std::{
 };
 
 use cap::Cap;
-use common::{
-    controller::Explain as _,
-    refs::{self, Owner},
-};
+use common::refs::{self, Owner};
 use proptest::prelude::*;
 use replicaset_controller::{
     decide::{Limits, Manage, PodRef, Snapshot, decide},
@@ -115,6 +112,7 @@ fn snapshot(set: &Set<ReplicaSets>, pods: &[Value]) -> Snapshot {
         deletion_cost: true,
         counts_terminating: true,
         terminating_dropped: false,
+        reads_own_writes: true,
         reranks: true,
     };
     Snapshot {
@@ -142,8 +140,9 @@ proptest! {
         // An allocation beyond ends the process.
         ALLOCATOR.set_limit(before + size * EACH_BYTE + BESIDES).unwrap();
         let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
-            let plan = decide(&snapshot(&set, &pods));
-            let explained = plan.explain();
+            let snapshot = snapshot(&set, &pods);
+            let plan = decide(&snapshot);
+            let explained = replicaset_controller::explain(&snapshot);
             (plan, explained)
         });
         ALLOCATOR.set_limit(usize::MAX).unwrap();

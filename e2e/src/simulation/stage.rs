@@ -2,7 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{app::Definition, clock::Clock, settings::Settings, settings::TuneValue, succession::Left};
+use common::{
+    app::Definition,
+    clock::{Clock, Instant},
+    settings::Settings,
+    settings::TuneValue,
+    succession::Left,
+};
 use node_lifecycle_controller::monitor::NODE_LIFECYCLE;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -311,10 +317,7 @@ impl Stage {
                 clock.sleep(FILLED).await;
                 let Some(standby) = self.identity(program) else { return };
                 let withheld = self.hub.watched_by(program);
-                for resource in &withheld {
-                    faults.hold_watch(&standby, resource);
-                }
-                self.writes_again(program).await;
+                let held_since = self.hold_until_a_write(program, &standby, &withheld, time).await;
                 // Who leads by now, or is no more, is no standby.
                 if self.stands_by(program, &standby) {
                     let last = self.depose(program);
@@ -323,7 +326,7 @@ impl Stage {
                     // A leader that has crashed leaves nothing.
                     self.follow(program, last.as_deref().filter(|last| !last.is_dead()));
                 }
-                clock.sleep(time).await;
+                clock.sleep(time.saturating_sub(clock.instant().saturating_duration_since(held_since))).await;
                 for resource in &withheld {
                     faults.release_watch(&standby, resource);
                 }
@@ -343,18 +346,32 @@ impl Stage {
         }
     }
 
-    /// Waits until a program has written something more, until the Lease of a leader that has crashed has expired, or for long
-    /// enough.
-    async fn writes_again(&self, program: &str) {
-        let clock = &self.hub.clock;
+    /// Withholds all events from a standby until its leader has written something more, and returns since when they are withheld.
+    ///
+    /// The standby catches up now and then while the leader writes nothing, so that it is never behind by more than `time`.
+    /// Ends also when the Lease of a leader that has crashed has expired, and after [`STANDS_BY`].
+    async fn hold_until_a_write(&self, program: &str, standby: &str, withheld: &[String], time: Duration) -> Instant {
+        let (clock, faults) = (&self.hub.clock, self.hub.sandbox.faults());
         let count = || self.hub.seen.lock().points.iter().filter(|point| point.program == program).count();
-        let (before, mut patience) = (count(), clock.instant() + STANDS_BY);
+        let hold = || {
+            withheld.iter().for_each(|resource| faults.hold_watch(standby, resource));
+            clock.instant()
+        };
+        let before = count();
+        let mut patience = clock.instant() + STANDS_BY;
+        let mut held_since = hold();
         while count() == before && clock.instant() < patience {
             if self.has_lost_its_leader(program) {
                 patience = patience.min(clock.instant() + LEASE);
             }
+            if clock.instant().saturating_duration_since(held_since) > time / 2 {
+                withheld.iter().for_each(|resource| faults.release_watch(standby, resource));
+                clock.sleep(FILLED).await;
+                held_since = hold();
+            }
             clock.sleep(Duration::from_millis(5)).await;
         }
+        held_since
     }
 
     /// Whether the leader of a program has crashed.

@@ -2,34 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use common::controller::{Explain, Explanation};
+use common::controller::Describe;
 
-use super::{Gang, LeftAlone, Manage, Plan, gang, manage::NewPod, manage::Victim, manage::Why};
+use super::{Gang, LeftAlone, Manage, Plan, manage::Why};
 
 /// How many Pods are named one by one.
 const NAMED: usize = 10;
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        Explanation { situation: self.situation(), waiting: self.waiting(), actions: self.actions() }
-    }
-
-    fn acts(&self) -> bool {
-        self.left_alone.is_none()
-            && (!self.adopt.is_empty()
-                || !self.release.is_empty()
-                || matches!(self.gang, Gang::Make(_) | Gang::MakeBoth)
-                || self.manage.acts()
-                || self.tracked.writes
-                || !self.tracked.release.is_empty())
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        self.requeue_after
-    }
-}
-
-impl Plan {
+impl Describe for Plan {
     fn situation(&self) -> String {
         let (job, s) = (&self.job, &self.situation);
         let wanted = match job.completions {
@@ -93,6 +73,12 @@ impl Plan {
         out
     }
 
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
+    }
+}
+
+impl Plan {
     /// Pods of an Indexed Job that name no index that there is, and so count for nothing.
     fn lying(&self) -> Option<String> {
         if !self.job.is_indexed() {
@@ -103,62 +89,6 @@ impl Plan {
         let more = if names.len() > NAMED { ", ..." } else { "" };
         let shown = names[..names.len().min(NAMED)].join(", ");
         (!names.is_empty()).then(|| format!("Pods that name no index of this Job count for nothing: {shown}{more}"))
-    }
-
-    fn actions(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        if self.left_alone.is_some() {
-            return out;
-        }
-        let name = |at: usize| &*self.situation.pods[at].pod.meta().name;
-        listed(&mut out, &self.adopt, |pod| {
-            format!("adopt Pod {}: nobody controls it and it is selected", pod.meta().name)
-        });
-        listed(&mut out, &self.release, |pod| format!("release Pod {}: it is no longer selected", pod.meta().name));
-        match &self.gang {
-            Gang::Ordinary(_) | Gang::Group(_) => {}
-            Gang::Make(workload) => out.push(format!("create a PodGroup of Workload {}", workload.metadata.name)),
-            Gang::MakeBoth => {
-                out.push(format!("create Workload {} and its PodGroup", gang::workload_name(&self.job)));
-            }
-        }
-        match &self.manage {
-            Manage::Create { pods, missing, .. } => {
-                let of = if pods.len() == *missing { String::new() } else { format!(" of {missing} missing") };
-                out.push(format!("create {}{of} Pods{}", pods.len(), indexes(pods)));
-            }
-            manage => {
-                let line = |Victim { at, why }: &Victim| format!("delete Pod {}: {why}", name(*at));
-                listed(&mut out, manage.victims(), line);
-            }
-        }
-        if self.tracked.writes {
-            let end = self.tracked.end.as_ref().filter(|end| end.is_new);
-            let end = end.map_or_else(String::new, |end| format!(": {} ({})", end.interim(), end.reason));
-            out.push(format!("write the status{end}"));
-        }
-        if !self.tracked.release.is_empty() {
-            let more = if self.tracked.capped { ", more follow" } else { "" };
-            out.push(format!("remove the finalizer of {} Pods, and count them{more}", self.tracked.release.len()));
-        }
-        out
-    }
-}
-
-/// The indexes that Pods are created for.
-fn indexes(pods: &[NewPod]) -> String {
-    let known: Vec<String> = pods.iter().filter_map(|pod| Some(pod.index?.to_string())).take(NAMED + 1).collect();
-    match known.len() {
-        0 => String::new(),
-        n if n > NAMED => format!(" for indexes {}, ...", known[..NAMED].join(", ")),
-        _ => format!(" for indexes {}", known.join(", ")),
-    }
-}
-
-fn listed<T>(out: &mut Vec<String>, list: &[T], line: impl Fn(&T) -> String) {
-    out.extend(list.iter().take(NAMED).map(line));
-    if list.len() > NAMED {
-        out.push(format!("... and {} more", list.len() - NAMED));
     }
 }
 

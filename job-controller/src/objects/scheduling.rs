@@ -10,6 +10,7 @@ use common::{
     store::{Index, IndexValue},
 };
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::JOBS;
 
@@ -72,6 +73,13 @@ impl Workload {
     fn job(&self) -> Option<&Text> {
         let of = self.spec.controller_ref.as_ref()?;
         (of.api_group == JOBS.group && of.kind == JOBS.kind && !of.name.is_empty()).then_some(&of.name)
+    }
+
+    /// A Workload of that name that does not exist yet, with one template.
+    pub fn to_be_made(name: &str, template: &str) -> serde_json::Result<Self> {
+        let template = GroupTemplate { name: Text::new(template), scheduling_policy: Raw::from_value(&Value::Null)? };
+        let spec = WorkloadSpec { controller_ref: None, pod_group_templates: vec![template] };
+        Ok(Self { metadata: Meta { name: name.into(), ..Meta::default() }, spec })
     }
 
     /// What its groups are made from.

@@ -2,32 +2,11 @@
 
 use std::time::Duration;
 
-use common::{
-    conditions,
-    controller::{Explain, Explanation},
-};
+use common::{conditions, controller::Describe};
 
-use super::{Failing, Manage, Plan, PodRef, Victim, failure::REPLICA_FAILURE};
+use super::{Failing, Manage, Plan, PodRef, failure::REPLICA_FAILURE};
 
-/// How many Pods are named one by one.
-const NAMED: usize = 10;
-
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        Explanation { situation: self.situation(), waiting: self.waiting(), actions: self.actions() }
-    }
-
-    fn acts(&self) -> bool {
-        !self.stuck()
-            && (!self.adopt.is_empty() || !self.release.is_empty() || self.manage.acts() || self.writes_status())
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        self.requeue_after
-    }
-}
-
-impl Plan {
+impl Describe for Plan {
     fn situation(&self) -> String {
         let s = &self.status;
         let terminating = s.terminating_replicas.map_or_else(String::new, |n| format!(", {n} terminating"));
@@ -68,31 +47,8 @@ impl Plan {
         out
     }
 
-    fn actions(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        let selected = |pod: &PodRef| format!("adopt Pod {}: nobody controls it and it is selected", name(pod));
-        listed(&mut out, &self.adopt, selected);
-        listed(&mut out, &self.release, |pod| format!("release Pod {}: it is no longer selected", name(pod)));
-        match &self.manage {
-            Manage::Create { count: 1, missing: 1 } => out.push("create 1 Pod".to_owned()),
-            Manage::Create { count, missing } if count == missing => out.push(format!("create {count} Pods")),
-            Manage::Create { count, missing } => out.push(format!("create {count} of {missing} missing Pods")),
-            Manage::Delete { victims, .. } => {
-                listed(&mut out, victims, |Victim { pod, why }| format!("delete Pod {}: {why}", name(pod)));
-            }
-            Manage::Nothing | Manage::NotAllowed(_) | Manage::Impossible(_) | Manage::Later(_) => {}
-        }
-        if self.writes_status() {
-            out.push("write the status".to_owned());
-        }
-        out
-    }
-}
-
-fn listed<T>(out: &mut Vec<String>, list: &[T], line: impl Fn(&T) -> String) {
-    out.extend(list.iter().take(NAMED).map(line));
-    if list.len() > NAMED {
-        out.push(format!("... and {} more", list.len() - NAMED));
+    fn requeue_after(&self) -> Option<Duration> {
+        self.requeue_after
     }
 }
 

@@ -33,12 +33,9 @@ fn a_wait_for_pods_that_fail_is_told_and_forgets_no_failure() {
         "conditions": [{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "no"}]});
     let mut world = world(3, pods(2)).stored(stored);
     world.failing = Some(Failing { pods: 4, left: Duration::from_millis(7001) });
-    let plan = plan(&world);
-    assert!(!plan.acts());
-    assert_eq!(
-        plan.explain().waiting,
-        ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]
-    );
+    let told = explained(&world);
+    assert!(told.actions.is_empty());
+    assert_eq!(told.waiting, ["4 Pods failed without ever being ready: next creation in 8s", "FailedCreate: no"]);
 }
 
 /// Pods by the letters of their nodes, with that many of the same owner counted on each: who goes, and why.

@@ -1,0 +1,262 @@
+//! What a sync was expected to do, what it did, and why the two differ.
+
+use std::{
+    borrow::Cow,
+    fmt::{self, Write as _},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+
+use super::{Effect, Failed, Next, Note, Request, Role, Sequence, Turn, request::Refusal};
+use crate::{controller::Requeue, explain::Lines, intern::Text, map::HashMap, object::Resource};
+
+/// How many entries a finished account keeps. The others are counted.
+const KEPT: usize = 20;
+
+/// A request as an account names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Action {
+    /// What is done, such as `delete`.
+    pub doing: &'static str,
+    /// Whether it writes.
+    pub writes: bool,
+    /// To which resource.
+    pub resource: Resource,
+    /// In which namespace.
+    pub namespace: Text,
+    /// To which object; empty if the server chooses the name of an object to create.
+    pub name: Arc<str>,
+    /// To which subresource; empty for none.
+    pub subresource: &'static str,
+    /// Whether it is the object of the sync.
+    pub is_itself: bool,
+}
+
+impl Action {
+    fn of(request: &Request) -> Self {
+        Self {
+            doing: request.doing,
+            writes: request.verb.writes(),
+            resource: request.resource,
+            namespace: request.namespace.clone(),
+            name: Arc::clone(&request.name),
+            subresource: request.subresource,
+            is_itself: request.subresource == "status" && matches!(request.role, Role::Itself | Role::Other),
+        }
+    }
+}
+
+impl Action {
+    /// What is done so many times.
+    fn describe(&self, count: usize) -> String {
+        let Self { doing, resource, name, is_itself, .. } = self;
+        match (is_itself, count) {
+            (true, _) => (*doing).to_owned(),
+            (false, 0 | 1) if !name.is_empty() => format!("{doing} {} {name}", resource.kind),
+            (false, 0 | 1) => format!("{doing} 1 {}", resource.kind),
+            (false, count) if name.is_empty() => format!("{doing} {count} {}s", resource.kind),
+            (false, count) => format!("{doing} {} {name} ({count} times)", resource.kind),
+        }
+    }
+}
+
+/// All requests of a sync that are alike.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The request.
+    pub action: Action,
+    /// Why it is made.
+    pub why: Cow<'static, str>,
+    /// How often it was expected.
+    pub expected: usize,
+    /// How often it was sent.
+    pub sent: usize,
+    /// What the server said against it last.
+    pub refused: Option<String>,
+    /// Why it was sent more often, or less often, than expected.
+    pub deviation: Option<String>,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.action.describe(self.expected.max(self.sent)))?;
+        if !self.why.is_empty() {
+            write!(f, ": {}", self.why)?;
+        }
+        if let Some(refused) = &self.refused {
+            write!(f, "; refused: {refused}")?;
+        }
+        if let Some(deviation) = &self.deviation {
+            let what = if self.sent > self.expected { "added" } else { "left out" };
+            write!(f, "; {} {what}: {deviation}", self.sent.abs_diff(self.expected))?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything that a sequence does if every request is granted.
+pub struct Forecast<N: Note> {
+    entries: Vec<Entry>,
+    pub(super) effects: Vec<Effect<N>>,
+    pub(super) outcome: Option<Result<Requeue, Failed>>,
+}
+
+impl<N: Note> Forecast<N> {
+    /// Whether nothing is sent. The effects are then all there is.
+    pub fn is_quiet(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The account of a sync that is about to begin.
+    pub fn account(&self) -> Account {
+        Account::new(self.entries.clone())
+    }
+
+    /// The expected requests in order, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        lines(&self.entries, 0)
+    }
+}
+
+/// Runs a sequence to its end with the answers of a server that grants everything.
+pub fn forecast<N: Note>(sequence: &mut dyn Sequence<N>, now: Timestamp) -> Forecast<N> {
+    let mut entries = Vec::new();
+    let mut turn = Turn::new(now, true);
+    run(sequence, &mut turn, &mut Index::default(), &mut entries);
+    Forecast { entries, effects: turn.effects, outcome: turn.outcome }
+}
+
+fn run<N: Note>(sequence: &mut dyn Sequence<N>, turn: &mut Turn<N>, index: &mut Index, entries: &mut Vec<Entry>) {
+    loop {
+        match sequence.next(turn) {
+            Next::Send(request) => index.entry(entries, &request).expected += 1,
+            Next::All(members, _) => {
+                let outcome = turn.outcome.take();
+                for member in members {
+                    run(member, turn, index, entries);
+                }
+                turn.outcome = outcome;
+            }
+            Next::Pause(_) | Next::Observe => {}
+            Next::Done => return,
+        }
+    }
+}
+
+/// The writes, a line each, as far as there is room for them.
+fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
+    let mut lines = Lines::default();
+    for entry in entries.iter().filter(|entry| entry.action.writes) {
+        lines.push(|| entry.to_string());
+    }
+    lines.leave_out(left_out);
+    lines.into_vec()
+}
+
+/// Where the entries of actions are.
+#[derive(Default)]
+struct Index(HashMap<Action, usize>);
+
+impl Index {
+    fn of(entries: &[Entry]) -> Self {
+        Self(entries.iter().enumerate().map(|(at, entry)| (entry.action.clone(), at)).collect())
+    }
+
+    fn entry<'e>(&mut self, entries: &'e mut Vec<Entry>, request: &Request) -> &'e mut Entry {
+        let action = Action::of(request);
+        let at = *self.0.entry(action.clone()).or_insert(entries.len());
+        if at == entries.len() {
+            let why = request.why.clone();
+            entries.push(Entry { action, why, expected: 0, sent: 0, refused: None, deviation: None });
+        }
+        &mut entries[at]
+    }
+}
+
+/// What a sync does, kept up to date while it runs: a request is in it before it leaves. Clones share it.
+#[derive(Clone)]
+pub struct Account(Arc<Mutex<State>>);
+
+struct State {
+    entries: Vec<Entry>,
+    index: Index,
+    /// The last answer other than expected.
+    cause: Option<String>,
+    left_out: usize,
+}
+
+impl Account {
+    fn new(entries: Vec<Entry>) -> Self {
+        let index = Index::of(&entries);
+        Self(Arc::new(Mutex::new(State { entries, index, cause: None, left_out: 0 })))
+    }
+
+    /// Notes that a request is about to be sent.
+    pub(super) fn sends(&self, request: &Request) {
+        let state = &mut *self.0.lock();
+        let entry = state.index.entry(&mut state.entries, request);
+        entry.sent += 1;
+        if entry.sent > entry.expected {
+            entry.deviation.clone_from(&state.cause);
+        }
+    }
+
+    /// Notes that a request was refused.
+    pub(super) fn refused(&self, request: &Request, refusal: &Refusal) {
+        let state = &mut *self.0.lock();
+        let entry = state.index.entry(&mut state.entries, request);
+        let text = refusal.error.to_string();
+        state.cause = Some(format!("{}: {text}", entry.action.describe(1)));
+        entry.refused = Some(text);
+    }
+
+    /// Notes another reason why the sync goes on otherwise than expected.
+    pub(super) fn deviates(&self, cause: impl Into<String>) {
+        self.0.lock().cause = Some(cause.into());
+    }
+
+    /// The same, if nothing else is known.
+    pub(super) fn deviates_if_unexplained(&self, failed: &Failed) {
+        self.0.lock().cause.get_or_insert_with(|| failed.to_string());
+    }
+
+    /// Ends the account: what was not sent is left out for the last known cause.
+    pub(super) fn end(&self) {
+        let state = &mut *self.0.lock();
+        for entry in state.entries.iter_mut().filter(|entry| entry.sent < entry.expected) {
+            entry.deviation.clone_from(&state.cause);
+        }
+    }
+
+    /// The requests, in the order in which they were expected, then in the order in which they were added.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.0.lock().entries.clone()
+    }
+
+    /// Keeps the first few entries only, and the number of the others.
+    pub fn shorten(&self) {
+        let state = &mut *self.0.lock();
+        state.left_out += state.entries.len().saturating_sub(KEPT);
+        state.entries.truncate(KEPT);
+        state.entries.shrink_to_fit();
+        state.index = Index::default();
+    }
+
+    /// The writes, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let state = self.0.lock();
+        lines(&state.entries, state.left_out)
+    }
+}
+
+impl fmt::Debug for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for line in self.lines() {
+            writeln!(text, "{line}")?;
+        }
+        f.write_str(&text)
+    }
+}

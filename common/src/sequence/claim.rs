@@ -1,0 +1,189 @@
+//! Releasing and adopting the children of an owner.
+
+use std::sync::Arc;
+
+use super::{Class, Failed, Next, Note, Pace, Refusal, Request, Role, Sequence, Step, Steps, Turn, members};
+use crate::{
+    api::Patch,
+    meta::Meta,
+    object::Resource,
+    refs::{HasMeta, Owner},
+};
+
+/// The outcome of one release or adoption.
+#[derive(Debug)]
+enum Answer {
+    /// Not asked.
+    None,
+    Granted,
+    Refused(Refusal),
+}
+
+/// One child that is released or adopted.
+struct Child<'a, C> {
+    claimed: &'a C,
+    owner: &'a Owner,
+    resource: Resource,
+    finalizers: &'a [&'a str],
+    adopts: bool,
+    answer: Answer,
+}
+
+impl<C: HasMeta> Child<'_, C> {
+    fn request<N: Note>(&self, turn: &Turn<N>) -> Request {
+        let (meta, owner, finalizers) = (self.claimed.meta(), self.owner, self.finalizers);
+        let patch = |body| Request::patch(self.resource, meta, Patch::Strategic, body);
+        if self.adopts {
+            let request = patch(turn.body(|| owner.adopt_patch(&meta.uid, finalizers)));
+            request.doing("adopt").role(Role::Child).because("nobody controls it and it is selected")
+        } else {
+            let request = patch(turn.body(|| owner.release_patch(&meta.uid, finalizers)));
+            request.doing("release").role(Role::Released).because("it is no longer selected")
+        }
+    }
+
+    /// What it failed to do, in words; nothing if all is well.
+    fn failure(&self) -> Option<String> {
+        let Answer::Refused(refusal) = &self.answer else { return None };
+        let verb = if self.adopts { "adopt" } else { "release" };
+        // A child that is gone is released. One that was gone before it was adopted is no failure either.
+        let is_gone = if self.adopts { refusal.error.is_not_found() } else { refusal.class == Class::Gone };
+        let meta = self.claimed.meta();
+        (!is_gone).then(|| format!("cannot {verb} {} {}: {}", self.resource.kind, meta.key(), refusal.error))
+    }
+}
+
+impl<C: HasMeta + Sync, N: Note> Sequence<N> for Child<'_, C> {
+    fn next(&mut self, turn: &mut Turn<N>) -> Next<'_, N> {
+        if let Answer::None = self.answer {
+            self.answer = Answer::Granted;
+            return Next::Send(self.request(turn));
+        }
+        if let Err(refusal) = turn.written() {
+            self.answer = Answer::Refused(refusal);
+        }
+        Next::Done
+    }
+}
+
+/// Releases and adopts the children of an owner: releases first, then, if the owner read live may still adopt, adoptions.
+///
+/// Each patch names the version of the child that was judged. A child that has changed is left as it is. Every child is tried.
+/// Upstream: `pkg/controller`, `PodControllerRefManager`.
+pub struct Claim<'a, C, N: Note>(Steps<State<'a, C>, N>);
+
+struct State<'a, C> {
+    owner: &'a Owner,
+    release: Vec<Child<'a, C>>,
+    adopt: Vec<Child<'a, C>>,
+    /// Why the owner may not adopt.
+    recheck: Option<Failed>,
+}
+
+/// How a claim went.
+#[derive(Debug)]
+pub enum Claimed {
+    /// Every child was released, or adopted if it was still there.
+    Done,
+    /// Some children have changed since the version that was judged; nothing else went wrong. The ledger has the owner wait for
+    /// the newer versions.
+    Changed,
+}
+
+impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
+    /// Gives up `release` and takes over `adopt`. A child gets `finalizers` with its owner, and loses them with it.
+    pub fn new(
+        owner: &'a Owner,
+        resource: Resource,
+        finalizers: &'a [&'a str],
+        adopt: &'a [C],
+        release: &'a [C],
+    ) -> Self {
+        let child =
+            |adopts| move |claimed: &'a C| Child { claimed, owner, resource, finalizers, adopts, answer: Answer::None };
+        let (release, adopt) = (release.iter().map(child(false)).collect(), adopt.iter().map(child(true)).collect());
+        Self(Steps::new(State { owner, release, adopt, recheck: None }, |_, _| {
+            Step::All(|state| members(&mut state.release), Pace::AtOnce, State::recheck)
+        }))
+    }
+
+    /// The children that are adopted.
+    pub fn adopted(&self) -> impl Iterator<Item = &'a C> {
+        let adopted = |child: &&Child<'a, C>| matches!(child.answer, Answer::Granted);
+        self.0.state.adopt.iter().filter(adopted).map(|child| child.claimed)
+    }
+
+    /// Whether every child that was to be adopted is adopted.
+    pub fn is_complete(&self) -> bool {
+        self.0.state.adopt.iter().all(|child| matches!(child.answer, Answer::Granted))
+    }
+
+    /// How it went. An error tells of every child.
+    pub fn outcome(&mut self) -> Result<Claimed, Failed> {
+        let state = &mut self.0.state;
+        if let Some(failed) = state.recheck.take() {
+            return Err(failed);
+        }
+        let children = || state.release.iter().chain(&state.adopt);
+        let failures: Vec<String> = children().filter_map(Child::failure).collect();
+        let refusals = children().filter(|child| child.failure().is_some()).filter_map(|child| match &child.answer {
+            Answer::Refused(refusal) => Some(refusal),
+            Answer::None | Answer::Granted => None,
+        });
+        let mut refusals = refusals.peekable();
+        match refusals.peek().copied() {
+            None => Ok(Claimed::Done),
+            Some(first) => {
+                let label = first.error.label();
+                if refusals.all(|refusal| refusal.class == Class::Changed) {
+                    return Ok(Claimed::Changed);
+                }
+                Err(Failed::new(label, failures.join(", ")))
+            }
+        }
+    }
+}
+
+impl<C: HasMeta + Send + Sync> State<'_, C> {
+    /// Reads the owner live before the first adoption: the garbage collector may be orphaning its children just now
+    /// (kubernetes/kubernetes#42639).
+    fn recheck<N: Note>(&mut self, _: &mut Turn<N>) -> Step<Self, N> {
+        if self.adopt.is_empty() {
+            return Step::Done;
+        }
+        let owner = self.owner;
+        let request = Request::get(owner.resource, &owner.namespace, &Arc::from(owner.name.as_str()));
+        Step::Send(request.because("to adopt, it must still be there and not be deleted"), Self::adopt)
+    }
+
+    fn adopt<N: Note>(&mut self, turn: &mut Turn<N>) -> Step<Self, N> {
+        match self.may_adopt(turn) {
+            Ok(()) => Step::All(|state| members(&mut state.adopt), Pace::AtOnce, |_, _| Step::Done),
+            Err(failed) => {
+                self.recheck = Some(failed);
+                Step::Done
+            }
+        }
+    }
+
+    fn may_adopt<N: Note>(&self, turn: &mut Turn<N>) -> Result<(), Failed> {
+        let live = turn.metadata().map_err(|refusal| Failed::request("can't recheck DeletionTimestamp", &refusal))?;
+        // A forecast expects the owner to be there.
+        let Some(Meta { uid, deleted, .. }) = live else { return Ok(()) };
+        let Owner { resource, namespace, name, uid: wanted, .. } = self.owner;
+        let problem = if uid != *wanted {
+            format!("original {} {namespace}/{name} is gone: got uid {uid}, wanted {wanted}", resource.kind)
+        } else if let Some(at) = deleted {
+            format!("{namespace}/{name} has just been deleted at {at}")
+        } else {
+            return Ok(());
+        };
+        Err(Failed::new("not_ours", format!("can't recheck DeletionTimestamp: {problem}")))
+    }
+}
+
+impl<C: HasMeta + Send + Sync, N: Note> Sequence<N> for Claim<'_, C, N> {
+    fn next(&mut self, turn: &mut Turn<N>) -> Next<'_, N> {
+        self.0.next(turn)
+    }
+}

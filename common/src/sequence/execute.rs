@@ -1,0 +1,298 @@
+//! Running a sequence against the server.
+
+use std::{future::Future, pin::Pin};
+
+use futures::{StreamExt as _, stream};
+
+use super::{
+    Account, Body, Class, Effect, Failed, Fields, Forecast, Next, Note, Pace, Precondition, Refusal, Request, Role,
+    Sequence, Turn, Verb, request::with_precondition,
+};
+use crate::{
+    api::{self, Api, Delete, Target},
+    batch::{IN_FLIGHT, SLOW_START_INITIAL_BATCH_SIZE},
+    claim::WrittenVersions,
+    consistency::Ledger,
+    controller::Requeue,
+    events::{ObjectRef, Recorder},
+    map::HashSet,
+    meta::{Meta, Uid},
+    runtime::Context,
+};
+
+/// Why a sequence was broken off: this process may not write any more.
+struct Stopped;
+
+/// Carries sequences out for one controller. Cheap to clone.
+#[derive(Clone)]
+pub struct Executor {
+    pub(super) api: Api,
+    pub(super) recorder: Recorder,
+    pub(super) ledger: Option<Ledger>,
+}
+
+/// The object of one sync.
+pub struct Subject<'a, N: Note> {
+    /// The object, as its Events name it.
+    pub object: ObjectRef,
+    /// The owner of its record in the ledger.
+    pub owner: Uid,
+    /// The uids of the children that the cache shows. Asked for before the first create, in case its answer is lost.
+    pub children: &'a (dyn Fn() -> HashSet<Uid> + Send + Sync),
+    /// Whether the process ends: nothing new is begun then.
+    pub ends: &'a (dyn Fn() -> bool + Send + Sync),
+    /// Changes the controller's memory.
+    pub note: &'a (dyn Fn(N) + Send + Sync),
+    /// Reads the controller's caches and memory.
+    pub fresh: &'a (dyn Fn() -> N::Fresh + Send + Sync),
+}
+
+impl Executor {
+    /// An executor that notes writes in `ledger`, if there is one.
+    pub fn new(context: &Context, ledger: Option<Ledger>) -> Self {
+        Self { api: context.api.clone(), recorder: context.recorder.clone(), ledger }
+    }
+
+    /// Carries out a sequence of which `forecast` is the forecast. `account` is kept up to date meanwhile.
+    pub async fn execute<N: Note>(
+        &self,
+        subject: &Subject<'_, N>,
+        sequence: &mut dyn Sequence<N>,
+        forecast: Forecast<N>,
+        account: &Account,
+    ) -> Result<Requeue, Failed> {
+        let run = Run {
+            executor: self,
+            subject,
+            account,
+            versions: WrittenVersions::default(),
+            known: tokio::sync::OnceCell::new(),
+        };
+        if forecast.is_quiet() {
+            run.apply(forecast.effects);
+            return forecast.outcome.unwrap_or(Ok(Requeue::No));
+        }
+        let mut outcome = None;
+        let stopped = run.sequence(sequence, &mut outcome).await;
+        if stopped.is_err() {
+            account.deviates("this process may not write any more");
+        } else if let Some(Err(failed)) = &outcome {
+            account.deviates_if_unexplained(failed);
+        }
+        account.end();
+        match stopped {
+            Ok(()) => outcome.unwrap_or(Ok(Requeue::No)),
+            Err(Stopped) => Err(Failed::stopped()),
+        }
+    }
+}
+
+/// One sequence on its way.
+struct Run<'r, N: Note> {
+    executor: &'r Executor,
+    subject: &'r Subject<'r, N>,
+    account: &'r Account,
+    /// The versions at which writes of this sync have left objects.
+    versions: WrittenVersions,
+    /// The children before the first create.
+    known: tokio::sync::OnceCell<HashSet<Uid>>,
+}
+
+type Outcome = Option<Result<Requeue, Failed>>;
+
+impl<N: Note> Run<'_, N> {
+    fn sequence<'s>(
+        &'s self,
+        sequence: &'s mut dyn Sequence<N>,
+        outcome: &'s mut Outcome,
+    ) -> Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send + 's>> {
+        Box::pin(async move {
+            let (mut answer, mut fresh) = (None, None);
+            loop {
+                let mut turn = Turn::new(self.executor.api.clock().now(), false);
+                turn.answer = answer.take();
+                turn.fresh = fresh.take();
+                let next = sequence.next(&mut turn);
+                self.apply(std::mem::take(&mut turn.effects));
+                if turn.outcome.is_some() && !matches!(outcome, Some(Err(_))) {
+                    *outcome = turn.outcome;
+                }
+                match next {
+                    Next::Send(request) => answer = Some(self.send(&request).await?),
+                    Next::All(members, pace) => self.all(members, pace).await?,
+                    Next::Pause(duration) => self.executor.api.clock().sleep(duration).await,
+                    Next::Observe => fresh = Some((self.subject.fresh)()),
+                    Next::Done => return Ok(()),
+                }
+            }
+        })
+    }
+
+    async fn all(&self, members: Vec<&mut dyn Sequence<N>>, pace: Pace) -> Result<(), Stopped> {
+        let (mut size, largest) = match pace {
+            Pace::AtOnce => (usize::MAX, usize::MAX),
+            Pace::InOrder => (1, 1),
+            Pace::SlowStart(largest) => (SLOW_START_INITIAL_BATCH_SIZE, largest.max(1)),
+        };
+        let mut rest = members;
+        while !rest.is_empty() {
+            let later = rest.split_off(size.min(largest).min(rest.len()));
+            let calls: Vec<_> = rest.into_iter().map(|member| self.member(member)).collect();
+            let results: Vec<Result<bool, Stopped>> = stream::iter(calls).buffered(IN_FLIGHT).collect().await;
+            let mut stops = false;
+            for result in results {
+                stops |= result?;
+            }
+            if stops && pace != Pace::AtOnce {
+                break;
+            }
+            rest = later;
+            size = size.saturating_mul(2);
+        }
+        Ok(())
+    }
+
+    /// Runs a member of a group; returns whether it keeps its siblings from being begun.
+    async fn member(&self, member: &mut dyn Sequence<N>) -> Result<bool, Stopped> {
+        if (self.subject.ends)() {
+            self.account.deviates("the process ends");
+            return Ok(true);
+        }
+        self.sequence(member, &mut None).await?;
+        Ok(member.stops_siblings())
+    }
+
+    fn apply(&self, effects: Vec<Effect<N>>) {
+        for effect in effects {
+            match effect {
+                Effect::Tell(kind, reason, message) => {
+                    self.executor.recorder.event(&self.subject.object, kind, reason, message);
+                }
+                Effect::Note(note) => (self.subject.note)(note),
+            }
+        }
+    }
+
+    /// Sends a request and notes what it means for the caches.
+    async fn send(&self, request: &Request) -> Result<Result<(Fields, bytes::Bytes), Refusal>, Stopped> {
+        self.account.sends(request);
+        self.before(request).await;
+        let answer = match self.request(request).await {
+            Ok(bytes) if request.verb.writes() => Fields::parse(&bytes).map(|fields| (fields, bytes)),
+            other => other.map(|bytes| (Fields::default(), bytes)),
+        };
+        match answer {
+            Ok((fields, bytes)) => {
+                self.granted(request, &fields);
+                Ok(Ok((fields, bytes)))
+            }
+            Err(error) => {
+                let is_stopped = matches!(error, api::Error::NotLeader);
+                let refusal = Refusal::from(error);
+                self.refused(request, &refusal);
+                if is_stopped { Err(Stopped) } else { Ok(Err(refusal)) }
+            }
+        }
+    }
+
+    async fn request(&self, request: &Request) -> Result<bytes::Bytes, api::Error> {
+        let api = &self.executor.api;
+        let creates = matches!(request.verb, Verb::Create(_));
+        let name = if creates { "" } else { &*request.name };
+        let subresource = request.subresource;
+        let target = Target { resource: request.resource, namespace: &request.namespace, name, subresource };
+        let precondition = self.precondition(request);
+        let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
+        let encoded = |body: &Body| body.0.clone().map_err(unsent);
+        match &request.verb {
+            Verb::Get => api.get(target).await,
+            Verb::Create(body) => api.create_encoded(target, encoded(body)?).await,
+            Verb::Replace(body) => api.replace_encoded(target, encoded(body)?).await,
+            Verb::Patch(kind, body) => {
+                let mut body = encoded(body)?;
+                if let Some(precondition) = &precondition {
+                    body = with_precondition(&body, precondition).map_err(|error| unsent(error.to_string()))?;
+                }
+                api.patch_encoded(target, *kind, body).await
+            }
+            Verb::Delete(propagation, grace_seconds) => {
+                let Precondition { uid, version } = precondition.unwrap_or_default();
+                let uid = (!uid.is_empty()).then_some(uid);
+                let version = version.filter(|version| version.is_known());
+                let options = Delete { uid, version, propagation: *propagation, grace_seconds: *grace_seconds };
+                api.delete(target, &options).await
+            }
+        }
+    }
+
+    /// The object that a write is meant for, at the version at which this sync has left it.
+    fn precondition(&self, request: &Request) -> Option<Precondition> {
+        let Precondition { uid, version } = request.precondition.clone()?;
+        let version = version.map(|judged| self.versions.newest(&uid, judged));
+        Some(Precondition { uid, version })
+    }
+
+    /// Notes what must be known before the answer: an event may come first.
+    async fn before(&self, request: &Request) {
+        let (Some(ledger), true) = (&self.executor.ledger, request.role == Role::Child) else { return };
+        match (&request.verb, &request.precondition) {
+            (Verb::Create(_), _) => {
+                self.known.get_or_init(|| async { (self.subject.children)() }).await;
+            }
+            (Verb::Delete(..), Some(Precondition { uid, .. })) => {
+                ledger.deleted(&self.subject.owner, request.resource, &request.namespace, &request.name, uid);
+            }
+            _ => {}
+        }
+    }
+
+    fn granted(&self, request: &Request, fields: &Fields) {
+        if let Some(Precondition { uid, .. }) = &request.precondition
+            && *uid == fields.uid
+        {
+            self.versions.insert(uid, fields.version);
+        }
+        let Some(ledger) = &self.executor.ledger else { return };
+        let owner = &self.subject.owner;
+        match (&request.verb, request.role) {
+            (Verb::Create(_), Role::Child) => ledger.created(owner, request.resource, &fields.uid, fields.version),
+            (Verb::Create(_), Role::Itself) | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself) => {
+                ledger.wrote(owner, request.resource, fields.version);
+            }
+            (_, Role::Released) => self.take_back(request),
+            _ => {}
+        }
+    }
+
+    fn refused(&self, request: &Request, refusal: &Refusal) {
+        self.account.refused(request, refusal);
+        let (Some(ledger), Role::Child | Role::Released | Role::Itself) = (&self.executor.ledger, request.role) else {
+            return;
+        };
+        let owner = &self.subject.owner;
+        if matches!(request.verb, Verb::Delete(..)) || (request.role == Role::Released && refusal.class == Class::Gone)
+        {
+            self.take_back(request);
+        }
+        match (&request.verb, refusal.class) {
+            (Verb::Create(_), Class::Unknown) if request.role == Role::Child => {
+                ledger.lost_create(owner, request.resource, || self.known.get().cloned().unwrap_or_default());
+            }
+            (Verb::Patch(..) | Verb::Delete(..), Class::Changed) => {
+                if let Some(Precondition { uid, version: Some(version) }) = request.precondition.clone() {
+                    let (namespace, name) = (request.namespace.clone(), request.name.clone());
+                    let judged = Meta { namespace, name, uid, resource_version: version, ..Meta::default() };
+                    ledger.conflicted(owner, request.resource, &judged);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes back that a deletion is awaited: it was not made, or its event would concern somebody else.
+    fn take_back(&self, request: &Request) {
+        if let (Some(ledger), Some(precondition)) = (&self.executor.ledger, &request.precondition) {
+            ledger.undelete(&self.subject.owner, &precondition.uid);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The Pods of a set.
+
+use common::{
+    intern::Labels,
+    meta::{Annotations, OwnerRef},
+    pods::PODS,
+    template::Template,
+};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
+
+/// A Pod to create. The Pods of one sync differ in nothing.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NewPod<'a> {
+    kind: &'a str,
+    api_version: &'a str,
+    metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<common::json::Raw>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    generate_name: String,
+    #[serde(skip_serializing_if = "Labels::is_empty")]
+    labels: &'a Labels,
+    #[serde(skip_serializing_if = "Annotations::is_empty", serialize_with = "map")]
+    annotations: Annotations,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    finalizers: Vec<common::intern::Text>,
+    owner_references: [OwnerRef; 1],
+}
+
+fn map<S: Serializer>(annotations: &Annotations, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut out = serializer.serialize_map(None)?;
+    for (key, value) in annotations.iter() {
+        out.serialize_entry(key, value)?;
+    }
+    out.end()
+}
+
+/// A Pod from a template: labels, annotations and finalizers of its metadata, and its specification, unread.
+///
+/// Upstream: `pkg/controller`, `GetPodFromTemplate`.
+pub(super) fn body<'a>(owner: &'a str, template: &'a Template, reference: OwnerRef) -> NewPod<'a> {
+    NewPod {
+        kind: PODS.kind,
+        api_version: PODS.version,
+        metadata: Metadata {
+            generate_name: format!("{owner}-"),
+            labels: template.labels(),
+            annotations: template.annotations(),
+            finalizers: template.finalizers(),
+            owner_references: [reference],
+        },
+        spec: template.spec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use common::meta::Uid;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_its_template_and_its_owner() {
+        let template = Template::from_value(&json!({
+            "metadata": {"labels": {"app": "web"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
+                "name": "ignored", "namespace": "ignored", "generateName": "ignored-"},
+            "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.50]}}], "fromTheFuture": true},
+        }));
+        let reference =
+            OwnerRef { kind: "ReplicaSet".into(), uid: Uid::new("U"), controller: Some(true), ..OwnerRef::default() };
+        let body: Value = serde_json::to_value(body("web", &template, reference)).unwrap();
+        assert_eq!(
+            body,
+            json!({"kind": "Pod", "apiVersion": "v1",
+                "metadata": {"generateName": "web-", "labels": {"app": "web"}, "annotations": {"a": "1"},
+                    "finalizers": ["example.com/f"],
+                    "ownerReferences": [{"apiVersion": "", "kind": "ReplicaSet", "name": "", "uid": "U", "controller": true}]},
+                "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.50]}}], "fromTheFuture": true}})
+        );
+    }
+
+    #[test]
+    fn what_a_template_has_not_a_pod_has_not() {
+        let template = Template::from_value(&json!({"metadata": {"labels": {"app": "web"}}, "spec": {}}));
+        let body: Value = serde_json::to_value(body("web", &template, OwnerRef::default())).unwrap();
+        let metadata = body["metadata"].as_object().unwrap();
+        assert_eq!(metadata.keys().collect::<Vec<_>>(), ["generateName", "labels", "ownerReferences"]);
+    }
+}
