@@ -70,7 +70,7 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
     let events: Arc<Mutex<Vec<String>>> = Arc::default();
     let told = Arc::clone(&events);
     let recorder = Recorder::tapped("test", clock.clone(), move |_, _, reason, message| {
-        told.lock().push(format!("{reason}: {message}"))
+        told.lock().push(format!("{reason}: {message}"));
     });
     let ledger = Ledger::new(clock, Duration::from_mins(5));
     let executor = Executor { api, recorder, ledger: Some(ledger.clone()) };
