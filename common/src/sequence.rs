@@ -98,6 +98,7 @@ pub struct Turn<N: Note> {
 enum Effect<N> {
     Tell(EventType, Cow<'static, str>, String),
     Note(N),
+    Deviate(String),
 }
 
 impl<N: Note> Turn<N> {
@@ -140,6 +141,12 @@ impl<N: Note> Turn<N> {
     /// Has the controller change its memory, before the next request leaves.
     pub fn note(&mut self, note: N) {
         self.effects.push(Effect::Note(note));
+    }
+
+    /// Says why the sequence goes on otherwise than forecast although the last request was granted: a live read that shows
+    /// another object than the cache does.
+    pub fn deviates(&mut self, why: impl Into<String>) {
+        self.effects.push(Effect::Deviate(why.into()));
     }
 
     /// The body of a request: encoded for the server, left out of a forecast.

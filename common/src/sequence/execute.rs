@@ -169,6 +169,7 @@ impl<N: Note> Run<'_, N> {
                     self.executor.recorder.event(&self.subject.object, kind, reason, message);
                 }
                 Effect::Note(note) => (self.subject.note)(note),
+                Effect::Deviate(why) => self.account.deviates(why),
             }
         }
     }
