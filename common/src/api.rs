@@ -152,7 +152,8 @@ impl<'a> Target<'a> {
         Self { resource, namespace, name, subresource: "status" }
     }
 
-    fn path(&self) -> String {
+    /// The path of it.
+    pub fn path(&self) -> String {
         self.resource.path(self.namespace, self.name, self.subresource)
     }
 }

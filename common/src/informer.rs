@@ -34,7 +34,7 @@ use crate::{
 };
 
 pub use listened::Listened;
-pub use reflect::METADATA;
+pub use reflect::{JSON, METADATA};
 pub use sink::{Cached, Sink};
 
 /// A reaction to a change. Must be quick: it computes keys and adds them to a queue.

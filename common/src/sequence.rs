@@ -39,7 +39,9 @@ use crate::{
 
 /// A change of a controller's memory, which its sequences ask for.
 pub trait Note: Send {
-    /// What the controller's caches and memory say when a sequence asks for them anew ([`Next::Observe`]).
+    /// What a sequence asks the controller's caches and memory for ([`Next::Observe`]); `()` if there is one question only.
+    type Question: Send;
+    /// What they answer.
     type Fresh: Send;
 }
 
@@ -65,8 +67,10 @@ pub enum Next<'a, N: Note> {
     All(Vec<&'a mut dyn Sequence<N>>, Pace),
     /// Waits.
     Pause(Duration),
+    /// Waits for that time, lengthened by a random share of it below this factor.
+    PauseWithJitter(Duration, f64),
     /// Reads caches and memory anew: time has passed since the snapshot.
-    Observe,
+    Observe(N::Question),
     /// Nothing.
     Done,
 }
@@ -185,8 +189,10 @@ pub enum Step<S, N: Note> {
     All(Members<S, N>, Pace, Then<S, N>),
     /// Waits, then takes that turn.
     Pause(Duration, Then<S, N>),
+    /// Waits for that time, lengthened by a random share of it below this factor, then takes that turn.
+    PauseWithJitter(Duration, f64, Then<S, N>),
     /// Reads caches and memory anew, then takes that turn.
-    Observe(Then<S, N>),
+    Observe(N::Question, Then<S, N>),
     /// Ends.
     Done,
 }
@@ -213,9 +219,13 @@ impl<S: Send, N: Note> Sequence<N> for Steps<S, N> {
                 self.next = next;
                 Next::Pause(duration)
             }
-            Step::Observe(next) => {
+            Step::PauseWithJitter(duration, factor, next) => {
                 self.next = next;
-                Next::Observe
+                Next::PauseWithJitter(duration, factor)
+            }
+            Step::Observe(question, next) => {
+                self.next = next;
+                Next::Observe(question)
             }
             Step::Done => Next::Done,
         }

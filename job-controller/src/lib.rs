@@ -412,7 +412,7 @@ impl Sequenced for JobController {
         }
     }
 
-    fn fresh(&self, observation: &Observation) -> Option<decide::gang::Known> {
+    fn fresh(&self, observation: &Observation, (): ()) -> Option<decide::gang::Known> {
         // What cannot be read is not known.
         self.gangs.as_ref().and_then(|gangs| gangs.known(&observation.snapshot.job).ok())
     }

@@ -55,6 +55,7 @@ pub enum Note {
 }
 
 impl sequence::Note for Note {
+    type Question = ();
     type Fresh = Option<decide::gang::Known>;
 }
 

@@ -382,7 +382,7 @@ impl<K: Kind> Sequenced for ReplicaController<K> {
         }
     }
 
-    fn fresh(&self, _: &Snapshot) {}
+    fn fresh(&self, _: &Snapshot, (): ()) {}
 
     fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         let owner = &snapshot.owner;

@@ -36,6 +36,7 @@ pub enum Note {
 }
 
 impl common::sequence::Note for Note {
+    type Question = ();
     type Fresh = ();
 }
 

@@ -48,7 +48,8 @@ pub trait Sequenced: Send + Sync + 'static {
     /// Changes memory as a sequence says.
     fn note(&self, snapshot: &Self::Snapshot, note: Self::Note);
     /// Reads caches and memory for a sequence that asks for them anew.
-    fn fresh(&self, snapshot: &Self::Snapshot) -> <Self::Note as Note>::Fresh;
+    fn fresh(&self, snapshot: &Self::Snapshot, question: <Self::Note as Note>::Question)
+    -> <Self::Note as Note>::Fresh;
     /// Updates memory that later snapshots depend on; see [`Controller::record`].
     fn record(&self, _snapshot: &Self::Snapshot, _plan: &Self::Plan) {}
     /// Tidies memory up after a sync, however it ended.
@@ -126,7 +127,7 @@ impl<C: Sequenced> Controller for C {
             children: &|| self.children(&snapshot),
             ends: &|| self.ends(),
             note: &|note| self.note(&snapshot, note),
-            fresh: &|| self.fresh(&snapshot),
+            fresh: &|question| self.fresh(&snapshot, question),
         };
         let mut sequence = C::sequence(&snapshot, &plan);
         let outcome = self.executor().execute(&subject, &mut sequence, forecast, &account).await;

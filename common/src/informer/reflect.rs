@@ -32,7 +32,8 @@ const CATCH_UP: Duration = Duration::from_millis(250);
 const WHOLE_WATCH: Duration = Duration::from_mins(11);
 /// How many lines are handled before other tasks get a turn.
 const TURN: u32 = 64;
-const JSON: &str = "application/json";
+/// What asks for whole objects.
+pub const JSON: &str = "application/json";
 /// What asks for the metadata of an object only, or of a list; or else for whole objects, where a server knows
 /// nothing else. Upstream: client-go `metadata`, `defaultClientConfig`.
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";

@@ -139,7 +139,7 @@ fn run<N: Note>(sequence: &mut dyn Sequence<N>, turn: &mut Turn<N>, index: &mut 
                 }
                 turn.outcome = outcome;
             }
-            Next::Pause(_) | Next::Observe => {}
+            Next::Pause(_) | Next::PauseWithJitter(..) | Next::Observe(_) => {}
             Next::Done => return,
         }
     }

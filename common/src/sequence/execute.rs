@@ -44,7 +44,7 @@ pub struct Subject<'a, N: Note> {
     /// Changes the controller's memory.
     pub note: &'a (dyn Fn(N) + Send + Sync),
     /// Reads the controller's caches and memory.
-    pub fresh: &'a (dyn Fn() -> N::Fresh + Send + Sync),
+    pub fresh: &'a (dyn Fn(N::Question) -> N::Fresh + Send + Sync),
 }
 
 impl Executor {
@@ -107,9 +107,10 @@ impl<N: Note> Run<'_, N> {
         outcome: &'s mut Outcome,
     ) -> Pin<Box<dyn Future<Output = Result<(), Stopped>> + Send + 's>> {
         Box::pin(async move {
+            let clock = self.executor.api.clock();
             let (mut answer, mut fresh) = (None, None);
             loop {
-                let mut turn = Turn::new(self.executor.api.clock().now(), false);
+                let mut turn = Turn::new(clock.now(), false);
                 turn.answer = answer.take();
                 turn.fresh = fresh.take();
                 let next = sequence.next(&mut turn);
@@ -120,8 +121,9 @@ impl<N: Note> Run<'_, N> {
                 match next {
                     Next::Send(request) => answer = Some(self.send(&request).await?),
                     Next::All(members, pace) => self.all(members, pace).await?,
-                    Next::Pause(duration) => self.executor.api.clock().sleep(duration).await,
-                    Next::Observe => fresh = Some((self.subject.fresh)()),
+                    Next::Pause(duration) => clock.sleep(duration).await,
+                    Next::PauseWithJitter(duration, factor) => clock.sleep(clock.jitter(duration, factor)).await,
+                    Next::Observe(question) => fresh = Some((self.subject.fresh)(question)),
                     Next::Done => return Ok(()),
                 }
             }
@@ -179,6 +181,10 @@ impl<N: Note> Run<'_, N> {
         self.account.sends(request);
         self.before(request).await;
         let answer = match self.request(request).await {
+            // Some servers answer a deletion with something else than a status or the object.
+            Ok(bytes) if matches!(request.verb, Verb::Delete(..)) => {
+                Ok((Fields::parse(&bytes).unwrap_or_default(), bytes))
+            }
             Ok(bytes) if request.verb.writes() => Fields::parse(&bytes).map(|fields| (fields, bytes)),
             other => other.map(|bytes| (Fields::default(), bytes)),
         };
@@ -206,7 +212,7 @@ impl<N: Note> Run<'_, N> {
         let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
         let encoded = |body: &Body| body.0.clone().map_err(unsent);
         match &request.verb {
-            Verb::Get => api.get(target).await,
+            Verb::Get => api.read(&target.path(), request.accept).await,
             Verb::Create(body) => api.create_encoded(target, encoded(body)?).await,
             Verb::Replace(body) => api.replace_encoded(target, encoded(body)?).await,
             Verb::Patch(kind, body) => {

@@ -8,6 +8,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     api::{self, Patch},
+    informer,
     intern::Text,
     meta::{Meta, Uid, Version},
     object::Resource,
@@ -111,6 +112,8 @@ pub struct Request {
     pub precondition: Option<Precondition>,
     /// Whose object it is.
     pub role: Role,
+    /// The representation in which an object is read.
+    pub accept: &'static str,
     /// Why, for explanations; may be empty.
     pub why: Cow<'static, str>,
 }
@@ -119,12 +122,18 @@ impl Request {
     fn new(verb: Verb, resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
-        Self { verb, doing, resource, namespace, name, subresource: "", precondition: None, role: Role::Other, why }
+        let (subresource, precondition, role, accept) = ("", None, Role::Other, informer::JSON);
+        Self { verb, doing, resource, namespace, name, subresource, precondition, role, accept, why }
     }
 
     /// Reads an object.
     pub fn get(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         Self::new(Verb::Get, resource, namespace, name)
+    }
+
+    /// Reads the metadata of an object.
+    pub fn get_metadata(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
+        Self { accept: informer::METADATA, ..Self::get(resource, namespace, name) }
     }
 
     /// Creates a child.

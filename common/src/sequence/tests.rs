@@ -29,7 +29,8 @@ const SETS: Resource =
 struct Count(u32);
 
 impl Note for Count {
-    type Fresh = ();
+    type Question = u32;
+    type Fresh = u32;
 }
 
 /// What the server says to a request: method, last segments of the path, body.
@@ -87,7 +88,7 @@ impl World {
             children: &HashSet::default,
             ends: &|| *self.ends.lock(),
             note: &|Count(note)| self.notes.lock().push(note),
-            fresh: &|| (),
+            fresh: &|question| question + 1,
         };
         let outcome = self.executor.execute(&subject, &mut *make(), forecast, &account).await;
         (outcome, account.entries().iter().map(ToString::to_string).collect())
@@ -258,7 +259,7 @@ async fn a_request_is_in_the_account_before_it_leaves() {
         children: &HashSet::default,
         ends: &|| false,
         note: &|_| {},
-        fresh: &|| (),
+        fresh: &|question| question + 1,
     };
     world.executor.execute(&subject, &mut *sync(1), forecast, &shown).await.unwrap();
     assert_eq!(*seen.lock(), [1, 2, 3, 4]);
@@ -347,4 +348,34 @@ fn a_forecast_that_sends_nothing_is_quiet() {
     let forecast = forecast(&mut *quiet, Timestamp::UNIX_EPOCH);
     assert!(forecast.is_quiet() && forecast.lines().is_empty());
     assert!(matches!(forecast.effects[..], [Effect::Note(Count(4))]));
+}
+
+/// Reads the metadata of an object, waits, and asks memory something.
+fn asks() -> Box<dyn Sequence<Count>> {
+    let read = Request::get_metadata(PODS, &"shop".into(), &"a".into());
+    Box::new(Steps::new(Some(read), |read: &mut Option<Request>, _: &mut Turn<Count>| {
+        let Some(read) = read.take() else { return Step::Done };
+        Step::Send(read, |_, _| {
+            Step::PauseWithJitter(Duration::from_secs(10), 0.5, |_, _| {
+                Step::Observe(41, |_, turn| {
+                    if let Some(fresh) = turn.fresh() {
+                        turn.note(Count(fresh));
+                    }
+                    Step::Done
+                })
+            })
+        })
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_lengthened_and_a_question_is_answered() {
+    let world = world(granting);
+    let clock = world.executor.api.clock();
+    let begun = clock.instant();
+    let (_, account) = world.execute(asks).await;
+    assert_eq!((&*account, world.requests()), (&["read Pod a".to_owned()][..], vec!["GET a".to_owned()]));
+    assert_eq!(*world.notes.lock(), [42]);
+    let took = clock.instant() - begun;
+    assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }

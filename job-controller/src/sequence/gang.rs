@@ -91,7 +91,7 @@ impl<'a> State<'a> {
             return self.ends(turn, Err(failed));
         }
         Step::Pause(PAUSE, |_, _| {
-            Step::Observe(|state, turn| {
+            Step::Observe((), |state, turn| {
                 if let Some(known) = turn.fresh() {
                     state.gang = gang::gang(state.snapshot, &state.situation, known.as_ref());
                 }
