@@ -11,9 +11,9 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► act.rs ──► API server
-//!                │            ▲                       (pure)         │
-//!                │            └── answers ◄── live reads ◄── questions ┘
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► sequence.rs ──► API server
+//!                │                          ▲         (pure)         │          (pure)
+//!                │                          └─ answers ◄─ questions ─┘
 //!                └──────────────◄── the next time of the schedule
 //! ```
 //!
@@ -45,9 +45,9 @@ pub mod plan;
 pub mod schedule;
 pub mod snapshot;
 
-mod act;
 mod metrics;
 mod observe;
+mod sequence;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -55,11 +55,14 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Explanation, Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Informer},
-    meta::Key,
+    map::HashSet,
+    meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller},
 };
@@ -68,8 +71,9 @@ use jiff::Timestamp;
 use crate::{
     error::Error,
     metrics::ControllerMetrics,
-    objects::{CronJob, Job},
+    objects::{CRON_JOBS, CronJob, JOBS, Job},
     plan::Plan,
+    sequence::Note,
     snapshot::Snapshot,
     watch::Watch,
 };
@@ -116,10 +120,11 @@ pub const DEFINITION: Definition = Definition {
 
 /// The controller.
 pub struct CronJobController {
-    context: Context,
+    queue: Queue<Key>,
     crons: Informer<CronJob>,
     jobs: Informer<Job>,
     ledger: Ledger,
+    executor: Executor,
     metrics: ControllerMetrics,
 }
 
@@ -136,7 +141,7 @@ impl CronJobController {
         let ledger = Ledger::new(context.clock.clone(), context.settings.duration(&EXPECTATIONS_TIMEOUT));
         let crons = Arc::new(Store::new(&[]));
         let watch = Arc::new(Watch {
-            queue,
+            queue: queue.clone(),
             crons: Arc::clone(&crons),
             ledger: ledger.clone(),
             clock: context.clock.clone(),
@@ -157,14 +162,22 @@ impl CronJobController {
             vec![Box::new(move |event, origin| watch.on_job(event, origin))],
         );
         let metrics = ControllerMetrics::new(&context.metrics);
-        Self { context, crons, jobs, ledger, metrics }
+        let executor = Executor::new(&context, Some(ledger.clone()));
+        Self { queue, crons, jobs, ledger, executor, metrics }
     }
 }
 
-impl Controller for CronJobController {
+/// What the plan for a CronJob says, with the requests that carry it out.
+pub fn explain(snapshot: &Snapshot) -> Explanation {
+    let plan = decide::decide(snapshot);
+    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+}
+
+impl Sequenced for CronJobController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
@@ -175,8 +188,39 @@ impl Controller for CronJobController {
         decide::decide(snapshot)
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.act(snapshot, plan).await
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(snapshot: &Snapshot) -> Timestamp {
+        snapshot.now
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let meta = &snapshot.cron.metadata;
+        (ObjectRef::new(CRON_JOBS, meta), meta.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        match note {
+            Note::Created(skew) => self.metrics.observe_skew(skew),
+            Note::Recorded(version) => self.ledger.wrote(&snapshot.cron.metadata.uid, JOBS, version),
+        }
+    }
+
+    fn fresh(&self, _: &Snapshot) {}
+
+    /// Only needed for creations that are not refused a second time.
+    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use common::{
-    controller::{Explain, Explanation},
+    controller::Describe,
     events::EventType,
     intern::Text,
     meta::{Uid, Version},
@@ -115,41 +115,68 @@ pub struct Plan {
     pub waiting: Vec<String>,
 }
 
+impl Question {
+    /// Why it is asked.
+    pub fn why(&self) -> &'static str {
+        match self {
+            Self::CronJob => "it does not list one of its Jobs as active",
+            Self::Job(_) => "it is listed as active, and the cache does not hold it",
+        }
+    }
+}
+
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CronJob => f.write_str("read the CronJob: it does not list one of its Jobs as active"),
-            Self::Job(name) => write!(f, "read Job {name}: it is listed as active, and the cache does not hold it"),
+            Self::CronJob => write!(f, "read the CronJob: {}", self.why()),
+            Self::Job(name) => write!(f, "read Job {name}: {}", self.why()),
         }
     }
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Reason {
+    /// The reason in words.
+    pub fn as_str(self) -> &'static str {
         match self {
-            Self::Emit(event) => write!(f, "emit an Event: {}", event.message),
-            Self::Delete { name, reason: Reason::History, .. } => {
-                write!(f, "delete Job {name}: it is beyond the history limit")
-            }
-            Self::Delete { name, reason: Reason::Replaced, .. } => write!(f, "delete Job {name}: the next run is due"),
-            Self::Create { name, scheduled, .. } => write!(f, "create Job {name}: it is due since {scheduled}"),
+            Self::History => "it is beyond the history limit",
+            Self::Replaced => "the next run is due",
         }
     }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut actions: Vec<String> = self.questions.iter().map(ToString::to_string).collect();
-        actions.extend(self.steps.iter().map(ToString::to_string));
-        if self.changed {
-            actions.push("write the status".to_owned());
+impl Plan {
+    /// What the status to write says that the stored one does not, in the words of its Events.
+    pub fn changes(&self) -> String {
+        let mut changes = self.steps.iter().filter_map(|step| match step {
+            Step::Emit(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => Some(message.as_str()),
+            _ => None,
+        });
+        let first = changes.next().unwrap_or_default();
+        match changes.count() {
+            0 => first.to_owned(),
+            more => format!("{first}, and {more} more"),
         }
-        Explanation { situation: self.situation.clone(), waiting: self.waiting.clone(), actions }
+    }
+}
+
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        match &self.questions[..] {
+            [] => self.situation.clone(),
+            [question] => format!("{}; first {question}", self.situation),
+            [question, others @ ..] => format!("{}; first {question}, and {} more reads", self.situation, others.len()),
+        }
     }
 
-    fn acts(&self) -> bool {
-        self.changed || !self.questions.is_empty() || self.steps.iter().any(|step| !matches!(step, Step::Emit(_)))
+    fn waiting(&self) -> Vec<String> {
+        let warnings = self.steps.iter().filter_map(|step| match step {
+            Step::Emit(Event { kind: EventType::Warning, message, .. }) => Some(message),
+            _ => None,
+        });
+        let news = warnings.filter(|message| !self.waiting.contains(message));
+        self.waiting.iter().chain(news).cloned().collect()
     }
+
     fn requeue_after(&self) -> Option<Duration> {
         self.requeue_after
     }

@@ -46,8 +46,9 @@ fn running(names: &[&str]) -> Value {
     json!({"active": names.iter().map(|name| json!({"name": name, "uid": name})).collect::<Vec<_>>()})
 }
 
-fn steps(plan: &Plan) -> Vec<String> {
-    plan.steps.iter().map(ToString::to_string).collect()
+/// What is deleted, and why.
+fn deletions(snapshot: &Snapshot) -> Vec<String> {
+    crate::explain(snapshot).actions.into_iter().filter(|action| action.starts_with("delete")).collect()
 }
 
 #[test]
@@ -76,10 +77,10 @@ fn history_is_trimmed_from_its_old_end() {
     for (mut spec, jobs, gone) in cases {
         spec["suspend"] = json!(true);
         let jobs: Vec<Value> = jobs.iter().map(|(name, start, end)| job(name, *start, Some(end))).collect();
-        let plan = decide(&world(spec, json!({}), &jobs));
+        let snapshot = world(spec, json!({}), &jobs);
         let want: Vec<String> =
             gone.iter().map(|name| format!("delete Job {name}: it is beyond the history limit")).collect();
-        assert_eq!(steps(&plan), want);
+        assert_eq!(deletions(&snapshot), want);
     }
 }
 
@@ -87,8 +88,8 @@ fn history_is_trimmed_from_its_old_end() {
 fn a_job_that_goes_already_is_not_deleted_again() {
     let mut going = job("a", Some(1), Some("Complete"));
     going["metadata"]["deletionTimestamp"] = json!("2026-03-01T00:05:00Z");
-    let plan = decide(&world(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), json!({}), &[going]));
-    assert_eq!(steps(&plan), Vec::<String>::new());
+    let snapshot = world(json!({"successfulJobsHistoryLimit": 0, "suspend": true}), json!({}), &[going]);
+    assert_eq!(decide(&snapshot).steps, []);
 }
 
 #[test]
@@ -165,6 +166,18 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
     let plan = decide(&world(json!({}), running(&["gone"]), &[job("stray", Some(1), None)]));
     assert_eq!(plan.questions, [Question::CronJob, Question::Job("gone".into())]);
     assert!(plan.steps.is_empty() && !plan.changed);
+    let explained = crate::explain(&world(json!({}), running(&["gone"]), &[]));
+    assert_eq!(
+        explained.situation,
+        "1 active Job; first read Job gone: it is listed as active, and the cache does not hold it"
+    );
+    assert_eq!(
+        explained.actions,
+        [
+            "create Job tick-29538725: it is due since 2026-03-01T00:05:00Z",
+            "write the status: Active job went missing: gone",
+        ]
+    );
     let mut answered = world(json!({"suspend": true}), running(&["gone"]), &[job("stray", Some(1), None)]);
     answered.is_live = true;
     answered.answers.insert("gone".into(), None);
@@ -181,7 +194,8 @@ fn a_cron_job_that_goes_starts_nothing_and_still_tidies_up() {
         world(json!({"successfulJobsHistoryLimit": 0}), running(&["a"]), &[job("a", Some(1), Some("Complete"))]);
     Arc::make_mut(&mut snapshot.cron).metadata.deleted = Some(snapshot.now);
     let plan = decide(&snapshot);
-    assert_eq!(steps(&plan), ["delete Job a: it is beyond the history limit"]);
+    assert_eq!(plan.steps.len(), 1);
+    assert_eq!(deletions(&snapshot), ["delete Job a: it is beyond the history limit"]);
     assert!(plan.changed && plan.status.active.is_empty() && plan.status.last_successful_time.is_some());
 }
 
@@ -298,7 +312,7 @@ fn a_negative_history_limit_deletes_nothing_and_a_huge_one_neither() {
     let jobs = [job("a", Some(1), Some("Complete")), job("b", Some(2), Some("Failed"))];
     for limit in [-1, i64::MIN, i64::from(i32::MAX), i64::MAX] {
         let spec = json!({"successfulJobsHistoryLimit": limit, "failedJobsHistoryLimit": limit, "suspend": true});
-        assert_eq!(steps(&decide(&world(spec, json!({}), &jobs))), Vec::<String>::new());
+        assert_eq!(decide(&world(spec, json!({}), &jobs)).steps, []);
     }
 }
 

@@ -20,8 +20,8 @@ async fn a_run_is_decided_when_it_is_due_and_started_by_nobody() {
     assert_eq!(
         starts,
         [
-            "00:05:00 create Job tick-29538725: it is due since 2026-03-01T00:05:00Z",
-            "00:10:00 create Job tick-29538730: it is due since 2026-03-01T00:10:00Z",
+            "00:05:00 create Job tick-29538725: it is due since 2026-03-01T00:05:00Z; write the status",
+            "00:10:00 create Job tick-29538730: it is due since 2026-03-01T00:10:00Z; write the status",
         ]
     );
     assert!(world.sandbox.writes().all().iter().all(|write| write.identity != ME));
