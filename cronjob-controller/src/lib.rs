@@ -208,7 +208,7 @@ impl Sequenced for CronJobController {
         }
     }
 
-    fn fresh(&self, _: &Snapshot) {}
+    fn fresh(&self, _: &Snapshot, (): ()) {}
 
     /// Only needed for creations that are not refused a second time.
     fn children(&self, _: &Snapshot) -> HashSet<Uid> {

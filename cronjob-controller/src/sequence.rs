@@ -31,6 +31,7 @@ pub enum Note {
 }
 
 impl sequence::Note for Note {
+    type Question = ();
     type Fresh = ();
 }
 
