@@ -12,6 +12,7 @@
 mod account;
 mod claim;
 mod execute;
+mod history;
 mod pods;
 mod request;
 
@@ -27,6 +28,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use account::{Account, Action, Entry, Forecast, forecast};
 pub use claim::{Claim, Claimed};
 pub use execute::{Executor, Subject};
+pub use history::{ChangeRevision, DeleteRevision, RawMembers, Refused, StoreRevision, Stored};
 pub use pods::{CreatePod, DeletePod};
 pub use request::{Body, Class, Fields, Precondition, Refusal, Request, Role, Verb};
 

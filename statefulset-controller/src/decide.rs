@@ -4,6 +4,7 @@
 //! later part is decided again from that outcome: see [`reconcile`], [`status`] and [`history::forget`].
 
 pub mod body;
+mod explain;
 pub mod history;
 pub mod retention;
 pub mod revisions;
@@ -34,12 +35,8 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let mut plan = Plan {
         set: Arc::clone(set),
         problem: problem(set, claimed.len()),
-        adopt_revisions: snapshot.revisions.adopt.clone(),
-        adopt: snapshot.pods.adopt.clone(),
-        release: snapshot.pods.release.clone(),
         reconcile: Reconcile::default(),
         status: set.status.clone(),
-        forget: Vec::new(),
         available_in: None,
         revisions,
     };
@@ -47,7 +44,6 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         plan.reconcile = reconcile(snapshot, &claimed, &plan.revisions);
         let lowered = plan.reconcile.lowers_current();
         plan.status = status::complete(set, &status::lowered(&plan.reconcile.counted, lowered));
-        plan.forget = history::forget(set, &plan.revisions, &claimed);
         plan.available_in = status::next_check(set, &claimed, &plan.status, snapshot.now, snapshot.now);
     }
     plan

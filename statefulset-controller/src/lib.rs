@@ -12,10 +12,10 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
-//! (events        │         (indexes of     (pure)       revisions, scaling,  claims, revisions,
-//!  to keys)      │         four caches)                 rolling, retention,  pods, status
-//!                │                                      status, history
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence.rs, sequence/ ──► API server
+//! (events        │         (indexes of     (pure)       revisions, scaling,  (pure, too) claims, revisions,
+//!  to keys)      │         four caches)                 rolling, retention,  Pods phase by phase, status,
+//!                │                                      status, history      history
 //!                └──────────────◄── requeue: a Pod becomes available, a claim is gone, Pods are left to create
 //! ```
 //!
@@ -49,9 +49,9 @@ pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
-mod act;
 mod awaited;
 mod observe;
+mod sequence;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -61,14 +61,16 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Explanation, Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Informer},
-    meta::{Key, Meta},
-    object::Resource,
+    map::HashSet,
+    meta::{Key, Meta, Uid},
     parsed::Parsed,
-    queue::{Backoff, Queue},
+    queue::{Backoff, Priority, Queue},
     revision::template::PodTemplate,
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller, by_namespace, orphans_by_namespace},
 };
@@ -78,8 +80,9 @@ use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
     error::Error,
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, ControllerRevision, StatefulSet},
-    plan::Plan,
+    objects::{CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
+    plan::{Plan, Problem},
+    sequence::Note,
     snapshot::{Limits, Snapshot},
     watch::Watch,
 };
@@ -165,19 +168,18 @@ pub const DEFINITION: Definition = Definition {
 
 /// The controller.
 pub struct StatefulSetController {
-    context: Context,
     queue: Queue<Key>,
     sets: Informer<StatefulSet>,
     pods: Informer<CachedPod>,
     claims: Informer<Claim>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
+    executor: Executor,
     awaited: Arc<AwaitedClaims>,
     awaited_writes: Arc<AwaitedWrites>,
     templates: Arc<Parsed<PodTemplate>>,
     metrics: ControllerMetrics,
     limits: Limits,
-    reads_own_writes: bool,
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
@@ -228,35 +230,38 @@ impl StatefulSetController {
             &[by_controller(), orphans_by_namespace()],
             vec![Box::new(move |event, _| on_revision.on_revision(event))],
         );
-        let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
         let limits = limits(&settings);
+        let executor = Executor::new(&context, Some(ledger.clone()));
         Self {
-            context,
             queue,
             sets,
             pods,
             claims,
             revisions,
             ledger,
+            executor,
             awaited,
             awaited_writes,
             templates,
             metrics,
             limits,
-            reads_own_writes,
         }
     }
 
-    /// Notes a write for a set. The next sync of the set waits until the cache shows it.
-    fn wrote(&self, snapshot: &Snapshot, resource: Resource, written: &Meta) {
-        if self.reads_own_writes {
-            self.ledger.wrote(&snapshot.owner.uid, resource, written.resource_version);
+    /// Has the set synced again once one of the claims is gone that it waits for.
+    fn await_claims(&self, set: &Meta, claims: &[String]) {
+        let claims: Vec<Key> = claims.iter().map(|name| Key::new(&set.namespace, name)).collect();
+        self.awaited.replace(&set.key(), claims.clone());
+        // The event of a claim that has gone in between found nobody waiting for it.
+        let gone = |claim: &Key| self.claims.store().peek(&claim.namespace, &claim.name, |_| ()).is_none();
+        for claim in claims.iter().filter(|claim| gone(claim)) {
+            self.awaited.take(claim);
+            self.queue.add(set.key(), Priority::Normal);
         }
-    }
-
-    /// Notes a deletion. Called before the request, because the event may arrive before the answer.
-    fn note_deletion(&self, snapshot: &Snapshot, resource: Resource, meta: &Meta) {
-        self.ledger.deleted(&snapshot.owner.uid, resource, &meta.namespace, &meta.name, &meta.uid);
+        // Neither does the event of a set that has gone in between find its entries.
+        if self.sets.store().peek(&set.namespace, &set.name, |_| ()).is_none() {
+            self.awaited.forget(&set.key());
+        }
     }
 }
 
@@ -265,13 +270,21 @@ fn limits(settings: &Settings) -> Limits {
         max_unavailable: settings.gate(&MAX_UNAVAILABLE),
         semantic_comparison: settings.gate(&SEMANTIC_COMPARISON),
         replaces_stuck_pods: settings.switch(&REPLACE_STUCK_PODS),
+        reads_own_writes: settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
     }
 }
 
-impl Controller for StatefulSetController {
+/// What the plan for a set says, with the requests that carry it out.
+pub fn explain(snapshot: &Snapshot) -> Explanation {
+    let plan = decide::decide(snapshot);
+    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+}
+
+impl Sequenced for StatefulSetController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
@@ -282,8 +295,46 @@ impl Controller for StatefulSetController {
         decide::decide(snapshot)
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.execute(snapshot, plan).await
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(snapshot: &Snapshot) -> Timestamp {
+        snapshot.now
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        (ObjectRef::new(STATEFUL_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let set = &snapshot.set;
+        let key = set.metadata.key();
+        match note {
+            Note::Problem(Problem::Selector(error)) => {
+                tracing::error!(logger = "statefulset", key = %key, err = %error, "Error converting StatefulSet selector");
+            }
+            Note::Problem(problem @ Problem::TooManyClaims { .. }) => {
+                tracing::warn!(logger = "statefulset", key = %key, err = %problem, "StatefulSet is not managed");
+            }
+            Note::Rollout(unavailable) => self.metrics.rollout(set, unavailable),
+            Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
+        }
+    }
+
+    fn fresh(&self, _: &Snapshot, (): ()) {}
+
+    /// None: the names of all children are known in advance, so that no child has to be found after an answer was lost.
+    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

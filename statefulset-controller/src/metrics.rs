@@ -61,8 +61,8 @@ impl ControllerMetrics {
     }
 
     /// How the rollout of a set stands, where that is decided by numbers.
-    pub fn rollout(&self, set: &StatefulSet, unavailable: Option<Unavailable>) {
-        let Some(Unavailable { limit, now }) = unavailable else { return };
+    pub fn rollout(&self, set: &StatefulSet, unavailable: Unavailable) {
+        let Unavailable { limit, now } = unavailable;
         self.max_unavailable.with(&labels(set)).set(f64::from(limit));
         if let Some(now) = now {
             self.unavailable.with(&labels(set)).set(f64::from(now));

@@ -1,18 +1,13 @@
-//! What one sync does: claims, a revision, work on Pods in phases, a status, and what is forgotten of the history.
+//! What is decided before the first request of a sync: the revisions, the work on Pods in phases, the status.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{
-    controller::{Explain, Explanation},
-    explain::Lines,
-    meta::OwnerRef,
-    selector::SelectorError,
-};
+use common::{explain::Lines, meta::OwnerRef, selector::SelectorError, sequence::Pace};
 
 use crate::{
     decide::revisions::Revisions,
     objects::{StatefulSet, Status},
-    snapshot::{ClaimRef, PodRef, RevisionRef},
+    snapshot::{ClaimRef, PodRef},
 };
 
 /// What one sync does.
@@ -22,20 +17,12 @@ pub struct Plan {
     pub set: Arc<StatefulSet>,
     /// Why nothing can be done at all.
     pub problem: Option<Problem>,
-    /// Revisions to adopt.
-    pub adopt_revisions: Vec<RevisionRef>,
-    /// Pods to adopt.
-    pub adopt: Vec<PodRef>,
-    /// Pods to release.
-    pub release: Vec<PodRef>,
     /// The current and the update revision.
     pub revisions: Revisions,
-    /// The work on Pods, if everything above succeeds.
+    /// The work on Pods, if every adoption succeeds and the new revision gets its name.
     pub reconcile: Reconcile,
     /// The status, if the work on Pods succeeds, too.
     pub status: Status,
-    /// Revisions to delete.
-    pub forget: Vec<RevisionRef>,
     /// When the next Pod becomes available by the passing of time.
     pub available_in: Option<Duration>,
 }
@@ -84,19 +71,10 @@ pub struct Unavailable {
     pub now: Option<i32>,
 }
 
-/// In which order the work of a phase is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// One after the other.
-    InOrder,
-    /// Concurrently, in batches of 1, 2, 4, ... up to 500. No batch follows one with a failure.
-    Batches,
-}
-
 /// Work on several Pods.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// The order.
+    /// How they follow each other: in order, or in batches of 1, 2, 4, ...; none after a failure.
     pub pace: Pace,
     /// One entry for each Pod.
     pub work: Vec<Work>,
@@ -229,128 +207,16 @@ impl Claims {
     pub fn are_usable(&self) -> bool {
         self.missing.is_empty() && self.terminating.is_empty()
     }
-
-    fn explain(&self, lines: &mut Lines) {
-        for (_, name) in &self.missing {
-            lines.push(|| format!("create claim {name}"));
-        }
-    }
 }
 
 impl Work {
-    fn explain(&self, set: &StatefulSet, lines: &mut Lines) {
+    /// The claims that are created first.
+    pub fn claims(&self) -> Option<&Claims> {
         match self {
-            Self::Create { ordinal, claims, role } => {
-                claims.explain(lines);
-                let role = if *role == RevisionRole::Update { "update" } else { "current" };
-                lines.push(|| format!("create Pod {} from the {role} revision", set.pod_name(*ordinal)));
+            Self::Create { claims, .. } | Self::CreateClaims { claims, .. } | Self::Repair { claims, .. } => {
+                Some(claims)
             }
-            Self::CreateClaims { ordinal, claims } => {
-                claims.explain(lines);
-                lines.push(|| {
-                    format!("leave {} claims of Pod {} to the next syncs", claims.deferred, set.pod_name(*ordinal))
-                });
-            }
-            Self::Delete { pod, why } => lines.push(|| format!("delete Pod {}: {why}", pod.meta().name)),
-            Self::Repair { pod, claims, owners, wrong, .. } => {
-                claims.explain(lines);
-                for (claim, _) in owners {
-                    lines.push(|| format!("change the owner references of claim {}", claim.metadata.name));
-                }
-                if let Some(wrong) = wrong {
-                    let what = if wrong.labels { "labels of its identity" } else { "volumes of its claims" };
-                    lines.push(|| format!("update Pod {}: it lacks {what}", pod.meta().name));
-                }
-            }
+            Self::Delete { .. } => None,
         }
-    }
-
-    /// Whether it sends a request, or fails because a claim is terminating.
-    pub fn acts(&self) -> bool {
-        match self {
-            Self::Create { .. } | Self::CreateClaims { .. } | Self::Delete { .. } => true,
-            Self::Repair { claims, owners, wrong, .. } => !claims.are_usable() || !owners.is_empty() || wrong.is_some(),
-        }
-    }
-}
-
-impl Plan {
-    /// Whether the status is written.
-    pub fn writes_status(&self) -> bool {
-        self.status.differs(&self.set.status)
-    }
-
-    fn works(&self) -> impl Iterator<Item = &Work> {
-        self.reconcile.phases.iter().flat_map(|phase| &phase.work)
-    }
-}
-
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        if let Some(problem) = &self.problem {
-            return Explanation { waiting: vec![problem.to_string()], ..Explanation::default() };
-        }
-        let counted = &self.reconcile.counted;
-        let situation = format!(
-            "{} Pods wanted: {} there, {} ready, {} available; {} of revision {}, {} of revision {}",
-            self.set.replicas,
-            counted.replicas,
-            counted.ready_replicas,
-            counted.available_replicas,
-            counted.current_replicas,
-            counted.current_revision,
-            counted.updated_replicas,
-            counted.update_revision,
-        );
-        let mut waiting = self.reconcile.waiting.clone().into_vec();
-        if self.reconcile.deferred > 0 {
-            waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred));
-        }
-        if let Some(wait) = self.available_in {
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            waiting.push(format!("ready Pods are not available yet, the next in {seconds}s"));
-        }
-        let mut actions = Vec::new();
-        let mut add = |lines: Lines| actions.extend(lines.into_vec());
-        let names = |verb: &str, names: &mut dyn Iterator<Item = &str>| {
-            let mut lines = Lines::default();
-            names.for_each(|name| lines.push(|| format!("{verb} {name}")));
-            lines
-        };
-        add(names("adopt revision", &mut self.adopt_revisions.iter().map(|revision| &*revision.meta.name)));
-        add(names("adopt Pod", &mut self.adopt.iter().map(|pod| &*pod.meta().name)));
-        add(names("release Pod", &mut self.release.iter().map(|pod| &*pod.meta().name)));
-        let mut lines = Lines::default();
-        if let Some(line) = self.revisions.step.line(&self.revisions) {
-            lines.push(|| line);
-        }
-        add(lines);
-        let mut lines = Lines::default();
-        self.works().for_each(|work| work.explain(&self.set, &mut lines));
-        add(lines);
-        if self.writes_status() {
-            actions.push("write the status".to_owned());
-        }
-        let mut lines = Lines::default();
-        for revision in &self.forget {
-            lines.push(|| format!("delete revision {}: the history is longer than its limit", revision.meta.name));
-        }
-        actions.extend(lines.into_vec());
-        Explanation { situation, waiting, actions }
-    }
-
-    fn acts(&self) -> bool {
-        self.problem.is_none()
-            && (!self.adopt_revisions.is_empty()
-                || !self.adopt.is_empty()
-                || !self.release.is_empty()
-                || self.revisions.step.acts()
-                || self.works().any(Work::acts)
-                || self.writes_status()
-                || !self.forget.is_empty())
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        self.available_in
     }
 }

@@ -249,6 +249,11 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
+    /// The requests of a sync, as they are explained.
+    pub(crate) fn actions(&self) -> Vec<String> {
+        crate::explain(&self.snapshot()).actions
+    }
+
     /// What is done about Pods, in short: `+1` creates, `-1` deletes, `~1` mends the Pod itself, `pvc 1` makes claims,
     /// `own 1` writes the owners of claims.
     pub(crate) fn work(&self) -> Vec<String> {

@@ -12,7 +12,6 @@ use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
 use common::{
-    controller::Explain as _,
     meta::Key,
     object::Object,
     refs::{self, Owner},
@@ -28,6 +27,7 @@ use statefulset_controller::{
         scaling::MAX_CLAIM_WRITES,
         situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
     },
+    explain,
     objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Work},
     snapshot::{Limits, Snapshot},
@@ -138,11 +138,11 @@ proptest! {
     ) {
         let _alone = ALONE.lock();
         let pods: Vec<(i32, bool)> = pods.into_iter().collect();
-        let limits = Limits { max_unavailable, replaces_stuck_pods, semantic_comparison: true };
+        let limits = Limits { max_unavailable, replaces_stuck_pods, semantic_comparison: true, reads_own_writes: true };
         let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
         let (plan, explanation) = limited(DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = plan.explain();
+            let explanation = explain(&snapshot);
             (plan, explanation)
         });
         let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
@@ -174,7 +174,12 @@ fn with_claims(pods: i32, templates: usize, policy: &str) -> Snapshot {
         "spec": {"replicas": pods + 1, "podManagementPolicy": policy, "selector": {"matchLabels": {"app": "web"}},
             "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": []}}, "volumeClaimTemplates": claims}});
     let pods: Vec<(i32, bool)> = (0..pods).map(|ordinal| (ordinal, true)).collect();
-    let limits = Limits { max_unavailable: false, replaces_stuck_pods: false, semantic_comparison: true };
+    let limits = Limits {
+        max_unavailable: false,
+        replaces_stuck_pods: false,
+        semantic_comparison: true,
+        reads_own_writes: true,
+    };
     snapshot(&object, &pods, limits).unwrap()
 }
 
@@ -208,8 +213,9 @@ fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
         let snapshot = with_claims(1000, 3000, policy);
         let plan = limited(DECISION, || decide(&snapshot));
         let problem = "1000 Pods with 3000 claims each are more than the 200000 claims that a StatefulSet may have";
-        assert_eq!(plan.explain().waiting, [problem]);
-        assert!(!plan.acts());
+        let explanation = limited(DECISION, || explain(&snapshot));
+        assert_eq!(explanation.waiting, [problem]);
+        assert!(explanation.actions.is_empty() && plan.problem.is_some());
         assert!(decide(&with_claims(1000, 200, policy)).problem.is_none());
     }
 }

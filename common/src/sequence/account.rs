@@ -43,7 +43,7 @@ impl Action {
             namespace: request.namespace.clone(),
             name: Arc::clone(&request.name),
             subresource: request.subresource,
-            is_itself: request.subresource == "status" && matches!(request.role, Role::Itself | Role::Other),
+            is_itself: request.subresource == "status" && !matches!(request.role, Role::Child | Role::Released),
         }
     }
 }

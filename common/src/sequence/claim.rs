@@ -42,14 +42,18 @@ impl<C: HasMeta> Child<'_, C> {
         }
     }
 
-    /// What it failed to do, in words; nothing if all is well.
-    fn failure(&self) -> Option<String> {
+    /// Why it failed; nothing if all is well.
+    fn refusal(&self) -> Option<&Refusal> {
         let Answer::Refused(refusal) = &self.answer else { return None };
-        let verb = if self.adopts { "adopt" } else { "release" };
         // A child that is gone is released. One that was gone before it was adopted is no failure either.
         let is_gone = if self.adopts { refusal.error.is_not_found() } else { refusal.class == Class::Gone };
-        let meta = self.claimed.meta();
-        (!is_gone).then(|| format!("cannot {verb} {} {}: {}", self.resource.kind, meta.key(), refusal.error))
+        (!is_gone).then_some(refusal)
+    }
+
+    /// What it failed to do, in words.
+    fn failure(&self, refusal: &Refusal) -> String {
+        let verb = if self.adopts { "adopt" } else { "release" };
+        format!("cannot {verb} {} {}: {}", self.resource.kind, self.claimed.meta().key(), refusal.error)
     }
 }
 
@@ -113,6 +117,12 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
         self.0.state.adopt.iter().filter(adopted).map(|child| child.claimed)
     }
 
+    /// A child that was gone before it was adopted.
+    pub fn gone(&self) -> Option<&'a C> {
+        let is_gone = |child: &&Child<'a, C>| matches!(child.answer, Answer::Refused(_)) && child.refusal().is_none();
+        self.0.state.adopt.iter().find(is_gone).map(|child| child.claimed)
+    }
+
     /// Whether every child that was to be adopted is adopted.
     pub fn is_complete(&self) -> bool {
         self.0.state.adopt.iter().all(|child| matches!(child.answer, Answer::Granted))
@@ -120,31 +130,34 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
 
     /// How it went. An error tells of every child.
     pub fn outcome(&mut self) -> Result<Claimed, Failed> {
+        let state = &self.0.state;
+        let is_changed = state.recheck.is_none() && state.refused().all(|(_, refusal)| refusal.class == Class::Changed);
+        match self.result() {
+            Ok(()) => Ok(Claimed::Done),
+            Err(_) if is_changed => Ok(Claimed::Changed),
+            Err(failed) => Err(failed),
+        }
+    }
+
+    /// The same where the change of a child is a failure, too.
+    pub fn result(&mut self) -> Result<(), Failed> {
         let state = &mut self.0.state;
         if let Some(failed) = state.recheck.take() {
             return Err(failed);
         }
-        let children = || state.release.iter().chain(&state.adopt);
-        let failures: Vec<String> = children().filter_map(Child::failure).collect();
-        let refusals = children().filter(|child| child.failure().is_some()).filter_map(|child| match &child.answer {
-            Answer::Refused(refusal) => Some(refusal),
-            Answer::None | Answer::Granted => None,
-        });
-        let mut refusals = refusals.peekable();
-        match refusals.peek().copied() {
-            None => Ok(Claimed::Done),
-            Some(first) => {
-                let label = first.error.label();
-                if refusals.all(|refusal| refusal.class == Class::Changed) {
-                    return Ok(Claimed::Changed);
-                }
-                Err(Failed::new(label, failures.join(", ")))
-            }
-        }
+        let Some((_, first)) = state.refused().next() else { return Ok(()) };
+        let failures: Vec<String> = state.refused().map(|(child, refusal)| child.failure(refusal)).collect();
+        Err(Failed::new(first.error.label(), failures.join(", ")))
     }
 }
 
-impl<C: HasMeta + Send + Sync> State<'_, C> {
+impl<'a, C: HasMeta + Send + Sync> State<'a, C> {
+    /// The children that could be neither released nor adopted.
+    fn refused(&self) -> impl Iterator<Item = (&Child<'a, C>, &Refusal)> {
+        let children = self.release.iter().chain(&self.adopt);
+        children.filter_map(|child| Some((child, child.refusal()?)))
+    }
+
     /// Reads the owner live before the first adoption: the garbage collector may be orphaning its children just now
     /// (kubernetes/kubernetes#42639).
     fn recheck<N: Note>(&mut self, _: &mut Turn<N>) -> Step<Self, N> {

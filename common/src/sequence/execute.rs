@@ -263,7 +263,8 @@ impl<N: Note> Run<'_, N> {
         let owner = &self.subject.owner;
         match (&request.verb, request.role) {
             (Verb::Create(_), Role::Child) => ledger.created(owner, request.resource, &fields.uid, fields.version),
-            (Verb::Create(_), Role::Itself) | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself) => {
+            (Verb::Create(_), Role::Itself | Role::Awaited)
+            | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself | Role::Awaited) => {
                 ledger.wrote(owner, request.resource, fields.version);
             }
             (_, Role::Released) => self.take_back(request),

@@ -89,6 +89,9 @@ pub enum Role {
     Released,
     /// The sync's object itself: the next sync waits until the cache shows the write.
     Itself,
+    /// Another object, such as one that others write all the time: the next sync waits until the cache shows the write, and for
+    /// nothing else.
+    Awaited,
     /// Nothing is noted.
     Other,
 }
@@ -150,6 +153,12 @@ impl Request {
     /// Patches this version of an object.
     pub fn patch(resource: Resource, meta: &Meta, kind: Patch, body: Body) -> Self {
         let request = Self::new(Verb::Patch(kind, body), resource, &meta.namespace, &meta.name);
+        Self { precondition: Some(Precondition::of(meta)), ..request }
+    }
+
+    /// Replaces an object; the body carries the version.
+    pub fn replace(resource: Resource, meta: &Meta, body: Body) -> Self {
+        let request = Self::new(Verb::Replace(body), resource, &meta.namespace, &meta.name);
         Self { precondition: Some(Precondition::of(meta)), ..request }
     }
 

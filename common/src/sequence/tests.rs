@@ -1,5 +1,7 @@
 //! Sequences against a scripted server, in virtual time.
 
+mod history;
+
 use std::sync::Arc;
 
 use http::{Request as HttpRequest, Response};

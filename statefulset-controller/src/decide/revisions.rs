@@ -75,25 +75,6 @@ pub enum Step {
     },
 }
 
-impl Step {
-    /// Whether there is a write.
-    pub fn acts(&self) -> bool {
-        !matches!(self, Self::Nothing)
-    }
-
-    /// A line for an explanation.
-    pub fn line(&self, revisions: &Revisions) -> Option<String> {
-        let name = &revisions.update.name;
-        match self {
-            Self::Nothing => None,
-            Self::Renumber { number, .. } => {
-                Some(format!("make revision {name} number {number}: the template is an earlier one"))
-            }
-            Self::Create { number } => Some(format!("create revision {name}, number {number}: the template is new")),
-        }
-    }
-}
-
 /// The revisions of a set.
 #[derive(Clone, Debug)]
 pub struct Revisions {

@@ -1,11 +1,11 @@
 //! Rolling updates: Pods of another revision are deleted, so that they are created anew from the update revision.
 
-use common::intstr::Round;
+use common::{intstr::Round, sequence::Pace};
 
 use super::situation::Situation;
 use crate::{
     objects::{StatefulSet, Update},
-    plan::{Pace, Phase, Reconcile, Unavailable, Why, Work},
+    plan::{Phase, Reconcile, Unavailable, Why, Work},
     snapshot::PodRef,
 };
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use common::pods::Phase as PodPhase;
+use common::{meta::OwnerRef, pods::Phase as PodPhase, sequence::Pace};
 
 use super::{
     retention::Owners,
@@ -10,19 +10,21 @@ use super::{
 };
 use crate::{
     objects::{POD_NAME_LABEL, StatefulSet, Update},
-    plan::{Claims, Occasion, Pace, Phase, Reconcile, RevisionRole, Why, Work, Wrong},
-    snapshot::{PodRef, Snapshot},
+    plan::{Claims, Occasion, Phase, Reconcile, RevisionRole, Why, Work, Wrong},
+    snapshot::{ClaimRef, PodRef, Snapshot},
 };
 
 /// The most claims that one sync creates for a Pod, and the most whose owner references it writes. Requests for the claims of a Pod
 /// are sent one after the other, and other sets wait for the worker meanwhile.
 pub const MAX_CLAIM_WRITES: usize = 100;
+/// The largest batch of Pods. Upstream: `MaxBatchSize`.
+const MAX_BATCH_SIZE: usize = 500;
 
 /// Whether the sync continues after a Pod, where Pods wait for each other.
 type Flow = ControlFlow<()>;
 
 fn pace(set: &StatefulSet) -> Pace {
-    if set.is_monotonic() { Pace::InOrder } else { Pace::Batches }
+    if set.is_monotonic() { Pace::InOrder } else { Pace::SlowStart(MAX_BATCH_SIZE) }
 }
 
 /// Adds a phase; the result says whether the next phase follows in the same sync.
@@ -68,6 +70,7 @@ fn missing(situation: &Situation<'_>, ordinal: i32, plan: &mut Reconcile, work: 
         plan.claims_to_await.push(claim.clone());
     }
     if claims.deferred > 0 {
+        plan.waiting.push(|| format!("{} claims of Pod {} are left to the next syncs", claims.deferred, pod()));
         plan.deferred += 1;
         work.push(Work::CreateClaims { ordinal, claims });
     } else {
@@ -171,6 +174,30 @@ fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     (labels || !volumes.is_empty()).then_some(Wrong { labels, volumes })
 }
 
+/// What the claims of an ordinal need so that they go with their owners.
+#[derive(Debug, Default)]
+pub struct Ownership {
+    /// Claims whose owner references change, with the new references.
+    pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
+    /// Claims that another controller manages.
+    pub conflicting: Vec<String>,
+}
+
+/// What the claims of an ordinal that exist need for these owners.
+pub fn ownership(snapshot: &Snapshot, ordinal: i32, owners: &Owners) -> Ownership {
+    let (set, mut ownership) = (&snapshot.set, Ownership::default());
+    for template in &set.claims {
+        let name = set.claim_name(template, ordinal);
+        let Some(claim) = snapshot.claims.get(&name) else { continue };
+        let verdict = owners.judge(&claim.metadata.owners);
+        if verdict.conflicting {
+            ownership.conflicting.push(name);
+        }
+        ownership.owners.extend(verdict.change.map(|change| (claim.clone(), change)));
+    }
+    ownership
+}
+
 /// Adds the repair of a Pod, if it needs one.
 fn repair(
     situation: &Situation<'_>,
@@ -183,16 +210,7 @@ fn repair(
 ) {
     let (set, meta) = (situation.set(), pod.meta());
     let owners_to_be = Owners::new(set, &meta.name, &meta.uid, occasion == Occasion::Condemned);
-    let (mut owners, mut conflicting) = (Vec::new(), Vec::new());
-    for template in &set.claims {
-        let name = set.claim_name(template, ordinal);
-        let Some(claim) = situation.snapshot.claims.get(&name) else { continue };
-        let verdict = owners_to_be.judge(&claim.metadata.owners);
-        if verdict.conflicting {
-            conflicting.push(name);
-        }
-        owners.extend(verdict.change.map(|change| (claim.clone(), change)));
-    }
+    let Ownership { mut owners, mut conflicting } = ownership(situation.snapshot, ordinal, &owners_to_be);
     if claims.deferred > 0 || owners.len() > MAX_CLAIM_WRITES {
         owners.truncate(MAX_CLAIM_WRITES);
         plan.deferred += 1;

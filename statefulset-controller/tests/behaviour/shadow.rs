@@ -19,7 +19,7 @@ async fn a_pod_becomes_available_when_it_is_time_and_nobody_creates_the_next() {
     let plans = world.loops.as_ref().unwrap().plans("shop/web");
     assert_eq!(plans.len(), 1, "{plans:?}");
     let (at, actions) = &plans[0];
-    assert_eq!(actions, &["create Pod web-1 from the update revision", "write the status"]);
+    assert_eq!(actions, &["create Pod web-1: from the update revision", "write the status"]);
     assert_eq!(at.duration_since(since).as_secs(), 300);
     assert!(world.written().is_empty());
     assert_eq!(world.names("pods").await, ["web-0"]);

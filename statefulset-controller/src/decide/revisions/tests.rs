@@ -82,8 +82,10 @@ fn a_null_that_a_server_no_longer_writes_is_no_new_template() {
 fn as_many_as_nobody_uses_are_kept_as_the_limit_says() {
     let history = |limit: i32, versions: &[&str], world: World| {
         let world = versions.iter().enumerate().fold(world, |world, (at, v)| world.revision(v, 2 + at as i64));
-        let plan = world.spec("revisionHistoryLimit", json!(limit)).plan();
-        plan.forget.iter().map(|r| r.meta.name.to_string()).collect::<Vec<_>>()
+        let world = world.spec("revisionHistoryLimit", json!(limit));
+        let (plan, snapshot) = (world.plan(), world.snapshot());
+        let forgotten = history::forget(&snapshot.set, &plan.revisions, &snapshot.pods.keep);
+        forgotten.iter().map(|r| r.meta.name.to_string()).collect::<Vec<_>>()
     };
     let (old, at_rest) = (["b", "c", "d", "e"], || world(1));
     assert_eq!(history(2, &old, at_rest()), ["web-b", "web-c"]);
@@ -133,18 +135,16 @@ fn nothing_is_written_for_a_set_that_is_being_deleted() {
 
 #[test]
 fn an_explanation_names_the_write_of_a_revision() {
-    let explained = |world: &World| {
-        let plan = world.plan();
-        (plan.revisions.step.acts(), common::controller::Explain::explain(&plan).actions.first().cloned())
-    };
+    let first = |world: &World| world.actions().first().cloned();
     let renumbered = world(1).revision("b", 2);
-    let line = "make revision web-a number 3: the template is an earlier one";
-    assert_eq!(explained(&renumbered), (true, Some(line.to_owned())));
+    let line = "renumber ControllerRevision web-a: the template is an earlier one, whose revision becomes number 3";
+    assert_eq!(first(&renumbered).as_deref(), Some(line));
     let new = world(1).template("b");
-    let line = format!("create revision web-{}, number 2: the template is new", new.hash(0));
-    assert_eq!(explained(&new), (true, Some(line)));
-    assert_eq!(explained(&world(1)), (false, None));
+    let name = format!("web-{}", new.hash(0));
+    let line = format!("create ControllerRevision {name}: the template is new, its revision is number 2");
+    assert_eq!(first(&new), Some(line));
+    assert_eq!(first(&world(1)), None);
     // With nothing else to do, the write alone makes the plan act.
     let paused = renumbered.spec("updateStrategy", json!({"type": "OnDelete"}));
-    assert!(common::controller::Explain::acts(&paused.plan()));
+    assert_eq!(paused.actions().len(), 1, "{:?}", paused.actions());
 }

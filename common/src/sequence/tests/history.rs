@@ -1,0 +1,127 @@
+//! Revisions of an owner.
+
+use super::*;
+use crate::revision::{CONTROLLER_REVISIONS, Data, Numbers};
+
+/// The data of the revision that is stored.
+fn data() -> &'static Data {
+    Box::leak(Box::new(Data::from_value(template("a"), Numbers::Exact).unwrap()))
+}
+
+fn template(version: &str) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": version}]}})
+}
+
+/// A revision of that template on the server.
+fn revision(version: &str, owner: &str) -> Value {
+    let mut template = template(version);
+    template["$patch"] = json!("replace");
+    let owners = json!([{"kind": "ReplicaSet", "name": "web", "uid": owner, "controller": true}]);
+    let metadata = json!({"name": "web-1", "uid": "web-1", "resourceVersion": "8", "ownerReferences": owners});
+    json!({"metadata": metadata, "revision": 1, "data": {"spec": {"template": template}}})
+}
+
+/// Stores a revision, and tells what became of it.
+fn store() -> Box<dyn Sequence<Count>> {
+    let store = StoreRevision::new(owner(), "web-1", Body::default(), data());
+    Box::new(Steps::new(store, |_, _| {
+        Step::All(
+            |store| vec![store],
+            Pace::AtOnce,
+            |store, turn: &mut Turn<Count>| {
+                let outcome = match &store.outcome {
+                    Some(Ok(Stored::There(there))) => format!("there as {}", there.meta.name),
+                    Some(Ok(Stored::Taken(refusal))) => format!("taken: {}", refusal.error),
+                    other => format!("{other:?}"),
+                };
+                turn.tell(EventType::Normal, "Stored", outcome);
+                Step::Done
+            },
+        )
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_whose_name_is_taken_is_compared() {
+    for (stored, outcome) in [("a", "Stored: there as web-1"), ("b", "Stored: taken: it exists")] {
+        let world = world(move |method, _, _| match method {
+            "POST" => (409, status("AlreadyExists", "it exists")),
+            _ => (200, revision(stored, "OTHER")),
+        });
+        world.execute(store).await.0.unwrap();
+        assert_eq!(world.requests(), ["POST controllerrevisions", "GET web-1"]);
+        assert_eq!(*world.events.lock(), [outcome]);
+        assert_eq!(world.ledger.len(), 0);
+    }
+    let world = world(granting);
+    world.execute(store).await.0.unwrap();
+    assert_eq!(world.requests(), ["POST controllerrevisions"]);
+    assert!(world.ledger.awaits_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
+}
+
+/// Gives a revision the number 3, and deletes it.
+fn renumber() -> Box<dyn Sequence<Count>> {
+    let meta = &*Box::leak(Box::new(Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() }));
+    let state = (ChangeRevision::renumber(owner(), meta, 3), [DeleteRevision::new(meta, "nobody uses it")]);
+    Box::new(Steps::new(state, |_, _| {
+        Step::All(
+            |state| vec![&mut state.0],
+            Pace::AtOnce,
+            |state, turn: &mut Turn<Count>| match state.0.refused() {
+                None => Step::All(|state| members(&mut state.1), Pace::InOrder, deleted),
+                Some(refused) => {
+                    turn.end(Err(Failed::new("refused", format!("{refused:?}"))));
+                    Step::Done
+                }
+            },
+        )
+    }))
+}
+
+fn deleted(
+    state: &mut (ChangeRevision<'static>, [DeleteRevision; 1]),
+    turn: &mut Turn<Count>,
+) -> Step<(ChangeRevision<'static>, [DeleteRevision; 1]), Count> {
+    if let Some(failed) = DeleteRevision::failure(&state.1, "cannot delete") {
+        turn.end(Err(failed));
+    }
+    Step::Done
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_is_replaced_as_the_server_has_it_and_deleted_as_it_was_left() {
+    let world = world(|method, name, _| match method {
+        "GET" => (200, revision("b", "SET")),
+        _ => (200, object(name, 9)),
+    });
+    let (outcome, account) = world.execute(renumber).await;
+    outcome.unwrap();
+    assert_eq!(world.requests(), ["GET web-1", "PUT web-1", "DELETE web-1"]);
+    let requests = world.requests.lock();
+    let mut replaced = revision("b", "SET");
+    replaced["revision"] = json!(3);
+    assert_eq!(requests[1].1, replaced);
+    assert_eq!(requests[2].1["preconditions"], json!({"uid": "web-1", "resourceVersion": "9"}));
+    assert!(account.iter().all(|line| !line.contains("left out")), "{account:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_read_of_a_revision_says_why_it_is_not_replaced() {
+    let numbered = |owner: &'static str| {
+        let mut numbered = revision("b", owner);
+        numbered["revision"] = json!(3);
+        world(move |method, name, _| match method {
+            "GET" => (200, numbered.clone()),
+            _ => (200, object(name, 9)),
+        })
+    };
+    let world = numbered("SET");
+    let (outcome, account) = world.execute(renumber).await;
+    outcome.unwrap();
+    assert_eq!(world.requests(), ["GET web-1", "DELETE web-1"]);
+    assert!(account[1].ends_with("1 left out: ControllerRevision web-1 is as it is to be already"), "{account:?}");
+    let (outcome, account) = numbered("OTHER").execute(renumber).await;
+    assert_eq!(outcome.unwrap_err().to_string(), "Gone");
+    let cause = "1 left out: ControllerRevision web-1 has another controller, or is another one";
+    assert!(account[1].ends_with(cause) && account[2].ends_with(cause), "{account:?}");
+}

@@ -1,0 +1,46 @@
+//! What a plan says about itself.
+
+use std::time::Duration;
+
+use common::controller::Describe;
+
+use crate::plan::Plan;
+
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        if self.problem.is_some() {
+            return String::new();
+        }
+        let counted = &self.reconcile.counted;
+        format!(
+            "{} Pods wanted: {} there, {} ready, {} available; {} of revision {}, {} of revision {}",
+            self.set.replicas,
+            counted.replicas,
+            counted.ready_replicas,
+            counted.available_replicas,
+            counted.current_replicas,
+            counted.current_revision,
+            counted.updated_replicas,
+            counted.update_revision,
+        )
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        if let Some(problem) = &self.problem {
+            return vec![problem.to_string()];
+        }
+        let mut waiting = self.reconcile.waiting.clone().into_vec();
+        if self.reconcile.deferred > 0 {
+            waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred));
+        }
+        if let Some(wait) = self.available_in {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            waiting.push(format!("ready Pods are not available yet, the next in {seconds}s"));
+        }
+        waiting
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.available_in
+    }
+}
