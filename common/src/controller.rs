@@ -93,6 +93,17 @@ pub trait Failure: fmt::Display + Send {
     fn label(&self) -> &'static str;
 }
 
+/// The error of what cannot fail.
+impl Failure for std::convert::Infallible {
+    fn retry(&self) -> Retry {
+        match *self {}
+    }
+
+    fn label(&self) -> &'static str {
+        match *self {}
+    }
+}
+
 /// What a plan says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {

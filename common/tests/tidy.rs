@@ -268,10 +268,14 @@ fn crates_look_alike() {
         if read(&main).lines().count() >= MOST_IN_MAIN {
             broken.push(format!("{main}: flags and one call take less than {MOST_IN_MAIN} lines"));
         }
-        for module in ["decide", "act", "objects", "error"] {
-            let (file, directory) = (format!("{name}/src/{module}.rs"), format!("{name}/src/{module}/mod.rs"));
-            if !root().join(&file).exists() && !root().join(directory).exists() {
-                broken.push(format!("{file}: missing; someone who knows one controller looks for it here"));
+        let at = |path: String| root().join(path).exists();
+        let exists = |module| at(format!("{name}/src/{module}.rs")) || at(format!("{name}/src/{module}/mod.rs"));
+        for module in ["decide", "sequence", "objects"] {
+            // Some controllers are no sequences yet.
+            if !exists(module) && !(module == "sequence" && exists("act")) {
+                broken.push(format!(
+                    "{name}/src/{module}.rs: missing; someone who knows one controller looks for it here"
+                ));
             }
         }
     }

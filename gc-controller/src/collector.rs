@@ -1,104 +1,137 @@
 //! The loop that judges objects.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use common::{
-    controller::{Controller, Observed, Requeue},
+    controller::{Observed, Sequenced},
+    events::ObjectRef,
     informer::AnyInformer,
-    runtime::Context,
+    meta::{OwnerRef, Uid, Version},
+    sequence::{Executor, Sequence},
 };
 use jiff::Timestamp;
 
 use crate::{
-    act::{Act, Place},
     collection::Collection,
     decide::{self, Owner, OwnerKind, Plan, Situation},
-    error::Error,
-    graph::{Kind, View},
+    graph::{Identity, Kind, OwnerState, View},
     key::ObjectKey,
     monitors::{Known, Monitors},
     parked::Line,
+    sequence::{self, Fresh, Note},
     task::Task,
 };
 
 /// Judges objects by their owners.
 pub struct Collector {
-    pub(crate) context: Context,
+    pub(crate) executor: Executor,
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,
     /// Discovery, and taking over.
     pub(crate) _tasks: [Task; 2],
 }
 
+/// An object as its Events name it, and its uid.
+pub(crate) fn object(view: &View) -> (ObjectRef, Uid) {
+    let Identity { namespace, name, uid, .. } = &view.identity;
+    let object = ObjectRef {
+        api_version: view.kind.api_version.clone(),
+        kind: view.kind.kind.clone(),
+        namespace: namespace.clone(),
+        name: (&**name).into(),
+        uid: uid.clone(),
+        version: Version::UNKNOWN,
+    };
+    (object, uid.clone())
+}
+
 impl Collector {
-    pub(crate) fn act(&self) -> Act<'_> {
-        Act { api: &self.context.api, collection: &self.collection, monitors: &self.monitors }
-    }
-
-    /// Where requests about the object go.
-    pub(crate) fn place(&self, view: &View) -> Result<Place, Error> {
-        let resource = self.monitors.resource(&view.kind);
-        let resource =
-            resource.ok_or_else(|| Error::Unserved(format!("{} of {}", view.kind.kind, view.kind.api_version)))?;
-        Ok(Place { resource, identity: view.identity.clone() })
-    }
-
-    fn situation(&self, view: View) -> Situation {
-        let known = self.monitors.known(&view.kind);
-        let owner = |(owner, absent): (&common::meta::OwnerRef, &bool)| {
-            let kind = Kind { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
-            let of = kind;
-            let (kind, namespaced) = match self.monitors.known(&of) {
-                Known::No => (OwnerKind::Unknown, false),
-                Known::At { resource, synced: None } => (OwnerKind::Unwatched, resource.namespaced),
-                Known::At { resource, synced: Some(false) } => (OwnerKind::Unsynced, resource.namespaced),
-                Known::At { resource, synced: Some(true) } => (OwnerKind::Synced, resource.namespaced),
-            };
-            let name = format!("{}/{} {}", owner.api_version, owner.kind, owner.name);
-            Owner { name, of, kind, namespaced, absent: *absent }
+    fn owner(&self, reference: OwnerRef, state: OwnerState) -> Owner {
+        let of = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };
+        let (kind, resource) = match self.monitors.known(&of) {
+            Known::No => (OwnerKind::Unknown, None),
+            Known::At { resource, synced: None } => (OwnerKind::Unwatched, Some(resource)),
+            Known::At { resource, synced: Some(false) } => (OwnerKind::Unsynced, Some(resource)),
+            Known::At { resource, synced: Some(true) } => (OwnerKind::Synced, Some(resource)),
         };
-        let owners = view.owners.iter().zip(&view.absent).map(owner).collect();
-        let (served, unseen, namespaced) = match known {
-            Known::No => (false, false, false),
-            Known::At { resource, synced } => (true, synced == Some(false), resource.namespaced),
+        Owner { reference, kind, resource, state }
+    }
+
+    fn situation(&self, mut view: View, now: Timestamp) -> Situation {
+        let states = view.owner_states.iter().copied();
+        let references = std::mem::take(&mut view.owners);
+        let owners =
+            references.into_iter().zip(states).map(|(reference, state)| self.owner(reference, state)).collect();
+        let (resource, unseen) = match self.monitors.known(&view.kind) {
+            Known::No => (None, false),
+            Known::At { resource, synced } => (Some(resource), synced == Some(false)),
         };
         let unsynced = if view.deleting_dependents { self.monitors.coming() } else { Vec::new() };
-        Situation { view, served, unseen, namespaced, owners, unsynced }
+        Situation { now, view, resource, unseen, owners, unsynced }
     }
 }
 
-impl Controller for Collector {
+impl Sequenced for Collector {
     type Key = ObjectKey;
     type Snapshot = Situation;
     type Plan = Plan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Infallible;
 
-    fn observe(&self, key: &ObjectKey, _now: Timestamp) -> Result<Observed<Situation>, Error> {
+    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observed<Situation>, Infallible> {
         let view = self.collection.graph.lock().view(&key.0);
-        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.situation(view))))
+        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.situation(view, now))))
     }
 
     fn decide(situation: &Situation) -> Plan {
         decide::decide(situation)
     }
 
-    async fn act(&self, situation: Situation, plan: Plan) -> Result<Requeue, Error> {
-        let key = ObjectKey(situation.view.identity.uid.clone());
-        self.collection.parked.leave(Line::Delete, &key);
-        match plan {
-            Plan::Nothing(_) | Plan::Blocked(_) => return Ok(Requeue::No),
-            Plan::Wait(awaited, _) => {
-                self.monitors.park(Line::Delete, key, awaited);
-                return Ok(Requeue::No);
+    fn sequence<'a>(situation: &'a Situation, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(situation, plan)
+    }
+
+    fn time(situation: &Situation) -> Timestamp {
+        situation.now
+    }
+
+    fn object(situation: &Situation) -> (ObjectRef, Uid) {
+        object(&situation.view)
+    }
+
+    fn note(&self, situation: &Situation, note: Note) {
+        let identity = &situation.view.identity;
+        let key = || ObjectKey(identity.uid.clone());
+        match note {
+            Note::Unparked => self.collection.parked.leave(Line::Delete, &key()),
+            Note::Parked(awaited) => self.monitors.park(Line::Delete, key(), awaited),
+            Note::Absent => self.collection.absent(identity),
+            Note::OwnerAbsent(OwnerRef { api_version, kind, name, uid, .. }, namespace) => {
+                let mut graph = self.collection.graph.lock();
+                let kind = graph.kind_id(&api_version, &kind);
+                graph.remember_absent(Identity { kind, namespace, name: name.as_str().into(), uid });
             }
-            Plan::Finish | Plan::Delete { .. } | Plan::Verify { .. } | Plan::Exists => {}
         }
-        let (act, place) = (Self::act(self), self.place(&situation.view)?);
-        match plan {
-            Plan::Finish => act.finish(&place).await,
-            Plan::Exists => act.exists(&place).await,
-            _ => act.judge(&place, &situation.view).await,
-        }
+    }
+
+    fn fresh(&self, situation: &Situation, references: Vec<OwnerRef>) -> Fresh {
+        let Identity { namespace, uid, .. } = &situation.view.identity;
+        let mut graph = self.collection.graph.lock();
+        let in_cycle = graph.may_be_in_cycle(uid);
+        let states: Vec<OwnerState> =
+            references.iter().map(|reference| graph.owner_state(reference, namespace)).collect();
+        drop(graph);
+        let owners =
+            references.into_iter().zip(states).map(|(reference, state)| self.owner(reference, state)).collect();
+        Fresh { owners, in_cycle }
+    }
+
+    fn ends(&self) -> bool {
+        self.collection.delete.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -46,7 +46,7 @@ use source::Sources;
 pub use kinds::{Kind, KindId};
 pub use node::{Identity, Node};
 pub use source::{Seen, Source};
-pub use view::{Dependent, View};
+pub use view::{Dependent, OwnerState, View};
 
 /// The finalizer of an object whose dependents go first.
 pub const FOREGROUND: &str = "foregroundDeletion";
@@ -158,7 +158,7 @@ impl Graph {
     }
 
     /// Whether what `reference` of an object in `namespace` names is known to be gone.
-    pub fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
+    fn is_absent(&mut self, reference: &OwnerRef, namespace: &str) -> bool {
         let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
         let name = (&*reference.name).into();
         let mut identity = Identity { kind, namespace: "".into(), name, uid: reference.uid.clone() };

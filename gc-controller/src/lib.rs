@@ -11,8 +11,8 @@
 //! # How it is laid out
 //!
 //! ```text
-//! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector.rs ──► decide/ ──► act/ ──► API server
-//! (what is         (metadata of     (who owns     │       (Situation)      (pure)      owners are looked up,
+//! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector.rs ──► decide/ ──► sequence/ ──► API server
+//! (what is         (metadata of     (who owns     │       (Situation)      (pure)      (pure) owners are looked up,
 //!  served)          every kind)      whom, pure)  └─────► orphans.rs ─────────────────► deleted, released
 //!                                       ▲                                                 │
 //!                                       └──────────── there is no such object ◄───────────┘
@@ -45,13 +45,12 @@
 pub mod collector;
 pub mod decide;
 pub mod discovery;
-pub mod error;
 pub mod graph;
 pub mod key;
 pub mod metrics;
 pub mod orphans;
+pub mod sequence;
 
-mod act;
 mod collection;
 mod monitors;
 mod objects;
@@ -67,6 +66,7 @@ use common::{
     controller::Loop,
     queue::Backoff,
     runtime::{Context, LoopDefinition, Running},
+    sequence::Executor,
     settings::{Tune, TuneValue, WorkersFlag},
 };
 
@@ -154,8 +154,12 @@ fn start(context: Context) -> Arc<dyn Running> {
         }
     });
     let workers = context.settings.workers(&CONCURRENT_GC_SYNCS);
-    let collector =
-        Arc::new(Collector { context: context.clone(), collection, monitors, _tasks: [discovery, taking_over] });
+    let collector = Arc::new(Collector {
+        executor: Executor::new(&context, None),
+        collection,
+        monitors,
+        _tasks: [discovery, taking_over],
+    });
     let orphaner = Arc::new(Orphaner(Arc::clone(&collector)));
     Arc::new(Pair {
         collector: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), collector, delete, workers),

@@ -1,35 +1,41 @@
 //! The loop that releases the dependents of objects that are deleted without them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use common::{
-    controller::{Controller, Explain, Explanation, Observed, Requeue},
+    controller::{Describe, Observed, Sequenced},
+    events::ObjectRef,
     informer::AnyInformer,
+    map::HashSet,
     meta::Uid,
+    object::Resource,
+    sequence::{Executor, Failed, Pace, Sequence, Step, Steps, Turn, members},
 };
-use futures::{StreamExt as _, stream};
 use jiff::Timestamp;
 
 use crate::{
-    act::{NotReleased, Place},
-    collector::Collector,
+    collector::{self, Collector},
     decide::Awaited,
-    error::Error,
     graph::{Dependent, ORPHAN, View},
     key::ObjectKey,
     parked::Line,
+    sequence::{Place, Release, RemoveFinalizer, unserved},
 };
-
-/// How many dependents of one object are released at once.
-const AT_ONCE: usize = 20;
 
 /// An object whose dependents are to be released.
 #[derive(Clone, Debug)]
 pub struct Orphaning {
+    now: Timestamp,
     view: View,
+    /// Where the object lives, if its kind is served.
+    resource: Option<Resource>,
+    dependents: Vec<Orphan>,
     /// Resources of which not all objects are known.
     coming: Vec<String>,
 }
+
+/// A dependent, and where it lives if its kind is served.
+type Orphan = (Dependent, Option<Resource>);
 
 /// What is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,24 +48,22 @@ pub enum Plan {
     Release(usize),
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut out = Explanation::default();
+impl Describe for Plan {
+    fn situation(&self) -> String {
         match self {
-            Self::Nothing => "nothing is to be released".clone_into(&mut out.situation),
-            Self::Wait(resource) => {
-                out.waiting.push(format!("not all {resource} are known; one may have to be released"));
-            }
-            Self::Release(count) => {
-                "it is deleted without its dependents".clone_into(&mut out.situation);
-                out.actions.push(format!("release {count} dependents and remove the finalizer orphan"));
-            }
+            Self::Nothing => "nothing is to be released".to_owned(),
+            Self::Wait(_) => String::new(),
+            Self::Release(count) => format!("it is deleted without its {count} dependents"),
         }
-        out
     }
 
-    fn acts(&self) -> bool {
-        matches!(self, Self::Release(_))
+    fn waiting(&self) -> Vec<String> {
+        let Self::Wait(resource) = self else { return Vec::new() };
+        vec![format!("not all {resource} are known; one may have to be released")]
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        None
     }
 }
 
@@ -75,81 +79,182 @@ pub fn decide(orphaning: &Orphaning) -> Plan {
     }
 }
 
-/// Releases dependents.
-pub struct Orphaner(pub(crate) Arc<Collector>);
+/// A change of the collector's memory.
+#[derive(Debug)]
+pub enum Note {
+    /// The object waits for nothing any more.
+    Unparked,
+    /// The object waits until all objects are known.
+    Parked,
+}
 
-impl Orphaner {
-    /// Dependents that have not been released yet.
-    fn left(&self, owner: &Uid, released: &BTreeSet<Uid>) -> Vec<Dependent> {
-        let mut all = self.0.collection.graph.lock().dependents(owner);
-        all.retain(|dependent| !released.contains(&dependent.identity.uid));
-        all
+impl common::sequence::Note for Note {
+    type Question = ();
+    /// The dependents that refer to the object by now.
+    type Fresh = Vec<Orphan>;
+}
+
+/// The state of one sync.
+struct State<'a> {
+    orphaning: &'a Orphaning,
+    plan: &'a Plan,
+    releases: Vec<Release<Note>>,
+    released: HashSet<Uid>,
+    failed: Option<Failed>,
+    finalizer: Option<RemoveFinalizer<Note>>,
+}
+
+type Next<'a> = Step<State<'a>, Note>;
+
+impl<'a> State<'a> {
+    fn begin(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        turn.note(Note::Unparked);
+        match self.plan {
+            Plan::Nothing => Step::Done,
+            Plan::Wait(_) => {
+                turn.note(Note::Parked);
+                Step::Done
+            }
+            Plan::Release(_) => self.release(&self.orphaning.dependents),
+        }
     }
 
-    async fn release(&self, dependent: Dependent, owner: &Uid) -> Result<Uid, Error> {
-        let kind = &dependent.kind;
-        let resource = self.0.monitors.resource(kind);
-        let resource = resource.ok_or_else(|| Error::Unserved(format!("{} of {}", kind.kind, kind.api_version)))?;
-        let place = Place { resource, identity: dependent.identity };
-        match self.0.act().release(&place, std::slice::from_ref(owner)).await {
-            Ok(()) | Err(NotReleased::Gone) => Ok(place.identity.uid),
-            Err(NotReleased::Failed(error)) => Err(error),
+    fn release<'d>(&mut self, dependents: impl IntoIterator<Item = &'d Orphan>) -> Next<'a> {
+        self.releases.clear();
+        for (dependent, resource) in dependents {
+            match resource {
+                Some(resource) => {
+                    let place = Place::new(*resource, &dependent.identity);
+                    self.releases.push(Release::new(place, self.orphaning.view.identity.uid.clone()));
+                }
+                None => self.failed = Some(unserved(&dependent.kind)),
+            }
+        }
+        Step::All(|state| members(&mut state.releases), Pace::AtOnce, Self::released)
+    }
+
+    fn released(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        for release in &mut self.releases {
+            match release.outcome() {
+                // The process ends.
+                None => return Step::Done,
+                Some(Ok(())) => drop(self.released.insert(release.uid().clone())),
+                Some(Err(failed)) => self.failed = Some(failed),
+            }
+        }
+        match self.failed.take() {
+            Some(failed) => fail(turn, failed),
+            None => Step::Observe((), Self::finish),
+        }
+    }
+
+    fn finish(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let dependents = turn.fresh().unwrap_or_default();
+        let is_new = |(dependent, _): &&Orphan| !self.released.contains(&dependent.identity.uid);
+        let new: Vec<&Orphan> = dependents.iter().filter(is_new).collect();
+        if !new.is_empty() {
+            turn.deviates(format!("{} dependents have turned up since", new.len()));
+            return self.release(new);
+        }
+        let view = &self.orphaning.view;
+        let Some(resource) = self.orphaning.resource else { return fail(turn, unserved(&view.kind)) };
+        let place = Place::new(resource, &view.identity);
+        self.finalizer = Some(RemoveFinalizer::new(place, ORPHAN, "orphan; no dependent refers to it any more"));
+        Step::All(|state| members(state.finalizer.as_mut_slice()), Pace::AtOnce, Self::finished)
+    }
+
+    fn finished(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        match self.finalizer.as_mut().and_then(RemoveFinalizer::outcome) {
+            Some(Err(failed)) => fail(turn, failed),
+            Some(Ok(_)) | None => Step::Done,
         }
     }
 }
 
-impl Controller for Orphaner {
+fn fail<'a>(turn: &mut Turn<Note>, failed: Failed) -> Next<'a> {
+    turn.end(Err(failed));
+    Step::Done
+}
+
+/// Releases dependents.
+pub struct Orphaner(pub(crate) Arc<Collector>);
+
+impl Orphaner {
+    /// The objects that refer to an owner.
+    fn dependents(&self, owner: &Uid) -> Vec<Orphan> {
+        let dependents = self.0.collection.graph.lock().dependents(owner);
+        let place = |dependent: Dependent| {
+            let resource = self.0.monitors.resource(&dependent.kind);
+            (dependent, resource)
+        };
+        dependents.into_iter().map(place).collect()
+    }
+
+    fn orphaning(&self, view: View, now: Timestamp) -> Orphaning {
+        let resource = self.0.monitors.resource(&view.kind);
+        let coming = self.0.monitors.coming();
+        let mut orphaning = Orphaning { now, view, resource, dependents: Vec::new(), coming };
+        if let Plan::Release(_) = decide(&orphaning) {
+            orphaning.dependents = self.dependents(&orphaning.view.identity.uid);
+        }
+        orphaning
+    }
+}
+
+impl Sequenced for Orphaner {
     type Key = ObjectKey;
     type Snapshot = Orphaning;
     type Plan = Plan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Infallible;
 
-    fn observe(&self, key: &ObjectKey, _now: Timestamp) -> Result<Observed<Orphaning>, Error> {
+    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observed<Orphaning>, Infallible> {
         let view = self.0.collection.graph.lock().view(&key.0);
-        let orphaning = |view| Orphaning { view, coming: self.0.monitors.coming() };
-        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(orphaning(view))))
+        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.orphaning(view, now))))
     }
 
     fn decide(orphaning: &Orphaning) -> Plan {
         decide(orphaning)
     }
 
-    async fn act(&self, orphaning: Orphaning, plan: Plan) -> Result<Requeue, Error> {
+    fn sequence<'a>(orphaning: &'a Orphaning, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        let state = State {
+            orphaning,
+            plan,
+            releases: Vec::new(),
+            released: HashSet::default(),
+            failed: None,
+            finalizer: None,
+        };
+        Steps::new(state, State::begin)
+    }
+
+    fn time(orphaning: &Orphaning) -> Timestamp {
+        orphaning.now
+    }
+
+    fn object(orphaning: &Orphaning) -> (ObjectRef, Uid) {
+        collector::object(&orphaning.view)
+    }
+
+    fn note(&self, orphaning: &Orphaning, note: Note) {
         let key = ObjectKey(orphaning.view.identity.uid.clone());
-        self.0.collection.parked.leave(Line::Orphan, &key);
-        match plan {
-            Plan::Nothing => return Ok(Requeue::No),
-            Plan::Wait(_) => {
-                self.0.monitors.park(Line::Orphan, key, Awaited::Everything);
-                return Ok(Requeue::No);
-            }
-            Plan::Release(_) => {}
+        match note {
+            Note::Unparked => self.0.collection.parked.leave(Line::Orphan, &key),
+            Note::Parked => self.0.monitors.park(Line::Orphan, key, Awaited::Everything),
         }
-        let owner = &orphaning.view.identity.uid;
-        let mut released = BTreeSet::new();
-        loop {
-            // Some may have come while others were released.
-            let left = self.left(owner, &released);
-            if left.is_empty() {
-                break;
-            }
-            let mut releases = stream::iter(left).map(|d| self.release(d, owner)).buffer_unordered(AT_ONCE);
-            let mut failed = None;
-            while let Some(result) = releases.next().await {
-                match result {
-                    Ok(uid) => {
-                        released.insert(uid);
-                    }
-                    Err(error) => failed = Some(error),
-                }
-            }
-            if let Some(error) = failed {
-                return Err(error);
-            }
-        }
-        let place = self.0.place(&orphaning.view)?;
-        self.0.act().remove_finalizer(&place, ORPHAN).await?;
-        Ok(Requeue::No)
+    }
+
+    fn fresh(&self, orphaning: &Orphaning, (): ()) -> Vec<Orphan> {
+        self.dependents(&orphaning.view.identity.uid)
+    }
+
+    fn ends(&self) -> bool {
+        self.0.collection.orphan.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.0.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -8,12 +8,13 @@ use std::alloc::System;
 
 use cap::Cap;
 use common::{
-    controller::Explain as _,
-    meta::{Meta, Uid},
+    meta::{Meta, OwnerRef, Uid},
+    object::Resource,
 };
 use gc_controller::{
     decide::{Owner, OwnerKind, Plan, Propagation, Situation, Standing, Verdict, decide, verdict},
-    graph::{Graph, Kind, Source, Work},
+    graph::{Graph, OwnerState, Source, Work},
+    sequence::explain,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -26,6 +27,8 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const BASE: usize = 1 << 20;
 /// How many bytes a byte of references may take: in the graph, in a view of it, and in a decision.
 const FACTOR: usize = 16;
+
+const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 
 /// The limit is the process's, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -69,16 +72,16 @@ fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
 
 /// What a judgement of the object sees, if all that its references name is of a kind that is known and watched.
 fn situation(graph: &mut Graph) -> Situation {
-    let view = graph.view(&Uid::new("c")).unwrap();
-    let owner = |(reference, absent): (&common::meta::OwnerRef, &bool)| Owner {
-        name: reference.name.to_string(),
-        of: Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() },
+    let mut view = graph.view(&Uid::new("c")).unwrap();
+    let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
+        reference,
         kind: OwnerKind::Synced,
-        namespaced: true,
-        absent: *absent,
+        resource: Some(MAPS),
+        state: *state,
     };
-    let owners = view.owners.iter().zip(&view.absent).map(owner).collect();
-    Situation { view, served: true, unseen: false, namespaced: true, owners, unsynced: Vec::new() }
+    let owners = std::mem::take(&mut view.owners).into_iter().zip(&view.owner_states).map(owner).collect();
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    Situation { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
 }
 
 /// Lets a monitor see these states of one object, and judges each.
@@ -89,7 +92,7 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
         graph.put(source, state, &mut work);
         let situation = situation(graph);
         let plan = decide(&situation);
-        let explanation = plan.explain();
+        let explanation = explain(&situation);
         if let Plan::Verify { uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }

@@ -54,8 +54,10 @@ pub trait Sequenced: Send + Sync + 'static {
     fn record(&self, _snapshot: &Self::Snapshot, _plan: &Self::Plan) {}
     /// Tidies memory up after a sync, however it ended.
     fn ended(&self, _snapshot: &Self::Snapshot) {}
-    /// The uids of the object's children that the cache shows.
-    fn children(&self, snapshot: &Self::Snapshot) -> HashSet<Uid>;
+    /// The uids of the object's children that the cache shows, for a ledger that has lost the answer to a create.
+    fn children(&self, _snapshot: &Self::Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
     /// Whether the process ends: nothing new is begun then.
     fn ends(&self) -> bool;
     /// What carries sequences out.

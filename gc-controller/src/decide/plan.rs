@@ -1,11 +1,12 @@
 //! Whether anything is to be done about an object, and whether enough is known to do it.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
-use common::controller::{Explain, Explanation};
+use common::{controller::Describe, meta::OwnerRef, object::Resource};
+use jiff::Timestamp;
 
 use super::{Propagation, policy};
-use crate::graph::{Kind, View};
+use crate::graph::{Kind, OwnerState, View};
 
 /// What an object waits for that no event of its own tells.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,29 +45,50 @@ pub enum OwnerKind {
 /// One reference of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The owner as people name it: `apps/v1/Deployment web`.
-    pub name: String,
-    /// Its kind, as the reference names it.
-    pub of: Kind,
-    /// What is known of its kind.
+    /// The reference.
+    pub reference: OwnerRef,
+    /// What is known of the owner's kind.
     pub kind: OwnerKind,
-    /// Whether objects of that kind live in namespaces.
-    pub namespaced: bool,
-    /// Whether it is known that there is no such object.
-    pub absent: bool,
+    /// Where objects of that kind live, if it is served.
+    pub resource: Option<Resource>,
+    /// What the graph says of the owner.
+    pub state: OwnerState,
+}
+
+impl Owner {
+    /// The owner as people name it: `apps/v1/Deployment web`.
+    pub fn name(&self) -> String {
+        let OwnerRef { api_version, kind, name, .. } = &self.reference;
+        format!("{api_version}/{kind} {name}")
+    }
+
+    /// Its kind, as the reference names it.
+    pub fn of(&self) -> Kind {
+        Kind { api_version: self.reference.api_version.clone(), kind: self.reference.kind.clone() }
+    }
+
+    /// Whether it lives in a namespace.
+    pub fn is_namespaced(&self) -> bool {
+        self.resource.is_some_and(|resource| resource.namespaced)
+    }
+
+    /// Whether the reference blocks its foreground deletion.
+    pub fn is_blocked(&self) -> bool {
+        self.reference.block_owner_deletion == Some(true)
+    }
 }
 
 /// Everything one decision looks at.
 #[derive(Clone, Debug)]
 pub struct Situation {
-    /// The object.
+    /// The time of the snapshot.
+    pub now: Timestamp,
+    /// The object. Its references are in `owners`.
     pub view: View,
-    /// Whether a resource of its kind is served.
-    pub served: bool,
+    /// Where objects of its kind live, if it is served.
+    pub resource: Option<Resource>,
     /// Whether that resource is watched, and not all of its objects are known.
     pub unseen: bool,
-    /// Whether objects of its kind live in namespaces.
-    pub namespaced: bool,
     /// Its references.
     pub owners: Vec<Owner>,
     /// Resources whose objects are not known yet, unless they are known to be broken.
@@ -106,15 +128,13 @@ pub fn decide(situation: &Situation) -> Plan {
     if view.being_deleted && !view.deleting_dependents {
         return Plan::Nothing("it is being deleted already");
     }
-    if !situation.served {
-        let kind = &view.kind;
-        return Plan::Wait(
-            Awaited::Served(kind.clone()),
-            format!("kind {} of {} is not served", kind.kind, kind.api_version),
-        );
-    }
+    let Some(resource) = situation.resource else {
+        let awaited = Awaited::Served(view.kind.clone());
+        let why = awaited.to_string();
+        return Plan::Wait(awaited, why);
+    };
     // The place of a namespaced object that only a cluster-scoped one refers to is not known.
-    if situation.namespaced && view.identity.namespace.is_empty() {
+    if resource.namespaced && view.identity.namespace.is_empty() {
         return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
     }
     if view.is_virtual {
@@ -131,19 +151,19 @@ pub fn decide(situation: &Situation) -> Plan {
     if situation.owners.is_empty() {
         return Plan::Nothing("it has no owner");
     }
-    let uncertain: Vec<&Owner> = situation.owners.iter().filter(|owner| !owner.absent).collect();
+    let uncertain: Vec<&Owner> = situation.owners.iter().filter(|owner| owner.state != OwnerState::Absent).collect();
     for owner in &uncertain {
         match owner.kind {
             OwnerKind::Unknown => {
-                let why = format!("the kind of owner {} is not served", owner.name);
-                return Plan::Wait(Awaited::Served(owner.of.clone()), why);
+                let why = format!("the kind of owner {} is not served", owner.name());
+                return Plan::Wait(Awaited::Served(owner.of()), why);
             }
-            _ if owner.namespaced && view.identity.namespace.is_empty() => {
+            _ if owner.is_namespaced() && view.identity.namespace.is_empty() => {
                 return Plan::Nothing("a cluster-scoped object cannot have a namespaced owner");
             }
             OwnerKind::Unsynced => {
-                let why = format!("not all objects of the kind of owner {} are known", owner.name);
-                return Plan::Wait(Awaited::Known(owner.of.clone()), why);
+                let why = format!("not all objects of the kind of owner {} are known", owner.name());
+                return Plan::Wait(Awaited::Known(owner.of()), why);
             }
             OwnerKind::Unwatched | OwnerKind::Synced => {}
         }
@@ -174,37 +194,30 @@ fn many(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut out = Explanation::default();
+impl Describe for Plan {
+    fn situation(&self) -> String {
         match self {
-            Self::Nothing(why) => (*why).clone_into(&mut out.situation),
-            Self::Wait(_, why) => out.waiting.push(why.clone()),
-            Self::Blocked(dependents) => {
-                "it goes after its dependents".clone_into(&mut out.situation);
-                out.waiting.push(format!("{} that block its deletion", many(*dependents, "dependent")));
-            }
-            Self::Finish => {
-                "no dependent blocks its deletion".clone_into(&mut out.situation);
-                out.actions.push("remove the finalizer foregroundDeletion".to_owned());
-            }
-            Self::Delete { propagation, owners } => {
-                out.situation = format!("{} and none exists", many(*owners, "owner"));
-                out.actions.push(format!("delete it ({})", propagation.as_str()));
-            }
+            Self::Nothing(why) => (*why).to_owned(),
+            Self::Wait(..) => String::new(),
+            Self::Blocked(_) => "it goes after its dependents".to_owned(),
+            Self::Finish => "no dependent blocks its deletion".to_owned(),
+            Self::Delete { owners, .. } => format!("{} and none exists", many(*owners, "owner")),
             Self::Verify { uncertain } => {
-                out.situation = format!("{} not known to be gone", many(*uncertain, "owner"));
-                out.actions.push("look the owners up".to_owned());
+                format!("{} not known to be gone; it is deleted unless one is found", many(*uncertain, "owner"))
             }
-            Self::Exists => {
-                "it is known from owner references only".clone_into(&mut out.situation);
-                out.actions.push("ask whether it exists".to_owned());
-            }
+            Self::Exists => "it is known from owner references only: it is looked up".to_owned(),
         }
-        out
     }
 
-    fn acts(&self) -> bool {
-        matches!(self, Self::Finish | Self::Delete { .. })
+    fn waiting(&self) -> Vec<String> {
+        match self {
+            Self::Wait(_, why) => vec![why.clone()],
+            Self::Blocked(dependents) => vec![format!("{} that block its deletion", many(*dependents, "dependent"))],
+            _ => Vec::new(),
+        }
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        None
     }
 }

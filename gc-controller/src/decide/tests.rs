@@ -1,12 +1,19 @@
 //! Tables of decisions.
 
-use common::meta::{Uid, Version};
+use common::{
+    meta::{Uid, Version},
+    object::Resource,
+};
+use jiff::Timestamp;
 
 use super::*;
-use crate::graph::{Graph, Kind, View};
+use crate::graph::{Graph, Kind, OwnerState, View};
 
 use OwnerKind::{Synced, Unknown, Unsynced, Unwatched};
 use Standing::{Dangling, Solid, Waiting};
+
+const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
+const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
 
 fn view() -> View {
     let mut graph = Graph::new();
@@ -25,11 +32,14 @@ fn of(kind: &str) -> Kind {
 }
 
 fn owner(kind: OwnerKind, absent: bool) -> Owner {
-    Owner { name: "v1/ConfigMap o".into(), of: of("ConfigMap"), kind, namespaced: true, absent }
+    let reference = view().owners.remove(0);
+    let state = if absent { OwnerState::Absent } else { OwnerState::Unknown };
+    Owner { reference, kind, resource: Some(MAPS), state }
 }
 
 fn situation(owners: Vec<Owner>) -> Situation {
-    Situation { view: view(), served: true, unseen: false, namespaced: true, owners, unsynced: Vec::new() }
+    let now = Timestamp::UNIX_EPOCH;
+    Situation { now, view: view(), resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
 }
 
 fn delete(propagation: Propagation) -> Plan {
@@ -57,7 +67,7 @@ fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
         assert!(matches!(decide(&situation(vec![owner(kind, true)])), Plan::Delete { .. }));
     }
     let mut unserved = situation(vec![owner(Synced, true)]);
-    unserved.served = false;
+    unserved.resource = None;
     assert_eq!(
         decide(&unserved),
         Plan::Wait(Awaited::Served(of("ConfigMap")), "kind ConfigMap of v1 is not served".into())
@@ -68,9 +78,9 @@ fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
 fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
     let mut global = situation(vec![owner(Synced, false)]);
     global.view.identity.namespace = "".into();
-    global.namespaced = false;
+    global.resource = Some(NODES);
     assert!(matches!(decide(&global), Plan::Nothing(_)));
-    global.owners[0].namespaced = false;
+    global.owners[0].resource = Some(NODES);
     assert_eq!(decide(&global), Plan::Verify { uncertain: 1 });
 }
 
@@ -180,12 +190,12 @@ proptest::proptest! {
             .into_iter()
             .map(|(kind, namespaced, absent)| {
                 let kind = [Unknown, Unwatched, Unsynced, Synced][usize::from(kind)];
-                Owner { namespaced, ..owner(kind, absent) }
+                Owner { resource: Some(if namespaced { MAPS } else { NODES }), ..owner(kind, absent) }
             })
             .collect();
-        let certain = !owners.is_empty() && owners.iter().all(|o| o.absent);
+        let certain = !owners.is_empty() && owners.iter().all(|o| o.state == OwnerState::Absent);
         let mut s = situation(owners);
-        s.served = served;
+        s.resource = served.then_some(MAPS);
         (s.view.is_virtual, s.view.being_deleted) = (virtually, being_deleted);
         s.view.deleting_dependents = deleting_dependents;
         if let Plan::Delete { .. } = decide(&s) {

@@ -2,7 +2,10 @@
 
 use common::{intern::Text, meta::Uid};
 
-use super::world::{World, thing};
+use super::{
+    OwnerState,
+    world::{World, thing},
+};
 
 #[test]
 fn an_owner_nobody_has_seen_is_virtual_until_somebody_does() {
@@ -13,7 +16,7 @@ fn an_owner_nobody_has_seen_is_virtual_until_somebody_does() {
     assert!(!w.is_virtual("o"));
     assert_eq!(w.gone(&thing("o")), ["judge c"]);
     let view = w.graph.view(&Uid::new("c")).unwrap();
-    assert_eq!(view.absent, [true]);
+    assert_eq!(view.owner_states, [OwnerState::Absent]);
 }
 
 #[test]
@@ -23,7 +26,7 @@ fn an_owner_that_was_never_there_frees_its_dependents() {
     let owner = w.identity("ConfigMap", "ns", "o", "o");
     assert_eq!(w.absent(&owner), ["judge c"]);
     assert_eq!(w.graph.len(), 1, "no virtual node is left behind");
-    assert_eq!(w.graph.view(&Uid::new("c")).unwrap().absent, [true]);
+    assert_eq!(w.graph.view(&Uid::new("c")).unwrap().owner_states, [OwnerState::Absent]);
 }
 
 #[test]
@@ -37,8 +40,8 @@ fn a_bad_child_seen_first_does_not_decide_over_a_good_one() {
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad", "forget u", "later u"]);
     assert_eq!(w.place("u"), "ConfigMap ns/a");
-    assert_eq!(w.graph.view(&Uid::new("bad")).unwrap().absent, [true]);
-    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().absent, [false]);
+    assert_eq!(w.graph.view(&Uid::new("bad")).unwrap().owner_states, [OwnerState::Absent]);
+    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Unknown]);
     assert_eq!(w.put(&thing("a").uid("u")), [""; 0]);
 }
 
@@ -52,7 +55,7 @@ fn an_owner_seen_elsewhere_has_those_checked_who_claimed_otherwise() {
     let claimed = w.identity("Secret", "ns", "a", "u");
     assert_eq!(w.absent(&claimed), ["judge bad"]);
     assert!(w.graph.node(&Uid::new("u")).is_some());
-    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().absent, [false]);
+    assert_eq!(w.graph.view(&Uid::new("good")).unwrap().owner_states, [OwnerState::Present]);
 }
 
 #[test]

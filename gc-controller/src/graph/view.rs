@@ -15,8 +15,8 @@ pub struct View {
     pub version: Version,
     /// Its owners.
     pub owners: Vec<OwnerRef>,
-    /// For each of them, whether it is known to be gone.
-    pub absent: Vec<bool>,
+    /// What the graph says of each of them.
+    pub owner_states: Vec<OwnerState>,
     /// Whether no monitor has seen it.
     pub is_virtual: bool,
     /// Whether its deletion was requested.
@@ -31,6 +31,21 @@ pub struct View {
     pub dependents: usize,
     /// Of these, how many block its foreground deletion.
     pub blocking: usize,
+    /// Whether an owner waits for its dependents, and a dependent for its own: they may wait for each other.
+    pub in_cycle: bool,
+}
+
+/// What the graph says of the object that a reference names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnerState {
+    /// It does not exist.
+    Absent,
+    /// A monitor has seen it just there, and not that it is being deleted.
+    Present,
+    /// A monitor has seen it just there, waiting for its dependents.
+    Waiting,
+    /// Nothing to rely on.
+    Unknown,
 }
 
 /// An object that refers to another.
@@ -49,7 +64,8 @@ impl Graph {
         let node = self.nodes.get(id);
         let owners: Vec<_> = node.owners.iter().map(|owner| owner.written(self.kinds.get(owner.kind))).collect();
         let namespace = node.namespace.clone();
-        let absent = owners.iter().map(|owner| self.is_absent(owner, &namespace)).collect();
+        let owner_states: Vec<_> = owners.iter().map(|owner| self.owner_state(owner, &namespace)).collect();
+        let in_cycle = owner_states.contains(&OwnerState::Waiting) && self.may_be_in_cycle(uid);
         let node = self.nodes.get(id);
         let deleting_dependents = node.is_deleting_dependents();
         let blocking = if deleting_dependents { node.blocking } else { 0 };
@@ -57,7 +73,7 @@ impl Graph {
             identity: node.identity(),
             kind: self.kinds.get(node.kind).clone(),
             version: node.version,
-            absent,
+            owner_states,
             is_virtual: node.is_virtual(),
             being_deleted: node.is_being_deleted(),
             deleting_dependents,
@@ -66,16 +82,27 @@ impl Graph {
             dependents: node.dependents.len(),
             owners,
             blocking: blocking as usize,
+            in_cycle,
         })
     }
 
-    /// Whether a monitor has seen what `reference` of an object in `namespace` names just there, and not that it is going.
-    pub fn is_seen(&self, reference: &OwnerRef, namespace: &str) -> bool {
-        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return false };
-        self.node(&reference.uid).is_some_and(|node| {
-            let here = node.namespace.is_empty() || *node.namespace == *namespace;
-            here && node.kind == kind && *node.name == *reference.name && !node.is_virtual() && !node.is_being_deleted()
-        })
+    /// What is known of the object that `reference` of an object in `namespace` names.
+    pub fn owner_state(&mut self, reference: &OwnerRef, namespace: &str) -> OwnerState {
+        if self.is_absent(reference, namespace) {
+            return OwnerState::Absent;
+        }
+        let Some(kind) = self.kinds.find(&reference.api_version, &reference.kind) else { return OwnerState::Unknown };
+        let Some(node) = self.node(&reference.uid) else { return OwnerState::Unknown };
+        let is_here = node.namespace.is_empty() || *node.namespace == *namespace;
+        if !is_here || node.kind != kind || *node.name != *reference.name || node.is_virtual() {
+            OwnerState::Unknown
+        } else if node.is_deleting_dependents() {
+            OwnerState::Waiting
+        } else if node.is_being_deleted() {
+            OwnerState::Unknown
+        } else {
+            OwnerState::Present
+        }
     }
 
     /// Whether a dependent of the object of that uid waits for its own dependents to go: there may be a cycle. Costs a look

@@ -1,7 +1,7 @@
 //! References that are wrong.
 
 use sandbox::{Action, Rule};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{ELSEWHERE, ME, NS, World, map, owners, reference};
 
@@ -242,4 +242,21 @@ async fn the_kind_of_a_list_is_no_kind_of_an_owner() {
         assert_eq!(w.maps().await, ["a", "b"], "{kind}: the owner lives");
         assert_eq!(w.metric("nonet_gc_objects_parked"), 1, "{kind}: it waits for a kind of that name");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_found_missing_is_named() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    let mut wrong = reference(&a, false);
+    wrong["name"] = json!("other");
+    let c = w.create(map("c", &[wrong])).await;
+    w.settle().await;
+    assert_eq!(w.maps().await, ["a"]);
+    let recent = w.running().explain(None)[0]["recent"].clone();
+    let of_c = |sync: &&Value| sync["key"] == c["metadata"]["uid"];
+    let sync = recent.as_array().unwrap().iter().find(of_c).unwrap();
+    let deleted = "delete ConfigMap c: no owner keeps it; propagation policy Background; \
+        1 added: owner v1/ConfigMap other does not exist";
+    assert_eq!(sync["actions"], json!([deleted]));
 }
