@@ -11,9 +11,9 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
-//! (events        │         (indexes of     (pure)       revision, rolling,     in order, versions
-//!  to keys)      │          the caches)                 recreate, scale,       carried forward
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence/ ──► API server
+//! (events        │         (indexes of     (pure)       revision, rolling,     (pure) creation,
+//!  to keys)      │          the caches)                 recreate, scale,       rollback
 //!                │                                      progress, ...
 //!                └──────────────◄── requeue: the progress deadline
 //! ```
@@ -40,8 +40,8 @@ pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
-mod act;
 mod observe;
+mod sequence;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -50,12 +50,14 @@ use common::{
     app::Definition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Explanation, Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Informer},
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{FeatureGate, Tune, TuneValue, WorkersFlag},
     store::{Event, Store, by_controller, by_namespace, orphans_by_namespace},
 };
@@ -64,8 +66,9 @@ use parking_lot::Mutex;
 
 use crate::{
     error::Error,
-    objects::{Deployment, ReplicaSet},
+    objects::{Deployment, REPLICA_SETS, ReplicaSet},
     plan::Plan,
+    sequence::Note,
     snapshot::{Snapshot, TerminatingReplicas},
     watch::{PodWatches, Watch},
 };
@@ -127,10 +130,12 @@ const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 /// The controller.
 pub struct DeploymentController {
     context: Context,
+    queue: Queue<Key>,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: PodWatches,
     ledger: Ledger,
+    executor: Executor,
     /// Deployments of which it is known what predecessors of this process have made for them.
     explored: Arc<Mutex<HashSet<Uid>>>,
     /// ReplicaSets that are not selected any more and could not be released.
@@ -161,7 +166,8 @@ impl DeploymentController {
         let ledger = Ledger::new(context.clock.clone(), context.settings.duration(&EXPECTATIONS_TIMEOUT));
         let deployments = Arc::new(Store::new(&[by_namespace()]));
         let sets = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
-        let watch = Arc::new(Watch { queue, deployments: Arc::clone(&deployments), ledger: ledger.clone() });
+        let watch =
+            Arc::new(Watch { queue: queue.clone(), deployments: Arc::clone(&deployments), ledger: ledger.clone() });
         let config = context.caches();
         // Nothing is replayed of Pods: a rollout hears of their ends.
         let pods = PodWatches::new(context.api.clone(), context.reading(), watch.queue.clone());
@@ -189,6 +195,8 @@ impl DeploymentController {
                 })],
             ),
             pods,
+            executor: Executor::new(&context, Some(ledger.clone())),
+            queue,
             ledger,
             explored,
             refused,
@@ -215,22 +223,69 @@ impl DeploymentController {
     }
 }
 
-impl Controller for DeploymentController {
+/// What the plan for a Deployment says, with the requests that carry it out.
+pub fn explain(snapshot: &Snapshot) -> Explanation {
+    let plan = decide::decide(snapshot);
+    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+}
+
+impl Sequenced for DeploymentController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        self.look(key, now)
+        self.observe(key, now)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.carry_out(snapshot, plan).await
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(snapshot: &Snapshot) -> Timestamp {
+        snapshot.now
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let meta = &snapshot.deployment.metadata;
+        (ObjectRef::new(objects::DEPLOYMENTS, meta), meta.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let meta = &snapshot.deployment.metadata;
+        match note {
+            Note::Read(version) => self.ledger.wrote(&meta.uid, REPLICA_SETS, version),
+            Note::LookedForSets => {
+                self.explored.lock().insert(meta.uid.clone());
+            }
+            Note::ReleaseRefused(set, why) => {
+                tracing::debug!(key = %meta.key(), set = %set, err = %why, "Not released");
+                self.note_refused(snapshot, &set);
+            }
+            Note::KeepsTerminating(keeps) => self.note_terminating(keeps),
+            Note::Ignored(why) => tracing::debug!(key = %meta.key(), err = %why, "Ignored"),
+        }
+    }
+
+    fn fresh(&self, _: &Snapshot, (): ()) {}
+
+    /// Not needed: the name of a ReplicaSet keeps it from being created twice.
+    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

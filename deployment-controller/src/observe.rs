@@ -9,6 +9,7 @@ use common::{
     map::HashSet,
     meta::{Key, Uid},
     refs::{self, Claims, Owner},
+    runtime::Context,
     store::IndexValue,
 };
 use jiff::Timestamp;
@@ -26,11 +27,13 @@ use crate::{
 const RECHECK: Duration = Duration::from_secs(2);
 /// For how long a ReplicaSet that could not be released is kept before that is tried again, unless it changes first.
 const REFUSED: Duration = Duration::from_mins(5);
+/// How much older than the leadership of this process a Deployment must be, by the clocks of others, to have had a predecessor.
+const CLOCK_SKEW: Duration = Duration::from_secs(10);
 /// The same while the Pods are read, whose end is told.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
-    pub(crate) fn look(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
         let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
             self.pods.end(key);
             return Ok(Observed::Gone);
@@ -66,6 +69,7 @@ impl DeploymentController {
             BTreeMap::new()
         };
         let terminating_replicas = self.terminating_replicas(&deployment);
+        let shows_predecessors_sets = self.shows_predecessors_sets(&deployment, now);
         Ok(Observed::Ready(Snapshot {
             deployment,
             owner,
@@ -75,6 +79,7 @@ impl DeploymentController {
             limits,
             now,
             terminating_replicas,
+            shows_predecessors_sets,
         }))
     }
 }
@@ -91,6 +96,16 @@ impl DeploymentController {
         let again = claims.release.iter().filter_map(left).min();
         claims.keep.extend(claims.release.extract_if(.., |set| left(set).is_some()));
         again
+    }
+
+    /// Whether no predecessor of this process may have created ReplicaSets of the Deployment that the cache does not show yet.
+    fn shows_predecessors_sets(&self, deployment: &Deployment, now: Timestamp) -> bool {
+        let Context { clock, gate, .. } = &self.context;
+        let led = gate.open_since().map_or(Duration::ZERO, |since| clock.instant().saturating_duration_since(since));
+        let since = now.saturating_sub(led).and_then(|since| since.saturating_add(CLOCK_SKEW));
+        let meta = &deployment.metadata;
+        let is_younger = |since: Timestamp| meta.created.is_some_and(|created| created >= since);
+        since.is_ok_and(is_younger) || self.explored.lock().contains(&meta.uid)
     }
 
     /// Notes that a ReplicaSet could not be released.

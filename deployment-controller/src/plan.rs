@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    controller::{Explain, Explanation, Requeue},
+    controller::{Describe, Requeue},
     events::EventType,
     meta::Uid,
 };
@@ -150,28 +150,54 @@ impl Step {
         Self { on_failure, ..self }
     }
 
-    /// What is done, in words.
-    fn describe(&self) -> String {
-        match &self.action {
-            Action::Adopt { set, .. } => format!("adopt ReplicaSet {set}"),
-            Action::Release { set, .. } => format!("release ReplicaSet {set}"),
-            Action::CreateReplicaSet { set, body } => {
-                format!("create ReplicaSet {set} of size {}", body["spec"]["replicas"])
-            }
-            Action::ChangeReplicaSet { set, change } => match (change.size, change.min_ready_seconds) {
-                (Some((from, to)), _) => format!("scale ReplicaSet {set} from {from} to {to}"),
-                (None, Some(seconds)) => format!("set minReadySeconds of ReplicaSet {set} to {seconds}"),
+    /// Why it is taken, after what its action says in numbers.
+    pub fn reason(&self) -> String {
+        let detail = match &self.action {
+            Action::CreateReplicaSet { body, .. } => format!("of size {}", body["spec"]["replicas"]),
+            Action::ChangeReplicaSet { change, .. } => match (change.size, change.min_ready_seconds) {
+                (Some((from, to)), _) => format!("from {from} to {to}"),
+                (None, Some(seconds)) => format!("minReadySeconds {seconds}"),
                 (None, None) => {
                     let keys: Vec<&str> = change.annotations.keys().map(String::as_str).collect();
-                    format!("annotate ReplicaSet {set} ({})", keys.join(", "))
+                    format!("annotations {}", keys.join(" and "))
                 }
             },
-            Action::DeleteReplicaSet { set, .. } => format!("delete ReplicaSet {set}"),
-            Action::WriteStatus { revision: Some(revision), .. } => format!("write status and revision {revision}"),
-            Action::WriteStatus { revision: None, .. } => "write status".to_owned(),
-            Action::RollBack { set, .. } => format!("take the template of ReplicaSet {set}"),
-            Action::ClearRollback => "remove the rollback request".to_owned(),
-            Action::Tell => "record an Event".to_owned(),
+            Action::WriteStatus { revision: Some(revision), .. } => format!("revision {revision}"),
+            Action::RollBack { set, .. } => format!("to the template of ReplicaSet {set}"),
+            _ => return self.why.clone(),
+        };
+        format!("{detail}, {}", self.why)
+    }
+}
+
+impl Action {
+    /// The verb in explanations and errors.
+    pub fn doing(&self) -> &'static str {
+        match self {
+            Self::Adopt { .. } => "adopt",
+            Self::Release { .. } => "release",
+            Self::CreateReplicaSet { .. } => "create",
+            Self::ChangeReplicaSet { change: SetChange { size: Some(_), .. }, .. } => "scale",
+            Self::ChangeReplicaSet { .. } => "update",
+            Self::DeleteReplicaSet { .. } => "delete",
+            Self::WriteStatus { .. } => "write the status of",
+            Self::RollBack { .. } => "roll back",
+            Self::ClearRollback => "end the rollback request of",
+            Self::Tell => "record an Event on",
+        }
+    }
+
+    /// What is done to which object, where `deployment` is the name of the Deployment.
+    pub fn describe(&self, deployment: &str) -> String {
+        let doing = self.doing();
+        match self {
+            Self::Adopt { set, .. }
+            | Self::Release { set, .. }
+            | Self::CreateReplicaSet { set, .. }
+            | Self::ChangeReplicaSet { set, .. }
+            | Self::DeleteReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
+            Self::RollBack { .. } => format!("{doing} Deployment {deployment}"),
+            Self::WriteStatus { .. } | Self::ClearRollback | Self::Tell => format!("{doing} {deployment}"),
         }
     }
 }
@@ -191,19 +217,13 @@ pub struct Plan {
     pub waiting: Vec<Why>,
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut waiting: Vec<String> = self.waiting.iter().map(ToString::to_string).collect();
-        waiting.extend(self.failure.clone());
-        Explanation {
-            situation: self.situation.to_string(),
-            waiting,
-            actions: self.steps.iter().map(|step| format!("{}: {}", step.describe(), step.why)).collect(),
-        }
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        self.situation.to_string()
     }
 
-    fn acts(&self) -> bool {
-        !self.steps.is_empty()
+    fn waiting(&self) -> Vec<String> {
+        self.waiting.iter().map(ToString::to_string).chain(self.failure.clone()).collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {

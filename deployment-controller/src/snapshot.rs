@@ -43,6 +43,8 @@ pub struct Snapshot {
     pub now: Timestamp,
     /// Position of the gate.
     pub terminating_replicas: TerminatingReplicas,
+    /// Whether the caches show every ReplicaSet that predecessors of this process have created for it.
+    pub shows_predecessors_sets: bool,
 }
 
 /// Sorts ReplicaSets by creation time, those of the same second by name.

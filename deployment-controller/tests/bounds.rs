@@ -8,7 +8,6 @@ use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
 use common::{
-    controller::Explain as _,
     object::Object,
     refs::{self, Owner},
 };
@@ -154,6 +153,7 @@ fn snapshot(deployment: &Value, sets: &[Value]) -> Option<Snapshot> {
         limits,
         now: "2026-11-22T09:00:00Z".parse().unwrap(),
         terminating_replicas: TerminatingReplicas::Reported,
+        shows_predecessors_sets: true,
     })
 }
 
@@ -167,7 +167,7 @@ proptest! {
         let texts = deployment.to_string().len() + sets.iter().map(|set| set.to_string().len()).sum::<usize>();
         let (plan, explanation) = limited(DECISION + COPIES * texts, || {
             let plan = decide(&snapshot);
-            let explanation = plan.explain();
+            let explanation = deployment_controller::explain(&snapshot);
             (plan, explanation)
         });
         prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());

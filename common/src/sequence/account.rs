@@ -12,6 +12,8 @@ use parking_lot::Mutex;
 use super::{Effect, Failed, Next, Note, Request, Role, Sequence, Turn, request::Refusal};
 use crate::{controller::Requeue, explain::Lines, intern::Text, map::HashMap, object::Resource};
 
+/// The length of the reasons of an entry, in bytes, from which on no other is added.
+const LONG: usize = 200;
 /// How many entries a finished account keeps. The others are counted.
 const KEPT: usize = 20;
 
@@ -77,6 +79,16 @@ pub struct Entry {
     pub refused: Option<String>,
     /// Why it was sent more often, or less often, than expected.
     pub deviation: Option<String>,
+}
+
+impl Entry {
+    /// Adds the reason of another request that is alike.
+    fn also_because(&mut self, why: &str) {
+        if self.why.len() < LONG && !self.why.contains(why) {
+            let separator = if self.why.is_empty() { "" } else { "; " };
+            self.why = format!("{}{separator}{why}", self.why).into();
+        }
+    }
 }
 
 impl fmt::Display for Entry {
@@ -170,6 +182,8 @@ impl Index {
         if at == entries.len() {
             let why = request.why.clone();
             entries.push(Entry { action, why, expected: 0, sent: 0, refused: None, deviation: None });
+        } else {
+            entries[at].also_because(&request.why);
         }
         &mut entries[at]
     }

@@ -213,6 +213,7 @@ impl<N: Note> Run<'_, N> {
         let encoded = |body: &Body| body.0.clone().map_err(unsent);
         match &request.verb {
             Verb::Get => api.read(&target.path(), request.accept).await,
+            Verb::List(query) => api.list(request.resource, &request.namespace, query).await,
             Verb::Create(body) => api.create_encoded(target, encoded(body)?).await,
             Verb::Replace(body) => api.replace_encoded(target, encoded(body)?).await,
             Verb::Patch(kind, body) => {

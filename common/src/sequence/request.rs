@@ -19,6 +19,8 @@ use crate::{
 pub enum Verb {
     /// Reads the object.
     Get,
+    /// Lists the objects of a namespace that this query selects.
+    List(String),
     /// Creates an object.
     Create(Body),
     /// Patches the object. The precondition is added to the body.
@@ -34,6 +36,7 @@ impl Verb {
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Get => "read",
+            Self::List(_) => "list",
             Self::Create(_) => "create",
             Self::Patch(..) => "patch",
             Self::Replace(_) => "replace",
@@ -43,7 +46,7 @@ impl Verb {
 
     /// Whether it changes anything.
     pub fn writes(&self) -> bool {
-        !matches!(self, Self::Get)
+        !matches!(self, Self::Get | Self::List(_))
     }
 }
 
@@ -132,6 +135,11 @@ impl Request {
     /// Reads an object.
     pub fn get(resource: Resource, namespace: &Text, name: &Arc<str>) -> Self {
         Self::new(Verb::Get, resource, namespace, name)
+    }
+
+    /// Lists the objects of a namespace that a query such as `labelSelector=app%3Dweb` selects.
+    pub fn list(resource: Resource, namespace: &Text, query: String) -> Self {
+        Self::new(Verb::List(query), resource, namespace, &Arc::default())
     }
 
     /// Reads the metadata of an object.

@@ -381,3 +381,32 @@ async fn a_pause_is_lengthened_and_a_question_is_answered() {
     let took = clock.instant() - begun;
     assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }
+
+/// Lists objects, then patches one for each of these reasons.
+fn lists_and_patches() -> Box<dyn Sequence<Count>> {
+    fn patch(reasons: &mut Vec<&'static str>, _: &mut Turn<Count>) -> Step<Vec<&'static str>, Count> {
+        let Some(why) = reasons.pop() else { return Step::Done };
+        Step::Send(Request::patch(PODS, &pod("a").0, Patch::Merge, Body::default()).because(why), patch)
+    }
+    Box::new(Steps::new(vec!["it is old", "it is large", "it is old"], |_, _| {
+        let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
+        Step::Send(list, |reasons, turn| {
+            if let Ok(Some(list)) = turn.read::<Value>() {
+                turn.note(Count(u32::from(list["items"].is_array())));
+            }
+            patch(reasons, turn)
+        })
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_alike_are_one_line_with_all_reasons() {
+    let world = world(|method, name, body| match (method, name) {
+        ("GET", "pods") => (200, json!({"items": []})),
+        _ => granting(method, name, body),
+    });
+    let (_, account) = world.execute(lists_and_patches).await;
+    assert_eq!(account, ["list 1 Pod", "patch Pod a (3 times): it is old; it is large"]);
+    assert_eq!(world.requests(), ["GET pods", "PATCH a", "PATCH a", "PATCH a"]);
+    assert_eq!(*world.notes.lock(), [1]);
+}

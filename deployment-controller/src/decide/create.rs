@@ -14,7 +14,7 @@ use crate::{
         draft::{Draft, Set},
         revision, rolling, scale,
     },
-    objects::{DeploymentStatus, REPLICA_SETS, REVISION, StrategyType},
+    objects::{DeploymentStatus, REPLICA_SETS, REVISION, ReplicaSet, StrategyType},
     plan::{Action, Event, OnFailure, Step},
     snapshot::Snapshot,
 };
@@ -97,6 +97,30 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
             steps.push(Step::new(Action::Tell, "the rollout cannot begin").telling(event));
             steps
         }
+    }
+}
+
+/// What a ReplicaSet is that was read live and not expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Namesake {
+    /// The Deployment's own, of its template.
+    Ours,
+    /// Nobody's, of its template: the Deployment's once it is adopted.
+    Adoptable,
+    /// Something else.
+    Foreign,
+}
+
+/// Judges a ReplicaSet that was read live.
+pub fn namesake(snapshot: &Snapshot, live: &ReplicaSet) -> Namesake {
+    let (deployment, meta) = (&snapshot.deployment, &live.metadata);
+    if !live.spec.template.is_of(&deployment.spec.template) {
+        return Namesake::Foreign;
+    }
+    match meta.controller() {
+        Some(owner) if owner.uid == deployment.metadata.uid => Namesake::Ours,
+        None if !meta.is_deleting() && deployment.spec.selector.compiled.matches(&meta.labels) => Namesake::Adoptable,
+        _ => Namesake::Foreign,
     }
 }
 

@@ -190,25 +190,24 @@ pub fn waiting(draft: &Draft<'_>) -> Vec<Why> {
 
 #[cfg(test)]
 mod tests {
-    use common::controller::Explain as _;
     use jiff::SignedDuration;
     use serde_json::json;
 
     use crate::decide::{conditions::*, world::World};
 
     fn waiting(world: &World) -> Vec<String> {
-        world.plan().explain().waiting
+        crate::explain(&world.snapshot()).waiting
     }
 
     #[test]
     fn a_rollout_that_waits_for_its_pods_says_for_how_many() {
         let world = World::new(10).set("old", 9, 9).set("new", 4, 1).current("new");
-        let explanation = world.plan().explain();
+        let explanation = crate::explain(&world.snapshot());
         assert_eq!(
             explanation.situation,
             "10 desired, 4 updated, 9 old, 10 ready, 10 available; at most 13 (maxSurge 3), at least 8 available (maxUnavailable 2)"
         );
-        assert_eq!(explanation.actions[0], "scale ReplicaSet old from 9 to 7: enough others are available");
+        assert_eq!(explanation.actions[0], "scale ReplicaSet old: from 9 to 7, enough others are available");
         let world = World::new(10).set("old", 8, 8).set("new", 5, 0).current("new");
         assert_eq!(
             waiting(&world),

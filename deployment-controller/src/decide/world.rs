@@ -186,6 +186,7 @@ impl World {
             running_pods: self.running.clone(),
             now: self.now,
             terminating_replicas: TerminatingReplicas::Reported,
+            shows_predecessors_sets: true,
         }
     }
 

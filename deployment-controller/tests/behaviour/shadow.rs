@@ -24,7 +24,7 @@ async fn a_progress_deadline_is_decided_when_it_passes_and_written_by_nobody() {
     world.wait(1000.0).await;
     let plans = plans(&world);
     let (at, actions) = &plans[0];
-    assert_eq!(actions, &["write status: counts, availability or progress changed"]);
+    assert_eq!(actions, &["write the status: counts, availability or progress changed"]);
     let late = at.duration_since(progress).as_secs() - 600;
     assert!((0..=3).contains(&late), "{late} s after the deadline");
     assert_eq!(plans.len(), 1, "it is decided once: {plans:?}");
