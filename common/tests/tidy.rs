@@ -48,7 +48,7 @@ const IMPURE: &[(&str, &str)] = &[
 ];
 
 /// What else is pure: in the controllers beside `decide`, and in `common`.
-const PURE_MODULES: &[&str] = &["plan", "snapshot"];
+const PURE_MODULES: &[&str] = &["plan", "snapshot", "sequence"];
 const PURE_IN_COMMON: &[&str] = &[
     "conditions",
     "duration",

@@ -58,7 +58,6 @@ use common::{
     controller::{Explanation, Loop, Observed, Sequenced},
     events::ObjectRef,
     informer::{AnyInformer, Informer},
-    map::HashSet,
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -209,11 +208,6 @@ impl Sequenced for CronJobController {
     }
 
     fn fresh(&self, _: &Snapshot, (): ()) {}
-
-    /// Only needed for creations that are not refused a second time.
-    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
-        HashSet::default()
-    }
 
     fn ends(&self) -> bool {
         self.queue.is_closed()

@@ -275,11 +275,6 @@ impl Sequenced for DeploymentController {
 
     fn fresh(&self, _: &Snapshot, (): ()) {}
 
-    /// Not needed: the name of a ReplicaSet keeps it from being created twice.
-    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
-        HashSet::default()
-    }
-
     fn ends(&self) -> bool {
         self.queue.is_closed()
     }
