@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod eligibility;
+mod explain;
 pub mod manage;
 pub mod node_update;
 pub mod recheck;

@@ -19,9 +19,9 @@
 //! ```text
 //! watch.rs ──► rosters.rs (nodes, Pods, counts)
 //!    │             │
-//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
-//!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
-//!           │         four caches)               manage, rolling,        pods, status
+//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence.rs, sequence/ ──► API server
+//!           ▲        (indexes of     (pure)      eligibility, standing,  (pure, too) revisions,
+//!           │         four caches)               manage, rolling,        Pods, status
 //!           │                                    revisions, status
 //!           └── node_updates.rs ◄── queue of nodes;  requeue: a Pod becomes available, a failed Pod may go
 //! ```
@@ -56,7 +56,6 @@ pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
-mod act;
 mod failed_pods;
 mod lost_creates;
 mod node_updates;
@@ -66,6 +65,7 @@ mod refused_revisions;
 mod roster;
 mod rosters;
 mod running;
+mod sequence;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -75,13 +75,17 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Explanation, Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Cached, Follower, Informer},
-    meta::{Key, Meta},
-    object::Resource,
+    intern::Text,
+    map::HashSet,
+    meta::{Key, Uid},
     parsed::Parsed,
+    pods::PODS,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
     store::{Store, by_controller, by_namespace, orphans_by_namespace},
     terminating_namespaces::TerminatingNamespaces,
@@ -93,12 +97,13 @@ use crate::{
     failed_pods::Bounds,
     metrics::ControllerMetrics,
     node_updates::NodeUpdates,
-    objects::{CachedPod, ControllerRevision, DaemonSet, DaemonTemplate, Node},
+    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
     plan::{Plan, Why},
     pod_cache::PodCache,
-    rosters::Rosters,
+    rosters::{Record, Rosters},
     running::Pair,
-    snapshot::{Limits, Snapshot, Turn},
+    sequence::Note,
+    snapshot::{Cursor, Limits, Snapshot, Turn},
     watch::Watch,
 };
 
@@ -198,6 +203,7 @@ pub struct DaemonSetController {
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
+    executor: Executor,
     refused: TerminatingNamespaces,
     rosters: Arc<Rosters>,
     templates: Arc<Parsed<DaemonTemplate>>,
@@ -273,6 +279,7 @@ impl DaemonSetController {
                 initial: settings.duration(&FAILED_POD_BACKOFF),
                 max: settings.duration(&FAILED_POD_BACKOFF_MAX),
             },
+            executor: Executor::new(&context, Some(ledger.clone())),
             reads_own_writes: settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
             context,
             queue,
@@ -289,9 +296,18 @@ impl DaemonSetController {
         }
     }
 
-    /// Notes a write for a set. The next sync of the set waits until the cache shows it.
-    fn wrote(&self, snapshot: &Snapshot, resource: Resource, written: &Meta) {
-        self.ledger.wrote(&snapshot.owner.uid, resource, written.resource_version);
+    /// Changes the record of a set.
+    fn change_record(&self, snapshot: &Snapshot, change: impl FnOnce(&mut Record)) {
+        self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, change);
+    }
+
+    /// Notes that the answer to a creation was lost: for the time that it may take effect, no other Pod is created for that node.
+    fn note_lost_create(&self, snapshot: &Snapshot, node: &Text) {
+        let nodes = [&snapshot.nodes.create, &snapshot.nodes.replace, &snapshot.nodes.candidates];
+        let listed = nodes.into_iter().flat_map(|listed| &listed.nodes).find(|listed| listed.name == *node);
+        let known = listed.into_iter().flat_map(|listed| &listed.pods).map(|pod| pod.meta().uid.clone()).collect();
+        let until = self.context.clock.instant() + self.ledger.lost_create_timeout();
+        self.change_record(snapshot, |record| record.lost_creates.insert(node, known, until));
     }
 }
 
@@ -302,10 +318,17 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-impl Controller for DaemonSetController {
+/// What the plan for a set says, with the requests that carry it out.
+pub fn explain(snapshot: &Snapshot) -> Explanation {
+    let plan = decide::decide(snapshot);
+    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+}
+
+impl Sequenced for DaemonSetController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
@@ -316,6 +339,48 @@ impl Controller for DaemonSetController {
         decide::decide(snapshot)
     }
 
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(snapshot: &Snapshot) -> Timestamp {
+        snapshot.now
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        (ObjectRef::new(DAEMON_SETS, &snapshot.set.metadata), snapshot.owner.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let owner = &snapshot.owner.uid;
+        match note {
+            Note::BrokenSelector(problem) => {
+                let key = snapshot.set.metadata.key();
+                tracing::error!(logger = "daemonset", key = %key, err = %problem, "Error converting DaemonSet selector");
+            }
+            Note::LostOwner => self.change_record(snapshot, |record| record.turn = Turn::Adopts),
+            Note::RefusedRevision(revision) => {
+                let now = self.context.clock.instant();
+                self.change_record(snapshot, |record| record.refused_revisions.insert(&revision, now));
+            }
+            Note::TakenName(taken) => self.change_record(snapshot, |record| record.taken = taken),
+            Note::NamespaceTerminates => self.refused.insert(owner),
+            Note::LostCreate(node) => self.note_lost_create(snapshot, &node),
+            Note::RefusedCreate(node) => {
+                self.change_record(snapshot, |record| record.cursors.create = Cursor(Some(node)));
+            }
+            Note::RefusedDelete(node) => {
+                self.change_record(snapshot, |record| record.cursors.delete = Cursor(Some(node)));
+            }
+            Note::Deleted(pod) => {
+                let pod = pod.meta();
+                self.ledger.deleted(owner, PODS, &pod.namespace, &pod.name, &pod.uid);
+            }
+        }
+    }
+
+    fn fresh(&self, _: &Snapshot, (): ()) {}
+
     /// Begins or prolongs the back-off of the nodes on which a failed Pod is deleted, and says what the next sync does first.
     fn record(&self, snapshot: &Snapshot, plan: &Plan) {
         let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
@@ -323,7 +388,7 @@ impl Controller for DaemonSetController {
         if (failed.is_empty() && turn == snapshot.turn) || !plan.claims() {
             return;
         }
-        self.rosters.with(&snapshot.set.metadata.key(), &snapshot.owner.uid, |record| {
+        self.change_record(snapshot, |record| {
             record.turn = turn;
             for deletion in failed {
                 record.failed.deleted(&deletion.node, self.failed_pods, snapshot.now);
@@ -334,8 +399,22 @@ impl Controller for DaemonSetController {
         });
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.execute(snapshot, plan).await
+    /// What was noted for a set that was deleted meanwhile would be kept for ever.
+    fn ended(&self, snapshot: &Snapshot) {
+        self.watch.forget_if_gone(&snapshot.set.metadata.key(), &snapshot.owner.uid);
+    }
+
+    /// None: an answer to a creation that was lost concerns its node only, and is noted there.
+    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -1,19 +1,12 @@
-//! What one sync does: revisions, claims, Pods to create and to delete, a status, and what is forgotten of the history.
+//! What is decided before the first request of a sync: revisions, claims, Pods to create and to delete, a status, and what is
+//! forgotten of the history.
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{
-    controller::{Explain, Explanation},
-    explain::Lines,
-    intern::Text,
-    selector::SelectorError,
-};
+use common::{explain::Lines, intern::Text, selector::SelectorError};
 
 use crate::{
-    decide::{
-        revisions::{Current, Revisions},
-        standing::Tally,
-    },
+    decide::{revisions::Revisions, standing::Tally},
     objects::{DaemonSet, Status},
     snapshot::{PodRef, RevisionRef},
 };
@@ -193,112 +186,5 @@ impl Plan {
     /// Whether revisions are written, and Pods claimed.
     pub fn claims(&self) -> bool {
         matches!(self.scope, Scope::Claims | Scope::Everything)
-    }
-
-    fn lines(&self) -> Vec<Lines> {
-        let mut all = Vec::new();
-        let mut add = |line: &mut dyn FnMut(&mut Lines)| {
-            let mut lines = Lines::default();
-            line(&mut lines);
-            all.push(lines);
-        };
-        if self.claims() {
-            add(&mut |lines| self.revisions.explain(&self.set, lines));
-            add(&mut |lines| {
-                for pod in &self.relabel {
-                    lines.push(|| format!("give Pod {} the hash {}", pod.meta().name, self.revisions.hash));
-                }
-            });
-            for (verb, pods) in [("adopt", &self.adopt), ("release", &self.release)] {
-                add(&mut |lines| pods.iter().for_each(|pod| lines.push(|| format!("{verb} Pod {}", pod.meta().name))));
-            }
-        }
-        add(&mut |lines| {
-            for Creation { node, lack } in &self.creates {
-                lines.push(|| format!("create a Pod for node {node}: {lack}"));
-            }
-        });
-        add(&mut |lines| {
-            for Deletion { pod, why, .. } in &self.deletes {
-                lines.push(|| format!("delete Pod {}: {why}", pod.meta().name));
-            }
-        });
-        add(&mut |lines| {
-            for revision in &self.forget {
-                lines.push(|| format!("delete revision {}: the history is longer than its limit", revision.meta.name));
-            }
-        });
-        if self.writes_status() {
-            add(&mut |lines| lines.push(|| "write the status".to_owned()));
-        }
-        all
-    }
-}
-
-impl Revisions {
-    fn explain(&self, set: &DaemonSet, lines: &mut Lines) {
-        let mut each = |verb: &str, revisions: &[RevisionRef], why: &str| {
-            for revision in revisions {
-                lines.push(|| format!("{verb} revision {}{why}", revision.meta.name));
-            }
-        };
-        each("release", &self.release, "");
-        each("adopt", &self.adopt, "");
-        each("label", &self.unlabelled, ": it has no hash");
-        each("delete", &self.duplicates, ": another one holds the same template");
-        match &self.current {
-            Current::Stored(_) => {}
-            Current::Renumber(revision, number) => lines.push(|| {
-                format!("make revision {} number {number}: the template is an earlier one", revision.meta.name)
-            }),
-            Current::Create { number, hash } => lines.push(|| {
-                let name = crate::decide::revisions::name(set, hash);
-                format!("create revision {name}, number {number}: the template is new")
-            }),
-        }
-    }
-}
-
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        if let Some(problem) = &self.problem {
-            return Explanation { waiting: vec![problem.to_string()], ..Explanation::default() };
-        }
-        let tally = &self.tally;
-        let situation = format!(
-            "{} nodes should run a Pod: {} have one, {} ready, {} available, {} of revision {}; {} others have one",
-            tally.desired,
-            tally.current,
-            tally.ready,
-            tally.available,
-            tally.updated,
-            self.revisions.hash,
-            tally.misscheduled,
-        );
-        let mut waiting = self.waiting.clone().into_vec();
-        let deferred = self.deferred.total();
-        if deferred > 0 {
-            waiting.push(format!("{deferred} more nodes are left to the next syncs"));
-        }
-        if let Some(due) = self.due.filter(|_| self.scope != Scope::Status) {
-            let seconds = due.as_secs().saturating_add(u64::from(due.subsec_nanos() > 0));
-            waiting.push(format!("a Pod becomes available, or a failed Pod may be deleted, in {seconds}s"));
-        }
-        let actions = self.lines().into_iter().flat_map(Lines::into_vec).collect();
-        Explanation { situation, waiting, actions }
-    }
-
-    fn acts(&self) -> bool {
-        let claims = [&self.adopt, &self.release, &self.relabel].iter().any(|pods| !pods.is_empty());
-        self.problem.is_none()
-            && ((self.claims() && (claims || self.revisions.acts()))
-                || !self.creates.is_empty()
-                || !self.deletes.is_empty()
-                || !self.forget.is_empty()
-                || self.writes_status())
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        self.due
     }
 }

@@ -326,6 +326,11 @@ impl World {
         crate::decide::decide(&self.snapshot())
     }
 
+    /// The requests of a sync, as they are explained.
+    pub(crate) fn actions(&self) -> Vec<String> {
+        crate::explain(&self.snapshot()).actions
+    }
+
     /// What is done about Pods, in short: `+n1` creates one for node `n1`, `-p1` deletes Pod `p1`.
     pub(crate) fn work(&self) -> Vec<String> {
         let plan = self.plan();

@@ -12,7 +12,6 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::{
-    controller::Explain as _,
     intern::Text,
     object::Object,
     refs::{self, Owner},
@@ -25,6 +24,7 @@ use daemonset_controller::{
         rolling::{Limits as Update, sunsets},
         standing::{Criteria, NodeView, Replacement, Rollout, Tally, standing},
     },
+    explain,
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
     plan::Why,
     snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedRevisions, Snapshot, Turn},
@@ -207,7 +207,7 @@ proptest! {
         };
         let (plan, explanation) = limited(DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = plan.explain();
+            let explanation = explain(&snapshot);
             (plan, explanation)
         });
         prop_assert!(plan.creates.len() <= burst && plan.deletes.len() <= burst);

@@ -10,6 +10,9 @@ use crate::{
     refs::{HasMeta, Owner},
 };
 
+/// The label of the failure of an owner that may not adopt.
+const NOT_OURS: &str = "not_ours";
+
 /// The outcome of one release or adoption.
 #[derive(Debug)]
 enum Answer {
@@ -128,6 +131,16 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
         self.0.state.adopt.iter().all(|child| matches!(child.answer, Answer::Granted))
     }
 
+    /// The children that could be neither released nor adopted, with the refusals.
+    pub fn refused(&self) -> impl Iterator<Item = (&'a C, &Refusal)> {
+        self.0.state.refused().map(|(child, refusal)| (child.claimed, refusal))
+    }
+
+    /// Whether nothing was adopted because the owner, read live, is deleted or another one. To be asked before how it went.
+    pub fn lost_owner(&self) -> bool {
+        self.0.state.recheck.as_ref().is_some_and(|failed| failed.label == NOT_OURS)
+    }
+
     /// How it went. An error tells of every child.
     pub fn outcome(&mut self) -> Result<Claimed, Failed> {
         let state = &self.0.state;
@@ -191,7 +204,7 @@ impl<'a, C: HasMeta + Send + Sync> State<'a, C> {
         } else {
             return Ok(());
         };
-        Err(Failed::new("not_ours", format!("can't recheck DeletionTimestamp: {problem}")))
+        Err(Failed::new(NOT_OURS, format!("can't recheck DeletionTimestamp: {problem}")))
     }
 }
 

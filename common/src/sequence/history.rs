@@ -1,6 +1,6 @@
 //! Storing, changing and deleting the revisions of an owner.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde_json::value::RawValue;
 
@@ -89,7 +89,7 @@ pub struct ChangeRevision<'a> {
     owner: &'a Uid,
     edit: Option<Edit<'a>>,
     doing: &'static str,
-    why: String,
+    why: Cow<'static, str>,
     stage: Stage,
     /// What became of it; `None` if it was not begun.
     outcome: Option<Result<(), Refused>>,
@@ -123,11 +123,11 @@ impl<'a> ChangeRevision<'a> {
         owner: &'a Owner,
         revision: &'a Meta,
         doing: &'static str,
-        why: String,
+        why: impl Into<Cow<'static, str>>,
         edit: impl FnOnce(&mut RawMembers) -> serde_json::Result<bool> + Send + 'a,
     ) -> Self {
         let edit: Option<Edit<'a>> = Some(Box::new(edit));
-        Self { revision, owner: &owner.uid, edit, doing, why, stage: Stage::Read, outcome: None }
+        Self { revision, owner: &owner.uid, edit, doing, why: why.into(), stage: Stage::Read, outcome: None }
     }
 
     /// Gives a revision another number.

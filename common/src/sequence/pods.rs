@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::{Body, Class, Fields, Next, Note, Refusal, Request, Sequence, Turn};
+use super::{Body, Class, Fields, Next, Note, Refusal, Request, Role, Sequence, Turn};
 use crate::{events::EventType, intern::Text, meta::Meta, pods::PODS};
 
 /// Creates one Pod.
@@ -24,6 +24,12 @@ impl CreatePod {
     #[must_use]
     pub fn because(self, why: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { request: self.request.map(|request| request.because(why)), ..self }
+    }
+
+    /// The same with another role.
+    #[must_use]
+    pub fn role(self, role: Role) -> Self {
+        Self { request: self.request.map(|request| request.role(role)), ..self }
     }
 
     /// Whether there is a Pod more.

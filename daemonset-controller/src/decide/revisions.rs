@@ -54,12 +54,6 @@ impl Revisions {
             self.current = Current::Stored(Arc::clone(revision));
         }
     }
-
-    /// Whether anything is to be written.
-    pub fn acts(&self) -> bool {
-        let lists = [&self.adopt, &self.release, &self.unlabelled, &self.duplicates];
-        lists.iter().any(|list| !list.is_empty()) || !matches!(self.current, Current::Stored(_))
-    }
 }
 
 /// The hash that a revision has, or gets: its name if it has none.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use common::{controller::Explain as _, intern::Text};
+use common::{controller::Describe as _, intern::Text};
 use serde_json::json;
 
 use crate::{
@@ -11,21 +11,21 @@ use crate::{
 
 #[test]
 fn a_set_that_selects_everything_does_nothing_but_say_so() {
-    let plan = world(2).rollout_to("b").spec("selector", json!({})).plan();
-    assert_eq!(plan.problem, Some(Problem::SelectsEverything));
-    assert!(!plan.acts());
+    let everything = world(2).rollout_to("b").spec("selector", json!({}));
+    assert_eq!(everything.plan().problem, Some(Problem::SelectsEverything));
+    assert!(everything.actions().is_empty());
     let message = "This daemon set is selecting all pods. A non-empty selector is required.";
-    assert_eq!(plan.explain().waiting, [message]);
+    assert_eq!(everything.plan().waiting(), [message]);
     let expression = json!({"key": "app", "operator": "Near"});
-    let broken = world(2).spec("selector", json!({"matchExpressions": [expression]})).plan();
-    assert!(matches!(broken.problem, Some(Problem::Selector(_))) && !broken.acts());
+    let broken = world(2).spec("selector", json!({"matchExpressions": [expression]}));
+    assert!(matches!(broken.plan().problem, Some(Problem::Selector(_))) && broken.actions().is_empty());
 }
 
 #[test]
 fn a_set_that_is_being_deleted_does_nothing_at_all() {
-    let plan = empty(2).rollout_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting().plan();
-    assert_eq!(plan.scope, Scope::Nothing);
-    assert!(!plan.acts(), "{:?}", plan.explain());
+    let world = empty(2).rollout_to("b").pod(0, pod().orphan()).pod(1, pod().label("app", "other")).deleting();
+    assert_eq!(world.plan().scope, Scope::Nothing);
+    assert!(world.actions().is_empty(), "{:?}", world.actions());
 }
 
 #[test]
@@ -35,31 +35,32 @@ fn while_writes_are_not_seen_only_the_status_is_written_and_the_generation_is_no
         Some(Blocked { why: "1 deleted pods still look alive".to_owned(), at_most: Duration::from_secs(2) });
     let plan = world.plan();
     assert_eq!((plan.scope, plan.status.observed_generation), (Scope::Status, 2));
-    assert_eq!(plan.explain().actions, ["write the status"]);
-    assert_eq!(plan.explain().waiting, ["only the status is written: 1 deleted pods still look alive"]);
+    assert_eq!(world.actions(), ["write the status"]);
+    assert_eq!(plan.waiting(), ["only the status is written: 1 deleted pods still look alive"]);
     assert_eq!(plan.requeue_after(), Some(Duration::from_secs(2)));
 }
 
 #[test]
 fn pods_are_claimed_before_any_is_created() {
-    let plan = empty(2).pod(0, pod().orphan()).plan();
-    assert_eq!(plan.explain().actions, ["adopt Pod p0"]);
-    assert_eq!(plan.scope, Scope::Claims);
-    let released = world(2).pod(0, pod().label("app", "other")).plan();
-    let lines = released.explain().actions;
-    assert_eq!(lines, ["release Pod p0", "create a Pod for node n0: it has none", "write the status"]);
+    let orphan = empty(2).pod(0, pod().orphan());
+    assert_eq!(orphan.actions(), ["adopt Pod p0: nobody controls it and it is selected"]);
+    assert_eq!(orphan.plan().scope, Scope::Claims);
+    let released = world(2).pod(0, pod().label("app", "other"));
+    assert_eq!(
+        released.actions(),
+        ["release Pod p0: it is no longer selected", "create 1 Pod: node n0: it has none", "write the status"]
+    );
 }
 
 #[test]
 fn an_explanation_says_how_a_set_stands() {
     let plan = world(3).rollout_to("b").pod(1, pod().of("b").ready(4)).spec("minReadySeconds", json!(10)).plan();
-    let explanation = plan.explain();
     assert_eq!(
-        explanation.situation,
+        plan.situation(),
         "3 nodes should run a Pod: 3 have one, 3 ready, 2 available, 1 of revision b; 0 others have one"
     );
     assert_eq!(
-        explanation.waiting,
+        plan.waiting(),
         [
             "2 outdated Pods wait: maxUnavailable is 1, and 1 nodes have no available Pod",
             "node n1: Pod p1 is not available yet, or there are several",
@@ -76,16 +77,17 @@ fn pods_without_a_node_are_left_alone_and_reported() {
     world.pods[1]["spec"] = json!({});
     let plan = world.plan();
     assert!(plan.deletes.is_empty() && plan.creates.is_empty());
-    assert_eq!(plan.explain().waiting, ["1 Pods are left alone: they neither run on a node nor name one"]);
+    assert_eq!(plan.waiting(), ["1 Pods are left alone: they neither run on a node nor name one"]);
 }
 
 #[test]
 fn nothing_is_done_for_a_set_at_rest() {
     let settled = json!({"desiredNumberScheduled": 2, "currentNumberScheduled": 2, "numberReady": 2, "numberAvailable": 2,
         "updatedNumberScheduled": 2, "observedGeneration": 3});
-    let plan = world(2).status_of(settled).plan();
-    assert!(!plan.acts(), "{:?}", plan.explain());
-    assert!(plan.explain().waiting.is_empty() && plan.due.is_none());
+    let world = world(2).status_of(settled);
+    assert!(world.actions().is_empty(), "{:?}", world.actions());
+    let plan = world.plan();
+    assert!(plan.waiting().is_empty() && plan.due.is_none());
 }
 
 #[test]
