@@ -159,7 +159,7 @@ impl Step {
                 (None, Some(seconds)) => format!("minReadySeconds {seconds}"),
                 (None, None) => {
                     let keys: Vec<&str> = change.annotations.keys().map(String::as_str).collect();
-                    format!("annotations {}", keys.join(" and "))
+                    keys.join(" and ")
                 }
             },
             Action::WriteStatus { revision: Some(revision), .. } => format!("revision {revision}"),
@@ -171,14 +171,17 @@ impl Step {
 }
 
 impl Action {
-    /// The verb in explanations and errors.
+    /// The verb in explanations.
     pub fn doing(&self) -> &'static str {
         match self {
             Self::Adopt { .. } => "adopt",
             Self::Release { .. } => "release",
             Self::CreateReplicaSet { .. } => "create",
-            Self::ChangeReplicaSet { change: SetChange { size: Some(_), .. }, .. } => "scale",
-            Self::ChangeReplicaSet { .. } => "update",
+            Self::ChangeReplicaSet { change, .. } => match (change.size, change.min_ready_seconds) {
+                (Some(_), _) => "scale",
+                (None, Some(_)) => "update",
+                (None, None) => "annotate",
+            },
             Self::DeleteReplicaSet { .. } => "delete",
             Self::WriteStatus { .. } => "write the status of",
             Self::RollBack { .. } => "roll back",
@@ -187,10 +190,11 @@ impl Action {
         }
     }
 
-    /// What is done to which object, where `deployment` is the name of the Deployment.
+    /// What is done to which object, in errors. `deployment` is the name of the Deployment.
     pub fn describe(&self, deployment: &str) -> String {
         let doing = self.doing();
         match self {
+            Self::ChangeReplicaSet { set, change } if change.size.is_none() => format!("update ReplicaSet {set}"),
             Self::Adopt { set, .. }
             | Self::Release { set, .. }
             | Self::CreateReplicaSet { set, .. }

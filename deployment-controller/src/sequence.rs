@@ -355,6 +355,26 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::decide::world::World;
+
+    #[test]
+    fn a_forecast_names_requests_with_their_numbers_and_reasons() {
+        let actions = |world: &World| crate::explain(&world.snapshot()).actions;
+        let mut world = World::new(3).set("a", 0, 0).annotate(REVISION, "1");
+        world = world.set("b", 3, 3).annotate(REVISION, "2").current("b");
+        world.annotations = json!({REVISION: "2", ROLLBACK_TO: "1"});
+        let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback is asked for";
+        assert_eq!(actions(&world).last().unwrap(), rollback);
+        let world = World::new(3);
+        let (name, _) = world.plan().created().unwrap();
+        assert_eq!(
+            actions(&world),
+            [
+                format!("create ReplicaSet {name}: of size 3, no ReplicaSet has this template"),
+                "write the status: revision 1, a rollout begins; counts, availability or progress changed".to_owned(),
+            ]
+        );
+    }
 
     #[test]
     fn a_change_names_only_what_changes() {

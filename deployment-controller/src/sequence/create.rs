@@ -8,6 +8,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use common::{
     api::{self, escape},
     controller::Requeue,
+    meta::Meta,
     sequence::{Class, Failed, Fields, Refusal, Request, Role, Turn},
 };
 use serde::Deserialize;
@@ -103,8 +104,8 @@ impl<'a> State<'a> {
         }
         match kind {
             Namesake::Ours if is_unanswered => {
-                let (name, uid) = (live.metadata.name, live.metadata.uid);
-                self.created = Fields { name, uid, version: live.metadata.resource_version };
+                let Meta { name, uid, resource_version: version, .. } = live.metadata;
+                self.created = Fields { name, uid, version };
                 self.done(turn)
             }
             // The cache has not seen it yet.

@@ -39,7 +39,8 @@ impl<'a> State<'a> {
     fn read_set(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         let Some(step) = self.step() else { return self.finish(turn) };
         let Action::RollBack { set, uid } = &step.action else { return self.finish(turn) };
-        let (meta, why) = (self.meta(), step.reason());
+        let meta = self.meta();
+        let why = step.reason();
         match turn.read::<Value>() {
             Ok(Some(live)) if !self.is_as_judged(&live, uid) => {
                 let failed = format!("cannot roll back Deployment {}: it has changed in the meantime", meta.name);
