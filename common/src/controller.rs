@@ -33,6 +33,7 @@ use crate::{
     clock::Instant,
     informer::AnyInformer,
     metrics::{Counter, Counters, QueueMetrics, Stability},
+    object::Unreadable,
     panics,
     queue::{Backoff, Priority, Queue, QueueKey, QueueObserver},
     runtime::{Context, Running},
@@ -101,6 +102,16 @@ impl Failure for std::convert::Infallible {
 
     fn label(&self) -> &'static str {
         match *self {}
+    }
+}
+
+impl Failure for Unreadable {
+    fn retry(&self) -> Retry {
+        Retry::Backoff
+    }
+
+    fn label(&self) -> &'static str {
+        "unreadable"
     }
 }
 

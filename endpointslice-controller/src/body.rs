@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use common::{
-    intern::Labels,
-    meta::{OwnerRef, Uid, Version},
-};
+use common::{intern::Labels, meta::OwnerRef};
 use serde::Serialize;
 
 use crate::{
@@ -58,7 +55,7 @@ impl<'a> Whole<'a> {
     }
 }
 
-/// A merge patch onto the version of a slice that was looked at: what is not named stays as it is.
+/// A merge patch of a slice: what is not named stays as it is.
 #[derive(Serialize)]
 pub(crate) struct Change<'a> {
     metadata: ChangedMeta<'a>,
@@ -71,8 +68,6 @@ pub(crate) struct Change<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ChangedMeta<'a> {
-    resource_version: Version,
-    uid: &'a Uid,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<&'a str, Option<&'a str>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -101,8 +96,6 @@ impl<'a> Change<'a> {
         let new = shared.trigger_time.as_deref();
         Self {
             metadata: ChangedMeta {
-                resource_version: meta.resource_version,
-                uid: &meta.uid,
                 labels: difference(meta.labels.iter(), shared.labels.iter()),
                 annotations: if old == new { BTreeMap::new() } else { BTreeMap::from([(TRIGGER_TIME, new)]) },
                 owner_references: None,

@@ -1,28 +1,26 @@
-//! From a snapshot to a plan: pure.
+//! From the snapshot of a Service to the plan of its slices, with what the other loops decide by, too: pure.
 
 pub mod desired;
 pub mod distribution;
-pub mod endpoints;
-pub mod mirror;
 pub mod pack;
 pub mod ports;
-pub mod sequence;
 pub mod slice_metadata;
 pub mod subsets;
 pub mod trigger;
+pub mod write_order;
 pub mod zones;
 
 use std::sync::Arc;
 
 use crate::{
     objects::{AddressType, SERVICES, Service, Slice},
-    plan::{Counts, Doomed, Draft, Plan, PutOff, Spread, Writes},
+    plan::{Counts, Draft, Plan, PutOff, Spread, Writes},
     snapshot::Snapshot,
 };
 use desired::{Group, desired};
 use distribution::Distribution;
 use pack::{Limits, Sorted};
-use sequence::{Creation, Sequence};
+use write_order::{Creation, OrderedWrites, order_writes};
 
 /// Decides what is written about the slices of a Service.
 ///
@@ -52,7 +50,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         plan.writes.push(writes);
     }
     let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.is_of(*kind));
-    plan.unsupported = snapshot.slices.iter().filter(unsupported).map(|slice| Doomed::new(slice)).collect();
+    plan.unsupported = snapshot.slices.iter().filter(unsupported).cloned().collect();
     plan.memory.hints.retain(|kind, _| kinds.contains(kind));
     plan
 }
@@ -103,8 +101,8 @@ fn decide_one(
     counts.slices = sorted.create.len() + sorted.update.len() + sorted.keep.len() + sorted.put_off.slices;
     let Sorted { create, update, delete, put_off, .. } = sorted;
     let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
-    let Sequence { create, update, delete } =
-        sequence::sequence(create, update, delete, creation, |slice| is_owned(slice, service));
+    let OrderedWrites { create, update, delete } =
+        order_writes(create, update, delete, creation, |slice| is_owned(slice, service));
     Writes { kind, create, update, delete, left_out, put_off, events, counts }
 }
 
@@ -136,4 +134,4 @@ pub(crate) fn is_owned(slice: &Slice, service: &Service) -> bool {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod world;
+pub(crate) mod world;

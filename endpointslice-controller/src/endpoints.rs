@@ -1,6 +1,6 @@
 //! The loop that keeps an Endpoints object for every Service with a selector: the predecessor of slices.
 //!
-//! Deciding is in [`crate::decide::endpoints`]. Where it differs from upstream: Endpoints are patched, onto the version that was
+//! Where it differs from upstream: Endpoints are patched, onto the version that was
 //! looked at; own writes are waited for by the ledger, where upstream remembers one version; deletions name the uid they mean;
 //! Endpoints that lack addresses are written only if they change; an object with more ports than the API server accepts lacks
 //! some of them.
@@ -8,29 +8,35 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    consistency::{Cache, Ledger},
-    controller::{Controller, Loop, Observed, Requeue},
+    consistency::Ledger,
+    controller::{Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Listened},
-    meta::{Key, Uid},
+    meta::{Key, Meta, Uid},
+    object::Unreadable,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{Tune, TuneValue, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
     EXPECTATIONS_TIMEOUT, caches,
-    decide::endpoints::{self as decide, EndpointsPlan, EndpointsSnapshot, Members},
-    error::Error,
     members::SharedMembership,
-    memory::{Memories, Memory},
-    objects::Endpoints,
-    observe::{RECHECK, wait_for_index},
+    memory::Memories,
+    objects::{Endpoints, object_ref},
+    observe::drop_satisfied_record,
     watch::Parked,
 };
+use decide::{EndpointsPlan, EndpointsSnapshot};
+use sequence::Note;
 use watch::Watch;
 
-mod act;
+pub mod decide;
+
+mod observe;
+mod sequence;
 mod watch;
 
 /// The flag that says how many Services are synced at once.
@@ -59,18 +65,19 @@ pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition {
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint", Backoff::default());
     let workers = context.settings.workers(&CONCURRENT_SYNCS);
-    let controller = EndpointsController::new(context.clone(), queue.clone());
+    let controller = EndpointsController::new(&context, queue.clone());
     Loop::start(ENDPOINTS_LOOP.name, context, Arc::new(controller), queue, workers)
 }
 
 /// The controller of Endpoints.
 pub struct EndpointsController {
-    context: Context,
+    queue: Queue<Key>,
     members: Arc<SharedMembership>,
     endpoints: Arc<Listened<Endpoints>>,
     memories: Arc<Memories>,
     parked: Arc<Parked>,
     ledger: Ledger,
+    executor: Executor,
 }
 
 /// The owner of the record in the ledger about the Endpoints of that name: they outlive their Service.
@@ -80,14 +87,14 @@ fn record(key: &Key) -> Uid {
 
 impl EndpointsController {
     /// Starts watching; keys go to `queue`.
-    pub fn new(context: Context, queue: Queue<Key>) -> Self {
+    pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
-        let members = SharedMembership::shared(&context);
-        let endpoints = caches::endpoints(&context);
+        let members = SharedMembership::shared(context);
+        let endpoints = caches::endpoints(context);
         let (memories, parked): (Arc<Memories>, Arc<Parked>) = Default::default();
         let watch = Arc::new(Watch {
-            queue,
+            queue: queue.clone(),
             memories: Arc::clone(&memories),
             parked: Arc::clone(&parked),
             ledger: ledger.clone(),
@@ -98,52 +105,69 @@ impl EndpointsController {
         members.services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
         members.listen(move |concerned| pod_watch.on_pod(concerned));
         endpoints.listen(Box::new(move |event, origin| watch.on_endpoints(event, origin)));
-        Self { context, members, endpoints, memories, parked, ledger }
+        let executor = Executor::new(context, Some(ledger.clone()));
+        Self { queue, members, endpoints, memories, parked, ledger, executor }
     }
 }
 
-/// What one sync looks at, and the Service that it is about.
-pub struct Observation {
-    key: Key,
-    snapshot: EndpointsSnapshot,
-}
-
-impl Controller for EndpointsController {
+impl Sequenced for EndpointsController {
     type Key = Key;
-    type Snapshot = Observation;
+    type Snapshot = EndpointsSnapshot;
     type Plan = EndpointsPlan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Unreadable;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Observation>, Error> {
-        let store = self.endpoints.store();
-        let caches: [&dyn Cache; 1] = [&**store];
-        if let Some((behind, left)) = self.ledger.behind(&record(key), &caches, Default::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
-        }
-        let members = match self.members.services.store().get(&key.namespace, &key.name)? {
-            Some(service) => {
-                let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
-                let Memory { seen, settled, .. } = self.memories.of(key, &service.metadata.uid);
-                Some(Members { service, pods, seen, settled })
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<EndpointsSnapshot>, Unreadable> {
+        self.observe(key)
+    }
+
+    fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
+        decide::decide(snapshot)
+    }
+
+    fn sequence<'a>(snapshot: &'a EndpointsSnapshot, plan: &'a EndpointsPlan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(_: &EndpointsSnapshot) -> Timestamp {
+        // Nothing depends on it.
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn object(snapshot: &EndpointsSnapshot) -> (ObjectRef, Uid) {
+        (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
+    }
+
+    fn note(&self, snapshot: &EndpointsSnapshot, note: Note) {
+        let key = &snapshot.key;
+        match note {
+            Note::Decide(memory) => {
+                let is_there = |meta: &Meta| meta.uid == memory.uid;
+                if self.members.services.store().peek(&key.namespace, &key.name, is_there) == Some(true) {
+                    self.memories.keep(key, memory);
+                }
             }
-            None => None,
-        };
-        let snapshot = EndpointsSnapshot { members, endpoints: store.get(&key.namespace, &key.name)? };
-        Ok(Observed::Ready(Observation { key: key.clone(), snapshot }))
-    }
-
-    fn decide(observation: &Observation) -> EndpointsPlan {
-        decide::decide(&observation.snapshot)
-    }
-
-    async fn act(&self, observation: Observation, plan: EndpointsPlan) -> Result<Requeue, Error> {
-        let Observation { key, snapshot } = observation;
-        match (&plan, &snapshot.members) {
-            (EndpointsPlan::Delete(endpoints), _) => self.delete(&key, endpoints).await?,
-            (EndpointsPlan::Keep(wanted), Some(members)) => self.keep(&key, &members.service, wanted).await?,
-            (EndpointsPlan::Keep(_) | EndpointsPlan::Settled(_) | EndpointsPlan::Leave, _) => {}
+            // The cache may show the state before the write for a while, in which a sync finds nothing to do. The event of
+            // the write, if it was made, brings the key back.
+            Note::LoseAnswer => self.parked.park(key),
         }
-        Ok(Requeue::No)
+    }
+
+    fn fresh(&self, _: &EndpointsSnapshot, (): ()) {}
+
+    fn ended(&self, snapshot: &EndpointsSnapshot) {
+        if snapshot.members.is_none() {
+            // There may be no other sync.
+            drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.endpoints.store());
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -1,36 +1,42 @@
 //! The loop that mirrors Endpoints which somebody writes by hand, for a Service without a selector, into slices.
 //!
-//! Deciding is in [`crate::decide::mirror`]. Where it differs from upstream: slices are patched; new contents are written
+//! Where it differs from upstream: slices are patched; new contents are written
 //! over the old slices that share most endpoints with them; a terminating slice counts as gone; deleting a slice that is gone
 //! already is no failure.
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    consistency::{Cache, Ledger},
-    controller::{Controller, Loop, Observed, Requeue},
+    consistency::Ledger,
+    controller::{Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::{AnyInformer, Listened},
     meta::{Key, Uid},
+    object::Unreadable,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{Tune, TuneValue, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
     EXPECTATIONS_TIMEOUT, caches,
-    decide::mirror::{self, MirrorPlan, MirrorSnapshot},
-    error::Error,
-    objects::{Endpoints, MIRRORING, Service, Slice},
-    observe::{RECHECK, slices_of},
-    own_writes::OwnWrites,
+    objects::{Endpoints, MIRRORING, Service, Slice, object_ref},
+    observe::drop_satisfied_record,
+    own_writes::{OwnWrites, WriteMemory},
     watch::{Parked, SliceWatch},
 };
+use decide::{MirrorPlan, MirrorSnapshot, mirrored};
 use metrics::MirroringMetrics;
+use sequence::Note;
 use watch::Watch;
 
-mod act;
+pub mod decide;
+
 mod metrics;
+mod observe;
+mod sequence;
 mod watch;
 
 /// The flag that says how many Endpoints are mirrored at once.
@@ -68,24 +74,22 @@ pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition = LoopDefinition {
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint_slice_mirroring", BACKOFF);
     let workers = context.settings.workers(&CONCURRENT_SYNCS);
-    let controller = MirroringController::new(context.clone(), queue.clone());
+    let controller = MirroringController::new(&context, queue.clone());
     Loop::start(ENDPOINT_SLICE_MIRRORING.name, context, Arc::new(controller), queue, workers)
 }
 
 /// The controller of mirrored slices.
 pub struct MirroringController {
-    context: Context,
     queue: Queue<Key>,
     services: Arc<Listened<Service>>,
     endpoints: Arc<Listened<Endpoints>>,
     slices: Arc<Listened<Slice>>,
-    own: Arc<OwnWrites>,
     parked: Arc<Parked>,
     ledger: Ledger,
+    executor: Executor,
+    writes: WriteMemory,
     metrics: MirroringMetrics,
     max_endpoints_per_subset: usize,
-    /// How long changes of slices by others are gathered.
-    slice_delay: Duration,
 }
 
 /// The owner of the record in the ledger about the slices of that name: they outlive the Endpoints that they mirror.
@@ -95,12 +99,12 @@ fn record(key: &Key) -> Uid {
 
 impl MirroringController {
     /// Starts watching; keys go to `queue`.
-    pub fn new(context: Context, queue: Queue<Key>) -> Self {
+    pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let slice_delay = settings.duration(&UPDATES_BATCH_PERIOD);
+        let delay = settings.duration(&UPDATES_BATCH_PERIOD);
         let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
-        let services = caches::services(&context);
-        let (endpoints, slices) = (caches::endpoints(&context), caches::slices(&context));
+        let services = caches::services(context);
+        let (endpoints, slices) = (caches::endpoints(context), caches::slices(context));
         let (own, parked): (Arc<OwnWrites>, Arc<Parked>) = Default::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
@@ -112,7 +116,7 @@ impl MirroringController {
                 managed_by: MIRRORING,
                 own: Arc::clone(&own),
                 parked: Arc::clone(&parked),
-                delay: slice_delay,
+                delay,
             },
         });
         let (service_watch, endpoints_watch) = (Arc::clone(&watch), Arc::clone(&watch));
@@ -122,57 +126,64 @@ impl MirroringController {
         let max_endpoints_per_subset =
             usize::try_from(settings.count(&MAX_ENDPOINTS_PER_SUBSET)).unwrap_or(usize::MAX).max(1);
         let metrics = MirroringMetrics::new(&context.metrics);
-        Self {
-            context,
-            queue,
-            services,
-            endpoints,
-            slices,
-            own,
-            parked,
-            ledger,
-            metrics,
-            max_endpoints_per_subset,
-            slice_delay,
-        }
+        let (executor, changes) = (Executor::new(context, Some(ledger.clone())), metrics.changes.clone());
+        let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
+        Self { queue, services, endpoints, slices, parked, ledger, executor, writes, metrics, max_endpoints_per_subset }
     }
 }
 
-/// What one sync looks at, and the Endpoints that it is about.
-pub struct Observation {
-    key: Key,
-    snapshot: MirrorSnapshot,
-}
-
-impl Controller for MirroringController {
+impl Sequenced for MirroringController {
     type Key = Key;
-    type Snapshot = Observation;
+    type Snapshot = MirrorSnapshot;
     type Plan = MirrorPlan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Unreadable;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Observation>, Error> {
-        let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some((behind, left)) = self.ledger.behind(&record(key), &caches, Default::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<MirrorSnapshot>, Unreadable> {
+        self.observe(key)
+    }
+
+    fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
+        decide::decide(snapshot)
+    }
+
+    fn sequence<'a>(snapshot: &'a MirrorSnapshot, plan: &'a MirrorPlan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(_: &MirrorSnapshot) -> Timestamp {
+        // No decision depends on it.
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn object(snapshot: &MirrorSnapshot) -> (ObjectRef, Uid) {
+        (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
+    }
+
+    fn note(&self, snapshot: &MirrorSnapshot, note: Note) {
+        match note {
+            Note::Decide(totals) => self.metrics.planned(&snapshot.key, totals.as_ref()),
+            Note::Write(note) => self.writes.note(&snapshot.key, &note),
+            Note::End(took) => self.metrics.took.observe(took),
         }
-        let snapshot = MirrorSnapshot {
-            endpoints: self.endpoints.store().get(&key.namespace, &key.name)?,
-            service: self.services.store().get(&key.namespace, &key.name)?,
-            slices: slices_of(self.slices.store(), key, MIRRORING)?,
-            max_endpoints_per_subset: self.max_endpoints_per_subset,
-        };
-        Ok(Observed::Ready(Observation { key: key.clone(), snapshot }))
     }
 
-    fn decide(observation: &Observation) -> MirrorPlan {
-        mirror::decide(&observation.snapshot)
+    fn fresh(&self, _: &MirrorSnapshot, (): ()) {}
+
+    fn ended(&self, snapshot: &MirrorSnapshot) {
+        self.writes.end(&snapshot.key);
+        if mirrored(snapshot).is_none() {
+            // There may be no other sync.
+            drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.slices.store());
+        }
     }
 
-    async fn act(&self, observation: Observation, plan: MirrorPlan) -> Result<Requeue, Error> {
-        let began = self.context.clock.instant();
-        let outcome = self.execute(&observation, &plan).await;
-        self.metrics.took.observe(self.context.clock.instant().duration_since(began).as_secs_f64());
-        outcome.map(|()| Requeue::No)
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

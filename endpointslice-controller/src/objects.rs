@@ -8,6 +8,7 @@ mod service;
 mod slice;
 
 pub use endpoint::{Conditions, Endpoint, Hint, Hints, Identity, TargetRef};
+pub(crate) use endpoints::object_ref;
 pub use endpoints::{Address, ENDPOINTS, Endpoints, Subset, SubsetPort};
 pub use node::{NODES, Node};
 pub use pod::{Pod, PodPort};

@@ -1,4 +1,4 @@
-//! From a key to a snapshot: reads of caches and indexes, and nothing else.
+//! What the loops read of caches and indexes in the same way.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,8 @@ use common::{
 };
 
 use crate::{
-    SliceController,
     caches::{SLICES_BY_SERVICE, service_value},
-    error::Error,
-    objects::{CONTROLLER, Slice},
-    snapshot::{MAX_NEW_PORTS, Snapshot},
+    objects::Slice,
 };
 
 /// After how long a Service whose caches lag is looked at again although nothing of it has happened.
@@ -39,37 +36,4 @@ pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn Ca
 pub(crate) fn wait_for_index<S>() -> Observed<S> {
     let why = "the index of Pods has not seen this state of the Service yet".to_owned();
     Observed::Waiting { why, at_most: Duration::from_millis(10) }
-}
-
-impl SliceController {
-    pub(crate) fn snapshot(&self, key: &Key) -> Result<Observed<Snapshot>, Error> {
-        let Some(service) = self.members.services.store().get(&key.namespace, &key.name)? else {
-            return Ok(Observed::Gone);
-        };
-        let uid = &service.metadata.uid;
-        let mut snapshot = Snapshot {
-            memory: self.memories.of(key, uid),
-            service: Arc::clone(&service),
-            pods: Arc::default(),
-            zones: self.topology.zones(),
-            slices: Vec::new(),
-            ratios: None,
-            max_endpoints_per_slice: self.max_endpoints_per_slice,
-            max_new_ports: MAX_NEW_PORTS,
-        };
-        if !service.selects() {
-            return Ok(Observed::Ready(snapshot));
-        }
-        let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some((behind, left)) = self.ledger.behind(uid, &caches, Default::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
-        }
-        let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
-        snapshot.pods = pods;
-        snapshot.slices = slices_of(self.slices.store(), key, CONTROLLER)?;
-        if service.wants_topology_hints() {
-            snapshot.ratios = self.topology.ratios().map(Arc::new);
-        }
-        Ok(Observed::Ready(snapshot))
-    }
 }

@@ -1,10 +1,16 @@
 //! Which events of slices are caused by this process's own writes.
 
+use std::{sync::Arc, time::Duration};
+
 use common::{
     map::HashMap,
     meta::{Key, Meta, Uid, Version},
+    metrics::Counters,
+    queue::Queue,
 };
 use parking_lot::Mutex;
+
+use crate::sequence::WriteNote;
 
 /// The last own write of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,48 +43,25 @@ pub(crate) struct OwnWrites(Mutex<HashMap<Key, Slices>>);
 struct Slices {
     /// The last own write of each slice, until the slice is gone.
     last: HashMap<Uid, Wrote>,
-    /// How many requests wait for their answer.
-    sending: usize,
+    /// Whether a request waits for its answer.
+    is_sending: bool,
     /// Events that came while a request waited for its answer.
     early: HashMap<Uid, Wrote>,
 }
 
-/// A request that waits for its answer.
-pub(crate) struct Sending<'a> {
-    own: &'a OwnWrites,
-    service: &'a Key,
-    is_finished: bool,
-}
+impl OwnWrites {
+    /// Notes that a request is sent. Its events may come before its answer. A Service has one request at a time.
+    pub(crate) fn begin(&self, service: &Key) {
+        self.0.lock().entry(service.clone()).or_default().is_sending = true;
+    }
 
-impl Sending<'_> {
     /// Notes the answer: the slice and what was done to it, or nothing if the request failed. Returns whether somebody else
     /// changed a slice of the Service meanwhile.
-    pub(crate) fn finish(mut self, wrote: Option<(&Uid, Wrote)>) -> bool {
-        self.is_finished = true;
-        self.own.end(self.service, wrote)
-    }
-}
-
-impl Drop for Sending<'_> {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            self.own.end(self.service, None);
-        }
-    }
-}
-
-impl OwnWrites {
-    /// Notes that a request is sent. Its events may come before its answer.
-    pub(crate) fn begin<'a>(&'a self, service: &'a Key) -> Sending<'a> {
-        self.0.lock().entry(service.clone()).or_default().sending += 1;
-        Sending { own: self, service, is_finished: false }
-    }
-
-    fn end(&self, service: &Key, wrote: Option<(&Uid, Wrote)>) -> bool {
+    pub(crate) fn finish(&self, service: &Key, wrote: Option<(&Uid, Wrote)>) -> bool {
         let mut all = self.0.lock();
         // A Service that has been forgotten meanwhile stays so.
         let Some(slices) = all.get_mut(service) else { return false };
-        slices.sending = slices.sending.saturating_sub(1);
+        slices.is_sending = false;
         let mut others = false;
         if let Some((uid, wrote)) = wrote {
             match (wrote, slices.early.remove(uid)) {
@@ -94,11 +77,9 @@ impl OwnWrites {
                 }
             }
         }
-        if slices.sending == 0 {
-            others |= !std::mem::take(&mut slices.early).is_empty();
-            if slices.last.is_empty() {
-                all.remove(service);
-            }
+        others |= !std::mem::take(&mut slices.early).is_empty();
+        if slices.last.is_empty() {
+            all.remove(service);
         }
         others
     }
@@ -121,7 +102,7 @@ impl OwnWrites {
         let last = slices.last.remove(slice);
         let author =
             if last == Some(Wrote::Deletion) { Author::Own } else { slices.note_early(slice, Wrote::Deletion) };
-        if slices.last.is_empty() && slices.sending == 0 {
+        if slices.last.is_empty() && !slices.is_sending {
             all.remove(service);
         }
         author
@@ -135,11 +116,50 @@ impl OwnWrites {
 
 impl Slices {
     fn note_early(&mut self, slice: &Uid, event: Wrote) -> Author {
-        if self.sending == 0 {
+        if !self.is_sending {
             return Author::Other;
         }
         self.early.insert(slice.clone(), event);
         Author::Undecided
+    }
+}
+
+/// What a loop remembers and counts of its writes of slices, besides the ledger.
+pub(crate) struct WriteMemory {
+    pub(crate) own: Arc<OwnWrites>,
+    pub(crate) queue: Queue<Key>,
+    /// How long changes of slices by others are gathered.
+    pub(crate) delay: Duration,
+    /// Changes by operation.
+    pub(crate) changes: Counters,
+}
+
+impl WriteMemory {
+    /// Notes what happens to a write for the Service of that key.
+    pub(crate) fn note(&self, key: &Key, note: &WriteNote) {
+        let (operation, wrote) = match note {
+            WriteNote::Begin => return self.own.begin(key),
+            WriteNote::Fail => (None, None),
+            WriteNote::Put(operation, uid, version) => (Some(*operation), Some((uid, Wrote::Version(*version)))),
+            WriteNote::Delete(uid) => (Some("delete"), Some((uid, Wrote::Deletion))),
+            WriteNote::FindGone => (Some("delete"), None),
+        };
+        self.finish(key, wrote);
+        if let Some(operation) = operation {
+            self.changes.with(&[operation]).inc();
+        }
+    }
+
+    /// Notes that a sync has ended: a request that was broken off has no answer.
+    pub(crate) fn end(&self, key: &Key) {
+        self.finish(key, None);
+    }
+
+    /// Notes an answer. If somebody else changed a slice meanwhile, the Service is synced again.
+    fn finish(&self, key: &Key, wrote: Option<(&Uid, Wrote)>) {
+        if self.own.finish(key, wrote) {
+            self.queue.gather(key.clone(), self.delay);
+        }
     }
 }
 
@@ -158,9 +178,9 @@ mod tests {
     #[test]
     fn an_event_that_overtakes_its_answer_is_an_own_one() {
         let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
-        let sending = own.begin(&service);
+        own.begin(&service);
         assert_eq!(own.author_of(&service, &meta("a", "5")), Author::Undecided);
-        assert!(!sending.finish(Some((&Uid::new("a"), version("5")))));
+        assert!(!own.finish(&service, Some((&Uid::new("a"), version("5")))));
         assert_eq!(own.author_of(&service, &meta("a", "5")), Author::Own);
         assert_eq!(own.author_of(&service, &meta("a", "6")), Author::Other);
     }
@@ -170,9 +190,9 @@ mod tests {
         let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
         let a = Uid::new("a");
         for (uid, seen, wrote) in [("a", "6", Some("5")), ("b", "4", Some("5")), ("a", "5", None)] {
-            let sending = own.begin(&service);
+            own.begin(&service);
             assert_eq!(own.author_of(&service, &meta(uid, seen)), Author::Undecided);
-            assert!(sending.finish(wrote.map(|wrote| (&a, version(wrote)))));
+            assert!(own.finish(&service, wrote.map(|wrote| (&a, version(wrote)))));
             own.forget(&service);
         }
     }
@@ -180,20 +200,21 @@ mod tests {
     #[test]
     fn nothing_is_left_of_slices_that_are_gone() {
         let (own, service, a) = (OwnWrites::default(), Key::new("ns", "web"), Uid::new("a"));
-        // The event comes first, or the answer; or the write fails; or it is never answered.
-        let sending = own.begin(&service);
+        // The event comes first, or the answer; or the write fails.
+        own.begin(&service);
         assert_eq!(own.author_of_deletion(&service, &a), Author::Undecided);
-        assert!(!sending.finish(Some((&a, Wrote::Deletion))));
+        assert!(!own.finish(&service, Some((&a, Wrote::Deletion))));
         assert!(own.0.lock().is_empty());
-        assert!(!own.begin(&service).finish(Some((&a, Wrote::Deletion))));
+        own.begin(&service);
+        assert!(!own.finish(&service, Some((&a, Wrote::Deletion))));
         assert_eq!(own.author_of_deletion(&service, &a), Author::Own);
         assert!(own.0.lock().is_empty());
-        assert!(!own.begin(&service).finish(None));
-        drop(own.begin(&service));
+        own.begin(&service);
+        assert!(!own.finish(&service, None));
         assert!(own.0.lock().is_empty());
-        let sending = own.begin(&service);
+        own.begin(&service);
         own.forget(&service);
-        assert!(!sending.finish(Some((&a, version("5")))));
+        assert!(!own.finish(&service, Some((&a, version("5")))));
         assert!(own.0.lock().is_empty());
     }
 }

@@ -1,12 +1,12 @@
 //! What one sync does about the slices of a Service.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use common::{
-    controller::{Explain, Explanation},
+    controller::Describe,
     events::EventType,
     intern::{Labels, Text},
-    meta::{Annotations, OwnerRef, Uid, Version},
+    meta::{Annotations, OwnerRef},
 };
 
 use crate::{
@@ -65,25 +65,6 @@ pub struct SliceMetadata {
     pub trigger_time: Option<String>,
 }
 
-/// A slice to delete.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doomed {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its uid.
-    pub uid: Uid,
-    /// The version that was decided on.
-    pub resource_version: Version,
-}
-
-impl Doomed {
-    /// That slice.
-    pub fn new(slice: &Slice) -> Self {
-        let meta = &slice.metadata;
-        Self { name: Arc::clone(&meta.name), uid: meta.uid.clone(), resource_version: meta.resource_version }
-    }
-}
-
 /// What is done about the slices of one address type, in this order.
 #[derive(Clone, Debug)]
 pub struct Writes {
@@ -94,7 +75,7 @@ pub struct Writes {
     /// New states of existing slices.
     pub update: Vec<Draft>,
     /// Slices to delete.
-    pub delete: Vec<Doomed>,
+    pub delete: Vec<Arc<Slice>>,
     /// Pods that were left out, and why.
     pub left_out: Vec<String>,
     /// Endpoints and slices that the next sync deals with, because of [`crate::snapshot::Snapshot::max_new_ports`].
@@ -140,19 +121,25 @@ impl Writes {
         self.len() == 0
     }
 
-    /// The requests in words.
-    pub fn actions(&self) -> Vec<String> {
-        let kind = self.kind;
-        let create = self.create.iter().map(|draft| format!("create an {kind} slice: {}", shown(draft)));
-        let named = |draft: &Draft| draft.base.as_ref().map(|base| Arc::clone(&base.metadata.name)).unwrap_or_default();
-        let update = self.update.iter().map(|draft| format!("update {}: {}", named(draft), shown(draft)));
-        let delete = self.delete.iter().map(|slice| format!("delete {}: nothing is to be in it", slice.name));
-        create.chain(update).chain(delete).collect()
+    /// The write at that position in their order.
+    pub(crate) fn get(&self, position: usize) -> Option<Write<'_>> {
+        let draft = self.create.iter().chain(&self.update).nth(position);
+        let delete = || self.delete.get(position.checked_sub(self.create.len() + self.update.len())?);
+        draft.map(Write::Put).or_else(|| delete().map(Write::Delete))
     }
 }
 
+/// One write of a plan.
+#[derive(Clone, Copy)]
+pub(crate) enum Write<'a> {
+    /// Creates the slice of a draft, or changes the slice that it is based on.
+    Put(&'a Draft),
+    /// Deletes a slice.
+    Delete(&'a Arc<Slice>),
+}
+
 /// How the endpoints of a Service are spread, for metrics.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// Whether by the capacity of zones.
     pub by_capacity: bool,
@@ -170,53 +157,42 @@ pub struct Plan {
     /// By address type.
     pub writes: Vec<Writes>,
     /// Slices of other address types, which go last.
-    pub unsupported: Vec<Doomed>,
+    pub unsupported: Vec<Arc<Slice>>,
     /// What the next sync is to know.
     pub memory: Memory,
     /// How endpoints are spread.
     pub spread: Spread,
 }
 
-impl fmt::Display for Writes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { endpoints, slices, .. } = self.counts;
-        write!(f, "{endpoints} {} endpoints in {slices} slices", self.kind)
-    }
-}
-
-/// The endpoints of a slice in words.
-fn shown(draft: &Draft) -> String {
-    let ready = draft.endpoints.iter().filter(|endpoint| endpoint.is_ready()).count();
-    format!("{} endpoints, {ready} of them ready", draft.endpoints.len())
-}
-
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
+impl Describe for Plan {
+    fn situation(&self) -> String {
         if !self.is_ours {
-            let situation = "the Service has no selector, or is a name for another one: its slices are left alone";
-            return Explanation { situation: situation.to_owned(), ..Explanation::default() };
+            return "the Service has no selector, or is a name for another one: its slices are left alone".to_owned();
         }
-        let mut out = Explanation::default();
-        let situations: Vec<String> = self.writes.iter().map(ToString::to_string).collect();
-        out.situation = situations.join(", ");
+        situation(&self.writes)
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        let mut out = Vec::new();
         for writes in &self.writes {
-            out.actions.extend(writes.actions());
-            out.waiting.extend(writes.left_out.iter().cloned());
+            out.extend(writes.left_out.iter().cloned());
             let PutOff { endpoints, slices } = writes.put_off;
             if writes.put_off != PutOff::default() {
                 let kind = writes.kind;
-                out.waiting.push(format!(
+                out.push(format!(
                     "the new slices of one sync may have a limited number of ports: {endpoints} {kind} endpoints and {slices} \
                      slices are left to the next sync"
                 ));
             }
         }
-        let unsupported = |slice: &Doomed| format!("delete {}: the Service has no such addresses", slice.name);
-        out.actions.extend(self.unsupported.iter().map(unsupported));
         out
     }
+}
 
-    fn acts(&self) -> bool {
-        !self.unsupported.is_empty() || self.writes.iter().any(|w| !w.is_empty() || !w.left_out.is_empty())
-    }
+/// How many endpoints and slices of each address type there are to be.
+pub(crate) fn situation(writes: &[Writes]) -> String {
+    let one = |Writes { kind, counts: Counts { endpoints, slices, .. }, .. }: &Writes| {
+        format!("{endpoints} {kind} endpoints in {slices} slices")
+    };
+    writes.iter().map(one).collect::<Vec<_>>().join(", ")
 }

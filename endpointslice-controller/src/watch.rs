@@ -1,10 +1,8 @@
-//! Which event brings which Service to the queue.
+//! Which events of slices bring which key to the queue: the same for both loops of slices.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use common::{
-    consistency::Ledger,
-    controller::priority,
     map::HashSet,
     meta::{Key, Meta},
     queue::{Priority, Queue},
@@ -13,11 +11,8 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    memory::Memories,
-    metrics::ControllerMetrics,
-    objects::{SERVICE_NAME, Service, Slice},
+    objects::{SERVICE_NAME, Slice},
     own_writes::{Author, OwnWrites},
-    topology::Topology,
 };
 
 /// Keys whose sync waits for a cache.
@@ -103,48 +98,6 @@ impl SliceWatch {
             self.queue.add(key, Priority::Normal);
         } else {
             self.queue.gather(key, self.delay);
-        }
-    }
-}
-
-/// Turns all other events into keys. Upstream: `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`,
-/// `syncPod`, `checkNodeTopologyDistribution`.
-pub(crate) struct Watch {
-    pub(crate) queue: Queue<Key>,
-    pub(crate) topology: Arc<Topology>,
-    pub(crate) memories: Arc<Memories>,
-    pub(crate) own: Arc<OwnWrites>,
-    pub(crate) ledger: Ledger,
-    pub(crate) metrics: Arc<ControllerMetrics>,
-    /// How long changes of Pods are gathered.
-    pub(crate) batch: Duration,
-}
-
-impl Watch {
-    /// Enqueues a Service at every event of it.
-    pub(crate) fn on_service(&self, event: &Event<Service>, origin: Origin) {
-        let key = event.meta().key();
-        if let Event::Deleted(service) = event {
-            let uid = &service.metadata.uid;
-            self.memories.forget(&key, uid);
-            self.own.forget(&key);
-            self.ledger.forget(uid);
-            self.metrics.forget(&key);
-        }
-        self.queue.add(key, priority(origin));
-    }
-
-    /// Enqueues the Services that an event of a Pod concerns.
-    pub(crate) fn on_pod(&self, concerned: &BTreeSet<Key>) {
-        for key in concerned {
-            self.queue.gather(key.clone(), self.batch);
-        }
-    }
-
-    /// Enqueues the Services whose hints no longer fit the capacity of the zones.
-    pub(crate) fn recheck_hints(&self) {
-        for key in self.topology.overloaded(&self.memories) {
-            self.queue.add(key, Priority::Normal);
         }
     }
 }

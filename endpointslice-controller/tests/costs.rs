@@ -5,15 +5,18 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
+use common::controller::Controller;
 use endpointslice_controller::{
-    decide::{
-        decide,
-        endpoints::{self, EndpointsPlan, EndpointsSnapshot, Members as OfService},
+    decide::decide,
+    endpoints::{
+        self, EndpointsController,
+        decide::{EndpointsPlan, EndpointsSnapshot, Members as OfService},
     },
     membership::{Members, Membership},
     memory::{Memory, Settled},
     objects::{Endpoints, Pod, Service, Slice},
     plan::Writes,
+    slices::SliceController,
     snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 use serde_json::json;
@@ -104,6 +107,13 @@ fn a_change_of_one_pod_of_five_thousand_builds_one_slice() {
     assert!(plan.writes.iter().all(Writes::is_empty));
     let one = snapshot(members, slices, first.memory.clone());
     let (for_one, plan) = allocated(|| decide(&one));
+    let (with_forecast, _) = allocated(|| <SliceController as Controller>::decide(&one));
+    assert!(with_forecast < for_one + 5_000, "a forecast builds no slice: {with_forecast} bytes, {for_one} without");
+    let (with_forecast, _) = allocated(|| <SliceController as Controller>::decide(&unchanged));
+    assert!(
+        with_forecast < for_nothing + 2_000,
+        "nor where there is no change: {with_forecast} bytes, {for_nothing} without"
+    );
     assert_eq!((plan.writes[0].create.len(), plan.writes[0].update.len(), plan.writes[0].delete.len()), (0, 1, 0));
     // Indexes of positions, and no endpoint: an endpoint takes about 300 bytes.
     assert!(for_nothing < 120 * PODS, "a sync without changes allocates {for_nothing} bytes");
@@ -117,36 +127,42 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let service = Arc::new(service());
     let pods: Arc<[Arc<Pod>]> = (0..1_000).map(|n| pod(n, true)).collect();
     let snapshot = |pods: &Arc<[Arc<Pod>]>, seen, settled, endpoints: &Arc<Endpoints>| EndpointsSnapshot {
+        key: service.metadata.key(),
         members: Some(OfService { service: Arc::clone(&service), pods: Arc::clone(pods), seen, settled }),
         endpoints: Some(Arc::clone(endpoints)),
     };
     let mut there: Endpoints =
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}})).unwrap();
-    let EndpointsPlan::Keep(wanted) = endpoints::decide(&snapshot(&pods, None, None, &Arc::new(there.clone()))) else {
+    let EndpointsPlan::Keep(wanted) = endpoints::decide::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())))
+    else {
         panic!("the Endpoints are empty");
     };
     assert!(wanted.write);
     (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
     let there = Arc::new(there);
-    let (for_all, plan) = allocated(|| endpoints::decide(&snapshot(&pods, None, None, &there)));
+    let (for_all, plan) = allocated(|| endpoints::decide::decide(&snapshot(&pods, None, None, &there)));
     let EndpointsPlan::Keep(wanted) = plan else { panic!("nothing is known of a sync before") };
     assert!(!wanted.write && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
     let (seen, settled) = (Some(Arc::new(wanted.seen)), Some(Settled::new(&service, &there)));
-    let (for_nothing, plan) = allocated(|| endpoints::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
+    let (for_nothing, plan) =
+        allocated(|| endpoints::decide::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
     assert!(matches!(plan, EndpointsPlan::Settled(_)));
     assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
+    let snapshot_of_nothing = snapshot(&pods, seen.clone(), settled.clone(), &there);
+    let (with_forecast, _) = allocated(|| <EndpointsController as Controller>::decide(&snapshot_of_nothing));
+    assert!(with_forecast < for_nothing + 200, "a forecast of nothing allocates {with_forecast} bytes");
 
     // Another list of Pods, or another version of an object, is looked at.
     let others: Arc<[Arc<Pod>]> = pods.iter().cloned().collect();
     assert!(matches!(
-        endpoints::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
+        endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
         EndpointsPlan::Keep(_)
     ));
     let mut changed = Endpoints::clone(&there);
     changed.metadata.resource_version = common::meta::Version::parse("7");
     changed.subsets.clear();
-    let plan = endpoints::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
+    let plan = endpoints::decide::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
     assert!(matches!(plan, EndpointsPlan::Keep(wanted) if wanted.write));
 }
 

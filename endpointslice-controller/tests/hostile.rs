@@ -6,15 +6,23 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
-use common::{controller::Explain as _, object::Object};
+use common::{
+    controller::{Controller, Explain as _},
+    meta::Key,
+    object::Object,
+};
 use endpointslice_controller::{
-    decide::{
-        decide,
-        endpoints::{self, EndpointsSnapshot, Members},
-        mirror::{self, MirrorSnapshot},
+    endpoints::{
+        EndpointsController,
+        decide::{EndpointsSnapshot, MAX_PORTS, Members},
     },
     memory::Memory,
+    mirroring::{
+        MirroringController,
+        decide::{MAX_ADDRESSES, MirrorSnapshot},
+    },
     objects::{Endpoints, Pod, Service},
+    slices::SliceController,
     snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 use proptest::prelude::*;
@@ -149,17 +157,15 @@ fn allocated_and_limit(
         max_new_ports: MAX_NEW_PORTS,
     };
     let before = ALLOCATOR.total_allocated();
-    let plan = decide(&snapshot);
-    let _ = plan.explain();
+    let _ = <SliceController as Controller>::decide(&snapshot).explain();
     let of_slices = (ALLOCATOR.total_allocated() - before, limit);
     let Snapshot { service, pods, .. } = snapshot;
-    let new_ports = (ports * pods.len()).min(endpoints::MAX_PORTS);
+    let new_ports = (ports * pods.len()).min(MAX_PORTS);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
     let members = Some(Members { service, pods, seen: None, settled: None });
-    let snapshot = EndpointsSnapshot { members, endpoints: None };
+    let snapshot = EndpointsSnapshot { key: Key::new("ns", "web"), members, endpoints: None };
     let before = ALLOCATOR.total_allocated();
-    let plan = endpoints::decide(&snapshot);
-    let _ = plan.explain();
+    let _ = <EndpointsController as Controller>::decide(&snapshot).explain();
     Some([of_slices, (ALLOCATOR.total_allocated() - before, limit)])
 }
 
@@ -219,16 +225,16 @@ proptest! {
         let bytes = object.to_string().len();
         let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}});
         let snapshot = MirrorSnapshot {
+            key: Key::new("ns", "web"),
             endpoints: read::<Endpoints>(&object),
             service: read::<Service>(&service),
             slices: Vec::new(),
             max_endpoints_per_subset,
         };
         prop_assert!(snapshot.endpoints.is_some());
-        let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(mirror::MAX_ADDRESSES);
+        let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(MAX_ADDRESSES);
         let before = ALLOCATOR.total_allocated();
-        let plan = mirror::decide(&snapshot);
-        let _ = plan.explain();
+        let _ = <MirroringController as Controller>::decide(&snapshot).explain();
         let allocated = ALLOCATOR.total_allocated() - before;
         prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
     }

@@ -17,9 +17,13 @@ pub trait Describe {
     /// The situation in numbers, one line.
     fn situation(&self) -> String;
     /// What is waited for, and why; none when everything is as wanted.
-    fn waiting(&self) -> Vec<String>;
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// How long after its snapshot the passing of time alone may change the decision; see [`Explain::requeue_after`].
-    fn requeue_after(&self) -> Option<std::time::Duration>;
+    fn requeue_after(&self) -> Option<std::time::Duration> {
+        None
+    }
 }
 
 /// A controller whose syncs are sequences of requests.

@@ -26,6 +26,8 @@ pub struct Action {
     pub writes: bool,
     /// To which resource.
     pub resource: Resource,
+    /// The kind of the object in words.
+    pub kind: &'static str,
     /// In which namespace.
     pub namespace: Text,
     /// To which object; empty if the server chooses the name of an object to create.
@@ -42,6 +44,7 @@ impl Action {
             doing: request.doing,
             writes: request.verb.writes(),
             resource: request.resource,
+            kind: request.kind,
             namespace: request.namespace.clone(),
             name: Arc::clone(&request.name),
             subresource: request.subresource,
@@ -53,13 +56,13 @@ impl Action {
 impl Action {
     /// What is done so many times.
     fn describe(&self, count: usize) -> String {
-        let Self { doing, resource, name, is_itself, .. } = self;
+        let Self { doing, kind, name, is_itself, .. } = self;
         match (is_itself, count) {
             (true, _) => (*doing).to_owned(),
-            (false, 0 | 1) if !name.is_empty() => format!("{doing} {} {name}", resource.kind),
-            (false, 0 | 1) => format!("{doing} 1 {}", resource.kind),
-            (false, count) if name.is_empty() => format!("{doing} {count} {}s", resource.kind),
-            (false, count) => format!("{doing} {} {name} ({count} times)", resource.kind),
+            (false, 0 | 1) if !name.is_empty() => format!("{doing} {kind} {name}"),
+            (false, 0 | 1) => format!("{doing} 1 {kind}"),
+            (false, count) if name.is_empty() => format!("{doing} {count} {kind}s"),
+            (false, count) => format!("{doing} {kind} {name} ({count} times)"),
         }
     }
 }

@@ -242,14 +242,14 @@ impl<N: Note> Run<'_, N> {
 
     /// Notes what must be known before the answer: an event may come first.
     async fn before(&self, request: &Request) {
-        let (Some(ledger), true) = (&self.executor.ledger, request.role == Role::Child) else { return };
-        match (&request.verb, &request.precondition) {
-            (Verb::Create(_), _) => {
+        if self.executor.ledger.is_none() || request.role != Role::Child {
+            return;
+        }
+        match &request.verb {
+            Verb::Create(_) => {
                 self.known.get_or_init(|| async { (self.subject.children)() }).await;
             }
-            (Verb::Delete(..), Some(Precondition { uid, .. })) => {
-                ledger.deleted(&self.subject.owner, request.resource, &request.namespace, &request.name, uid);
-            }
+            Verb::Delete(..) => self.await_deletion(request),
             _ => {}
         }
     }
@@ -268,6 +268,7 @@ impl<N: Note> Run<'_, N> {
             | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself | Role::Awaited) => {
                 ledger.wrote(owner, request.resource, fields.version);
             }
+            (Verb::Delete(..), Role::Awaited) => self.await_deletion(request),
             (_, Role::Released) => self.take_back(request),
             _ => {}
         }
@@ -275,6 +276,9 @@ impl<N: Note> Run<'_, N> {
 
     fn refused(&self, request: &Request, refusal: &Refusal) {
         self.account.refused(request, refusal);
+        if matches!((&request.verb, request.role), (Verb::Delete(..), Role::Awaited)) && refusal.error.is_not_found() {
+            self.await_deletion(request);
+        }
         let (Some(ledger), Role::Child | Role::Released | Role::Itself) = (&self.executor.ledger, request.role) else {
             return;
         };
@@ -295,6 +299,13 @@ impl<N: Note> Run<'_, N> {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Notes that the cache has to show the deletion.
+    fn await_deletion(&self, request: &Request) {
+        if let (Some(ledger), Some(Precondition { uid, .. })) = (&self.executor.ledger, &request.precondition) {
+            ledger.deleted(&self.subject.owner, request.resource, &request.namespace, &request.name, uid);
         }
     }
 

@@ -93,7 +93,7 @@ pub enum Role {
     /// The sync's object itself: the next sync waits until the cache shows the write.
     Itself,
     /// Another object, such as one that others write all the time: the next sync waits until the cache shows the write, and for
-    /// nothing else.
+    /// nothing else. To delete it if it is gone already counts as a write.
     Awaited,
     /// Nothing is noted.
     Other,
@@ -108,6 +108,8 @@ pub struct Request {
     pub doing: &'static str,
     /// The resource.
     pub resource: Resource,
+    /// The kind of the object, in explanations: the resource's, unless it says more.
+    pub kind: &'static str,
     /// The namespace.
     pub namespace: Text,
     /// The name; empty if the server chooses the name of an object to create.
@@ -129,7 +131,8 @@ impl Request {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
         let (subresource, precondition, role, accept) = ("", None, Role::Other, informer::JSON);
-        Self { verb, doing, resource, namespace, name, subresource, precondition, role, accept, why }
+        let kind = resource.kind;
+        Self { verb, doing, resource, kind, namespace, name, subresource, precondition, role, accept, why }
     }
 
     /// Reads an object.
@@ -186,6 +189,12 @@ impl Request {
     #[must_use]
     pub fn doing(self, doing: &'static str) -> Self {
         Self { doing, ..self }
+    }
+
+    /// The same with other words for the kind of the object.
+    #[must_use]
+    pub fn kind(self, kind: &'static str) -> Self {
+        Self { kind, ..self }
     }
 
     /// The same with another role.

@@ -410,3 +410,32 @@ async fn requests_that_are_alike_are_one_line_with_all_reasons() {
     assert_eq!(world.requests(), ["GET pods", "PATCH a", "PATCH a", "PATCH a"]);
     assert_eq!(*world.notes.lock(), [1]);
 }
+
+#[test]
+fn what_is_created_is_named_in_the_words_of_the_request() {
+    let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), Body::default()).kind(kind);
+    let mut creates = Steps::new(vec!["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"].into_iter().map(create), create_next);
+    assert_eq!(forecast(&mut creates, Timestamp::UNIX_EPOCH).lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
+}
+
+fn create_next<I: Iterator<Item = Request>>(creates: &mut I, _: &mut Turn<Count>) -> Step<I, Count> {
+    creates.next().map_or(Step::Done, |create| Step::Send(create, create_next))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
+    for (code, reason, awaited) in [(200, "", 1), (404, "NotFound", 1), (409, "Conflict", 0), (500, "InternalError", 0)]
+    {
+        let world = world(move |_, name, _| match code {
+            200 => (code, object(name, 7)),
+            _ => (code, status(reason, "refused")),
+        });
+        let delete = || {
+            let delete = Request::delete(PODS, &pod("a").0).role(Role::Awaited);
+            let state = vec![delete].into_iter();
+            Box::new(Steps::new(state, create_next)) as Box<dyn Sequence<Count>>
+        };
+        world.execute(delete).await.0.unwrap();
+        assert_eq!(world.ledger.len(), awaited, "{code}");
+    }
+}

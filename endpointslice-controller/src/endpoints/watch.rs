@@ -12,8 +12,8 @@ use common::{
 
 use super::record;
 use crate::{
-    decide::mirror::LEADER,
     memory::Memories,
+    mirroring::decide::LEADER,
     objects::{Endpoints, Service},
     observe::drop_satisfied_record,
     watch::Parked,

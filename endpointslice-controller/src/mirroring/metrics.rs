@@ -5,7 +5,8 @@ use common::{
     metrics::{Counters, Gauge, Histogram, Metrics, Stability, exponential_buckets},
 };
 
-use crate::{decide::mirror::MirrorPlan, metrics::Shares, plan::Writes};
+use super::sequence::Totals;
+use crate::{metrics::Shares, plan::Counts};
 
 /// The metrics of the mirroring loop.
 pub(super) struct MirroringMetrics {
@@ -67,15 +68,14 @@ impl MirroringMetrics {
         }
     }
 
-    pub(super) fn planned(&self, key: &Key, plan: &MirrorPlan) {
-        if !plan.mirrors {
-            return self.shares.forget(key);
-        }
-        let sum = |of: fn(&Writes) -> usize| plan.writes.iter().map(of).sum::<usize>() as f64;
-        self.added.observe(sum(|writes| writes.counts.added));
-        self.removed.observe(sum(|writes| writes.counts.removed));
-        self.updated.observe(plan.updated as f64);
-        self.skipped.observe(plan.skipped as f64);
-        self.shares.set(key, plan.writes.iter().map(|writes| writes.counts));
+    /// Endpoints are about to be mirrored like that; nothing if they are not mirrored.
+    pub(super) fn planned(&self, key: &Key, totals: Option<&Totals>) {
+        let Some(Totals { counts, updated, skipped }) = totals else { return self.shares.forget(key) };
+        let sum = |of: fn(&Counts) -> usize| counts.iter().map(of).sum::<usize>() as f64;
+        self.added.observe(sum(|counts| counts.added));
+        self.removed.observe(sum(|counts| counts.removed));
+        self.updated.observe(*updated as f64);
+        self.skipped.observe(*skipped as f64);
+        self.shares.set(key, counts.iter().copied());
     }
 }

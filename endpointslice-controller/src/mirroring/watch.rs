@@ -10,9 +10,8 @@ use common::{
     store::{Event, Origin, Store},
 };
 
-use super::record;
+use super::{decide::is_mirrorable, record};
 use crate::{
-    decide::mirror::is_mirrorable,
     objects::{Endpoints, SERVICE_NAME, Service, Slice},
     observe::drop_satisfied_record,
     own_writes::OwnWrites,

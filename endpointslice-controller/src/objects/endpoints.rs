@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use common::{
+    events::ObjectRef,
     intern::Text,
     json::null_as_default,
-    meta::{Meta, Owners},
+    meta::{Key, Meta, Owners, Uid},
     object::{Object, Resource},
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,14 @@ pub struct Endpoints {
     /// Addresses with the ports they have.
     #[serde(deserialize_with = "null_as_default")]
     pub subsets: Vec<Subset>,
+}
+
+/// The Endpoints of that key, as Events name them; `endpoints` if they are there.
+pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
+    match endpoints {
+        Some(endpoints) => ObjectRef::new(ENDPOINTS, &endpoints.metadata),
+        None => ObjectRef::bare(ENDPOINTS, &key.namespace, &key.name, Uid::default()),
+    }
 }
 
 /// Addresses that all have the same ports.

@@ -40,6 +40,14 @@ impl AddressType {
             Self::Ipv6 => "IPv6",
         }
     }
+
+    /// The kind of its slices in explanations.
+    pub(crate) fn slice_kind(self) -> &'static str {
+        match self {
+            Self::Ipv4 => "IPv4 EndpointSlice",
+            Self::Ipv6 => "IPv6 EndpointSlice",
+        }
+    }
 }
 
 impl fmt::Display for AddressType {

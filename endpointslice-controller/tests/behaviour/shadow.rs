@@ -17,7 +17,7 @@ async fn a_batch_is_decided_when_its_time_is_over_and_written_by_nobody() {
     // The loop of Endpoints has no batches, and the same key.
     let slices = || {
         let mut plans = world.plans("shop/web");
-        plans.retain(|(_, actions)| actions.iter().any(|action| action.contains("slice")));
+        plans.retain(|(_, actions)| actions.iter().any(|action| action.contains("EndpointSlice")));
         plans
     };
     let decided = slices().len();
@@ -28,7 +28,7 @@ async fn a_batch_is_decided_when_its_time_is_over_and_written_by_nobody() {
     world.wait(5).await;
     let plans = slices();
     let (at, actions) = &plans[decided];
-    assert_eq!(actions, &["create an IPv4 slice: 5 endpoints, 5 of them ready"]);
+    assert_eq!(actions, &["create 1 IPv4 EndpointSlice: 5 endpoints, 5 of them ready"]);
     assert_eq!(at.duration_since(began).as_secs(), 10);
     assert_eq!((world.written(), world.slices().await.len()), (0, 0));
 }

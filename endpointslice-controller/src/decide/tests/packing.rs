@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use common::controller::Explain as _;
+use common::controller::Describe as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -13,8 +13,8 @@ use crate::{
     decide::{
         decide,
         distribution::Distribution,
-        sequence::{Creation, sequence},
         world::{NODE, pod, service, slice, snapshot},
+        write_order::{Creation, order_writes},
     },
     objects::{AddressType, Endpoint, Pod, Slice},
     plan::{Draft, Plan, PutOff, Writes},
@@ -53,7 +53,7 @@ fn prefixes(start: &[Arc<Slice>], writes: &[Writes], round: usize) -> Vec<Slices
             all.push(now.clone());
         }
         for slice in &writes.delete {
-            now.remove(&*slice.name).unwrap();
+            now.remove(&*slice.metadata.name).unwrap();
             all.push(now.clone());
         }
     }
@@ -257,7 +257,7 @@ fn updates_are_ordered_so_that_what_moves_is_there_before_it_is_gone() {
     // The endpoints of a go to b, those of b to c.
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 6..8), draft(&b, 0..2), draft(&c, 2..6)];
-    let out = sequence(Vec::new(), update, Vec::new(), Creation::Allowed, |_| true);
+    let out = order_writes(Vec::new(), update, Vec::new(), Creation::Allowed, |_| true);
     let names: Vec<&str> = out.update.iter().map(|draft| &*draft.base.as_ref().unwrap().metadata.name).collect();
     assert_eq!((names, out.create.len(), out.delete.len()), (vec!["c", "b", "a"], 0, 0));
 }
@@ -266,7 +266,7 @@ fn updates_are_ordered_so_that_what_moves_is_there_before_it_is_gone() {
 fn slices_that_exchange_endpoints_take_one_write_more() {
     let (a, b, c) = (with("a", 0..2), with("b", 2..4), with("c", 4..6));
     let update = vec![draft(&a, 2..4), draft(&b, 4..6), draft(&c, 0..2)];
-    let out = sequence(Vec::new(), update.clone(), Vec::new(), Creation::Allowed, |_| true);
+    let out = order_writes(Vec::new(), update.clone(), Vec::new(), Creation::Allowed, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 2, 1));
     let world = [a, b, c];
     let (left_out, put_off, events, counts) = Default::default();
@@ -282,7 +282,7 @@ fn slices_that_exchange_endpoints_take_one_write_more() {
     };
     never_missing(&prefixes(&world, &[writes], 0)).unwrap();
     // Nothing can be created for a Service that is being deleted.
-    let out = sequence(Vec::new(), update, Vec::new(), Creation::Forbidden, |_| true);
+    let out = order_writes(Vec::new(), update, Vec::new(), Creation::Forbidden, |_| true);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (0, 3, 0));
 }
 
@@ -291,7 +291,7 @@ fn a_new_slice_takes_the_place_of_the_one_it_shares_most_with() {
     let (a, b) = (with("a", 0..3), with("b", 3..6));
     let create = vec![Draft::of(&slice("x", [3, 4, 5, 0])), Draft::of(&slice("y", [1, 2]))];
     let create = create.into_iter().map(|draft| Draft { base: None, ..draft }).collect();
-    let out = sequence(create, Vec::new(), vec![a, b], Creation::Allowed, |_| true);
+    let out = order_writes(create, Vec::new(), vec![a, b], Creation::Allowed, |_| true);
     let shown: Vec<(&str, usize)> =
         out.update.iter().map(|d| (&*d.base.as_ref().unwrap().metadata.name, d.endpoints.len())).collect();
     // The endpoint 0 moves from a to b.
@@ -301,7 +301,7 @@ fn a_new_slice_takes_the_place_of_the_one_it_shares_most_with() {
 #[test]
 fn a_slice_of_somebody_else_is_not_written_over() {
     let create = vec![Draft { base: None, ..Draft::of(&slice("x", 0..2)) }];
-    let out = sequence(create, Vec::new(), vec![with("a", 0..2)], Creation::Allowed, |_| false);
+    let out = order_writes(create, Vec::new(), vec![with("a", 0..2)], Creation::Allowed, |_| false);
     assert_eq!((out.create.len(), out.update.len(), out.delete.len()), (1, 0, 1));
 }
 
@@ -395,7 +395,7 @@ fn a_service_made_again_with_another_family_has_slices_of_that_family_only() {
     );
     let addresses: Vec<&str> = writes.create[0].endpoints.iter().map(|endpoint| &*endpoint.addresses[0]).collect();
     assert_eq!(addresses, ["fd00::", "fd00::1", "fd00::2"]);
-    let gone: Vec<&str> = plan.unsupported.iter().map(|slice| &*slice.name).collect();
+    let gone: Vec<&str> = plan.unsupported.iter().map(|slice| &*slice.metadata.name).collect();
     assert_eq!(gone, ["a", "b"], "after the others");
 }
 
@@ -425,7 +425,7 @@ fn new_slices_beyond_the_limit_of_ports_are_left_to_the_next_sync() {
     let writes = &plan.writes[0];
     assert_eq!((writes.create.len(), writes.update.len(), writes.delete.len()), (2, 0, 0), "the old slice stays");
     assert_eq!(writes.put_off, PutOff { endpoints: 4, slices: 1 });
-    assert_eq!(plan.explain().waiting.len(), 1);
+    assert_eq!(plan.waiting().len(), 1);
     world.slices = prefixes(&world.slices, &plan.writes, 0).pop().unwrap().into_values().map(Arc::new).collect();
     let plan = decide(&world);
     assert_eq!(plan.writes[0].put_off, PutOff { endpoints: 2, slices: 1 });

@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::{EndpointsPlan, EndpointsSnapshot, Members, Wanted, decide};
 use crate::{
     decide::{
-        endpoints::{EndpointsPlan, EndpointsSnapshot, Members, Wanted, decide},
         subsets,
         world::{pod, service},
     },
@@ -17,7 +17,7 @@ use crate::{
 fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> Wanted {
     let pods = pods.into_iter().map(Arc::new).collect();
     let members = Some(Members { service: Arc::clone(service), pods, seen: None, settled: None });
-    match decide(&EndpointsSnapshot { members, endpoints: None }) {
+    match decide(&EndpointsSnapshot { key: service.metadata.key(), members, endpoints: None }) {
         EndpointsPlan::Keep(wanted) => *wanted,
         other => panic!("{other:?}"),
     }

@@ -2,15 +2,13 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use common::{
-    controller::{Explain, Explanation},
-    intern::Labels,
-};
+use common::{controller::Describe, intern::Labels, meta::Key};
 
-use super::{desired, mirror, ports::ServicePorts, subsets, trigger};
 use crate::{
     address,
+    decide::{desired, ports::ServicePorts, subsets, trigger},
     memory::{Seen, Settled},
+    mirroring::decide::MAX_ADDRESSES,
     objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TRIGGER_TIME, TargetRef},
 };
 
@@ -44,6 +42,8 @@ pub struct Members {
 /// Everything one sync may look at.
 #[derive(Clone, Debug)]
 pub struct EndpointsSnapshot {
+    /// The key of the Service and of the Endpoints.
+    pub key: Key,
     /// The Service and its Pods; `None` if the Service is gone.
     pub members: Option<Members>,
     /// The Endpoints in the cache.
@@ -108,7 +108,7 @@ pub fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
     let over_capacity = truncated.then_some(TRUNCATED);
     let is_as_wanted = |there: &Endpoints| {
         // One that is larger than anything written here is not looked at in full.
-        let (form, beyond_limit) = subsets::canonical_within(&there.subsets, mirror::MAX_ADDRESSES);
+        let (form, beyond_limit) = subsets::canonical_within(&there.subsets, MAX_ADDRESSES);
         beyond_limit == 0
             && form == subsets
             && same_labels(&there.metadata.labels, &labels)
@@ -266,28 +266,18 @@ impl Wanted {
     }
 }
 
-/// The addresses of Endpoints in words.
-fn situation(subsets: &[Subset]) -> String {
-    let (ready, not_ready) = subsets::count(subsets);
-    format!("{ready} addresses, and {not_ready} that are not ready")
-}
-
-impl Explain for EndpointsPlan {
-    fn explain(&self) -> Explanation {
-        let (situation, action) = match self {
-            Self::Leave => ("there is nothing to keep".to_owned(), None),
-            Self::Delete(_) => ("the Service is gone".to_owned(), Some("delete the Endpoints")),
-            Self::Settled(there) => (situation(&there.subsets), None),
-            Self::Keep(wanted) => (situation(&wanted.subsets), wanted.write.then_some("write the Endpoints")),
+impl Describe for EndpointsPlan {
+    fn situation(&self) -> String {
+        let subsets = match self {
+            Self::Leave => return "there is nothing to keep".to_owned(),
+            Self::Delete(_) => return "the Service is gone".to_owned(),
+            Self::Settled(there) => &there.subsets,
+            Self::Keep(wanted) => &wanted.subsets,
         };
-        Explanation { situation, waiting: Vec::new(), actions: action.map(str::to_owned).into_iter().collect() }
-    }
-
-    fn acts(&self) -> bool {
-        match self {
-            Self::Leave | Self::Settled(_) => false,
-            Self::Delete(_) => true,
-            Self::Keep(wanted) => wanted.write,
-        }
+        let (ready, not_ready) = subsets::count(subsets);
+        format!("{ready} addresses, and {not_ready} that are not ready")
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,26 +3,26 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
-    controller::{Explain, Explanation},
+    controller::Describe,
     events::EventType,
     intern::{Labels, Text},
     map::HashMap,
-    meta::{Annotations, Meta},
+    meta::{Annotations, Key, Meta},
     refs::Owner,
 };
 
-use super::{
-    sequence::{Creation, Sequence, sequence},
-    slice_metadata::generate_name,
-    subsets,
-};
 use crate::{
     address,
+    decide::{
+        slice_metadata::generate_name,
+        subsets,
+        write_order::{Creation, OrderedWrites, order_writes},
+    },
     objects::{
         Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
         SERVICE_NAME, Service, Slice, Subset, TRIGGER_TIME,
     },
-    plan::{Counts, Doomed, Draft, Event, SliceMetadata, Writes},
+    plan::{self, Counts, Draft, Event, SliceMetadata, Writes},
 };
 
 /// The label of Endpoints that are not to be mirrored.
@@ -37,6 +37,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Everything one sync may look at.
 #[derive(Clone, Debug)]
 pub struct MirrorSnapshot {
+    /// The key of the Endpoints and of their Service.
+    pub key: Key,
     /// The Endpoints, if they are there.
     pub endpoints: Option<Arc<Endpoints>>,
     /// Their Service, if it is there.
@@ -64,16 +66,9 @@ pub struct MirrorPlan {
     pub updated: usize,
 }
 
-impl Explain for MirrorPlan {
-    fn explain(&self) -> Explanation {
-        let situations: Vec<String> = self.writes.iter().map(ToString::to_string).collect();
-        let situation = if self.mirrors { situations.join(", ") } else { "there is nothing to mirror".to_owned() };
-        let actions = self.writes.iter().flat_map(Writes::actions).collect();
-        Explanation { situation, waiting: Vec::new(), actions }
-    }
-
-    fn acts(&self) -> bool {
-        self.writes.iter().any(|writes| !writes.is_empty())
+impl Describe for MirrorPlan {
+    fn situation(&self) -> String {
+        if self.mirrors { plan::situation(&self.writes) } else { "there is nothing to mirror".to_owned() }
     }
 }
 
@@ -83,14 +78,18 @@ pub fn is_mirrorable(endpoints: &Endpoints) -> bool {
     meta.labels.get(SKIP_MIRROR) != Some("true") && meta.annotations.get(LEADER).is_none()
 }
 
+/// The Endpoints, if they are to be mirrored.
+pub(super) fn mirrored(snapshot: &MirrorSnapshot) -> Option<&Endpoints> {
+    let is_served = snapshot.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
+    snapshot.endpoints.as_deref().filter(|endpoints| is_served && is_mirrorable(endpoints))
+}
+
 /// Decides what the slices of hand-made Endpoints are.
 ///
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
 pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
-    let endpoints = snapshot.endpoints.as_ref().filter(|endpoints| is_mirrorable(endpoints));
-    let is_served = snapshot.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
-    let Some(endpoints) = endpoints.filter(|_| is_served) else {
-        let delete = snapshot.slices.iter().map(|slice| Doomed::new(slice)).collect();
+    let Some(endpoints) = mirrored(snapshot) else {
+        let delete = snapshot.slices.clone();
         let kind = AddressType::Ipv4;
         let (create, update, left_out, put_off, events) = Default::default();
         let writes = Writes { kind, create, update, delete, left_out, put_off, events, counts: Counts::default() };
@@ -187,7 +186,7 @@ fn one_type(
         }
     }
     delete.extend(there.into_values().flatten());
-    let Sequence { create, update, delete } = sequence(create, update, delete, creation, |_| true);
+    let OrderedWrites { create, update, delete } = order_writes(create, update, delete, creation, |_| true);
     let (left_out, put_off, events) = Default::default();
     Writes { kind, create, update, delete, left_out, put_off, events, counts }
 }
@@ -310,3 +309,6 @@ fn endpoint(address: &Address, text: Box<str>, ready: bool) -> Endpoint {
         ..Endpoint::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

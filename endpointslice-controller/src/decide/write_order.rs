@@ -14,18 +14,18 @@ use common::map::HashMap;
 
 use crate::{
     objects::{Endpoint, Slice},
-    plan::{Doomed, Draft},
+    plan::Draft,
 };
 
 /// Writes in the order in which they are sent: creates, updates, deletes.
 #[derive(Clone, Debug, Default)]
-pub struct Sequence {
+pub struct OrderedWrites {
     /// New slices.
     pub create: Vec<Draft>,
     /// New states of slices.
     pub update: Vec<Draft>,
     /// Slices to delete.
-    pub delete: Vec<Doomed>,
+    pub delete: Vec<Arc<Slice>>,
 }
 
 /// Whether slices may be created.
@@ -39,27 +39,27 @@ pub enum Creation {
 
 /// Writes new slices over slices to delete where `may_reuse` allows it, and orders the writes.
 ///
-/// A new slice takes the place of the slice that it shares most endpoints with. After each prefix of the sequence, an endpoint
+/// A new slice takes the place of the slice that it shares most endpoints with. After each prefix of the writes, an endpoint
 /// that was ready before and is ready at the end is in some slice. Where two updates exchange endpoints, one of them becomes
 /// a new slice and a deletion; this costs one more write.
-pub fn sequence(
+pub fn order_writes(
     create: Vec<Draft>,
     update: Vec<Draft>,
     delete: Vec<Arc<Slice>>,
     creation: Creation,
     may_reuse: impl Fn(&Slice) -> bool,
-) -> Sequence {
-    let mut out = Sequence::default();
+) -> OrderedWrites {
+    let mut out = OrderedWrites::default();
     let (reusable, others): (Vec<_>, Vec<_>) = delete.into_iter().partition(|slice| may_reuse(slice));
     let mut updates = update;
     reuse(create, reusable, &mut updates, &mut out);
-    out.delete.extend(others.iter().map(|slice| Doomed::new(slice)));
+    out.delete.extend(others);
     updates.sort_by(|a, b| base_name(a).cmp(base_name(b)));
     if creation == Creation::Forbidden {
         out.create.clear();
     }
-    order(updates, creation, &mut out);
-    out.delete.sort_by(|a, b| a.name.cmp(&b.name));
+    order_updates(updates, creation, &mut out);
+    out.delete.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
     out
 }
 
@@ -68,7 +68,7 @@ fn base_name(draft: &Draft) -> &str {
 }
 
 /// Pairs new slices with slices to delete: first those with the most endpoints in common, then whatever is left.
-fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut Sequence) {
+fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, out: &mut OrderedWrites) {
     let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
     if !create.is_empty() {
         let mut draft_of: HashMap<&[Box<str>], usize> = HashMap::default();
@@ -97,7 +97,7 @@ fn reuse(create: Vec<Draft>, delete: Vec<Arc<Slice>>, update: &mut Vec<Draft>, o
     for slice in delete.into_iter().flatten() {
         match create.next() {
             Some(draft) => update.push(Draft { base: Some(slice), ..draft }),
-            None => out.delete.push(Doomed::new(&slice)),
+            None => out.delete.push(slice),
         }
     }
     out.create.extend(create);
@@ -123,7 +123,7 @@ fn predecessors(updates: &[Draft]) -> Vec<BTreeSet<usize>> {
 }
 
 /// Orders updates; breaks cycles.
-fn order(updates: Vec<Draft>, creation: Creation, out: &mut Sequence) {
+fn order_updates(updates: Vec<Draft>, creation: Creation, out: &mut OrderedWrites) {
     if updates.len() < 2 {
         out.update.extend(updates);
         return;
@@ -156,7 +156,7 @@ fn order(updates: Vec<Draft>, creation: Creation, out: &mut Sequence) {
         let Some(draft) = updates[at].take() else { continue };
         match &draft.base {
             Some(base) if next.is_none() && creation == Creation::Allowed => {
-                out.delete.push(Doomed::new(base));
+                out.delete.push(Arc::clone(base));
                 out.create.push(Draft { base: None, ..draft });
             }
             _ => out.update.push(draft),

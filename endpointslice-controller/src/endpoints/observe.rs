@@ -1,0 +1,33 @@
+//! From a key to a snapshot: reads of caches and indexes, and nothing else.
+
+use common::{consistency::Cache, controller::Observed, meta::Key, object::Unreadable};
+
+use super::{
+    EndpointsController,
+    decide::{EndpointsSnapshot, Members},
+    record,
+};
+use crate::{
+    memory::Memory,
+    observe::{RECHECK, wait_for_index},
+};
+
+impl EndpointsController {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<EndpointsSnapshot>, Unreadable> {
+        let store = self.endpoints.store();
+        let caches: [&dyn Cache; 1] = [&**store];
+        if let Some((behind, left)) = self.ledger.behind(&record(key), &caches, Default::default) {
+            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        }
+        let members = match self.members.services.store().get(&key.namespace, &key.name)? {
+            Some(service) => {
+                let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
+                let Memory { seen, settled, .. } = self.memories.of(key, &service.metadata.uid);
+                Some(Members { service, pods, seen, settled })
+            }
+            None => None,
+        };
+        let endpoints = store.get(&key.namespace, &key.name)?;
+        Ok(Observed::Ready(EndpointsSnapshot { key: key.clone(), members, endpoints }))
+    }
+}

@@ -1,0 +1,25 @@
+//! From a key to a snapshot: reads of caches and indexes, and nothing else.
+
+use common::{consistency::Cache, controller::Observed, meta::Key, object::Unreadable};
+
+use super::{MirroringController, decide::MirrorSnapshot, record};
+use crate::{
+    objects::MIRRORING,
+    observe::{RECHECK, slices_of},
+};
+
+impl MirroringController {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<MirrorSnapshot>, Unreadable> {
+        let caches: [&dyn Cache; 1] = [&**self.slices.store()];
+        if let Some((behind, left)) = self.ledger.behind(&record(key), &caches, Default::default) {
+            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        }
+        Ok(Observed::Ready(MirrorSnapshot {
+            key: key.clone(),
+            endpoints: self.endpoints.store().get(&key.namespace, &key.name)?,
+            service: self.services.store().get(&key.namespace, &key.name)?,
+            slices: slices_of(self.slices.store(), key, MIRRORING)?,
+            max_endpoints_per_subset: self.max_endpoints_per_subset,
+        }))
+    }
+}

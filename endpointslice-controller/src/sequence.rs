@@ -1,0 +1,122 @@
+//! The requests that write slices: the same for both loops of slices.
+//!
+//! Requests are sent in the order of the plan, which [`crate::decide::write_order`] chose so that no endpoint is missing in
+//! between.
+
+use std::sync::Arc;
+
+use common::{
+    api::Patch,
+    meta::{Key, Uid, Version},
+    sequence::{Failed, Note, Refusal, Request, Role, Turn},
+};
+
+use crate::{
+    body::{Change, Whole},
+    objects::{ENDPOINT_SLICES, Slice},
+    plan::{Draft, SliceMetadata, Write, Writes},
+};
+
+/// What happens to a write of a slice.
+#[derive(Debug)]
+pub enum WriteNote {
+    /// The request is about to leave. Its events may come before its answer.
+    Begin,
+    /// The request failed.
+    Fail,
+    /// The slice is there in this version; what was done to it, for metrics.
+    Put(&'static str, Uid, Version),
+    /// The slice is deleted.
+    Delete(Uid),
+    /// The slice to delete is gone already.
+    FindGone,
+}
+
+/// Makes requests of the writes of a plan.
+pub(crate) struct SliceRequests<'a> {
+    /// The kind of the object whose endpoints the slices hold.
+    pub(crate) kind: &'static str,
+    /// The key of that object.
+    pub(crate) key: Key,
+    /// What is written into every slice.
+    pub(crate) metadata: &'a SliceMetadata,
+    /// The difference between a slice and a draft.
+    pub(crate) change: fn(&'a SliceMetadata, &'a Slice, &'a Draft) -> Change<'a>,
+}
+
+impl<'a> SliceRequests<'a> {
+    /// Sends a write of these.
+    pub(crate) fn send<N: Note + From<WriteNote>>(
+        &self,
+        turn: &mut Turn<N>,
+        writes: &Writes,
+        write: Write<'a>,
+    ) -> Request {
+        turn.note(WriteNote::Begin.into());
+        match write {
+            Write::Put(draft) => match &draft.base {
+                Some(base) => {
+                    let body = turn.body(|| (self.change)(self.metadata, base, draft));
+                    let request = Request::patch(ENDPOINT_SLICES, &base.metadata, Patch::Merge, body);
+                    request.role(Role::Awaited).doing("update").because(shown(std::slice::from_ref(draft)))
+                }
+                None => self.create(turn, writes, draft),
+            },
+            Write::Delete(slice) => delete(slice, "nothing is to be in it"),
+        }
+    }
+
+    /// Creates a slice.
+    ///
+    /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows
+    /// a slice that was created after all. If it does not, there are two slices with the same endpoints for a moment, and
+    /// the next sync removes one. Waiting for certainty instead would leave dead endpoints ready in the other slices.
+    fn create<N: Note>(&self, turn: &Turn<N>, writes: &Writes, draft: &Draft) -> Request {
+        let body = turn.body(|| Whole::new(self.metadata, writes.kind, draft));
+        let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
+        // All creates are one line of an explanation, for which the first one speaks.
+        let is_first = writes.create.first().is_some_and(|first| std::ptr::eq(first, draft));
+        let why = if is_first { shown(&writes.create) } else { String::new() };
+        request.role(Role::Awaited).kind(writes.kind.slice_kind()).because(why)
+    }
+
+    /// The failure of a refused write.
+    pub(crate) fn failed(&self, write: Write<'_>, refusal: &Refusal) -> Failed {
+        let (doing, slice) = match write {
+            Write::Put(Draft { base: None, .. }) => ("create", None),
+            Write::Put(Draft { base, .. }) => ("update", base.as_ref()),
+            Write::Delete(slice) => ("delete", Some(slice)),
+        };
+        let name = slice.map_or_else(String::new, |slice| format!("{} ", slice.metadata.name));
+        Failed::request(&format!("failed to {doing} {name}EndpointSlice for {} {}", self.kind, self.key), refusal)
+    }
+}
+
+/// Deletes a slice in the version that was decided on.
+///
+/// A conflict is a failure: somebody has changed the slice, and the next sync decides again on a newer cache.
+pub(crate) fn delete(slice: &Slice, why: &'static str) -> Request {
+    Request::delete(ENDPOINT_SLICES, &slice.metadata).role(Role::Awaited).because(why)
+}
+
+/// Reads the answer to a write. A slice to delete that is gone already counts as deleted.
+pub(crate) fn answered<N: Note + From<WriteNote>>(turn: &mut Turn<N>, write: Write<'_>) -> Result<(), Refusal> {
+    let (note, result) = match (turn.written(), write) {
+        (Ok(fields), Write::Put(draft)) => {
+            let operation = if draft.base.is_some() { "update" } else { "create" };
+            (WriteNote::Put(operation, fields.uid, fields.version), Ok(()))
+        }
+        (Ok(_), Write::Delete(slice)) => (WriteNote::Delete(slice.metadata.uid.clone()), Ok(())),
+        (Err(refusal), Write::Delete(_)) if refusal.error.is_not_found() => (WriteNote::FindGone, Ok(())),
+        (Err(refusal), _) => (WriteNote::Fail, Err(refusal)),
+    };
+    turn.note(note.into());
+    result
+}
+
+/// The endpoints of drafts in words.
+fn shown(drafts: &[Draft]) -> String {
+    let endpoints = || drafts.iter().flat_map(|draft| &draft.endpoints);
+    let ready = endpoints().filter(|endpoint| endpoint.is_ready()).count();
+    format!("{} endpoints, {ready} of them ready", endpoints().count())
+}

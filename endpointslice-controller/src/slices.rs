@@ -1,0 +1,233 @@
+//! The loop that keeps the slices of Services with a selector.
+//!
+//! Deciding is in [`crate::decide`].
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    consistency::Ledger,
+    controller::{Loop, Observed, Sequenced},
+    events::ObjectRef,
+    informer::{AnyInformer, Listened},
+    meta::{Key, Meta, Uid},
+    object::Unreadable,
+    queue::{Backoff, Queue},
+    runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
+    settings::{Tune, TuneValue, WorkersFlag},
+};
+use jiff::Timestamp;
+use tokio::task::JoinSet;
+
+use crate::{
+    EXPECTATIONS_TIMEOUT, caches, decide,
+    members::SharedMembership,
+    memory::Memories,
+    objects::{CONTROLLER, Node, SERVICES, Slice},
+    own_writes::{OwnWrites, WriteMemory},
+    plan::Plan,
+    snapshot::Snapshot,
+    topology::Topology,
+    watch::{Parked, SliceWatch},
+};
+use metrics::SliceMetrics;
+use sequence::Note;
+use watch::Watch;
+
+mod metrics;
+mod observe;
+mod sequence;
+mod watch;
+
+/// The number of endpoints up to which a slice is filled.
+pub const MAX_ENDPOINTS_PER_SLICE: Tune = Tune {
+    name: "max-endpoints-per-slice",
+    default: TuneValue::Count(100),
+    help: "The maximum number of endpoints that are added to an EndpointSlice",
+};
+/// How long changes of Pods are gathered.
+pub const UPDATES_BATCH_PERIOD: Tune = Tune {
+    name: "endpointslice-updates-batch-period",
+    default: TuneValue::Duration(Duration::ZERO),
+    help: "How long changes of Pods are gathered before the EndpointSlices of their Services are written",
+};
+/// The flag for the number of Services that are synced at the same time.
+pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
+    name: "concurrent-service-endpoint-syncs",
+    default: 5,
+    min: 1,
+    help: "Number of Services whose EndpointSlices are synced at the same time",
+};
+/// The shortest time that changes of slices by others are gathered. Upstream: `endpointSliceChangeMinSyncDelay`.
+const SLICE_CHANGES: Duration = Duration::from_secs(1);
+/// The back-off of a Service whose sync fails. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
+const BACKOFF: Backoff =
+    Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
+
+/// The loop that keeps the slices of Services with a selector.
+pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition {
+    name: "endpointslice-controller",
+    alias: "endpointslice",
+    client: "endpointslice-controller",
+    component: "endpoint-slice-controller",
+    start,
+};
+/// The controller of slices of Services with a selector.
+pub struct SliceController {
+    queue: Queue<Key>,
+    members: Arc<SharedMembership>,
+    nodes: Arc<Listened<Node>>,
+    slices: Arc<Listened<Slice>>,
+    topology: Arc<Topology>,
+    memories: Arc<Memories>,
+    parked: Arc<Parked>,
+    ledger: Ledger,
+    executor: Executor,
+    writes: WriteMemory,
+    metrics: Arc<SliceMetrics>,
+    max_endpoints_per_slice: usize,
+    /// The task that checks hints after changes of Nodes. It ends with the controller.
+    _recheck: JoinSet<()>,
+}
+
+fn start(context: Context) -> Arc<dyn Running> {
+    let queue = context.queue("endpoint_slice", BACKOFF);
+    let workers = context.settings.workers(&CONCURRENT_SYNCS);
+    let controller = SliceController::new(&context, queue.clone());
+    Loop::start(ENDPOINT_SLICE.name, context, Arc::new(controller), queue, workers)
+}
+
+impl SliceController {
+    /// Starts watching; keys go to `queue`.
+    pub fn new(context: &Context, queue: Queue<Key>) -> Self {
+        let settings = Arc::clone(&context.settings);
+        let batch = settings.duration(&UPDATES_BATCH_PERIOD);
+        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
+        let members = SharedMembership::shared(context);
+        let (nodes, slices) = (caches::nodes(context), caches::slices(context));
+        let topology = Arc::new(Topology::new(Arc::clone(nodes.store())));
+        let memories: Arc<Memories> = Arc::default();
+        let (own, parked): (Arc<OwnWrites>, Arc<Parked>) = Default::default();
+        let metrics = Arc::new(SliceMetrics::new(&context.metrics));
+        let watch = Arc::new(Watch {
+            queue: queue.clone(),
+            topology: Arc::clone(&topology),
+            memories: Arc::clone(&memories),
+            own: Arc::clone(&own),
+            ledger: ledger.clone(),
+            metrics: Arc::clone(&metrics),
+            batch,
+        });
+        let delay = batch.max(SLICE_CHANGES);
+        let slice_watch = SliceWatch {
+            queue: queue.clone(),
+            managed_by: CONTROLLER,
+            own: Arc::clone(&own),
+            parked: Arc::clone(&parked),
+            delay,
+        };
+        let service_watch = Arc::clone(&watch);
+        members.services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
+        let pod_watch = Arc::clone(&watch);
+        members.listen(move |concerned| pod_watch.on_pod(concerned));
+        let of_nodes = Arc::clone(&topology);
+        nodes.listen(Box::new(move |event, _| of_nodes.on_node(event)));
+        slices.listen(Box::new(move |event, origin| slice_watch.on_slice(event, origin)));
+        let mut recheck = JoinSet::new();
+        let (clock, of_nodes) = (context.clock.clone(), Arc::clone(&topology));
+        recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_hints()).await });
+        let max_endpoints_per_slice =
+            usize::try_from(settings.count(&MAX_ENDPOINTS_PER_SLICE)).unwrap_or(usize::MAX).max(1);
+        let (executor, changes) = (Executor::new(context, Some(ledger.clone())), metrics.changes.clone());
+        let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
+        Self {
+            queue,
+            members,
+            nodes,
+            slices,
+            topology,
+            memories,
+            parked,
+            ledger,
+            executor,
+            writes,
+            metrics,
+            max_endpoints_per_slice,
+            _recheck: recheck,
+        }
+    }
+}
+
+impl Sequenced for SliceController {
+    type Key = Key;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
+    type Note = Note;
+    type Error = Unreadable;
+
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Unreadable> {
+        self.observe(key)
+    }
+
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
+    }
+
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
+    }
+
+    fn time(_: &Snapshot) -> Timestamp {
+        // Nothing depends on it.
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let service = &snapshot.service.metadata;
+        (ObjectRef::new(SERVICES, service), service.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let service = &snapshot.service.metadata;
+        let key = service.key();
+        match note {
+            Note::Decide(memory, totals) => {
+                let is_there = |meta: &Meta| meta.uid == service.uid;
+                if self.members.services.store().peek(&key.namespace, &key.name, is_there) == Some(true) {
+                    self.memories.keep(&key, memory);
+                    if let Some(totals) = totals {
+                        self.metrics.planned(&key, &totals);
+                    }
+                }
+            }
+            Note::Write(note) => self.writes.note(&key, &note),
+            Note::Complete(spread, writes) => self.metrics.done(spread, writes),
+            Note::End(false) => drop(self.metrics.succeeded.inc()),
+            Note::End(true) => drop(self.metrics.failed.inc()),
+        }
+    }
+
+    fn fresh(&self, _: &Snapshot, (): ()) {}
+
+    fn ended(&self, snapshot: &Snapshot) {
+        self.writes.end(&snapshot.service.metadata.key());
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
+    }
+
+    fn informers(&self) -> Vec<&dyn AnyInformer> {
+        let SharedMembership { services, pods, .. } = &*self.members;
+        vec![services.informer(), pods.informer(), self.nodes.informer(), self.slices.informer()]
+    }
+
+    fn waiting(&self, key: &Key) {
+        self.metrics.stale.inc();
+        self.parked.park(key);
+    }
+}

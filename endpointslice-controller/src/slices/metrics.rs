@@ -1,0 +1,121 @@
+//! What the loop of slices counts besides its queue.
+
+use common::{
+    map::HashMap,
+    meta::Key,
+    metrics::{Counter, Counters, Gauges, Histogram, Histograms, Metrics, Stability, exponential_buckets},
+};
+use parking_lot::Mutex;
+
+use super::sequence::Totals;
+use crate::{metrics::Shares, plan::Spread};
+
+/// Upper bounds where upstream names none.
+const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// The loop's own metrics.
+pub(super) struct SliceMetrics {
+    added: Histogram,
+    removed: Histogram,
+    shares: Shares,
+    /// Changes of slices by operation.
+    pub(super) changes: Counters,
+    changed: Histograms,
+    pub(super) succeeded: Counter,
+    pub(super) stale: Counter,
+    pub(super) failed: Counter,
+    distributions: Gauges,
+    distribution_of: Mutex<HashMap<Key, &'static str>>,
+}
+
+impl SliceMetrics {
+    /// Registers them.
+    pub(super) fn new(metrics: &Metrics) -> Self {
+        let many = || exponential_buckets(2.0, 2.0, 15);
+        let histogram = |name, help| metrics.histogram(name, Stability::Beta, help, &[], many()).with(&[]);
+        let gauge = |name, help| metrics.gauge(name, Stability::Beta, help, &[]).with(&[]);
+        let syncs = metrics.counter(
+            "endpoint_slice_controller_syncs",
+            Stability::Alpha,
+            "Number of EndpointSlice syncs",
+            &["result"],
+        );
+        Self {
+            added: histogram(
+                "endpoint_slice_controller_endpoints_added_per_sync",
+                "Number of endpoints added on each Service sync",
+            ),
+            removed: histogram(
+                "endpoint_slice_controller_endpoints_removed_per_sync",
+                "Number of endpoints removed on each Service sync",
+            ),
+            shares: Shares::new(
+                gauge("endpoint_slice_controller_endpoints_desired", "Number of endpoints desired"),
+                gauge("endpoint_slice_controller_num_endpoint_slices", "Number of EndpointSlices"),
+                gauge(
+                    "endpoint_slice_controller_desired_endpoint_slices",
+                    "Number of EndpointSlices that would exist with perfect endpoint allocation",
+                ),
+            ),
+            changes: metrics.counter(
+                "endpoint_slice_controller_changes",
+                Stability::Alpha,
+                "Number of EndpointSlice changes",
+                &["operation"],
+            ),
+            changed: metrics.histogram(
+                "endpoint_slice_controller_endpointslices_changed_per_sync",
+                Stability::Alpha,
+                "Number of EndpointSlices changed on each Service sync",
+                &["topology", "traffic_distribution"],
+                DEFAULT_BUCKETS,
+            ),
+            succeeded: syncs.with(&["success"]),
+            stale: syncs.with(&["stale"]),
+            failed: syncs.with(&["error"]),
+            distributions: metrics.gauge(
+                "endpoint_slice_controller_services_count_by_traffic_distribution",
+                Stability::Beta,
+                "Number of Services using some specific trafficDistribution",
+                &["traffic_distribution"],
+            ),
+            distribution_of: Mutex::default(),
+        }
+    }
+
+    /// A Service is about to be what the plan says.
+    pub(super) fn planned(&self, key: &Key, totals: &Totals) {
+        for counts in &totals.counts {
+            self.added.observe(counts.added as f64);
+            self.removed.observe(counts.removed as f64);
+        }
+        self.shares.set(key, totals.counts.iter().copied());
+        self.distribute(key, totals.distribution);
+    }
+
+    /// All slices of an address type are written.
+    pub(super) fn done(&self, spread: Spread, slices: usize) {
+        let topology = if spread.by_capacity { "Auto" } else { "Disabled" };
+        self.changed.with(&[topology, spread.distribution.unwrap_or("")]).observe(slices as f64);
+    }
+
+    /// A Service is gone.
+    pub(super) fn forget(&self, key: &Key) {
+        self.shares.forget(key);
+        self.distribute(key, None);
+    }
+
+    fn distribute(&self, key: &Key, new: Option<&'static str>) {
+        let mut known = self.distribution_of.lock();
+        let old = match new {
+            Some(name) => known.insert(key.clone(), name),
+            None => known.remove(key),
+        };
+        if let Some(name) = old {
+            self.distributions.with(&[name]).dec();
+        }
+        if let Some(name) = new {
+            self.distributions.with(&[name]).inc();
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! From a key to a snapshot: reads of caches and indexes, and nothing else.
+
+use std::sync::Arc;
+
+use common::{consistency::Cache, controller::Observed, meta::Key, object::Unreadable};
+
+use super::SliceController;
+use crate::{
+    objects::CONTROLLER,
+    observe::{RECHECK, slices_of, wait_for_index},
+    snapshot::{MAX_NEW_PORTS, Snapshot},
+};
+
+impl SliceController {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Unreadable> {
+        let Some(service) = self.members.services.store().get(&key.namespace, &key.name)? else {
+            return Ok(Observed::Gone);
+        };
+        let uid = &service.metadata.uid;
+        let mut snapshot = Snapshot {
+            memory: self.memories.of(key, uid),
+            service: Arc::clone(&service),
+            pods: Arc::default(),
+            zones: self.topology.zones(),
+            slices: Vec::new(),
+            ratios: None,
+            max_endpoints_per_slice: self.max_endpoints_per_slice,
+            max_new_ports: MAX_NEW_PORTS,
+        };
+        if !service.selects() {
+            return Ok(Observed::Ready(snapshot));
+        }
+        let caches: [&dyn Cache; 1] = [&**self.slices.store()];
+        if let Some((behind, left)) = self.ledger.behind(uid, &caches, Default::default) {
+            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        }
+        let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
+        snapshot.pods = pods;
+        snapshot.slices = slices_of(self.slices.store(), key, CONTROLLER)?;
+        if service.wants_topology_hints() {
+            snapshot.ratios = self.topology.ratios().map(Arc::new);
+        }
+        Ok(Observed::Ready(snapshot))
+    }
+}
