@@ -19,8 +19,8 @@ pub const SLOW_START_INITIAL_BATCH_SIZE: usize = 1;
 
 /// The batches of one run over a number of calls: 1, 2, 4, ... and at last what remains.
 ///
-/// The caller awaits each batch and drops the iterator after the first batch with an error; [`Self::remaining`] is then
-/// the number of calls that were never attempted. Upstream: `pkg/controller/replicaset`, `slowStartBatch`.
+/// The caller awaits each batch and drops the iterator after the first batch with an error. Upstream:
+/// `pkg/controller/replicaset`, `slowStartBatch`.
 #[derive(Clone, Debug)]
 pub struct SlowStart {
     remaining: usize,
@@ -33,17 +33,17 @@ pub fn slow_start(count: usize) -> SlowStart {
     SlowStart { remaining: count, next: SLOW_START_INITIAL_BATCH_SIZE, most: usize::MAX }
 }
 
+/// All calls in one batch.
+pub fn at_once(count: usize) -> SlowStart {
+    SlowStart { remaining: count, next: usize::MAX, most: usize::MAX }
+}
+
 impl SlowStart {
     /// The same, with no batch larger than that.
     #[must_use]
     pub fn at_most(mut self, most: usize) -> Self {
         self.most = most.max(1);
         self
-    }
-
-    /// The number of calls in batches not yet handed out.
-    pub fn remaining(&self) -> usize {
-        self.remaining
     }
 }
 
@@ -85,6 +85,8 @@ mod tests {
     fn batches_grow_up_to_a_limit() {
         let sizes = |count| slow_start(count).at_most(500).skip(8).collect::<Vec<_>>();
         assert_eq!((sizes(600), sizes(1500)), (vec![256, 89], vec![256, 500, 489]));
+        assert_eq!(slow_start(3).at_most(1).collect::<Vec<_>>(), [1, 1, 1]);
+        assert_eq!((at_once(0).next(), at_once(700).collect::<Vec<_>>()), (None, vec![700]));
     }
 
     /// Calls made, successes and calls to be lowered, of a run that stops after the first failing batch.
@@ -108,12 +110,6 @@ mod tests {
         assert_eq!(run(10, |_| true), (1, 0, 10));
         assert_eq!(run(10, |call| call >= 3), (7, 3, 7));
         assert_eq!(run(10, |call| call == 2), (3, 2, 8));
-    }
-
-    #[test]
-    fn what_was_never_attempted_is_what_remains() {
-        let mut batches = slow_start(10);
-        assert_eq!((batches.next(), batches.next(), batches.remaining()), (Some(1), Some(2), 7));
     }
 
     proptest! {

@@ -19,9 +19,9 @@
 //! | | |
 //! | --- | --- |
 //! | the process | [`app`] from flags to drain, [`settings`] of flags, gates and `--tune`, [`logging`], [`server`], [`metrics`], [`panics`] |
-//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`batch`] slow start, [`claim`] of children, [`explain`] in few lines |
+//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`sequence`] of the requests of a sync, [`batch`] slow start, [`explain`] in few lines |
 //! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts |
-//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`], [`history`] of revisions, [`terminating_namespaces`] |
+//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`], [`terminating_namespaces`] |
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`] |
 //! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it |
 //!
@@ -31,7 +31,6 @@
 pub mod api;
 pub mod app;
 pub mod batch;
-pub mod claim;
 pub mod client;
 pub mod clock;
 pub mod conditions;
@@ -42,7 +41,6 @@ pub mod events;
 pub mod explain;
 pub mod gate;
 pub mod hash;
-pub mod history;
 pub mod informer;
 pub mod intern;
 pub mod intstr;

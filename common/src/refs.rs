@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{
     intern::Text,
-    meta::{Meta, OwnerRef, Uid, Version},
+    meta::{Meta, OwnerRef, Uid},
     object::{Object, Resource},
     selector::{Selector, SelectorError},
 };
@@ -92,17 +92,6 @@ impl Owner {
         }
         json!({ "metadata": metadata })
     }
-}
-
-/// A patch that the server refuses (409) unless the object is still at `version`.
-///
-/// For patches that do harm if they rest on an old state of the object: claims, releases, finalizers taken away.
-#[must_use]
-pub fn at_version(mut patch: Value, version: Version) -> Value {
-    if version.is_known() {
-        patch["metadata"]["resourceVersion"] = json!(version);
-    }
-    patch
 }
 
 /// What becomes of the candidates, each group in their order; those in no group are nobody's business here.
@@ -306,14 +295,6 @@ mod tests {
             json!({"metadata": {"uid": "POD", "ownerReferences": [{"$patch": "delete", "uid": "U"}],
                 "$deleteFromPrimitiveList/finalizers": ["batch.kubernetes.io/job-tracking"]}})
         );
-    }
-
-    #[test]
-    fn a_patch_names_the_version_if_there_is_one() {
-        let patch = || json!({"metadata": {"uid": "POD"}});
-        let named = json!({"metadata": {"uid": "POD", "resourceVersion": "7"}});
-        assert_eq!(at_version(patch(), Version::parse("7")), named);
-        assert_eq!(at_version(patch(), Version::UNKNOWN), patch());
     }
 
     #[test]

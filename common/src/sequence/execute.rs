@@ -2,7 +2,7 @@
 
 use std::{future::Future, pin::Pin};
 
-use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
 
 use super::{
     Account, Body, Class, Effect, Failed, Fields, Forecast, Next, Note, Pace, Precondition, Refusal, Request, Role,
@@ -10,13 +10,12 @@ use super::{
 };
 use crate::{
     api::{self, Api, Delete, Target},
-    batch::{IN_FLIGHT, SLOW_START_INITIAL_BATCH_SIZE},
-    claim::WrittenVersions,
+    batch,
     consistency::Ledger,
     controller::Requeue,
     events::{ObjectRef, Recorder},
-    map::HashSet,
-    meta::{Meta, Uid},
+    map::{HashMap, HashSet},
+    meta::{Meta, Uid, Version},
     runtime::Context,
 };
 
@@ -87,6 +86,24 @@ impl Executor {
     }
 }
 
+/// The versions at which the writes of one sync have left objects.
+///
+/// A second write to the same object in one sync names the version that the first write returned, because the cache does not show
+/// that version yet.
+#[derive(Debug, Default)]
+struct WrittenVersions(Mutex<HashMap<Uid, Version>>);
+
+impl WrittenVersions {
+    fn insert(&self, uid: &Uid, version: Version) {
+        self.0.lock().insert(uid.clone(), version);
+    }
+
+    /// The version of an object after the writes of this sync: `judged` if there was none.
+    fn newest(&self, uid: &Uid, judged: Version) -> Version {
+        self.0.lock().get(uid).copied().unwrap_or(judged)
+    }
+}
+
 /// One sequence on its way.
 struct Run<'r, N: Note> {
     executor: &'r Executor,
@@ -131,25 +148,23 @@ impl<N: Note> Run<'_, N> {
     }
 
     async fn all(&self, members: Vec<&mut dyn Sequence<N>>, pace: Pace) -> Result<(), Stopped> {
-        let (mut size, largest) = match pace {
-            Pace::AtOnce => (usize::MAX, usize::MAX),
-            Pace::InOrder => (1, 1),
-            Pace::SlowStart(largest) => (SLOW_START_INITIAL_BATCH_SIZE, largest.max(1)),
+        let count = members.len();
+        let batches = match pace {
+            Pace::AtOnce => batch::at_once(count),
+            Pace::InOrder => batch::slow_start(count).at_most(1),
+            Pace::SlowStart(largest) => batch::slow_start(count).at_most(largest),
         };
         let mut rest = members;
-        while !rest.is_empty() {
-            let later = rest.split_off(size.min(largest).min(rest.len()));
-            let calls: Vec<_> = rest.into_iter().map(|member| self.member(member)).collect();
-            let results: Vec<Result<bool, Stopped>> = stream::iter(calls).buffered(IN_FLIGHT).collect().await;
+        for size in batches {
+            let later = rest.split_off(size);
             let mut stops = false;
-            for result in results {
+            for result in batch::all(rest.into_iter().map(|member| self.member(member))).await {
                 stops |= result?;
             }
             if stops && pace != Pace::AtOnce {
                 break;
             }
             rest = later;
-            size = size.saturating_mul(2);
         }
         Ok(())
     }
