@@ -125,11 +125,9 @@ impl<C: Sequenced> Controller for C {
     }
 
     async fn act(&self, snapshot: C::Snapshot, plan: Self::Plan) -> Result<Requeue, Self::Error> {
-        let (object, owner) = C::object(&snapshot);
         let Forecasted { plan, forecast, account } = plan;
         let subject = Subject {
-            object,
-            owner,
+            object: &|| C::object(&snapshot),
             children: &|| self.children(&snapshot),
             ends: &|| self.ends(),
             note: &|note| self.note(&snapshot, note),

@@ -1,6 +1,6 @@
 //! Running a sequence against the server.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, sync::OnceLock};
 
 use parking_lot::Mutex;
 
@@ -32,10 +32,8 @@ pub struct Executor {
 
 /// The object of one sync.
 pub struct Subject<'a, N: Note> {
-    /// The object, as its Events name it.
-    pub object: ObjectRef,
-    /// The owner of its record in the ledger.
-    pub owner: Uid,
+    /// The object as its Events name it, and the owner of its record in the ledger. Most syncs need neither.
+    pub object: &'a (dyn Fn() -> (ObjectRef, Uid) + Send + Sync),
     /// The uids of the children that the cache shows. Asked for before the first create, in case its answer is lost.
     pub children: &'a (dyn Fn() -> HashSet<Uid> + Send + Sync),
     /// Whether the process ends: nothing new is begun then.
@@ -64,6 +62,7 @@ impl Executor {
             executor: self,
             subject,
             account,
+            object: OnceLock::new(),
             versions: WrittenVersions::default(),
             known: tokio::sync::OnceCell::new(),
         };
@@ -109,6 +108,8 @@ struct Run<'r, N: Note> {
     executor: &'r Executor,
     subject: &'r Subject<'r, N>,
     account: &'r Account,
+    /// What [`Subject::object`] says, once it is needed.
+    object: OnceLock<(ObjectRef, Uid)>,
     /// The versions at which writes of this sync have left objects.
     versions: WrittenVersions,
     /// The children before the first create.
@@ -118,6 +119,10 @@ struct Run<'r, N: Note> {
 type Outcome = Option<Result<Requeue, Failed>>;
 
 impl<N: Note> Run<'_, N> {
+    fn object(&self) -> &(ObjectRef, Uid) {
+        self.object.get_or_init(self.subject.object)
+    }
+
     fn sequence<'s>(
         &'s self,
         sequence: &'s mut dyn Sequence<N>,
@@ -183,7 +188,7 @@ impl<N: Note> Run<'_, N> {
         for effect in effects {
             match effect {
                 Effect::Tell(kind, reason, message) => {
-                    self.executor.recorder.event(&self.subject.object, kind, reason, message);
+                    self.executor.recorder.event(&self.object().0, kind, reason, message);
                 }
                 Effect::Note(note) => (self.subject.note)(note),
                 Effect::Deviate(why) => self.account.deviates(why),
@@ -276,7 +281,7 @@ impl<N: Note> Run<'_, N> {
             self.versions.insert(uid, fields.version);
         }
         let Some(ledger) = &self.executor.ledger else { return };
-        let owner = &self.subject.owner;
+        let owner = &self.object().1;
         match (&request.verb, request.role) {
             (Verb::Create(_), Role::Child) => ledger.created(owner, request.resource, &fields.uid, fields.version),
             (Verb::Create(_), Role::Itself | Role::Awaited)
@@ -297,7 +302,7 @@ impl<N: Note> Run<'_, N> {
         let (Some(ledger), Role::Child | Role::Released | Role::Itself) = (&self.executor.ledger, request.role) else {
             return;
         };
-        let owner = &self.subject.owner;
+        let owner = &self.object().1;
         if matches!(request.verb, Verb::Delete(..)) || (request.role == Role::Released && refusal.class == Class::Gone)
         {
             self.take_back(request);
@@ -320,14 +325,14 @@ impl<N: Note> Run<'_, N> {
     /// Notes that the cache has to show the deletion.
     fn await_deletion(&self, request: &Request) {
         if let (Some(ledger), Some(Precondition { uid, .. })) = (&self.executor.ledger, &request.precondition) {
-            ledger.deleted(&self.subject.owner, request.resource, &request.namespace, &request.name, uid);
+            ledger.deleted(&self.object().1, request.resource, &request.namespace, &request.name, uid);
         }
     }
 
     /// Takes back that a deletion is awaited: it was not made, or its event would concern somebody else.
     fn take_back(&self, request: &Request) {
         if let (Some(ledger), Some(precondition)) = (&self.executor.ledger, &request.precondition) {
-            ledger.undelete(&self.subject.owner, &precondition.uid);
+            ledger.undelete(&self.object().1, &precondition.uid);
         }
     }
 }

@@ -85,8 +85,7 @@ impl World {
         let forecast = forecast(&mut *make(), Timestamp::UNIX_EPOCH);
         let account = forecast.account();
         let subject = Subject {
-            object: ObjectRef::bare(SETS, "shop", "web", Uid::new("SET")),
-            owner: Uid::new("SET"),
+            object: &|| (ObjectRef::bare(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET")),
             children: &HashSet::default,
             ends: &|| *self.ends.lock(),
             note: &|Count(note)| self.notes.lock().push(note),
@@ -256,8 +255,7 @@ async fn a_request_is_in_the_account_before_it_leaves() {
     let shown = forecast.account();
     *account.lock() = Some(shown.clone());
     let subject = Subject {
-        object: ObjectRef::default(),
-        owner: Uid::new("SET"),
+        object: &|| (ObjectRef::default(), Uid::new("SET")),
         children: &HashSet::default,
         ends: &|| false,
         note: &|_| {},
@@ -438,4 +436,24 @@ async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
         world.execute(delete).await.0.unwrap();
         assert_eq!(world.ledger.len(), awaited, "{code}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
+    let world = world(granting);
+    let mut notes = Steps::new((), |(), turn: &mut Turn<Count>| {
+        turn.note(Count(4));
+        Step::Done
+    });
+    let forecast = forecast(&mut notes, Timestamp::UNIX_EPOCH);
+    let account = forecast.account();
+    let subject = Subject {
+        object: &|| panic!("nobody needs it"),
+        children: &HashSet::default,
+        ends: &|| false,
+        note: &|Count(note)| world.notes.lock().push(note),
+        fresh: &|question| question,
+    };
+    assert_eq!(world.executor.execute(&subject, &mut notes, forecast, &account).await.unwrap(), Requeue::No);
+    assert_eq!(*world.notes.lock(), [4]);
 }
