@@ -73,7 +73,7 @@ impl World {
             statefulset_controller::LOOPS,
             daemonset_controller::LOOPS,
             // The recording had no other loop of this program.
-            &[endpointslice_controller::ENDPOINT_SLICE],
+            &[endpointslice_controller::slices::ENDPOINT_SLICE],
         ]
         .concat();
         let loops = Loops::start(&sandbox.client("controllers"), &clock, Settings::new(), &definitions);
