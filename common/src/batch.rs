@@ -9,9 +9,14 @@ pub const IN_FLIGHT: usize = 100;
 
 /// Makes the calls, so many at once, and gives back what became of each, in their order.
 pub async fn all<F: Future>(calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    all_within(IN_FLIGHT, calls).await
+}
+
+/// The same with another number of calls at once.
+pub async fn all_within<F: Future>(in_flight: usize, calls: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     // Collected first, because a stream over a borrowing iterator is not general enough to be sent.
     let calls: Vec<F> = calls.into_iter().collect();
-    stream::iter(calls).buffered(IN_FLIGHT).collect().await
+    stream::iter(calls).buffered(in_flight).collect().await
 }
 
 /// The size of the first batch, as upstream's `SlowStartInitialBatchSize`.

@@ -82,6 +82,8 @@ pub enum Next<'a, N: Note> {
 pub enum Pace {
     /// All at the same time, up to [`crate::batch::IN_FLIGHT`].
     AtOnce,
+    /// All at the same time, up to this number.
+    AtMost(usize),
     /// One after the other; none after one that [stops](Sequence::stops_siblings) its siblings.
     InOrder,
     /// In batches of 1, 2, 4, ..., none larger than that; none after a batch in which one stops its siblings.

@@ -97,8 +97,7 @@ async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {
     power("off".into()).await;
     line(&playground, &["nodes", "node-0 is Ready, switched off"]).await;
     line(&playground, &["nodes", "node-0 is NotReady, switched off, unreachable:NoExecute"]).await;
-    line(&playground, &["node-lifecycle-controller", "delete the Pod: it no longer tolerates a taint of its node"])
-        .await;
+    line(&playground, &["node-lifecycle-controller", "delete Pod", "it no longer tolerates a taint of its node"]).await;
     power(serde_json::Value::Null).await;
     line(&playground, &["node-lifecycle-controller", "remove the NoExecute taints of Node node-0"]).await;
     playground.terminate().unwrap();

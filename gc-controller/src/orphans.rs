@@ -1,6 +1,6 @@
 //! The loop that releases the dependents of objects that are deleted without them.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc};
 
 use common::{
     controller::{Describe, Observed, Sequenced},
@@ -21,6 +21,9 @@ use crate::{
     parked::Line,
     sequence::{Place, Release, RemoveFinalizer, unserved},
 };
+
+/// How many dependents of one object are released at once.
+const AT_ONCE: usize = 20;
 
 /// An object whose dependents are to be released.
 #[derive(Clone, Debug)]
@@ -60,10 +63,6 @@ impl Describe for Plan {
     fn waiting(&self) -> Vec<String> {
         let Self::Wait(resource) = self else { return Vec::new() };
         vec![format!("not all {resource} are known; one may have to be released")]
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        None
     }
 }
 
@@ -130,7 +129,7 @@ impl<'a> State<'a> {
                 None => self.failed = Some(unserved(&dependent.kind)),
             }
         }
-        Step::All(|state| members(&mut state.releases), Pace::AtOnce, Self::released)
+        Step::All(|state| members(&mut state.releases), Pace::AtMost(AT_ONCE), Self::released)
     }
 
     fn released(&mut self, turn: &mut Turn<Note>) -> Next<'a> {

@@ -9,11 +9,11 @@
 
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use common::{
-    controller::{Controller, Loop, Observed, Requeue},
-    events::{EventType, ObjectRef},
+    controller::{Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::AnyInformer,
     map::HashMap,
     meta::{Key, Uid},
@@ -21,6 +21,7 @@ use common::{
     pods::PODS,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::FeatureGate,
 };
 use jiff::Timestamp;
@@ -32,8 +33,10 @@ use crate::{
         eviction::{self as decide, Plan, Snapshot, Then, Timer},
         taints,
     },
-    error::Error,
     monitor::NODE_MONITOR_GRACE_PERIOD,
+    objects::CachedPod,
+    observation::Observation,
+    sequence::eviction::{self as sequence, Fresh, Note},
 };
 
 /// How many Pods are synced at once.
@@ -58,14 +61,16 @@ pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
 
 /// The taint eviction controller.
 pub struct Evictor {
-    pub(crate) context: Context,
-    pub(crate) timers: Timers,
-    pub(crate) deleted: Counter,
-    pub(crate) latency: Histogram,
+    context: Context,
+    queue: Queue<Key>,
+    executor: Executor,
+    timers: Timers,
+    deleted: Counter,
+    latency: Histogram,
     caches: Arc<Caches>,
     compares: bool,
     /// How long a node may be silent.
-    pub(crate) grace: Duration,
+    grace: Duration,
 }
 
 /// The timers of Pods that tolerate the taints of their node for a limited time.
@@ -92,6 +97,8 @@ fn start(context: Context) -> Arc<dyn Running> {
     let compares = context.settings.gate(&COMPARISON);
     let evictor = Evictor {
         context: context.clone(),
+        queue: queue.clone(),
+        executor: Executor::new(&context, None),
         timers,
         deleted: deleted.with(&[]),
         latency: latency.with(&[]),
@@ -102,13 +109,14 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(TAINT_EVICTION.name, context, Arc::new(evictor), queue, WORKERS)
 }
 
-impl Controller for Evictor {
+impl Sequenced for Evictor {
     type Key = Key;
-    type Snapshot = Snapshot;
+    type Snapshot = Observation<Snapshot>;
     type Plan = Plan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Infallible;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    fn observe(&self, key: &Key, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
         let timer = self.timer(key);
         let pod = self.caches.pods.store().get_readable(&key.namespace, &key.name);
         if pod.is_none() && timer.is_none() {
@@ -119,28 +127,58 @@ impl Controller for Evictor {
         let taints = node.map(|node| node.evicting().cloned().collect());
         let (key, now) = (key.clone(), self.context.clock.instant());
         let (renewal, grace, compares) = (None, self.grace, self.compares);
-        Ok(Observed::Ready(Snapshot { key, pod, taints, is_contradicted, renewal, grace, timer, now, compares }))
+        let snapshot = Snapshot { key, pod, taints, is_contradicted, renewal, grace, timer, now, compares };
+        Ok(Observed::Ready(Observation { snapshot, time }))
     }
 
-    fn decide(snapshot: &Snapshot) -> Plan {
-        decide::decide(snapshot)
+    fn decide(observation: &Self::Snapshot) -> Plan {
+        decide::decide(&observation.snapshot)
     }
 
-    /// Arms and removes timers. The timer of a Pod that is to be deleted stays until it is deleted: a failed deletion is due
-    /// again at once.
-    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
-        let mut timers = self.timers.lock();
-        match &plan.then {
-            Then::Wait(timer) => _ = timers.insert(snapshot.key.clone(), timer.clone()),
-            Then::Delete { .. } if !plan.cancels => {}
-            Then::Nothing | Then::Delete { .. } => _ = timers.remove(&snapshot.key),
+    fn sequence<'a>(observation: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(&observation.snapshot, plan)
+    }
+
+    fn time(observation: &Self::Snapshot) -> Timestamp {
+        observation.time
+    }
+
+    fn object(observation: &Self::Snapshot) -> (ObjectRef, Uid) {
+        let key = &observation.snapshot.key;
+        (ObjectRef::bare(PODS, &key.namespace, &key.name, Uid::default()), Uid::default())
+    }
+
+    fn record(&self, observation: &Self::Snapshot, plan: &Plan) {
+        self.arm(&observation.snapshot, plan);
+    }
+
+    fn note(&self, observation: &Self::Snapshot, note: Note) {
+        let Snapshot { key, pod, .. } = &observation.snapshot;
+        match note {
+            Note::Retries(error) => {
+                tracing::debug!(logger = "taint-eviction-controller", pod = %key, err = %error, "Trying again");
+            }
+            Note::Revised(live, plan) => self.arm(&live, &plan),
+            Note::Deleted(since) => {
+                self.deleted.inc();
+                let latency = self.context.clock.instant().saturating_duration_since(since);
+                self.latency.observe(latency.as_secs_f64());
+                self.disarm(key, pod.as_deref());
+            }
+            Note::Gone => self.disarm(key, pod.as_deref()),
         }
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.report_cancellation(&snapshot.key, &plan);
-        let Then::Delete { since } = plan.then else { return Ok(Requeue::No) };
-        self.evict(&snapshot, since).await
+    fn fresh(&self, observation: &Self::Snapshot, (): ()) -> Fresh {
+        Fresh { timer: self.timer(&observation.snapshot.key), now: self.context.clock.instant() }
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -150,19 +188,26 @@ impl Controller for Evictor {
 
 impl Evictor {
     /// The timer under the name of a Pod.
-    pub(crate) fn timer(&self, key: &Key) -> Option<Timer> {
+    fn timer(&self, key: &Key) -> Option<Timer> {
         self.timers.lock().get(key).cloned()
     }
 
-    /// Records the Event for a timer that was removed although its Pod was not deleted.
-    pub(crate) fn report_cancellation(&self, key: &Key, plan: &Plan) {
-        if plan.cancels {
-            self.event(key, format!("Cancelling deletion of Pod {key}"));
+    /// Arms and removes timers. The timer of a Pod that is to be deleted stays until it is deleted: a failed deletion is due
+    /// again at once.
+    fn arm(&self, snapshot: &Snapshot, plan: &Plan) {
+        let mut timers = self.timers.lock();
+        match &plan.then {
+            Then::Wait(timer) => _ = timers.insert(snapshot.key.clone(), timer.clone()),
+            Then::Delete { .. } if !plan.cancels => {}
+            Then::Nothing | Then::Delete { .. } => _ = timers.remove(&snapshot.key),
         }
     }
 
-    pub(crate) fn event(&self, key: &Key, message: String) {
-        let pod = ObjectRef::bare(PODS, &key.namespace, &key.name, Uid::default());
-        self.context.recorder.event(&pod, EventType::Normal, "TaintManagerEviction", message);
+    /// Removes the timer of a Pod that is deleted.
+    fn disarm(&self, key: &Key, pod: Option<&CachedPod>) {
+        let mut timers = self.timers.lock();
+        if timers.get(key).is_some_and(|timer| pod.is_some_and(|pod| timer.pod == pod.meta.uid)) {
+            timers.remove(key);
+        }
     }
 }

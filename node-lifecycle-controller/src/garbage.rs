@@ -7,35 +7,35 @@
 
 mod observe;
 
-use std::{sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use common::{
-    controller::{Controller, Loop, Observed, Requeue},
+    controller::{Loop, Observed, Sequenced},
+    events::ObjectRef,
     informer::AnyInformer,
+    meta::Uid,
     metrics::{Counters, Stability},
-    queue::{Backoff, Priority},
+    queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::{Executor, Sequence},
     settings::{Tune, TuneValue},
 };
-use futures::future::try_join_all;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
     caches::Caches,
     decide::{
-        garbage::{self as decide, OfNode, Plan, Snapshot},
+        garbage::{self as decide, Plan, Snapshot},
         quarantine::Quarantine,
     },
-    error::Error,
+    observation::Observation,
     pass::Pass,
+    sequence::garbage::{self as sequence, Note},
 };
 
 /// The shortest pause between two passes, whatever is configured.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
-
-/// How many nodes a pass reads from the server at once, in the order of the plan.
-const NODES_AT_ONCE: usize = 8;
 
 /// The pause between two passes.
 pub const POD_GC_PERIOD: Tune = Tune {
@@ -70,9 +70,11 @@ pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
 
 /// The Pod garbage collector.
 pub struct PodCollector {
-    pub(crate) context: Context,
-    pub(crate) deleted: Counters,
-    pub(crate) failed: Counters,
+    context: Context,
+    queue: Queue<Pass>,
+    executor: Executor,
+    deleted: Counters,
+    failed: Counters,
     caches: Arc<Caches>,
     /// As the last pass left it.
     quarantine: Mutex<Quarantine>,
@@ -82,7 +84,7 @@ pub struct PodCollector {
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
-    let queue = context.queue("pod_garbage_collector", Backoff::default());
+    let queue: Queue<Pass> = context.queue("pod_garbage_collector", Backoff::default());
     let labels = &["namespace", "reason"];
     let deleted = context.metrics.counter(
         "pod_gc_collector_force_delete_pods_total",
@@ -98,6 +100,8 @@ fn start(context: Context) -> Arc<dyn Running> {
     );
     let collector = PodCollector {
         context: context.clone(),
+        queue: queue.clone(),
+        executor: Executor::new(&context, None),
         deleted,
         failed,
         caches: Caches::of(&context),
@@ -110,13 +114,14 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(POD_GARBAGE_COLLECTOR.name, context, Arc::new(collector), queue, 1)
 }
 
-impl Controller for PodCollector {
+impl Sequenced for PodCollector {
     type Key = Pass;
-    type Snapshot = Snapshot;
+    type Snapshot = Observation<Snapshot>;
     type Plan = Plan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Infallible;
 
-    fn observe(&self, _: &Pass, _: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    fn observe(&self, _: &Pass, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
         let limits = observe::Limits {
             threshold: self.threshold,
             period: self.period,
@@ -124,45 +129,61 @@ impl Controller for PodCollector {
         };
         let now = self.context.clock.instant();
         let quarantine = self.quarantine.lock().clone();
-        Ok(Observed::Ready(observe::observe(self.caches.view(), quarantine, now, limits)))
+        let snapshot = observe::observe(self.caches.view(), quarantine, now, limits);
+        Ok(Observed::Ready(Observation { snapshot, time }))
     }
 
-    fn decide(snapshot: &Snapshot) -> Plan {
-        decide::decide(snapshot)
+    fn decide(observation: &Self::Snapshot) -> Plan {
+        decide::decide(&observation.snapshot)
     }
 
-    fn record(&self, _: &Snapshot, plan: &Plan) {
+    fn sequence<'a>(_: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(plan)
+    }
+
+    fn time(observation: &Self::Snapshot) -> Timestamp {
+        observation.time
+    }
+
+    fn object(_: &Self::Snapshot) -> (ObjectRef, Uid) {
+        (ObjectRef::default(), Uid::default())
+    }
+
+    fn record(&self, _: &Self::Snapshot, plan: &Plan) {
         *self.quarantine.lock() = plan.quarantine.clone();
     }
 
-    async fn act(&self, _: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        self.remove_all(&plan.terminated).await?;
-        for nodes in plan.out_of_service.chunks(NODES_AT_ONCE) {
-            let checks = nodes.iter().map(|of_node| self.is_out_of_service(&of_node.node));
-            self.remove_confirmed(nodes, try_join_all(checks).await?).await?;
+    fn note(&self, _: &Self::Snapshot, note: Note) {
+        match note {
+            Note::Removes(pod, reason) => {
+                let (pod, reason) = (pod.meta.key(), reason.as_str());
+                tracing::info!(logger = "podgc", %pod, reason, "PodGC is force deleting Pod");
+            }
+            Note::Removed(pod, reason, error) => {
+                let labels = [pod.meta.namespace.as_str(), reason.as_str()];
+                if let Some(error) = error {
+                    self.failed.with(&labels).inc();
+                    tracing::error!(logger = "podgc", pod = %pod.meta.key(), err = %error, "Failed to delete pod");
+                }
+                self.deleted.with(&labels).inc();
+            }
+            Note::Unread(node, error) => {
+                tracing::warn!(logger = "podgc", node = &*node, err = %error, "Error getting node from apiserver");
+            }
         }
-        for nodes in plan.orphaned.chunks(NODES_AT_ONCE) {
-            let checks = nodes.iter().map(|of_node| self.is_gone(&of_node.node));
-            self.remove_confirmed(nodes, try_join_all(checks).await?).await?;
-        }
-        self.remove_all(&plan.unscheduled).await?;
-        // The pause begins when the pass ends.
-        Ok(Requeue::After(plan.pause()))
+    }
+
+    fn fresh(&self, _: &Self::Snapshot, (): ()) {}
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         vec![self.caches.nodes.informer(), self.caches.pods.informer()]
-    }
-}
-
-impl PodCollector {
-    /// Removes the Pods of the nodes for which the server confirms the reason.
-    async fn remove_confirmed(&self, nodes: &[OfNode], are_confirmed: Vec<bool>) -> Result<(), Error> {
-        for (OfNode { pods, .. }, is_confirmed) in nodes.iter().zip(are_confirmed) {
-            if is_confirmed {
-                self.remove_all(pods).await?;
-            }
-        }
-        Ok(())
     }
 }

@@ -19,12 +19,12 @@
 //!
 //! ```text
 //! Leases ──────┐
-//!              ├── heartbeats ──► monitor/fleet ──► decide/health, decide/tainting ──► act/health, act/taints: Nodes
-//!              ├── events ──► queues of nodes, Pods ──► decide/upkeep, decide/readiness
+//!              ├── heartbeats ──► monitor/fleet ──► decide/health, decide/tainting ──► sequence/rounds: Nodes
+//!              ├── events ──► queues of nodes, Pods ──► decide/upkeep, decide/readiness ──► sequence/node, sequence/readiness
 //! caches.rs ───┤
-//! (Nodes, Pods ├── events ──► queue of Pods ──► decide/eviction ──► act/eviction.rs: condition, deletion
+//! (Nodes, Pods ├── events ──► queue of Pods ──► decide/eviction ──► sequence/eviction: condition, deletion
 //!  by node)    │                 ▲ timers
-//!              └── every 20 s ───┴────────────► decide/garbage ───► act/garbage.rs: phase, deletion without grace
+//!              └── every 20 s ───┴────────────► decide/garbage ───► sequence/garbage: phase, deletion without grace
 //! ```
 //!
 //! # Where it differs from upstream
@@ -48,19 +48,20 @@
 //! - A node that is back ends its quarantine, and removals of Pods of one node run in parallel.
 
 pub mod decide;
-pub mod error;
 pub mod eviction;
 pub mod garbage;
 pub mod monitor;
 pub mod objects;
+pub mod sequence;
 
-mod act;
 mod caches;
+mod observation;
 mod pass;
 
 use common::{app::Definition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
 
 pub use caches::POD_INDEXES;
+pub use observation::Observation;
 pub use pass::Pass;
 
 /// All loops of this program.

@@ -19,6 +19,7 @@ pub(crate) mod blindness;
 mod flags;
 pub(crate) mod fleet;
 pub(crate) mod metrics;
+mod notes;
 pub(crate) mod readiness;
 pub(crate) mod rounds;
 mod running;
@@ -33,6 +34,7 @@ use common::{
     meta::Key,
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
+    sequence::Executor,
 };
 use parking_lot::Mutex;
 
@@ -69,6 +71,7 @@ pub const NODE_LIFECYCLE: LoopDefinition = LoopDefinition {
 /// What the three queues share.
 pub(crate) struct Monitor {
     pub(crate) context: Context,
+    executor: Executor,
     pub(crate) fleet: Arc<Mutex<Fleet>>,
     pub(crate) metrics: Arc<MonitorMetrics>,
     pub(crate) caches: Arc<Caches>,
@@ -124,6 +127,7 @@ fn start(context: Context) -> Arc<dyn Running> {
     metrics.show_blindness(&context, &blindness);
     let monitor = Arc::new(Monitor {
         context: context.clone(),
+        executor: Executor::new(&context, None),
         fleet,
         metrics,
         caches,

@@ -24,6 +24,10 @@ pub trait Describe {
     fn requeue_after(&self) -> Option<std::time::Duration> {
         None
     }
+    /// Whether it is worth remembering for diagnostics although it sends nothing.
+    fn is_notable(&self) -> bool {
+        false
+    }
 }
 
 /// A controller whose syncs are sequences of requests.
@@ -91,7 +95,7 @@ impl<P: Describe, N: Note> Explain for Forecasted<P, N> {
     }
 
     fn acts(&self) -> bool {
-        !self.forecast.is_quiet()
+        !self.forecast.is_quiet() || self.plan.is_notable()
     }
 
     fn requeue_after(&self) -> Option<std::time::Duration> {

@@ -155,18 +155,19 @@ impl<N: Note> Run<'_, N> {
     async fn all(&self, members: Vec<&mut dyn Sequence<N>>, pace: Pace) -> Result<(), Stopped> {
         let count = members.len();
         let batches = match pace {
-            Pace::AtOnce => batch::at_once(count),
+            Pace::AtOnce | Pace::AtMost(_) => batch::at_once(count),
             Pace::InOrder => batch::slow_start(count).at_most(1),
             Pace::SlowStart(largest) => batch::slow_start(count).at_most(largest),
         };
+        let in_flight = if let Pace::AtMost(most) = pace { most.max(1) } else { batch::IN_FLIGHT };
         let mut rest = members;
         for size in batches {
             let later = rest.split_off(size);
             let mut stops = false;
-            for result in batch::all(rest.into_iter().map(|member| self.member(member))).await {
+            for result in batch::all_within(in_flight, rest.into_iter().map(|member| self.member(member))).await {
                 stops |= result?;
             }
-            if stops && pace != Pace::AtOnce {
+            if stops && !matches!(pace, Pace::AtOnce | Pace::AtMost(_)) {
                 break;
             }
             rest = later;

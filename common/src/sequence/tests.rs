@@ -457,3 +457,24 @@ async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
     assert_eq!(world.executor.execute(&subject, &mut notes, forecast, &account).await.unwrap(), Requeue::No);
     assert_eq!(*world.notes.lock(), [4]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn members_are_begun_while_there_is_room() {
+    let world = world(granting);
+    let patch = |name| {
+        Steps::new(name, |name: &mut &'static str, _: &mut Turn<Count>| {
+            let first = Request::patch(PODS, &pod(name).0, Patch::Merge, Body::default());
+            Step::Send(first, |_, _| Step::PauseWithJitter(Duration::from_secs(1), 0.0, |_, _| Step::Done))
+        })
+    };
+    let clock = world.executor.api.clock();
+    let begun = clock.instant();
+    let group = || -> Box<dyn Sequence<Count>> {
+        Box::new(Steps::new(vec![patch("a"), patch("b"), patch("c")], |_, _| {
+            Step::All(|all| members(all), Pace::AtMost(2), |_, _| Step::Done)
+        }))
+    };
+    world.execute(group).await.0.unwrap();
+    assert_eq!(world.requests(), ["PATCH a", "PATCH b", "PATCH c"]);
+    assert_eq!((clock.instant() - begun).as_secs(), 2);
+}

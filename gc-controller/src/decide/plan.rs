@@ -1,6 +1,6 @@
 //! Whether anything is to be done about an object, and whether enough is known to do it.
 
-use std::{fmt, time::Duration};
+use std::fmt;
 
 use common::{controller::Describe, meta::OwnerRef, object::Resource};
 use jiff::Timestamp;
@@ -215,9 +215,5 @@ impl Describe for Plan {
             Self::Blocked(dependents) => vec![format!("{} that block its deletion", many(*dependents, "dependent"))],
             _ => Vec::new(),
         }
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        None
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
-    controller::{Explain, Explanation},
+    controller::Describe,
     meta::{Key, Uid},
     taints::Taint,
 };
@@ -224,26 +224,22 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
 const CONTRADICTED: &str = "its node is ready, so the taint should be removed soon";
 const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut out = Explanation { situation: self.why.to_owned(), ..Explanation::default() };
-        if self.cancels {
-            out.actions.push("cancel the timer of the Pod".to_owned());
-        }
-        match &self.then {
-            Then::Nothing => {}
-            Then::Wait(_) => out.waiting.push("the Pod is deleted when its timer is due".to_owned()),
-            Then::Delete { .. } => out.actions.push(format!("delete the Pod: {}", self.why)),
-        }
-        out
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        format!("{}{}", self.why, if self.cancels { "; its timer is cancelled" } else { "" })
     }
 
-    fn acts(&self) -> bool {
-        self.cancels || matches!(self.then, Then::Delete { .. })
+    fn waiting(&self) -> Vec<String> {
+        let Then::Wait(_) = &self.then else { return Vec::new() };
+        vec!["the Pod is deleted when its timer is due".to_owned()]
     }
 
     fn requeue_after(&self) -> Option<Duration> {
         self.requeue_after
+    }
+
+    fn is_notable(&self) -> bool {
+        self.cancels
     }
 }
 

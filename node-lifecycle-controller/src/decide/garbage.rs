@@ -7,13 +7,7 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    clock::Instant,
-    controller::{Explain, Explanation},
-    duration,
-    intern::Text,
-    pods::Phase,
-};
+use common::{clock::Instant, controller::Describe, duration, intern::Text, pods::Phase};
 
 use crate::objects::{CachedPod, Node};
 
@@ -23,8 +17,6 @@ use super::quarantine::Quarantine;
 pub const NODES_PER_PASS: usize = 100;
 /// The pause before a pass that takes up what the last one left.
 const AT_ONCE: Duration = Duration::from_millis(1);
-/// How many Pods an explanation lists one by one.
-const LISTED: usize = 10;
 
 /// The part of the caches that a pass can act on.
 #[derive(Clone, Debug)]
@@ -200,32 +192,21 @@ impl Plan {
     pub(crate) fn pause(&self) -> Duration {
         if self.is_partial { AT_ONCE } else { self.period }
     }
-
-    fn victims(&self) -> impl Iterator<Item = &Victim> {
-        let of_nodes = self.out_of_service.iter().chain(&self.orphaned).flat_map(|of_node| &of_node.pods);
-        self.terminated.iter().chain(of_nodes).chain(&self.unscheduled)
-    }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let situation = match self.threshold {
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        match self.threshold {
             1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.threshold),
             _ => "all Pods that have ended are kept".to_owned(),
-        };
+        }
+    }
+
+    fn waiting(&self) -> Vec<String> {
         let period = duration::format(self.quarantine_period);
         let missing =
             |node: &Text| format!("Node {node} is missing; its Pods are removed if it is still missing after {period}");
-        let count = self.victims().count();
-        let mut actions: Vec<String> = self.victims().take(LISTED).map(Victim::to_string).collect();
-        if count > LISTED {
-            actions.push(format!("... and {} more", count - LISTED));
-        }
-        Explanation { situation, waiting: self.quarantined.iter().map(missing).collect(), actions }
-    }
-
-    fn acts(&self) -> bool {
-        self.victims().next().is_some()
+        self.quarantined.iter().map(missing).collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
@@ -233,15 +214,16 @@ impl Explain for Plan {
     }
 }
 
-impl std::fmt::Display for Victim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Victim {
+    /// Why it is removed, with its namespace: one pass removes Pods of many.
+    pub(crate) fn why(&self) -> String {
         let why = match self.reason {
             Reason::Terminated => "more Pods have ended than are kept",
             Reason::OutOfService => "it is terminating, and its node is out of service",
             Reason::Orphaned => "its node does not exist",
             Reason::Unscheduled => "it is terminating and has no node",
         };
-        write!(f, "remove Pod {}: {why}", self.pod.meta.key())
+        format!("{why} (namespace {})", self.pod.meta.namespace)
     }
 }
 
@@ -309,6 +291,12 @@ mod tests {
         ]
     }
 
+    /// What an explanation says is done.
+    fn actions(plan: &Plan) -> Vec<String> {
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        common::controller::explain(plan, &mut crate::sequence::garbage::sequence(plan), now).actions
+    }
+
     #[test]
     fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
         for (threshold, removed) in [
@@ -326,7 +314,7 @@ mod tests {
             let plan = decide(&Snapshot { ended: ended(), ended_count: 5, threshold, ..empty() });
             assert_eq!(names(&plan.terminated), removed, "{threshold}");
             assert!(plan.terminated.iter().all(|victim| victim.reason == Reason::Terminated));
-            assert_eq!(plan.acts(), !removed.is_empty());
+            assert_eq!(!actions(&plan).is_empty(), !removed.is_empty());
         }
     }
 
@@ -363,7 +351,7 @@ mod tests {
             let pods = vec![pod("a", 1, terminating())];
             let plan = decide(&Snapshot { terminating: vec![(node("n", ready, taint), pods)], ..empty() });
             assert_eq!(plan.out_of_service.len(), usize::from(removed), "{ready} {taint}");
-            assert_eq!(plan.acts(), removed);
+            assert_eq!(!actions(&plan).is_empty(), removed);
         }
     }
 
@@ -380,9 +368,10 @@ mod tests {
         assert_eq!(names(&plan.unscheduled), ["c"]);
         assert_eq!(plan.quarantined, ["fresh"]);
         assert_eq!(plan.requeue_after(), Some(Duration::from_secs(20)));
-        let explanation = plan.explain();
-        assert!(explanation.waiting[0].contains("fresh") && explanation.waiting[0].ends_with("after 40s"));
-        assert_eq!(explanation.actions.len(), 2);
+        let waiting = plan.waiting();
+        assert!(waiting[0].contains("fresh") && waiting[0].ends_with("after 40s"));
+        let deletions = actions(&plan).into_iter().filter(|action| action.starts_with("delete"));
+        assert_eq!(deletions.count(), 2);
         let period = plan.quarantine_period;
         assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "its quarantine begins anew");
     }
@@ -444,8 +433,8 @@ mod tests {
     fn an_explanation_lists_a_few_pods_and_counts_the_rest() {
         let unscheduled: Vec<_> = (0..12).map(|n| pod(&format!("p{n}"), 1, terminating())).collect();
         let plan = decide(&Snapshot { unscheduled, ..empty() });
-        let actions = plan.explain().actions;
-        assert_eq!((actions.len(), actions[10].as_str()), (11, "... and 2 more"));
-        assert_eq!(actions[0], "remove Pod shop/p0: it is terminating and has no node");
+        let actions = actions(&plan);
+        assert_eq!((actions.len(), actions[10].as_str()), (11, "... and 14 more"));
+        assert_eq!(actions[0], "set the phase Failed of Pod p0: it is terminating and has no node (namespace shop)");
     }
 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     clock::Instant,
     conditions::{self, UNKNOWN},
-    controller::{Explain, Explanation},
+    controller::Describe,
     duration,
     intern::Text,
     meta::Uid,
@@ -258,51 +258,44 @@ impl Action {
             Self::Wait(_) => "wait for the NoExecute taint",
         }
     }
-
-    fn describe_for(&self, node: &Node) -> String {
-        let name = &node.metadata.name;
-        match self {
-            Self::Lapse(_) => {
-                format!("set the conditions of Node {name} to Unknown: nothing was heard of it for too long")
-            }
-            Self::Relieve => format!("remove the NoExecute taints of Node {name}"),
-            Self::Swap(cause) => format!("replace the NoExecute taint of Node {name} by {}", cause.key()),
-            Self::Wait(cause) => {
-                format!("let Node {name} wait for its turn to get the NoExecute taint {}", cause.key())
-            }
-        }
-    }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut out =
-            Explanation { situation: format!("{} nodes were looked at", self.judged.len()), ..Explanation::default() };
-        if let Some(why) = &self.blind {
-            out.waiting.push(format!("nodes are not judged, because this process is blind: {why}"));
-        }
-        if self.disruption.is_total() {
-            out.waiting.push("no node is tainted, because no node of any zone is ready".to_owned());
-        }
+impl Describe for Plan {
+    fn situation(&self) -> String {
         let zone = |(zone, change): (&Text, &ZoneChange)| {
             let state = if change.state == ZoneState::Initial { "" } else { change.state.as_str() };
-            format!("zone {zone:?} is in state {state}, {} nodes a second are tainted", change.rate)
+            format!("; zone {zone:?} is in state {state}, {} nodes a second are tainted", change.rate)
         };
-        out.actions.extend(self.zones.iter().map(zone));
-        let count = self.actions().count();
-        out.actions.extend(self.actions().take(LISTED).map(|(node, action)| action.describe_for(node)));
+        let zones: String = self.zones.iter().map(zone).collect();
+        format!("{} nodes were looked at{zones}", self.judged.len())
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some(why) = &self.blind {
+            out.push(format!("nodes are not judged, because this process is blind: {why}"));
+        }
+        if self.disruption.is_total() {
+            out.push("no node is tainted, because no node of any zone is ready".to_owned());
+        }
+        let wait = |(node, action): (&Arc<Node>, &Action)| {
+            let Action::Wait(cause) = action else { return None };
+            Some(format!("Node {} waits for its turn to get the NoExecute taint {}", node.metadata.name, cause.key()))
+        };
+        let count = self.actions().filter_map(wait).count();
+        out.extend(self.actions().filter_map(wait).take(LISTED));
         if count > LISTED {
-            out.actions.push(format!("and {} more nodes", count - LISTED));
+            out.push(format!("and {} more nodes", count - LISTED));
         }
         out
     }
 
-    fn acts(&self) -> bool {
-        !self.zones.is_empty() || self.actions().next().is_some()
-    }
-
     fn requeue_after(&self) -> Option<Duration> {
         Some(self.pause)
+    }
+
+    fn is_notable(&self) -> bool {
+        !self.zones.is_empty() || self.actions().next().is_some()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::controller::{Explain, Explanation};
+use common::controller::Describe;
 
 use crate::objects::{CachedPod, NodeReady, ReadyCondition};
 
@@ -20,7 +20,7 @@ pub struct Snapshot {
 pub struct Plan {
     /// Whether its condition `Ready` becomes `False`.
     pub marks: bool,
-    why: &'static str,
+    pub(crate) why: &'static str,
 }
 
 /// Decides about one Pod. A Pod is never marked as ready again here: its kubelet does that.
@@ -40,17 +40,9 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut out = Explanation { situation: self.why.to_owned(), ..Explanation::default() };
-        if self.marks {
-            out.actions.push("set its condition Ready to False".to_owned());
-        }
-        out
-    }
-
-    fn acts(&self) -> bool {
-        self.marks
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        self.why.to_owned()
     }
 }
 

@@ -7,11 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    clock::Instant,
-    controller::{Explain, Explanation},
-    intern::Text,
-};
+use common::{clock::Instant, controller::Describe, intern::Text};
 
 use crate::objects::Node;
 
@@ -161,30 +157,23 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let mut out = Explanation {
-            situation: format!("{} nodes wait for a NoExecute taint", self.waiting),
-            ..Explanation::default()
-        };
-        if self.held > 0 {
-            out.waiting.push(format!("{} nodes are not tainted because of --{}", self.held, CAP_FLAG));
-        }
-        out.actions.extend(self.alarm.clone());
-        let taint = |chosen: &Chosen| {
-            let name = &chosen.node.metadata.name;
-            format!("add taint {}:NoExecute to Node {name} of zone {:?}", chosen.cause.key(), chosen.zone)
-        };
-        out.actions.extend(self.chosen.iter().map(taint));
-        out
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        let alarm = self.alarm.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
+        format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting)
     }
 
-    fn acts(&self) -> bool {
-        !self.chosen.is_empty() || self.alarm.is_some()
+    fn waiting(&self) -> Vec<String> {
+        let held = (self.held > 0).then(|| format!("{} nodes are not tainted because of --{CAP_FLAG}", self.held));
+        held.into_iter().collect()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
         self.pause
+    }
+
+    fn is_notable(&self) -> bool {
+        self.alarm.is_some()
     }
 }
 

@@ -3,11 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{
-    controller::{Explain, Explanation},
-    duration,
-    intern::Text,
-};
+use common::{controller::Describe, duration, intern::Text};
 
 use jiff::Timestamp;
 
@@ -111,18 +107,26 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     Plan { taints: taints::by_condition(node), labels: labels(node), situation, waiting: lines }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let labels = self.labels.iter().map(|(key, value)| format!("set label {key} to {value}"));
-        Explanation {
-            situation: self.situation.clone(),
-            waiting: self.waiting.clone(),
-            actions: self.taints.lines().chain(labels).collect(),
-        }
+impl Plan {
+    /// Whether there is anything to change.
+    pub(crate) fn is_needed(&self) -> bool {
+        !self.taints.is_empty() || !self.labels.is_empty()
     }
 
-    fn acts(&self) -> bool {
-        !self.taints.is_empty() || !self.labels.is_empty()
+    /// The changes, in words.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        let labels = self.labels.iter().map(|(key, value)| format!("set label {key} to {value}"));
+        self.taints.lines().chain(labels).collect()
+    }
+}
+
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        self.situation.clone()
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        self.waiting.clone()
     }
 }
 

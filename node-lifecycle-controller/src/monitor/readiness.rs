@@ -1,23 +1,24 @@
 //! Marks Pods as not ready whose node is not ready.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use common::{
-    api::{Patch, Target},
-    conditions::{FALSE, seconds},
-    controller::{Controller, Observed, Requeue},
-    events::{EventType, ObjectRef},
+    controller::{Observed, Sequenced},
+    events::ObjectRef,
     informer::AnyInformer,
-    meta::Key,
+    meta::{Key, Uid},
     pods::PODS,
+    sequence::{Executor, Sequence},
 };
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::{
     decide::readiness::{self as decide, Plan, Snapshot},
-    error::Error,
-    objects::READY,
+    observation::Observation,
+    sequence::{
+        self,
+        monitor::{Note, Question},
+    },
 };
 
 use super::Monitor;
@@ -25,13 +26,14 @@ use super::Monitor;
 /// The Pods of nodes that are not ready, by name.
 pub(crate) struct Readiness(pub(crate) Arc<Monitor>);
 
-impl Controller for Readiness {
+impl Sequenced for Readiness {
     type Key = Key;
-    type Snapshot = Snapshot;
+    type Snapshot = Observation<Snapshot>;
     type Plan = Plan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Infallible;
 
-    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    fn observe(&self, key: &Key, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
         let Some(pod) = self.0.caches.pods.store().get_readable(&key.namespace, &key.name) else {
             return Ok(Observed::Gone);
         };
@@ -42,33 +44,40 @@ impl Controller for Readiness {
             return Ok(Observed::Waiting { why, at_most: self.0.period });
         }
         let node = fleet.node(&pod.node).map(|node| node.ready());
-        Ok(Observed::Ready(Snapshot { pod, node }))
+        Ok(Observed::Ready(Observation { snapshot: Snapshot { pod, node }, time }))
     }
 
-    fn decide(snapshot: &Snapshot) -> Plan {
-        decide::decide(snapshot)
+    fn decide(observation: &Self::Snapshot) -> Plan {
+        decide::decide(&observation.snapshot)
     }
 
-    /// Writes onto the version that was judged. A Pod that changed meanwhile is judged again.
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        if !plan.marks {
-            return Ok(Requeue::No);
-        }
-        let context = &self.0.context;
-        let meta = &snapshot.pod.meta;
-        let condition =
-            json!({"type": READY, "status": FALSE, "lastTransitionTime": seconds::text(context.clock.now())});
-        let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
-            "status": {"conditions": [condition]}});
-        let target = Target::status(PODS, &meta.namespace, &meta.name);
-        match context.api.patch(target, Patch::Strategic, &patch).await {
-            Err(error) if error.is_not_found() || error.is_another() => return Ok(Requeue::No),
-            Err(error) => return Err(Error::new(format!("mark Pod {} as not ready", meta.key()), error)),
-            Ok(_) => {}
-        }
-        let pod = ObjectRef::new(PODS, meta);
-        context.recorder.event(&pod, EventType::Warning, "NodeNotReady", "Node is not ready".to_owned());
-        Ok(Requeue::No)
+    fn sequence<'a>(observation: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::readiness::sequence(&observation.snapshot, plan)
+    }
+
+    fn time(observation: &Self::Snapshot) -> Timestamp {
+        observation.time
+    }
+
+    fn object(observation: &Self::Snapshot) -> (ObjectRef, Uid) {
+        let meta = &observation.snapshot.pod.meta;
+        (ObjectRef::new(PODS, meta), meta.uid.clone())
+    }
+
+    fn note(&self, _: &Self::Snapshot, note: Note) {
+        self.0.note(note);
+    }
+
+    fn fresh(&self, _: &Self::Snapshot, question: Question) -> bool {
+        self.0.answer(question)
+    }
+
+    fn ends(&self) -> bool {
+        self.0.rounds.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.0.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -1,13 +1,16 @@
 //! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of nodes that wait.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
-    controller::{Controller, Explain, Explanation, Observed, Requeue},
+    controller::{Describe, Observed, Sequenced},
     duration,
+    events::ObjectRef,
     informer::AnyInformer,
+    meta::Uid,
     queue::{Priority, QueueKey},
+    sequence::{Executor, Sequence},
 };
 use jiff::Timestamp;
 
@@ -16,7 +19,11 @@ use crate::{
         health,
         tainting::{self, Share},
     },
-    error::Error,
+    observation::Observation,
+    sequence::{
+        self,
+        monitor::{Note, Question},
+    },
 };
 
 use super::{Monitor, blindness::Change};
@@ -77,7 +84,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    fn inner(&self) -> &dyn Explain {
+    fn inner(&self) -> &dyn Describe {
         match self {
             Self::Health(plan) => &**plan,
             Self::Tainting(plan) => plan,
@@ -85,56 +92,89 @@ impl Plan {
     }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        self.inner().explain()
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        self.inner().situation()
     }
 
-    fn acts(&self) -> bool {
-        self.inner().acts()
+    fn waiting(&self) -> Vec<String> {
+        self.inner().waiting()
     }
 
     fn requeue_after(&self) -> Option<Duration> {
         self.inner().requeue_after()
+    }
+
+    fn is_notable(&self) -> bool {
+        self.inner().is_notable()
     }
 }
 
 /// The rounds.
 pub(crate) struct Rounds(pub(crate) Arc<Monitor>);
 
-impl Controller for Rounds {
+impl Sequenced for Rounds {
     type Key = Round;
-    type Snapshot = Snapshot;
+    type Snapshot = Observation<Snapshot>;
     type Plan = Plan;
-    type Error = Error;
+    type Note = Note;
+    type Error = Infallible;
 
-    fn observe(&self, round: &Round, _: Timestamp) -> Result<Observed<Snapshot>, Error> {
-        Ok(Observed::Ready(match round {
+    fn observe(&self, round: &Round, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
+        let snapshot = match round {
             Round::Health => Snapshot::Health(Box::new(self.0.observe_health())),
             Round::Tainting => Snapshot::Tainting(self.0.observe_tainting()),
-        }))
+        };
+        Ok(Observed::Ready(Observation { snapshot, time }))
     }
 
-    fn decide(snapshot: &Snapshot) -> Plan {
-        match snapshot {
+    fn decide(observation: &Self::Snapshot) -> Plan {
+        match &observation.snapshot {
             Snapshot::Health(snapshot) => Plan::Health(Box::new(health::decide(snapshot))),
             Snapshot::Tainting(snapshot) => Plan::Tainting(tainting::decide(snapshot)),
         }
     }
 
-    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
-        match (snapshot, plan) {
+    fn sequence<'a>(_: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::rounds::sequence(plan)
+    }
+
+    fn time(observation: &Self::Snapshot) -> Timestamp {
+        observation.time
+    }
+
+    fn object(_: &Self::Snapshot) -> (ObjectRef, Uid) {
+        (ObjectRef::default(), Uid::default())
+    }
+
+    fn note(&self, observation: &Self::Snapshot, note: Note) {
+        match (note, &observation.snapshot) {
+            (Note::Passed, Snapshot::Health(snapshot)) => {
+                let took = self.0.context.clock.instant().saturating_duration_since(snapshot.now);
+                self.0.metrics.pass_duration.observe(took.as_secs_f64());
+            }
+            (note, _) => self.0.note(note),
+        }
+    }
+
+    fn fresh(&self, _: &Self::Snapshot, question: Question) -> bool {
+        self.0.answer(question)
+    }
+
+    fn record(&self, observation: &Self::Snapshot, plan: &Plan) {
+        match (&observation.snapshot, plan) {
             (Snapshot::Health(snapshot), Plan::Health(plan)) => self.0.record_health(snapshot, plan),
             (Snapshot::Tainting(snapshot), Plan::Tainting(plan)) => self.0.record_tainting(snapshot, plan),
             _ => {}
         }
     }
 
-    async fn act(&self, _: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        match plan {
-            Plan::Health(plan) => self.0.pass(*plan).await,
-            Plan::Tainting(plan) => self.0.taint(plan).await,
-        }
+    fn ends(&self) -> bool {
+        self.0.rounds.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.0.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -26,7 +26,9 @@ async fn an_eviction_is_decided_when_the_toleration_ends_and_no_pod_is_deleted()
     world.wait(1000).await;
     let plans = world.plans("shop/p");
     let (at, actions) = &plans[0];
-    assert_eq!(actions, &["delete the Pod: it no longer tolerates a taint of its node"]);
+    let why = "it no longer tolerates a taint of its node";
+    let condition = format!("write the condition DisruptionTarget: {why}");
+    assert_eq!(actions, &[condition, format!("delete Pod p: {why}")]);
     assert_eq!(at.duration_since(tainted).as_secs(), 300);
     assert!(!world.is_going("p").await && is_untouched(&world));
 }
@@ -44,7 +46,7 @@ async fn a_taint_that_goes_in_time_cancels_the_eviction() {
     let tainted = world.clock.now();
     world.wait(1000).await;
     let plans = world.plans("shop/p");
-    assert_eq!(plans[0].1, ["cancel the timer of the Pod"]);
+    assert_eq!(plans[0].1, [""; 0], "its timer is cancelled");
     assert_eq!(plans[1].0.duration_since(tainted).as_secs(), 300, "it begins anew");
     assert!(is_untouched(&world));
 }
@@ -57,7 +59,8 @@ async fn pods_of_a_missing_node_are_decided_after_the_quarantine_and_none_is_rem
     world.wait(90).await;
     let plans = world.plans("pass");
     let (at, actions) = &plans[0];
-    assert_eq!(actions, &[format!("remove Pod {NS}/p: its node does not exist")]);
+    let why = format!("its node does not exist (namespace {NS})");
+    assert_eq!(actions, &[format!("set the phase Failed of Pod p: {why}"), format!("delete Pod p: {why}")]);
     let after = at.duration_since(bound).as_secs();
     assert!((40..=60).contains(&after), "{after}");
     assert!(!world.is_going("p").await && is_untouched(&world));
@@ -77,11 +80,14 @@ async fn nodes_are_judged_when_they_are_due_and_nothing_is_written_to_them() {
         let first = plans.iter().find(|(_, actions)| actions.iter().any(|found| found.starts_with(action)));
         first.unwrap_or_else(|| panic!("{action}: {plans:?}")).0.duration_since(silenced).as_secs()
     };
-    let silent = when("health", "set the conditions of Node node-1 to Unknown");
+    let silent = when("health", "set to Unknown the conditions of Node node-1");
     assert!((40..=56).contains(&silent), "{silent}");
-    let tainted = when("tainting", "add taint node.kubernetes.io/not-ready:NoExecute to Node node-2");
+    let tainted = when("tainting", "add the NoExecute taint to Node node-2: node.kubernetes.io/not-ready:NoExecute");
     assert!((0..=6).contains(&tainted), "{tainted}");
-    assert!(when("node-2", "add taint node.kubernetes.io/not-ready:NoSchedule") <= 1);
+    assert!(
+        when("node-2", "update taints and labels of Node node-2: add taint node.kubernetes.io/not-ready:NoSchedule")
+            <= 1
+    );
     assert!(cluster.sandbox.writes().all().iter().all(|write| write.identity != ME));
     assert_eq!((cluster.unknown_count().await, cluster.evicted_nodes().await.len()), (0, 0));
 }

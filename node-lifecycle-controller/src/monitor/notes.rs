@@ -1,0 +1,121 @@
+//! What sequences note in the memory of the monitor, and what they ask it.
+
+use std::sync::Arc;
+
+use common::{
+    api,
+    events::{EventType, ObjectRef},
+    meta::Uid,
+    object::Resource,
+};
+
+use crate::{
+    decide::upkeep::Failure,
+    objects::{LEASE_NAMESPACE, NODES, Node},
+    sequence::monitor::{Note, Question},
+};
+
+use super::Monitor;
+
+const NAMESPACES: Resource =
+    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
+
+impl Monitor {
+    pub(super) fn note(&self, note: Note) {
+        let now = || self.context.clock.instant();
+        match note {
+            Note::Arrived(name, uid) => {
+                self.report(
+                    &name,
+                    uid,
+                    "RegisteredNode",
+                    format!("Node {name} event: Registered Node {name} in Controller"),
+                );
+            }
+            Note::Departed(name, uid) => {
+                self.report(
+                    &name,
+                    uid,
+                    "RemovingNode",
+                    format!("Node {name} event: Removing Node {name} from Controller"),
+                );
+            }
+            Note::NotReady(name, uid) => {
+                self.report(&name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
+            }
+            Note::Alarm(alarm) => {
+                tracing::warn!(logger = "node-controller", alarm, "A large share of nodes is tainted");
+                let leases = ObjectRef::bare(NAMESPACES, "", LEASE_NAMESPACE, Uid::default());
+                self.context.recorder.event(&leases, EventType::Warning, "ManyNodesTainted", alarm);
+            }
+            Note::Answered => self.fleet.lock().sight.note(now()),
+            Note::Unanswered(error) => {
+                tracing::warn!(logger = "node-controller", err = %error, "Leases cannot be read");
+            }
+            Note::Seen(node) => self.take_in(&node),
+            Note::Renewed(name, renewal) => {
+                let mut fleet = self.fleet.lock();
+                fleet.renewed(&name, renewal, now());
+                fleet.touch(&name);
+            }
+            Note::Spared(name) => self.fleet.lock().spare(&name, now()),
+            Note::Changed(name, what, error) => {
+                if let Some(error) = &error {
+                    tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to update node");
+                }
+                self.note_write(&name, what, error.as_ref());
+            }
+            Note::Took(duration) => self.metrics.node_duration.observe(duration.as_secs_f64()),
+            Note::Tainted(name, zone, cause) => {
+                self.note_write(&name, "", None);
+                tracing::info!(logger = "node-controller", node = &*name, taint = cause.key(), "Added taint to node");
+                self.metrics.evicted(&zone);
+            }
+            Note::NotTainted(name, error) => {
+                self.note_write(&name, "add the NoExecute taint", Some(&error));
+                tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to taint node");
+                self.fleet.lock().postpone(&name, now());
+            }
+            Note::Released(name) => {
+                self.note_write(&name, "", None);
+                self.fleet.lock().release(&name);
+            }
+            // The round itself is told.
+            Note::Passed => {}
+        }
+    }
+
+    pub(super) fn answer(&self, question: Question) -> bool {
+        let now = self.context.clock.instant();
+        let fleet = self.fleet.lock();
+        match question {
+            Question::IsSilent(name) => fleet.is_silent(&name, now),
+            Question::IsNews(name, renewal) => fleet.is_news(&name, renewal),
+        }
+    }
+
+    fn report(&self, name: &str, uid: Uid, reason: &'static str, message: String) {
+        let node = ObjectRef::bare(NODES, "", name, uid);
+        self.context.recorder.event(&node, EventType::Normal, reason, message);
+    }
+
+    /// Takes note of a node as the server sent it, which also proves that the server can be reached.
+    fn take_in(&self, node: &Arc<Node>) {
+        let now = self.context.clock.instant();
+        let mut fleet = self.fleet.lock();
+        fleet.sight.note(now);
+        // A node that is not known comes with its event.
+        if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
+            fleet.see(node, None, now);
+        }
+    }
+
+    /// Counts a change of a node that failed, and keeps it for explanations until a change succeeds.
+    fn note_write(&self, name: &str, what: &str, error: Option<&api::Error>) {
+        let failure = error.map(|error| {
+            self.metrics.write_failed(error);
+            Failure { error: format!("{what}: {error}"), at: self.context.clock.now() }
+        });
+        self.fleet.lock().note_write(name, failure);
+    }
+}
