@@ -17,6 +17,7 @@ use crate::{
     gate::Gate,
     informer,
     metrics::Metrics,
+    sequence::AccountObserver,
     settings::{Settings, WATCH_LIST_CLIENT},
 };
 
@@ -50,6 +51,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Records Events under the loop's component.
     pub recorder: Recorder,
+    /// Sees the accounts of syncs, if somebody wants to.
+    pub accounts: Option<Arc<dyn AccountObserver>>,
     /// What the loops of this process share: one and the same for all of them.
     pub shared: Shared,
 }

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use account::{Account, Action, Entry, Forecast, forecast};
+pub use account::{Account, AccountObserver, Action, Entry, Forecast, forecast};
 pub use claim::{Claim, Claimed};
 pub use execute::{Executor, Subject};
 pub use history::{ChangeRevision, DeleteRevision, RawMembers, Refused, StoreRevision, Stored};

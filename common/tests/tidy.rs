@@ -282,7 +282,7 @@ fn crates_look_alike() {
         let exists = |module| at(format!("{name}/src/{module}.rs")) || at(format!("{name}/src/{module}/mod.rs"));
         for module in ["decide", "sequence", "objects"] {
             // Some controllers are no sequences yet.
-            if !(exists(module) || module == "sequence" && exists("act")) {
+            if !(exists(module) || (module == "sequence" && exists("act"))) {
                 broken.push(format!(
                     "{name}/src/{module}.rs: missing; someone who knows one controller looks for it here"
                 ));

@@ -21,6 +21,7 @@
 //! nothing leaves it any more. What is not simulated: two programs never share a process, and no message is reordered within
 //! one watch, because no API server does that.
 
+mod accounts;
 mod command;
 pub mod explore;
 mod flags;

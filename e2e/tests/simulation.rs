@@ -143,6 +143,13 @@ fn who_is_delayed_beside_a_neighbour_is_noticed() {
 }
 
 #[test]
+fn who_hides_a_write_from_its_account_is_noticed() {
+    for scenario in ["replicaset/scale", "job/indexed"] {
+        assert_eq!(noticed(scenario, "none", Safeguard::Account), "accounts-are-complete", "{scenario}");
+    }
+}
+
+#[test]
 fn who_does_not_wait_for_its_own_writes_creates_too_many_pods() {
     let oracle = noticed("replicaset/scale", "hold:replicaset-controller/pods@4+30s", Safeguard::Consistency);
     assert_eq!(oracle, "creates-only-what-is-missing");

@@ -276,10 +276,10 @@ fn start(context: Context) -> Arc<dyn Running> {
     let orphans = context.queue("job_orphan_pod", backoff());
     let workers = context.settings.workers(&CONCURRENT_JOB_SYNCS);
     let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
-    let left = Arc::new(OrphanController(Arc::clone(&controller)));
+    let orphan_controller = Arc::new(OrphanController::new(&context, Arc::clone(&controller)));
     Arc::new(Pair {
         jobs: Loop::start(JOB.name, context.clone(), controller, queue, workers),
-        orphans: Loop::start("job-orphan-pods", context, left, orphans, workers),
+        orphans: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
     })
 }
 

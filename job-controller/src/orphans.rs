@@ -2,28 +2,29 @@
 //!
 //! A loop of its own beside that of the Jobs, with a queue and workers of its own (`job_orphan_pod`).
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use common::{
-    api::{Patch, Target},
-    batch::all,
-    controller::{Controller, Explain, Explanation, Observed, Requeue},
+    controller::{Describe, Observed, Requeue, Sequenced},
+    events::ObjectRef,
     informer::AnyInformer,
     intern::Text,
+    map::HashSet,
     meta::{Meta, Uid},
-    pods::PODS,
     queue::QueueKey,
+    runtime::Context,
+    sequence::{Executor, Failed, Pace, Sequence, Step, Steps, members},
     store::IndexValue,
 };
 use jiff::Timestamp;
-use serde_json::json;
 
 use crate::{
     JobController, PODS_BY_OWNER,
-    decide::PodRef,
+    decide::{PodRef, gang::Known},
     error::Error,
-    objects::{CachedPod, JOB_TRACKING, JOBS},
+    objects::{CachedPod, JOBS},
     observe::RECHECK,
+    sequence::{Note, pods::Untrack},
 };
 
 /// What to look at: one Pod, or all Pods of one Job.
@@ -85,7 +86,10 @@ impl QueueKey for Orphan {
 }
 
 /// The loop. It reads the caches of the loop of Jobs.
-pub(crate) struct OrphanController(pub(crate) Arc<JobController>);
+pub(crate) struct OrphanController {
+    jobs: Arc<JobController>,
+    executor: Executor,
+}
 
 /// The Pods whose finalizer is to go.
 #[derive(Clone, Debug, Default)]
@@ -93,22 +97,44 @@ pub struct Strip {
     pods: Vec<PodRef>,
 }
 
-impl Explain for Strip {
-    fn explain(&self) -> Explanation {
-        let line = |pod: &PodRef| format!("remove the finalizer of Pod {}: no Job counts it any more", pod.meta().name);
-        Explanation {
-            situation: format!("{} Pods carry the finalizer and have no Job that counts them", self.pods.len()),
-            waiting: Vec::new(),
-            actions: self.pods.iter().take(10).map(line).collect(),
-        }
+impl Describe for Strip {
+    fn situation(&self) -> String {
+        format!("{} Pods carry the finalizer and have no Job that counts them", self.pods.len())
     }
 
-    fn acts(&self) -> bool {
-        !self.pods.is_empty()
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        None
     }
 }
 
+/// Takes the finalizer off every Pod. Every one is tried before the first failure is told.
+fn sequence(plan: &Strip) -> impl Sequence<Note> + use<> {
+    let untracks: Vec<Untrack> = plan.pods.iter().map(Untrack::of_orphan).collect();
+    Steps::new(untracks, |_: &mut Vec<Untrack>, _| {
+        Step::All(
+            |untracks| members(untracks),
+            Pace::AtOnce,
+            |untracks, turn| {
+                let failed = untracks.iter().find_map(|untrack| {
+                    let what = || format!("removing the finalizer of orphaned pod {}", untrack.pod.meta().key());
+                    untrack.refusal().map(|refusal| Failed::request(&what(), refusal))
+                });
+                turn.end(failed.map_or(Ok(Requeue::No), Err));
+                Step::Done
+            },
+        )
+    })
+}
+
 impl OrphanController {
+    pub(crate) fn new(context: &Context, jobs: Arc<JobController>) -> Self {
+        Self { jobs, executor: Executor::new(context, None) }
+    }
+
     /// Whether a Pod carries the finalizer and no Job counts it any more. Upstream: `pkg/controller/job`,
     /// `handleSingleOrphanPod`.
     fn is_left(&self, pod: &CachedPod) -> bool {
@@ -125,41 +151,29 @@ impl OrphanController {
     /// Whether there is a Job with that uid which counts its Pods, here or with whoever manages it. One that cannot be read
     /// may be such a one.
     fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
-        let jobs = self.0.jobs.store();
+        let jobs = self.jobs.jobs.store();
         match jobs.get(namespace, name) {
             Ok(Some(job)) => job.metadata.uid == *uid && (job.managed_by.is_some() || !job.is_finished()),
             Ok(None) => false,
             Err(_) => jobs.peek(namespace, name, |meta| meta.uid == *uid).unwrap_or(false),
         }
     }
-
-    async fn strip(&self, pod: &PodRef) -> Result<(), Error> {
-        let meta = pod.meta();
-        // The version: a Pod that somebody adopts meanwhile is another case.
-        let patch = json!({"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version,
-            "$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}});
-        let target = Target::object(PODS, &meta.namespace, &meta.name);
-        match self.0.context.api.patch(target, Patch::Strategic, &patch).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_not_found() => Ok(()),
-            Err(error) => Err(Error::Orphan(meta.key().to_string(), error)),
-        }
-    }
 }
 
-impl Controller for OrphanController {
+impl Sequenced for OrphanController {
     type Key = Orphan;
-    type Snapshot = Strip;
+    type Snapshot = (Strip, Timestamp);
     type Plan = Strip;
+    type Note = Note;
     type Error = Error;
 
-    fn observe(&self, key: &Orphan, _now: Timestamp) -> Result<Observed<Strip>, Error> {
-        let store = self.0.pods.store();
+    fn observe(&self, key: &Orphan, now: Timestamp) -> Result<Observed<(Strip, Timestamp)>, Error> {
+        let store = self.jobs.pods.store();
         let mut pods = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             Orphan::Job { namespace, uid, .. } => {
                 // Finalizers that were removed just now are not removed again.
-                if let Some((behind, left)) = self.0.behind(namespace, uid) {
+                if let Some((behind, left)) = self.jobs.behind(namespace, uid) {
                     return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
                 }
                 let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
@@ -170,22 +184,48 @@ impl Controller for OrphanController {
         if let Orphan::Job { namespace, name, uid } = key
             && !self.counts(namespace, name, uid)
         {
-            self.0.memory.forget(uid);
-            self.0.ledger.forget(uid);
+            self.jobs.memory.forget(uid);
+            self.jobs.ledger.forget(uid);
         }
-        Ok(if pods.is_empty() { Observed::Gone } else { Observed::Ready(Strip { pods }) })
+        Ok(if pods.is_empty() { Observed::Gone } else { Observed::Ready((Strip { pods }, now)) })
     }
 
-    fn decide(snapshot: &Strip) -> Strip {
-        snapshot.clone()
+    fn decide((strip, _): &(Strip, Timestamp)) -> Strip {
+        strip.clone()
     }
 
-    async fn act(&self, _snapshot: Strip, plan: Strip) -> Result<Requeue, Error> {
-        let results = all(plan.pods.iter().map(|pod| self.strip(pod))).await;
-        results.into_iter().collect::<Result<(), Error>>().map(|()| Requeue::No)
+    fn sequence<'a>(_: &'a (Strip, Timestamp), plan: &'a Strip) -> impl Sequence<Note> + 'a {
+        sequence(plan)
+    }
+
+    fn time((_, now): &(Strip, Timestamp)) -> Timestamp {
+        *now
+    }
+
+    fn object(_: &(Strip, Timestamp)) -> (ObjectRef, Uid) {
+        // Nothing is told, and nothing is noted: the Job is none of this process, or gone.
+        (ObjectRef::default(), Uid::default())
+    }
+
+    fn note(&self, _: &(Strip, Timestamp), _: Note) {}
+
+    fn fresh(&self, _: &(Strip, Timestamp), (): ()) -> Option<Known> {
+        None
+    }
+
+    fn children(&self, _: &(Strip, Timestamp)) -> HashSet<Uid> {
+        HashSet::default()
+    }
+
+    fn ends(&self) -> bool {
+        self.jobs.ends()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        self.0.informers()
+        Sequenced::informers(&*self.jobs)
     }
 }

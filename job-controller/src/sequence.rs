@@ -3,7 +3,7 @@
 
 mod count;
 mod gang;
-mod pods;
+pub(crate) mod pods;
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 

@@ -7,13 +7,15 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    api::{Delete, Target},
     conditions::seconds,
-    controller::{Controller, Explain, Explanation, Loop, Observed, Requeue, priority},
+    controller::{Describe, Loop, Observed, Requeue, Sequenced, priority},
+    events::ObjectRef,
     informer::AnyInformer,
-    meta::Key,
+    map::HashSet,
+    meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, Running},
+    sequence::{self, Class, Executor, Failed, Request, Sequence, Step, Steps, Turn, Verb},
     store::{Event, Origin},
 };
 use jiff::{SignedDuration, Timestamp};
@@ -86,26 +88,21 @@ pub fn decide(job: &Job, now: Timestamp) -> Plan {
     }
 }
 
-impl Explain for Plan {
-    fn explain(&self) -> Explanation {
-        let (situation, waiting, actions) = match self {
-            Self::Nothing => ("the Job is not to be removed", None, None),
-            Self::Unknown => ("the Job has finished", Some("it is not known when the Job finished".to_owned()), None),
-            Self::Wait(left) => {
-                let left = left.as_secs() + u64::from(left.subsec_nanos() > 0);
-                ("the Job has finished", Some(format!("it is removed in {left}s")), None)
-            }
-            Self::Remove { .. } => ("the Job has finished", None, Some("remove the Job: its time is over".to_owned())),
-        };
-        Explanation {
-            situation: situation.to_owned(),
-            waiting: waiting.into_iter().collect(),
-            actions: actions.into_iter().collect(),
-        }
+impl Describe for Plan {
+    fn situation(&self) -> String {
+        let is_to_stay = *self == Self::Nothing;
+        if is_to_stay { "the Job is not to be removed" } else { "the Job has finished" }.to_owned()
     }
 
-    fn acts(&self) -> bool {
-        matches!(self, Self::Remove { .. })
+    fn waiting(&self) -> Vec<String> {
+        match self {
+            Self::Nothing | Self::Remove { .. } => Vec::new(),
+            Self::Unknown => vec!["it is not known when the Job finished".to_owned()],
+            Self::Wait(left) => {
+                let left = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+                vec![format!("it is removed in {left}s")]
+            }
+        }
     }
 
     fn requeue_after(&self) -> Option<Duration> {
@@ -113,9 +110,106 @@ impl Explain for Plan {
     }
 }
 
+/// A change of memory or metrics.
+#[derive(Debug)]
+pub enum Note {
+    /// The Job finished at a time that is yet to come.
+    Ahead,
+    /// The Job was removed so long after its time, which began when it finished.
+    Removed(Duration, Option<Timestamp>),
+}
+
+impl sequence::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+/// The state of one sync.
+struct State<'a> {
+    job: &'a Job,
+    /// The Job as the server has it.
+    live: Option<Job>,
+    late: Duration,
+}
+
+/// The requests that carry out `plan`.
+fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+    let is_ahead = is_ahead(&snapshot.job, snapshot.now);
+    let state = State { job: &snapshot.job, live: None, late: Duration::ZERO };
+    match plan {
+        Plan::Nothing => Steps::new(state, |_, _| Step::Done),
+        Plan::Wait(_) if !is_ahead => Steps::new(state, |_, _| Step::Done),
+        Plan::Wait(_) => Steps::new(state, |_, turn| {
+            turn.note(Note::Ahead);
+            Step::Done
+        }),
+        Plan::Unknown => Steps::new(state, State::no_finish_time),
+        Plan::Remove { .. } => Steps::new(state, State::read),
+    }
+}
+
+impl State<'_> {
+    fn no_finish_time(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
+        let text = format!("unable to find the time when the Job {} finished", self.job.metadata.key());
+        turn.end(Err(Failed::new("no_finish_time", text)));
+        Step::Done
+    }
+
+    /// Reads the Job live. The cache may be old: its time may have been changed, or it may be another one of that name.
+    fn read(&mut self, _: &mut Turn<Note>) -> Step<Self, Note> {
+        let meta = &self.job.metadata;
+        let request = Request::get(JOBS, &meta.namespace, &meta.name);
+        Step::Send(request.because("its time may have been changed"), Self::remove)
+    }
+
+    fn remove(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
+        let live = match turn.read::<Job>() {
+            Ok(live) => live,
+            Err(refusal) if refusal.class == Class::Gone => return Step::Done,
+            Err(refusal) => {
+                turn.end(Err(Failed::request("reading the finished Job", &refusal)));
+                return Step::Done;
+            }
+        };
+        if let Some(live) = live {
+            match decide(&live, turn.now) {
+                Plan::Remove { late } => self.late = late,
+                plan => {
+                    turn.deviates("the Job is another one, or its time to live was changed");
+                    return match plan {
+                        Plan::Unknown => self.no_finish_time(turn),
+                        Plan::Wait(left) => {
+                            turn.end(Ok(Requeue::After(left)));
+                            Step::Done
+                        }
+                        Plan::Nothing | Plan::Remove { .. } => Step::Done,
+                    };
+                }
+            }
+            self.live = Some(live);
+        }
+        // A time to live that is raised in between changes the version.
+        let request = Request::delete(JOBS, &self.live.as_ref().unwrap_or(self.job).metadata);
+        let request = Request { verb: Verb::Delete(Some("Foreground"), None), ..request };
+        Step::Send(request.doing("remove").because("its time is over"), Self::removed)
+    }
+
+    fn removed(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
+        match turn.written() {
+            Ok(_) => {
+                let finished = self.live.as_ref().unwrap_or(self.job).status.finished();
+                turn.note(Note::Removed(self.late, finished.and_then(|condition| condition.last_transition_time)));
+            }
+            Err(refusal) => turn.end(Err(Failed::request("removing the finished Job", &refusal))),
+        }
+        Step::Done
+    }
+}
+
 /// The loop.
 pub struct TtlController {
-    context: Context,
+    queue: Queue<Key>,
+    executor: Executor,
     jobs: Arc<JobCache>,
     metrics: TtlMetrics,
 }
@@ -128,7 +222,8 @@ pub(crate) fn start(name: &'static str, context: Context) -> Arc<dyn Running> {
     jobs.listen(Box::new(move |event, origin| on_job(&keys, event, origin)));
     let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
     let metrics = TtlMetrics::new(&context.metrics);
-    let controller = TtlController { context: context.clone(), jobs, metrics };
+    let executor = Executor::new(&context, None);
+    let controller = TtlController { queue: queue.clone(), executor, jobs, metrics };
     Loop::start(name, context, Arc::new(controller), queue, workers)
 }
 
@@ -141,41 +236,11 @@ fn on_job(queue: &Queue<Key>, event: &Event<Job>, origin: Origin) {
     }
 }
 
-impl TtlController {
-    async fn remove(&self, job: &Job) -> Result<Requeue, Error> {
-        let meta = &job.metadata;
-        let target = Target::object(JOBS, &meta.namespace, &meta.name);
-        // The cache may be old: its time may have been changed, or it may be another one of that name.
-        let live = match self.context.api.get(target).await {
-            Ok(live) => live,
-            Err(error) if error.is_not_found() => return Ok(Requeue::No),
-            Err(error) => return Err(Error::Live(error)),
-        };
-        let live: Job = serde_json::from_slice(&live).map_err(|error| Error::Live(error.into()))?;
-        let late = match decide(&live, self.context.clock.now()) {
-            Plan::Nothing => return Ok(Requeue::No),
-            Plan::Unknown => return Err(Error::NoFinishTime(meta.key().to_string())),
-            Plan::Wait(left) => return Ok(Requeue::After(left)),
-            Plan::Remove { late } => late,
-        };
-        // A time to live that is raised in between changes the version.
-        let options = Delete {
-            uid: Some(live.metadata.uid.clone()),
-            version: Some(live.metadata.resource_version),
-            propagation: Some("Foreground"),
-            ..Delete::default()
-        };
-        self.context.api.delete(target, &options).await.map_err(Error::Remove)?;
-        self.metrics.removed(late);
-        tracing::info!(logger = "ttl-after-finished", key = %meta.key(), finished = ?live.status.finished().and_then(|c| c.last_transition_time).map(seconds::text), "Removed a finished Job");
-        Ok(Requeue::No)
-    }
-}
-
-impl Controller for TtlController {
+impl Sequenced for TtlController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
+    type Note = Note;
     type Error = Error;
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
@@ -188,18 +253,43 @@ impl Controller for TtlController {
         decide(&snapshot.job, snapshot.now)
     }
 
-    async fn act(&self, snapshot: Snapshot, plan: Plan) -> Result<Requeue, Error> {
-        match plan {
-            Plan::Nothing => Ok(Requeue::No),
-            Plan::Unknown => Err(Error::NoFinishTime(snapshot.job.metadata.key().to_string())),
-            Plan::Wait(_) => {
-                if is_ahead(&snapshot.job, snapshot.now) {
-                    tracing::warn!(logger = "ttl-after-finished", key = %snapshot.job.metadata.key(), "Found a Job that finished in the future; it is removed when its time has come");
-                }
-                Ok(Requeue::No)
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence(snapshot, plan)
+    }
+
+    fn time(snapshot: &Snapshot) -> Timestamp {
+        snapshot.now
+    }
+
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        (ObjectRef::new(JOBS, &snapshot.job.metadata), snapshot.job.metadata.uid.clone())
+    }
+
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let key = snapshot.job.metadata.key();
+        match note {
+            Note::Ahead => {
+                tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is removed when its time has come");
             }
-            Plan::Remove { .. } => self.remove(&snapshot.job).await,
+            Note::Removed(late, finished) => {
+                self.metrics.removed(late);
+                tracing::info!(logger = "ttl-after-finished", key = %key, finished = ?finished.map(seconds::text), "Removed a finished Job");
+            }
         }
+    }
+
+    fn fresh(&self, _: &Snapshot, (): ()) {}
+
+    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
+
+    fn ends(&self) -> bool {
+        self.queue.is_closed()
+    }
+
+    fn executor(&self) -> &Executor {
+        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -168,6 +168,7 @@ pub fn assemble(parts: Parts) -> Assembly {
                 settings: Arc::clone(&parts.settings),
                 metrics: parts.metrics.clone(),
                 recorder: recorder(definition.component, definition.client),
+                accounts: None,
                 shared: shared.clone(),
             };
             (*definition, context)

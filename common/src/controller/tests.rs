@@ -158,6 +158,7 @@ fn context(settings: Settings) -> (Keeper, Context) {
         settings: Arc::new(settings),
         metrics: Metrics::new(),
         recorder: Recorder::silent("test", clock.clone()),
+        accounts: None,
         shared: crate::runtime::Shared::default(),
     };
     (keeper, context)

@@ -20,6 +20,8 @@ const KEPT: usize = 20;
 /// A request as an account names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
+    /// The HTTP method.
+    pub method: &'static str,
     /// What is done, such as `delete`.
     pub doing: &'static str,
     /// Whether it writes.
@@ -41,6 +43,7 @@ pub struct Action {
 impl Action {
     fn of(request: &Request) -> Self {
         Self {
+            method: request.verb.method(),
             doing: request.doing,
             writes: request.verb.writes(),
             resource: request.resource,
@@ -210,6 +213,26 @@ impl Account {
         Self(Arc::new(Mutex::new(State { entries, index, cause: None, left_out: 0 })))
     }
 
+    /// Whether it shows that such a request was sent. `name` is empty for an object to create.
+    pub fn shows(&self, method: &str, plural: &str, namespace: &str, name: &str, subresource: &str) -> bool {
+        let is_shown = |entry: &Entry| {
+            let action = &entry.action;
+            let names = method == "POST" || *action.name == *name;
+            entry.sent > 0
+                && names
+                && action.method == method
+                && action.resource.plural == plural
+                && *action.namespace == *namespace
+                && action.subresource == subresource
+        };
+        self.0.lock().entries.iter().any(is_shown)
+    }
+
+    /// Whether both are the same account.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Notes that a request is about to be sent.
     pub(super) fn sends(&self, request: &Request) {
         let state = &mut *self.0.lock();
@@ -266,6 +289,14 @@ impl Account {
         let state = self.0.lock();
         lines(&state.entries, state.left_out)
     }
+}
+
+/// Sees the accounts of a process begin and end.
+pub trait AccountObserver: Send + Sync {
+    /// A sync is about to send its first request.
+    fn begins(&self, account: &Account);
+    /// A sync has ended; its account is complete.
+    fn ends(&self, account: &Account);
 }
 
 impl fmt::Debug for Account {

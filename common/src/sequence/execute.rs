@@ -1,12 +1,16 @@
 //! Running a sequence against the server.
 
-use std::{future::Future, pin::Pin, sync::OnceLock};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+};
 
 use parking_lot::Mutex;
 
 use super::{
-    Account, Body, Class, Effect, Failed, Fields, Forecast, Next, Note, Pace, Precondition, Refusal, Request, Role,
-    Sequence, Turn, Verb, request::with_precondition,
+    Account, AccountObserver, Body, Class, Effect, Failed, Fields, Forecast, Next, Note, Pace, Precondition, Refusal,
+    Request, Role, Sequence, Turn, Verb, request::with_precondition,
 };
 use crate::{
     api::{self, Api, Delete, Target},
@@ -28,6 +32,7 @@ pub struct Executor {
     pub(super) api: Api,
     pub(super) recorder: Recorder,
     pub(super) ledger: Option<Ledger>,
+    pub(super) accounts: Option<Arc<dyn AccountObserver>>,
 }
 
 /// The object of one sync.
@@ -47,7 +52,8 @@ pub struct Subject<'a, N: Note> {
 impl Executor {
     /// An executor that notes writes in `ledger`, if there is one.
     pub fn new(context: &Context, ledger: Option<Ledger>) -> Self {
-        Self { api: context.api.clone(), recorder: context.recorder.clone(), ledger }
+        let accounts = context.accounts.clone();
+        Self { api: context.api.clone(), recorder: context.recorder.clone(), ledger, accounts }
     }
 
     /// Carries out a sequence of which `forecast` is the forecast. `account` is kept up to date meanwhile.
@@ -70,6 +76,7 @@ impl Executor {
             run.apply(forecast.effects);
             return forecast.outcome.unwrap_or(Ok(Requeue::No));
         }
+        self.accounts.iter().for_each(|accounts| accounts.begins(account));
         let mut outcome = None;
         let stopped = run.sequence(sequence, &mut outcome).await;
         if stopped.is_err() {
@@ -78,6 +85,7 @@ impl Executor {
             account.deviates_if_unexplained(failed);
         }
         account.end();
+        self.accounts.iter().for_each(|accounts| accounts.ends(account));
         match stopped {
             Ok(()) => outcome.unwrap_or(Ok(Requeue::No)),
             Err(Stopped) => Err(Failed::stopped()),

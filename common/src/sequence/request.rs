@@ -44,6 +44,17 @@ impl Verb {
         }
     }
 
+    /// The HTTP method.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Get | Self::List(_) => "GET",
+            Self::Create(_) => "POST",
+            Self::Patch(..) => "PATCH",
+            Self::Replace(_) => "PUT",
+            Self::Delete(..) => "DELETE",
+        }
+    }
+
     /// Whether it changes anything.
     pub fn writes(&self) -> bool {
         !matches!(self, Self::Get | Self::List(_))

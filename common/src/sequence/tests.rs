@@ -76,7 +76,7 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
         told.lock().push(format!("{reason}: {message}"));
     });
     let ledger = Ledger::new(clock, Duration::from_mins(5));
-    let executor = Executor { api, recorder, ledger: Some(ledger.clone()) };
+    let executor = Executor { api, recorder, ledger: Some(ledger.clone()), accounts: None };
     World { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends: Mutex::default() }
 }
 

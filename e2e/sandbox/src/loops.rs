@@ -9,6 +9,7 @@ use common::{
     gate::{Keeper, gate},
     metrics::Metrics,
     runtime::{Context, LoopDefinition, Running, Shared},
+    sequence::AccountObserver,
     settings::Settings,
     succession::{Left, Writes},
 };
@@ -33,6 +34,17 @@ impl Loops {
 
     /// Starts these loops without the permission to write: they fill their caches and wait.
     pub fn stand_by(client: &kube::Client, clock: &Clock, settings: Settings, definitions: &[LoopDefinition]) -> Self {
+        Self::stand_by_observed(client, clock, settings, definitions, None)
+    }
+
+    /// The same, with somebody who sees the accounts of their syncs.
+    pub fn stand_by_observed(
+        client: &kube::Client,
+        clock: &Clock,
+        settings: Settings,
+        definitions: &[LoopDefinition],
+        accounts: Option<Arc<dyn AccountObserver>>,
+    ) -> Self {
         let (keeper, gate) = gate(clock.clone());
         let metrics = Metrics::new();
         let (settings, shared, writes) = (Arc::new(settings), Shared::default(), Writes::default());
@@ -47,6 +59,7 @@ impl Loops {
                 metrics: metrics.clone(),
                 recorder: events
                     .recorder(events::Source { component: definition.component, client: definition.client }),
+                accounts: accounts.clone(),
                 shared: shared.clone(),
             })
         };

@@ -17,12 +17,20 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::{
+    accounts::Accounts,
     json::{at, text},
     neighbour,
     perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
     trace::Digest,
 };
 use crate::sandbox::Sandbox;
+
+/// Programs that keep no accounts yet.
+const UNACCOUNTED: &[&str] = &[
+    "daemonset-controller",
+    "endpointslice-controller",
+    "node-lifecycle-controller",
+];
 
 /// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,14 +52,17 @@ pub(super) struct Process {
     pub(super) identity: String,
     /// Its own clock.
     pub(super) clock: Clock,
+    /// What it says of its writes.
+    pub(super) accounts: Arc<Accounts>,
     life: watch::Sender<Life>,
     deposed: Mutex<Option<Instant>>,
 }
 
 impl Process {
-    pub(super) fn new(program: &'static str, incarnation: u32, clock: Clock) -> Arc<Self> {
+    pub(super) fn new(program: &'static str, incarnation: u32, clock: Clock, accounts: Accounts) -> Arc<Self> {
         let identity = format!("{program}#{incarnation}");
-        Arc::new(Self { program, identity, clock, life: watch::Sender::new(Life::Running), deposed: Mutex::default() })
+        let (life, accounts) = (watch::Sender::new(Life::Running), Arc::new(accounts));
+        Arc::new(Self { program, identity, clock, accounts, life, deposed: Mutex::default() })
     }
 
     /// Ends, hangs, or wakes up. The dead stay dead.
@@ -131,18 +142,37 @@ impl Asked {
 
     /// The resource and subresource: `pods`, `replicasets/status`.
     pub(super) fn resource(&self) -> String {
+        match self.object() {
+            Some(Object { plural, subresource: "", .. }) => plural.to_owned(),
+            Some(Object { plural, subresource, .. }) => format!("{plural}/{subresource}"),
+            None => String::new(),
+        }
+    }
+
+    /// The object or the collection it is about.
+    pub(super) fn object(&self) -> Option<Object<'_>> {
         let segments: Vec<&str> = self.path.split('/').filter(|s| !s.is_empty()).collect();
         let rest = match segments.as_slice() {
             ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
             _ => &[],
         };
-        match rest {
-            ["namespaces", _, plural, rest @ ..] | [plural, rest @ ..] => {
-                rest.get(1).map_or_else(|| (*plural).to_owned(), |sub| format!("{plural}/{sub}"))
-            }
-            [] => String::new(),
-        }
+        let (namespace, plural, rest) = match rest {
+            ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
+            [plural, rest @ ..] => ("", *plural, rest),
+            [] => return None,
+        };
+        let part = |at: usize| rest.get(at).copied().unwrap_or_default();
+        Some(Object { plural, namespace, name: part(0), subresource: part(1) })
     }
+}
+
+/// What the path of a request names. A part that it does not name is empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object<'a> {
+    pub(super) plural: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) subresource: &'a str,
 }
 
 /// A write of the controllers, as it left.
@@ -307,6 +337,10 @@ impl Hub {
         if resource == "events" {
             return Fate::Served;
         }
+        if !process.accounts.show(asked) && !UNACCOUNTED.contains(&process.program) {
+            let what = format!("{} sends {} {}, and no account shows it", process.identity, asked.method, asked.path);
+            seen.violations.push(("accounts-are-complete", what));
+        }
         // Faults count the writes that the neighbour does not cause, so that they mean the same with and without it.
         if asked.is_beside() {
             seen.beside += 1;
@@ -452,12 +486,14 @@ mod tests {
     fn violations(method: Method, path: &str, query: &str, status: StatusCode, answer: Value) -> Vec<&'static str> {
         let sandbox = Sandbox::builder().build();
         let (hub, _news) = Hub::new(sandbox, &Perturbation::default());
-        let process = Process::new("job-controller", 1, hub.clock.clone());
+        let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
         let asked = Asked { method, path: path.to_owned(), query: query.to_owned() };
         assert_eq!(hub.leaves(&process, &asked), Fate::Served);
         hub.answered(&process, &asked, status, &Bytes::from(answer.to_string()));
         let seen = hub.seen.lock();
-        seen.violations.iter().map(|(oracle, _)| *oracle).collect()
+        // No sync is in progress here.
+        let found = seen.violations.iter().map(|(oracle, _)| *oracle);
+        found.filter(|oracle| *oracle != "accounts-are-complete").collect()
     }
 
     #[test]

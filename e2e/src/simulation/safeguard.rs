@@ -31,6 +31,8 @@ pub enum Safeguard {
     Blindness,
     /// The name of a Job of a CronJob is derived from its scheduled time.
     Name,
+    /// Every request of a sync is in its account before it leaves.
+    Account,
 }
 
 /// What takes a safeguard away on the way between a process and the server.
@@ -69,6 +71,7 @@ impl Seam {
             Safeguard::Blindness
             | Safeguard::Name
             | Safeguard::Version
+            | Safeguard::Account
             | Safeguard::Consistency
             | Safeguard::Leadership
             | Safeguard::Succession => Ok(request),

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{
+    accounts::{Accounts, Observer},
     hub::{Hub, Life, News, Process},
     json, neighbour,
     perturbation::Kind,
@@ -104,7 +105,7 @@ impl Stage {
 
     /// Starts nodes that are quiet when nothing happens, except where somebody judges them by their heartbeats.
     pub(super) async fn start_nodes(&self) {
-        let process = Process::new(NODES, 1, self.hub.clock.clone());
+        let process = Process::new(NODES, 1, self.hub.clock.clone(), Accounts::default());
         let client = kube::Client::new(Wire::new(&self.hub, &process, None), NAMESPACE);
         let loops = self.suite.programs.iter().flat_map(|program| program.loops);
         let are_judged = loops.into_iter().any(|each| each.name == NODE_LIFECYCLE.name);
@@ -131,10 +132,17 @@ impl Stage {
         // Each process has its own clock and its own luck.
         let luck = self.seed.wrapping_mul(1009) ^ (u64::from(seat.incarnations) << 32) ^ program.len() as u64;
         let clock = Clock::simulated(self.hub.clock.now(), luck);
-        let process = Process::new(seat.definition.name, seat.incarnations, clock.clone());
+        let hides = self.missing(program) == Some(Safeguard::Account);
+        let process = Process::new(seat.definition.name, seat.incarnations, clock.clone(), Accounts::new(hides));
         let seam = Seam::of(self.missing(program)).map(Arc::new);
         let client = kube::Client::new(Wire::new(&self.hub, &process, seam), NAMESPACE);
-        let loops = Loops::stand_by(&client, &clock, self.settings(program), seat.definition.loops);
+        let observer = Arc::new(Observer {
+            hub: Arc::clone(&self.hub),
+            process: process.identity.clone(),
+            accounts: Arc::clone(&process.accounts),
+        });
+        let (settings, definitions) = (self.settings(program), seat.definition.loops);
+        let loops = Loops::stand_by_observed(&client, &clock, settings, definitions, Some(observer));
         self.hub.acts(&process);
         seat.retired.extend(seat.acting.replace(Replica { process, loops }));
         if leads {
@@ -354,7 +362,9 @@ impl Stage {
         let (clock, faults) = (&self.hub.clock, self.hub.sandbox.faults());
         let count = || self.hub.seen.lock().points.iter().filter(|point| point.program == program).count();
         let hold = || {
-            withheld.iter().for_each(|resource| faults.hold_watch(standby, resource));
+            for resource in withheld {
+                faults.hold_watch(standby, resource);
+            }
             clock.instant()
         };
         let before = count();
@@ -365,7 +375,9 @@ impl Stage {
                 patience = patience.min(clock.instant() + LEASE);
             }
             if clock.instant().saturating_duration_since(held_since) > time / 2 {
-                withheld.iter().for_each(|resource| faults.release_watch(standby, resource));
+                for resource in withheld {
+                    faults.release_watch(standby, resource);
+                }
                 clock.sleep(FILLED).await;
                 held_since = hold();
             }

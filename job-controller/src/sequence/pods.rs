@@ -14,15 +14,22 @@ use crate::{
 };
 
 /// Removes the tracking finalizer of a Pod that has not changed since it was judged. A Pod that is gone has none.
-pub(super) struct Untrack {
-    pub(super) pod: PodRef,
+pub(crate) struct Untrack {
+    pub(crate) pod: PodRef,
+    /// Whether a Job counts the Pod, so that the next sync of the Job waits for the write.
+    is_counted: bool,
     is_sent: bool,
     outcome: Option<Result<(), Refusal>>,
 }
 
 impl Untrack {
     pub(super) fn new(pod: &PodRef) -> Self {
-        Self { pod: PodRef::clone(pod), is_sent: false, outcome: None }
+        Self { pod: PodRef::clone(pod), is_counted: true, is_sent: false, outcome: None }
+    }
+
+    /// The same of a Pod that no Job counts any more.
+    pub(crate) fn of_orphan(pod: &PodRef) -> Self {
+        Self { is_counted: false, ..Self::new(pod) }
     }
 
     /// Whether the Pod has no finalizer any more.
@@ -42,8 +49,13 @@ impl Untrack {
 
     /// Any other refusal.
     pub(super) fn failure(&self) -> Option<&Refusal> {
+        self.refusal().filter(|refusal| refusal.class != Class::Changed)
+    }
+
+    /// Any refusal by which the finalizer stays.
+    pub(crate) fn refusal(&self) -> Option<&Refusal> {
         let refusal = self.outcome.as_ref()?.as_ref().err()?;
-        (!matches!(refusal.class, Class::Gone | Class::Changed)).then_some(refusal)
+        (refusal.class != Class::Gone).then_some(refusal)
     }
 }
 
@@ -54,8 +66,9 @@ impl Sequence<Note> for Untrack {
             return Next::Done;
         }
         let body = turn.body(|| json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}}));
-        let request = Request::patch(PODS, self.pod.meta(), Patch::Strategic, body).role(Role::Child);
-        Next::Send(request.doing("remove the finalizer of"))
+        let (role, why) = if self.is_counted { (Role::Child, "") } else { (Role::Other, "no Job counts it any more") };
+        let request = Request::patch(PODS, self.pod.meta(), Patch::Strategic, body).role(role);
+        Next::Send(request.doing("remove the finalizer of").because(why))
     }
 }
 

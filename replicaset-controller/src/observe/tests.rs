@@ -34,6 +34,7 @@ fn controller<K: Kind>(settings: Settings) -> ReplicaController<K> {
         recorder: Recorder::silent("test", clock.clone()),
         settings: Arc::new(settings),
         metrics: Metrics::new(),
+        accounts: None,
         shared: common::runtime::Shared::default(),
         clock: clock.clone(),
         gate,

@@ -190,7 +190,13 @@ fn recreate_waits(world: &World, logged: &Logged) -> Result<(), String> {
         return Ok(());
     }
     for set in sets(world, write.deployment).filter(|set| uid(set) != uid(grown)) {
-        for pod in world.list("pods").filter(|pod| controller_uid(pod) == uid(set)) {
+        // A Pod that its labels have taken out of the Deployment does not count, also as long as it is not released.
+        let selected = |pod: &Value| {
+            let wanted = at(write.deployment, "/spec/selector/matchLabels").and_then(Value::as_object);
+            wanted.into_iter().flatten().all(|(key, value)| pod["metadata"]["labels"][key] == *value)
+        };
+        let pods = world.list("pods").filter(|pod| controller_uid(pod) == uid(set));
+        for pod in pods.filter(|pod| selected(pod)) {
             let states = world.recent("pods", NAMESPACE, name(pod));
             let ran = |state: Option<&Arc<Value>>| {
                 state.is_some_and(|pod| !matches!(text(pod, "/status/phase"), "Succeeded" | "Failed"))
@@ -389,8 +395,12 @@ fn pods_are_not_its_business(_: &World, logged: &Logged) -> Result<(), String> {
 }
 
 /// A Deployment that is left alone is rolled out, and says so.
+///
+/// One whose Pods can never be ready is not: a rollback leads there if somebody has deleted the revision in between.
 fn deployments_get_there(world: &World) -> Result<(), String> {
-    for deployment in world.list(DEPLOYMENTS).filter(|d| !is_paused(d) && !is_deleting(d)) {
+    let can_be_ready = |d: &&Arc<Value>| d["spec"]["template"]["metadata"]["annotations"]["sim/never-ready"].is_null();
+    let left_alone = |d: &&Arc<Value>| !is_paused(d) && !is_deleting(d);
+    for deployment in world.list(DEPLOYMENTS).filter(left_alone).filter(can_be_ready) {
         let (who, wanted) = (name(deployment), number(deployment, "/spec/replicas"));
         let wrong = |what: &str| Err(format!("Deployment {who}: {what}"));
         if number(deployment, "/status/observedGeneration") != number(deployment, "/metadata/generation") {
