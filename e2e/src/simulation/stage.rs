@@ -370,7 +370,8 @@ impl Stage {
         let before = count();
         let mut patience = clock.instant() + STANDS_BY;
         let mut held_since = hold();
-        while count() == before && clock.instant() < patience {
+        // A process that leads meanwhile hears everything.
+        while count() == before && clock.instant() < patience && self.stands_by(program, standby) {
             if self.has_lost_its_leader(program) {
                 patience = patience.min(clock.instant() + LEASE);
             }
