@@ -26,7 +26,7 @@ use super::{
 use crate::sandbox::Sandbox;
 
 /// Programs that keep no accounts yet.
-const UNACCOUNTED: &[&str] = &["daemonset-controller", "endpointslice-controller", "node-lifecycle-controller"];
+const UNACCOUNTED: &[&str] = &["node-lifecycle-controller"];
 
 /// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
