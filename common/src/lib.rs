@@ -8,10 +8,10 @@
 //! a delay, and everything is counted and can be asked for.
 //!
 //! ```text
-//!            informer ──► store (indexes) ──► Controller::observe ──► decide ──► act ──► api ──► gate ──► API server
-//! API server ───┤             ▲                       ▲               (pure)      │       (leader?)
-//!               └─ handlers ──┼──► queue ──► worker ──┘                           └──► consistency, events
-//!                             └── version seen ◄───────── waits for ──────────────────────────┘
+//!            informer ──► store (indexes) ──► observe ──► decide ──► sequence ──► executor ──► api ──► gate ──► API server
+//! API server ───┤             ▲                  ▲        (pure)      (pure)         │       (leader?)
+//!               └─ handlers ──┼──► queue ──► worker                                  └──► consistency, events, account
+//!                             └── version seen ◄─────────── waits for ───────────────────────┘
 //! ```
 //!
 //! # Where things are

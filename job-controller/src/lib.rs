@@ -14,7 +14,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence/ ──► API server
 //! (events        │        (indexes of     (pure)    situation, end,   claim, create, delete,
 //!  to keys)      │         both caches)             manage, track     count: status, finalizers, status
 //!                └──────────────◄── requeue: a back-off or a deadline is over, there is more to do

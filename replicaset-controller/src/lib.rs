@@ -10,7 +10,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► act/ ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence ──► API server
 //! (events        │         (indexes of     (pure)       manage, status,      claim, create,
 //!  to keys)      │          both caches)                failure, timer       delete, status
 //!                └──────────────◄── requeue: a Pod becomes available, something is not seen yet
