@@ -97,10 +97,10 @@ impl common::sequence::Note for Note {
 struct State<'a> {
     orphaning: &'a Orphaning,
     plan: &'a Plan,
-    releases: Vec<Release<Note>>,
+    releases: Vec<Steps<Release, Note>>,
     released: HashSet<Uid>,
     failed: Option<Failed>,
-    finalizer: Option<RemoveFinalizer<Note>>,
+    finalizer: Option<Steps<RemoveFinalizer, Note>>,
 }
 
 type Next<'a> = Step<State<'a>, Note>;
@@ -124,7 +124,7 @@ impl<'a> State<'a> {
             match resource {
                 Some(resource) => {
                     let place = Place::new(*resource, &dependent.identity);
-                    self.releases.push(Release::new(place, self.orphaning.view.identity.uid.clone()));
+                    self.releases.push(Release::of(place, self.orphaning.view.identity.uid.clone()));
                 }
                 None => self.failed = Some(unserved(&dependent.kind)),
             }
@@ -134,10 +134,10 @@ impl<'a> State<'a> {
 
     fn released(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         for release in &mut self.releases {
-            match release.outcome() {
+            match release.state.outcome.take() {
                 // The process ends.
                 None => return Step::Done,
-                Some(Ok(())) => drop(self.released.insert(release.uid().clone())),
+                Some(Ok(())) => drop(self.released.insert(release.state.uid().clone())),
                 Some(Err(failed)) => self.failed = Some(failed),
             }
         }
@@ -158,12 +158,12 @@ impl<'a> State<'a> {
         let view = &self.orphaning.view;
         let Some(resource) = self.orphaning.resource else { return fail(turn, unserved(&view.kind)) };
         let place = Place::new(resource, &view.identity);
-        self.finalizer = Some(RemoveFinalizer::new(place, ORPHAN, "orphan; no dependent refers to it any more"));
+        self.finalizer = Some(RemoveFinalizer::of(place, ORPHAN, "orphan; no dependent refers to it any more"));
         Step::All(|state| members(state.finalizer.as_mut_slice()), Pace::AtOnce, Self::finished)
     }
 
     fn finished(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        match self.finalizer.as_mut().and_then(RemoveFinalizer::outcome) {
+        match self.finalizer.as_mut().and_then(|finalizer| finalizer.state.outcome.take()) {
             Some(Err(failed)) => fail(turn, failed),
             Some(Ok(_)) | None => Step::Done,
         }

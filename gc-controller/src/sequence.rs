@@ -68,7 +68,7 @@ struct State<'a> {
     situation: &'a Situation,
     plan: &'a Plan,
     place: Place,
-    finalizer: RemoveFinalizer<Note>,
+    finalizer: Steps<RemoveFinalizer, Note>,
     /// The version that is judged.
     version: Version,
     owners: Cow<'a, [Owner]>,
@@ -94,7 +94,7 @@ pub(crate) fn sequence<'a>(situation: &'a Situation, plan: &'a Plan) -> impl Seq
     let state = State {
         situation,
         plan,
-        finalizer: RemoveFinalizer::new(
+        finalizer: RemoveFinalizer::of(
             place.clone(),
             FOREGROUND,
             "foregroundDeletion; no dependent blocks its deletion",
@@ -139,7 +139,7 @@ impl<'a> State<'a> {
     }
 
     fn finished(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        match self.finalizer.outcome() {
+        match self.finalizer.state.outcome.take() {
             Some(Err(failed)) => fail(turn, failed),
             Some(Ok(false)) => absent(turn),
             Some(Ok(true)) | None => Step::Done,

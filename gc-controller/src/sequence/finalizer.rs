@@ -5,7 +5,7 @@ use std::time::Duration;
 use common::{
     api::Patch,
     intern::Text,
-    sequence::{Failed, Next, Note, Sequence, Step, Steps, Turn},
+    sequence::{Failed, Note, Step, Steps, Turn},
 };
 use serde_json::{Value, json};
 
@@ -18,36 +18,22 @@ use super::{
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// Removes one finalizer of an object that is being deleted, and no other.
-pub(crate) struct RemoveFinalizer<N: Note>(Steps<State, N>);
-
-struct State {
+pub(crate) struct RemoveFinalizer {
     place: Place,
     finalizer: &'static str,
     why: &'static str,
     tries: u32,
     pause: Duration,
-    outcome: Option<Result<bool, Failed>>,
-}
-
-impl<N: Note> RemoveFinalizer<N> {
-    pub(crate) fn new(place: Place, finalizer: &'static str, why: &'static str) -> Self {
-        let state = State { place, finalizer, why, tries: 0, pause: FIRST_PAUSE, outcome: None };
-        Self(Steps::new(state, State::read))
-    }
-
     /// Whether the object exists; `None` if nothing was begun.
-    pub(crate) fn outcome(&mut self) -> Option<Result<bool, Failed>> {
-        self.0.state.outcome.take()
-    }
+    pub(crate) outcome: Option<Result<bool, Failed>>,
 }
 
-impl<N: Note> Sequence<N> for RemoveFinalizer<N> {
-    fn next(&mut self, turn: &mut Turn<N>) -> Next<'_, N> {
-        self.0.next(turn)
+impl RemoveFinalizer {
+    pub(crate) fn of<N: Note>(place: Place, finalizer: &'static str, why: &'static str) -> Steps<Self, N> {
+        let pause = FIRST_PAUSE;
+        Steps::new(Self { place, finalizer, why, tries: 0, pause, outcome: None }, Self::read)
     }
-}
 
-impl State {
     fn end<N: Note>(&mut self, outcome: Result<bool, Failed>) -> Step<Self, N> {
         self.outcome = Some(outcome);
         Step::Done

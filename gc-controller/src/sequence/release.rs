@@ -6,7 +6,7 @@
 use common::{
     api::Patch,
     meta::{OwnerRef, Uid},
-    sequence::{Failed, Next, Note, Precondition, Role, Sequence, Step, Steps, Turn},
+    sequence::{Failed, Note, Precondition, Refusal, Role, Step, Steps, Turn},
 };
 use serde_json::{Value, json};
 
@@ -16,38 +16,24 @@ use super::{
 };
 
 /// Removes every reference of a dependent to an owner.
-pub(crate) struct Release<N: Note>(Steps<State, N>);
-
-struct State {
+pub(crate) struct Release {
     place: Place,
     owner: Uid,
     tries: u32,
-    outcome: Option<Result<(), Failed>>,
+    /// Whether the dependent is released or gone; `None` if nothing was begun.
+    pub(crate) outcome: Option<Result<(), Failed>>,
 }
 
-impl<N: Note> Release<N> {
-    pub(crate) fn new(place: Place, owner: Uid) -> Self {
-        Self(Steps::new(State { place, owner, tries: 0, outcome: None }, State::release))
+impl Release {
+    pub(crate) fn of<N: Note>(place: Place, owner: Uid) -> Steps<Self, N> {
+        Steps::new(Self { place, owner, tries: 0, outcome: None }, Self::release)
     }
 
     /// The dependent.
     pub(crate) fn uid(&self) -> &Uid {
-        &self.0.state.place.uid
+        &self.place.uid
     }
 
-    /// Whether it is released or gone; `None` if nothing was begun.
-    pub(crate) fn outcome(&mut self) -> Option<Result<(), Failed>> {
-        self.0.state.outcome.take()
-    }
-}
-
-impl<N: Note> Sequence<N> for Release<N> {
-    fn next(&mut self, turn: &mut Turn<N>) -> Next<'_, N> {
-        self.0.next(turn)
-    }
-}
-
-impl State {
     fn end<N: Note>(&mut self, outcome: Result<(), Failed>) -> Step<Self, N> {
         self.outcome = Some(outcome);
         Step::Done
@@ -106,7 +92,7 @@ impl State {
         }
     }
 
-    fn fail<N: Note>(&mut self, refusal: &common::sequence::Refusal) -> Step<Self, N> {
+    fn fail<N: Note>(&mut self, refusal: &Refusal) -> Step<Self, N> {
         self.end(Err(self.place.refused("changing the owner references of", refusal)))
     }
 }

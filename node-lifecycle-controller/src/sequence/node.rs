@@ -7,7 +7,7 @@ use common::{
     api::{self, Patch},
     conditions::seconds,
     intern::Text,
-    sequence::{Class, Failed, Next, Pace, Request, Role, Sequence, Step, Steps, Turn, members},
+    sequence::{Class, Failed, Pace, Request, Role, Sequence, Step, Steps, Turn, members},
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -92,37 +92,23 @@ impl Edit {
 }
 
 /// Makes the change that is found necessary on the live node.
-pub(super) struct EditNode(Steps<State, Note>);
-
-struct State {
+pub(super) struct EditNode {
     known: Arc<Node>,
     change: Change,
     why: Cow<'static, str>,
     attempt: usize,
     /// The live node; `None` in a forecast.
     live: Option<LiveNode>,
-    outcome: Option<Result<bool, api::Error>>,
+    /// Whether the node was changed; `None` if nothing was begun.
+    pub(super) outcome: Option<Result<bool, api::Error>>,
 }
 
 impl EditNode {
-    pub(super) fn new(known: &Arc<Node>, change: Change, why: impl Into<Cow<'static, str>>) -> Self {
+    pub(super) fn of(known: &Arc<Node>, change: Change, why: impl Into<Cow<'static, str>>) -> Steps<Self, Note> {
         let (known, why) = (Arc::clone(known), why.into());
-        Self(Steps::new(State { known, change, why, attempt: 1, live: None, outcome: None }, State::read))
+        Steps::new(Self { known, change, why, attempt: 1, live: None, outcome: None }, Self::read)
     }
 
-    /// Whether the node was changed; `None` if nothing was begun.
-    pub(super) fn outcome(&mut self) -> Option<Result<bool, api::Error>> {
-        self.0.state.outcome.take()
-    }
-}
-
-impl Sequence<Note> for EditNode {
-    fn next(&mut self, turn: &mut Turn<Note>) -> Next<'_, Note> {
-        self.0.next(turn)
-    }
-}
-
-impl State {
     fn end(&mut self, outcome: Result<bool, api::Error>) -> Step<Self, Note> {
         self.outcome = Some(outcome);
         Step::Done
@@ -191,32 +177,18 @@ impl State {
 }
 
 /// Finds out whether the server knows of a renewal of a node's Lease that was not seen here.
-pub(super) struct CheckLease(Steps<Check, Note>);
-
-struct Check {
+pub(super) struct CheckLease {
     node: Arc<Node>,
     renewal: Option<Timestamp>,
-    outcome: Option<Result<bool, api::Error>>,
+    /// Whether there is such a renewal; `None` if nothing was begun.
+    pub(super) outcome: Option<Result<bool, api::Error>>,
 }
 
 impl CheckLease {
-    pub(super) fn new(node: &Arc<Node>) -> Self {
-        Self(Steps::new(Check { node: Arc::clone(node), renewal: None, outcome: None }, Check::read))
+    pub(super) fn of(node: &Arc<Node>) -> Steps<Self, Note> {
+        Steps::new(Self { node: Arc::clone(node), renewal: None, outcome: None }, Self::read)
     }
 
-    /// Whether there is such a renewal; `None` if nothing was begun.
-    pub(super) fn outcome(&mut self) -> Option<Result<bool, api::Error>> {
-        self.0.state.outcome.take()
-    }
-}
-
-impl Sequence<Note> for CheckLease {
-    fn next(&mut self, turn: &mut Turn<Note>) -> Next<'_, Note> {
-        self.0.next(turn)
-    }
-}
-
-impl Check {
     fn read(&mut self, _: &mut Turn<Note>) -> Step<Self, Note> {
         let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), &self.node.metadata.name);
         Step::Send(request.because("the node must not have renewed it"), Self::compare)
@@ -254,13 +226,13 @@ impl Check {
 
 /// The requests that carry out the plan for one node.
 pub(crate) fn upkeep<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-    let edit = plan.is_needed().then(|| EditNode::new(&snapshot.node, Change::Upkeep, plan.changes().join("; ")));
+    let edit = plan.is_needed().then(|| EditNode::of(&snapshot.node, Change::Upkeep, plan.changes().join("; ")));
     Steps::new((snapshot, edit), |_, _| {
         Step::All(
             |(_, edit)| members(edit.as_mut_slice()),
             Pace::AtOnce,
             |(snapshot, edit), turn| {
-                if let Some(Err(error)) = edit.as_mut().and_then(EditNode::outcome) {
+                if let Some(Err(error)) = edit.as_mut().and_then(|edit| edit.state.outcome.take()) {
                     let what = format!("update taints and labels of Node {}", snapshot.node.metadata.name);
                     turn.end(Err(Failed::request(&what, &error.into())));
                 }

@@ -115,8 +115,8 @@ fn next_pass<S>(turn: &mut Turn<Note>, pause: Duration) -> Step<S, Note> {
 struct Treated<'a> {
     node: Arc<Node>,
     action: &'a Action,
-    edit: Option<EditNode>,
-    lease: CheckLease,
+    edit: Option<Steps<EditNode, Note>>,
+    lease: Steps<CheckLease, Note>,
     began: Timestamp,
     attempt: usize,
     is_lapsed: bool,
@@ -125,11 +125,11 @@ struct Treated<'a> {
 impl<'a> Treated<'a> {
     fn of(node: &Arc<Node>, action: &'a Action) -> Steps<Self, Note> {
         let edit = match action {
-            Action::Relieve => Some(EditNode::new(node, Change::Relieve, "")),
-            Action::Swap(cause) => Some(EditNode::new(node, Change::Swap, format!("the new one is {}", cause.key()))),
+            Action::Relieve => Some(EditNode::of(node, Change::Relieve, "")),
+            Action::Swap(cause) => Some(EditNode::of(node, Change::Swap, format!("the new one is {}", cause.key()))),
             Action::Lapse(_) | Action::Wait(_) => None,
         };
-        let (node, lease) = (Arc::clone(node), CheckLease::new(node));
+        let (node, lease) = (Arc::clone(node), CheckLease::of(node));
         let (began, attempt) = (Timestamp::UNIX_EPOCH, 0);
         Steps::new(Self { node, action, edit, lease, began, attempt, is_lapsed: false }, Self::begin)
     }
@@ -142,7 +142,7 @@ impl<'a> Treated<'a> {
         Step::All(
             |state| members(state.edit.as_mut_slice()),
             Pace::AtOnce,
-            |state, turn| match state.edit.as_mut().and_then(EditNode::outcome) {
+            |state, turn| match state.edit.as_mut().and_then(|edit| edit.state.outcome.take()) {
                 Some(outcome) => state.end(turn, outcome.err()),
                 None => Step::Done,
             },
@@ -158,13 +158,13 @@ impl<'a> Treated<'a> {
 
     /// Sets the conditions of a silent node to `Unknown`, unless the server knows of a sign of life.
     fn check(&mut self) -> Step<Self, Note> {
-        self.lease = CheckLease::new(&self.node);
+        self.lease = CheckLease::of(&self.node);
         self.attempt += 1;
         Step::All(|state| vec![&mut state.lease], Pace::AtOnce, Self::checked)
     }
 
     fn checked(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
-        match self.lease.outcome() {
+        match self.lease.state.outcome.take() {
             Some(Err(error)) => self.end(turn, Some(error)),
             Some(Ok(true)) => self.end(turn, None),
             Some(Ok(false)) => Step::Observe(Question::IsSilent(Arc::clone(&self.node.metadata.name)), Self::lapse),
@@ -249,15 +249,15 @@ fn lapsed_condition(Lapsed { kind, is_missing }: &Lapsed, created: Option<String
 /// The tainting of one node, if it still has to be tainted. Otherwise it waits no longer.
 struct Tainted<'a> {
     chosen: &'a Chosen,
-    lease: Option<CheckLease>,
-    edit: EditNode,
+    lease: Option<Steps<CheckLease, Note>>,
+    edit: Steps<EditNode, Note>,
 }
 
 impl<'a> Tainted<'a> {
     fn of(chosen: &'a Chosen) -> Steps<Self, Note> {
         let Chosen { node, zone, cause } = chosen;
-        let lease = health::is_lapsed(node).then(|| CheckLease::new(node));
-        let edit = EditNode::new(node, Change::Taint, format!("{}:NoExecute, its turn in zone {zone:?}", cause.key()));
+        let lease = health::is_lapsed(node).then(|| CheckLease::of(node));
+        let edit = EditNode::of(node, Change::Taint, format!("{}:NoExecute, its turn in zone {zone:?}", cause.key()));
         Steps::new(Self { chosen, lease, edit }, Self::begin)
     }
 
@@ -268,7 +268,7 @@ impl<'a> Tainted<'a> {
         Step::All(
             |state| members(state.lease.as_mut_slice()),
             Pace::AtOnce,
-            |state, turn| match state.lease.as_mut().and_then(CheckLease::outcome) {
+            |state, turn| match state.lease.as_mut().and_then(|lease| lease.state.outcome.take()) {
                 Some(Ok(false)) => Self::taint(),
                 Some(other) => state.end(turn, other.map(|_| false)),
                 None => Step::Done,
@@ -280,7 +280,7 @@ impl<'a> Tainted<'a> {
         Step::All(
             |state| vec![&mut state.edit],
             Pace::AtOnce,
-            |state, turn| match state.edit.outcome() {
+            |state, turn| match state.edit.state.outcome.take() {
                 Some(outcome) => state.end(turn, outcome),
                 None => Step::Done,
             },
