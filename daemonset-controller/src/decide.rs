@@ -76,6 +76,9 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         for name in &snapshot.refused_revisions.names {
             plan.waiting.push(|| format!("revision {name} stays as it is: the server refused to change it"));
         }
+        for name in &snapshot.refused_pods.names {
+            plan.waiting.push(|| format!("Pod {name} is not released: the server refused it"));
+        }
     }
     plan.due = requeue_after(snapshot, &plan);
     plan
@@ -177,7 +180,7 @@ fn requeue_after(snapshot: &Snapshot, plan: &Plan) -> Option<Duration> {
         _ => {
             let due = snapshot.nodes.due.and_then(|due| due.duration_since(snapshot.now).try_into().ok());
             let lost = snapshot.lost_creates.values().min().copied();
-            let refused = snapshot.refused_revisions.retry;
+            let refused = snapshot.refused_revisions.retry.into_iter().chain(snapshot.refused_pods.retry);
             due.into_iter().chain(next_failure(snapshot, plan)).chain(lost).chain(refused).min()
         }
     }

@@ -45,7 +45,8 @@
 //! - A set is also synced when a node is deleted, and when a node with its Pod stops or begins to count as desired.
 //! - Of Pods whose revision turns out to be stored twice, only those that carry the hash of the deleted one get the other hash.
 //! - After the server has refused a Pod because the namespace is terminating, no other is sent for a while.
-//! - A revision that the server refuses to adopt, label or renumber is reported by a `FailedUpdate` Event, and left as it is for a while.
+//! - A revision that the server denies to adopt, release, label or renumber is reported by a `FailedUpdate` Event, and left as it is for
+//!   a while. So is a Pod that it denies to release. The set goes on meanwhile.
 //! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
 //! - A `FailedCreate` Event reports a revision that the server refuses, for example because the name of the set is too long.
 
@@ -61,7 +62,7 @@ mod lost_creates;
 mod node_updates;
 mod observe;
 mod pod_cache;
-mod refused_revisions;
+mod refused_changes;
 mod roster;
 mod rosters;
 mod running;
@@ -362,6 +363,10 @@ impl Sequenced for DaemonSetController {
             Note::RefusedRevision(revision) => {
                 let now = self.context.clock.instant();
                 self.change_record(snapshot, |record| record.refused_revisions.insert(&revision, now));
+            }
+            Note::RefusedPod(pod) => {
+                let now = self.context.clock.instant();
+                self.change_record(snapshot, |record| record.refused_pods.insert(&pod, now));
             }
             Note::TakenName(taken) => self.change_record(snapshot, |record| record.taken = taken),
             Note::NamespaceTerminates => self.refused.insert(owner),

@@ -95,6 +95,7 @@ impl DaemonSetController {
         let is_refused = |revision: &RevisionRef| refused.contains(&revision.meta.uid);
         let mut claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         claims.adopt.retain(|revision| !is_refused(revision));
+        claims.release.retain(|revision| !is_refused(revision));
         let mut revisions = revisions::choose(&set, &template, claims);
         revisions.leave(is_refused);
         // Read before the roster, so that no Pod is missing in both.
@@ -108,7 +109,7 @@ impl DaemonSetController {
                 return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
             }
         };
-        let Record { roster, failed, cursors, lost_creates, generation, turn, taken, .. } = &mut *guard;
+        let Record { roster, failed, cursors, lost_creates, generation, turn, taken, refused_pods, .. } = &mut *guard;
         let Some(roster) = roster else {
             // An event has dropped it just now, and has enqueued the set.
             let why = "a Pod of the namespace cannot be read".to_owned();
@@ -133,7 +134,9 @@ impl DaemonSetController {
         let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
         let lost_creates = lost_creates.pending(instant, appeared);
         let turn = *turn;
-        let release = if owner.deleting { Vec::new() } else { roster.unselected() };
+        let mut release = if owner.deleting { Vec::new() } else { roster.unselected() };
+        let (unreleased, refused_pods) = refused_pods.observe(&release, instant);
+        release.retain(|pod| !unreleased.contains(&pod.meta().uid));
         let relabel = relabel(roster, &revisions);
         let live_hashes = live_hashes(roster, &revisions);
         let nodes = roster.nodes(&set, limits.burst, cursors, &around);
@@ -142,6 +145,7 @@ impl DaemonSetController {
             adopt,
             turn,
             refused_revisions,
+            refused_pods,
             release,
             relabel,
             live_hashes,

@@ -18,7 +18,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::{
     failed_pods::{Bounds, FailedPods},
     lost_creates::LostCreates,
-    refused_revisions::Refusals,
+    refused_changes::Refusals,
     roster::{Roster, Surroundings, is_controller},
     snapshot::{Cursors, PodRef, Turn},
 };
@@ -35,6 +35,7 @@ pub(crate) struct Record {
     /// What the next sync does first.
     pub(crate) turn: Turn,
     pub(crate) refused_revisions: Refusals,
+    pub(crate) refused_pods: Refusals,
     /// The name of a revision that cannot be stored, because another one has that name and the same data, and the hash of that one.
     pub(crate) taken: Option<(String, Text)>,
 }
@@ -79,6 +80,7 @@ impl Record {
             generation: 0,
             turn: Turn::default(),
             refused_revisions: Refusals::default(),
+            refused_pods: Refusals::default(),
             taken: None,
         }
     }

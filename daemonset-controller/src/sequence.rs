@@ -40,8 +40,10 @@ pub enum Note {
     BrokenSelector(String),
     /// The set turned out to be deleted, or another one: its next sync manages no Pods either.
     LostOwner,
-    /// The server refuses to change this revision for what it holds.
+    /// The server denies a change of this revision.
     RefusedRevision(Box<Meta>),
+    /// The server denies the release of this Pod.
+    RefusedPod(Box<Meta>),
     /// The name of the new revision is taken by one of the same template with that hash, or by none.
     TakenName(Option<(String, Text)>),
     /// The server refuses Pods because the namespace terminates.
@@ -76,6 +78,8 @@ struct State<'a> {
     claim: Claim<'a, PodRef, Note>,
     creates: Vec<CreateForNode<'a>>,
     deletes: Vec<DeleteIfUnchanged<'a>>,
+    /// The first denial of a release. The sync goes on, and fails with it in the end.
+    unreleased: Option<Failed>,
     /// The first failure.
     failed: Option<Failed>,
 }
@@ -96,6 +100,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         claim: Claim::new(owner, PODS, &[], &plan.adopt, &plan.release),
         creates: Vec::new(),
         deletes: Vec::new(),
+        unreleased: None,
         failed: None,
     };
     Steps::new(state, State::begin)
@@ -128,6 +133,12 @@ impl<'a> State<'a> {
     }
 
     fn claimed(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let unreleased = self.claim.give_up_releases(|refusal| refusal.error.is_denied());
+        for (pod, refusal) in &unreleased {
+            turn.note(Note::RefusedPod(Box::new(pod.meta().clone())));
+            let failed = tell_refusal(turn, "release Pod", pod.meta(), refusal);
+            self.unreleased.get_or_insert(failed);
+        }
         let lost_owner = self.claim.lost_owner();
         if let Err(failed) = self.claim.result() {
             if lost_owner {
@@ -137,6 +148,9 @@ impl<'a> State<'a> {
         }
         if self.plan.scope != Scope::Claims {
             return self.create(turn);
+        }
+        if let Some(failed) = self.unreleased.take() {
+            return end(turn, Err(failed));
         }
         let relabelled = self.relabels.iter().filter(|relabel| relabel.is_done()).count();
         end(turn, Ok(again(self.claim.adopted().count() + relabelled)))
@@ -244,7 +258,7 @@ impl<'a> State<'a> {
     }
 
     fn finish(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        if let Some(failed) = self.failed.take() {
+        if let Some(failed) = self.failed.take().or_else(|| self.unreleased.take()) {
             return end(turn, Err(failed));
         }
         let effective = || {
@@ -259,6 +273,13 @@ impl<'a> State<'a> {
         };
         end(turn, Ok(requeue))
     }
+}
+
+/// Reports that the server refuses to change an object.
+fn tell_refusal(turn: &mut Turn<Note>, verb: &str, object: &Meta, refusal: &Refusal) -> Failed {
+    let message = format!("cannot {verb} {}", object.name);
+    turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {message}: {}", refusal.error));
+    refused(&message, refusal)
 }
 
 fn end<'a>(turn: &mut Turn<Note>, outcome: Result<Requeue, Failed>) -> Next<'a> {

@@ -35,7 +35,9 @@ pub struct Snapshot {
     /// Its revisions.
     pub revisions: Revisions,
     /// Revisions that the server has refused to change, and when this is tried again.
-    pub refused_revisions: RefusedRevisions,
+    pub refused_revisions: RefusedChanges,
+    /// Pods that the server has refused to release, and when this is tried again.
+    pub refused_pods: RefusedChanges,
     /// Pods without a controller that it selects.
     pub adopt: Vec<PodRef>,
     /// Whether these Pods are adopted now.
@@ -72,9 +74,9 @@ pub enum Turn {
     Manages,
 }
 
-/// Revisions that the server has refused to change for what they hold.
+/// Objects that the server has refused to change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RefusedRevisions {
+pub struct RefusedChanges {
     /// Their names.
     pub names: Vec<Text>,
     /// How long until the first of them is tried again.

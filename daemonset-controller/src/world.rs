@@ -19,7 +19,7 @@ use crate::{
     objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
     plan::Plan,
     roster::{Roster, Surroundings},
-    snapshot::{Blocked, Cursors, Limits, PodRef, RefusedRevisions, RevisionRef, Snapshot, Turn},
+    snapshot::{Blocked, Cursors, Limits, PodRef, RefusedChanges, RevisionRef, Snapshot, Turn},
 };
 
 /// The time of every sync in tests.
@@ -310,7 +310,8 @@ impl World {
             nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &around),
             blocked: self.blocked.clone(),
             turn: self.turn,
-            refused_revisions: RefusedRevisions::default(),
+            refused_revisions: RefusedChanges::default(),
+            refused_pods: RefusedChanges::default(),
             lost_creates: BTreeMap::new(),
             terminating_namespace: false,
             limits: self.limits,

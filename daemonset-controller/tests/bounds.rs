@@ -27,7 +27,7 @@ use daemonset_controller::{
     explain,
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
     plan::Why,
-    snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedRevisions, Snapshot, Turn},
+    snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedChanges, Snapshot, Turn},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -192,7 +192,8 @@ proptest! {
             nodes: nodes(&set, &pods),
             adopt: Vec::new(),
             turn: Turn::default(),
-            refused_revisions: RefusedRevisions::default(),
+            refused_revisions: RefusedChanges::default(),
+            refused_pods: RefusedChanges::default(),
             release: Vec::new(),
             relabel: Vec::new(),
             live_hashes: std::collections::BTreeSet::new(),

@@ -142,6 +142,11 @@ impl Error {
         self.is("Invalid", 422)
     }
 
+    /// 400, 403 or 422: the server, a policy or an admission webhook denies the request for what it holds.
+    pub fn is_denied(&self) -> bool {
+        self.status().is_some_and(|s| matches!(s.code, 400 | 403 | 422))
+    }
+
     /// Whether a write that named a uid was refused because the object of that name is another one.
     pub fn is_another(&self) -> bool {
         self.is_invalid() && self.names("metadata.uid")

@@ -136,6 +136,19 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
         self.0.state.refused().map(|(child, refusal)| (child.claimed, refusal))
     }
 
+    /// Takes releases with such a refusal out of the claim: [`Claim::result`] does not count them as failures.
+    ///
+    /// A child that stays controlled by its owner without being selected need not stop the owner.
+    pub fn give_up_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
+        let release = &mut self.0.state.release;
+        let given_up = release.extract_if(.., |child| child.refusal().is_some_and(&is_given_up));
+        let with_refusal = |child: Child<'a, C>| match child.answer {
+            Answer::Refused(refusal) => Some((child.claimed, refusal)),
+            Answer::None | Answer::Granted => None,
+        };
+        given_up.filter_map(with_refusal).collect()
+    }
+
     /// Whether nothing was adopted because the owner, read live, is deleted or another one. To be asked before how it went.
     pub fn lost_owner(&self) -> bool {
         self.0.state.recheck.as_ref().is_some_and(|failed| failed.label == NOT_OURS)

@@ -17,7 +17,7 @@ use common::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Next, Note, State, end, refused};
+use super::{Next, Note, State, end, refused, tell_refusal};
 use crate::{
     decide::revisions::{Current, name},
     objects::{DAEMON_SETS, HASH_LABEL, Status},
@@ -39,14 +39,18 @@ struct Live {
 impl<'a> State<'a> {
     /// Makes the revisions as the plan has them, in upstream's order. Upstream: `pkg/controller/daemon`, `constructHistory`.
     pub(super) fn write_revisions() -> Next<'a> {
-        Step::All(
-            |state| vec![&mut state.release_revisions],
-            Pace::AtOnce,
-            |state, turn| match state.release_revisions.result() {
-                Ok(()) => Step::All(|state| vec![&mut state.adopt_revisions], Pace::AtOnce, Self::adopted_revisions),
-                Err(failed) => end(turn, Err(failed.while_doing(NOT_CONSTRUCTED))),
-            },
-        )
+        Step::All(|state| vec![&mut state.release_revisions], Pace::AtOnce, Self::released_revisions)
+    }
+
+    fn released_revisions(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        for (revision, refusal) in self.release_revisions.give_up_releases(|refusal| refusal.error.is_denied()) {
+            let failed = note_refusal(turn, "release", &revision.meta, &refusal);
+            self.unreleased = self.unreleased.take().or(failed);
+        }
+        match self.release_revisions.result() {
+            Ok(()) => Step::All(|state| vec![&mut state.adopt_revisions], Pace::AtOnce, Self::adopted_revisions),
+            Err(failed) => end(turn, Err(failed.while_doing(NOT_CONSTRUCTED))),
+        }
     }
 
     fn adopted_revisions(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
@@ -213,13 +217,13 @@ fn is_gone(revision: &str) -> Failed {
     Failed::new("gone", format!("{NOT_CONSTRUCTED}: ControllerRevision {revision} is gone or has another controller"))
 }
 
-/// If the server refuses to change a revision for what it holds, reports it and has the next syncs go on without that change.
-fn note_refusal(turn: &mut Turn<Note>, verb: &str, revision: &Meta, refusal: &Refusal) {
-    if refusal.error.is_invalid() {
-        let message = format!("Error: cannot {verb} ControllerRevision {}: {}", revision.name, refusal.error);
-        turn.tell(EventType::Warning, "FailedUpdate", message);
-        turn.note(Note::RefusedRevision(Box::new(revision.clone())));
+/// If the server denies a change of a revision, reports it and has the next syncs go on without that change.
+fn note_refusal(turn: &mut Turn<Note>, verb: &str, revision: &Meta, refusal: &Refusal) -> Option<Failed> {
+    if !refusal.error.is_denied() {
+        return None;
     }
+    turn.note(Note::RefusedRevision(Box::new(revision.clone())));
+    Some(tell_refusal(turn, &format!("{verb} ControllerRevision"), revision, refusal))
 }
 
 /// Gives a revision without the label of the hash its own name as hash. Returns whether it had none.

@@ -319,3 +319,30 @@ async fn a_revision_that_another_controller_has_taken_is_not_renumbered() {
     assert_eq!(world.get(REVISIONS, &first).await["revision"], json!(1));
     assert_eq!(world.asked("update", REVISIONS), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_whose_release_is_refused_holds_up_no_rollout() {
+    for refusal in [Action::Invalid, Action::Forbidden] {
+        let world = World::new().await;
+        world.apply(set(json!({}))).await;
+        world.settle().await;
+        let first = world.names(REVISIONS).await.remove(0);
+        let refuse = Rule::new(refusal).identity(ME).verb("patch").resource("controllerrevisions");
+        world.sandbox.faults().add(refuse);
+        world.roll_out("img:2", json!({})).await;
+        world.merge(REVISIONS, &first, json!({"metadata": {"labels": {"app": "mine"}}})).await;
+        world.wait(60).await;
+        assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+        assert_eq!(world.status().await["numberReady"], json!(3));
+        let told = format!("Warning FailedUpdate Error: cannot release ControllerRevision {first}");
+        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let waiting = world.explain()["waiting"].to_string();
+        assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
+        world.wait(300).await;
+        let tries = world.asked("patch", REVISIONS);
+        assert!((3..=9).contains(&tries), "it is tried later and later: {tries}");
+        world.sandbox.faults().clear();
+        world.wait(900).await;
+        assert_eq!(world.get(REVISIONS, &first).await["metadata"]["ownerReferences"], Value::Null);
+    }
+}

@@ -567,3 +567,30 @@ async fn a_failed_pod_is_reported_before_the_one_in_its_place_is_created() {
     let reasons: Vec<String> = events.filter_map(|event| Some(event.after()?["reason"].as_str()?.to_owned())).collect();
     assert_eq!(reasons, ["FailedDaemonPod", "SuccessfulCreate", "SuccessfulDelete"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_release_is_refused_holds_up_nothing() {
+    for refusal in [Action::Invalid, Action::Forbidden] {
+        let world = World::new().await;
+        world.apply(set(json!({}))).await;
+        world.settle().await;
+        let stray = name(&world.pod_on("node-0").await).to_owned();
+        world.sandbox.faults().add(Rule::new(refusal.clone()).identity(ME).verb("patch").resource("pods"));
+        world.merge("pods", &stray, json!({"metadata": {"labels": {"app": "mine"}}})).await;
+        world.wait(4).await;
+        assert_eq!(world.done()[3..], ["+node-0"], "{refusal:?}");
+        assert_eq!(world.status().await["numberReady"], json!(3));
+        let told = format!("Warning FailedUpdate Error: cannot release Pod {stray}");
+        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let waiting = world.explain()["waiting"].to_string();
+        assert!(waiting.contains(&format!("Pod {stray} is not released: the server refused it")), "{waiting}");
+        world.roll_out("img:2", json!({})).await;
+        world.wait(300).await;
+        assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
+        let tries = world.asked("patch", "pods");
+        assert!((3..=8).contains(&tries), "it is tried later and later: {tries}");
+        world.sandbox.faults().clear();
+        world.wait(400).await;
+        assert_eq!(world.get("pods", &stray).await["metadata"]["ownerReferences"], Value::Null);
+    }
+}

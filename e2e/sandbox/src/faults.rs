@@ -34,6 +34,8 @@ pub enum Action {
     Conflict,
     /// 429 Too Many Requests with that many seconds in `Retry-After`.
     TooManyRequests(u64),
+    /// 403 Forbidden, as a quota or an admission policy may answer.
+    Forbidden,
     /// 422 Unprocessable Entity, as an admission webhook may answer.
     Invalid,
     /// 500 Internal Server Error.

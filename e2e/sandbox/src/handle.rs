@@ -356,6 +356,10 @@ fn fault_error(action: &Action, call: &Call) -> Option<ApiError> {
             "The server has received too many requests and has asked us to try again later",
             *seconds,
         ),
+        Action::Forbidden => {
+            let message = format!("{} \"{}\" is forbidden: injected fault", call.resource.plural, call.name());
+            ApiError::forbidden(call.resource.details(call.name()), message)
+        }
         Action::Invalid => ApiError::invalid(&call.resource, call.name(), &[]),
         Action::InternalError => ApiError::internal("injected fault"),
         Action::Unavailable => {
