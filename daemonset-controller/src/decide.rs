@@ -107,7 +107,8 @@ fn scope(snapshot: &Snapshot) -> Scope {
 /// Upstream: `manage`, and `rollingUpdate` where that asked for nothing.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     let nodes = &snapshot.nodes;
-    for node in &nodes.create.nodes {
+    let held_back = held_back(snapshot);
+    for node in nodes.create.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
         let create = manage::on_node(&node.view(), &nodes.criteria, snapshot.now).create;
         plan.creates.extend(create.map(|lack| Creation { node: node.name.clone(), lack }));
     }
@@ -118,9 +119,9 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     }
     plan.deferred = Deferred { creates: nodes.create.unlisted(), deletes: nodes.delete.unlisted() };
     if plan.creates.is_empty() && plan.deletes.is_empty() {
-        rolling::update(snapshot, plan);
+        rolling::update(snapshot, &held_back, plan);
+        limit_surge(snapshot, plan);
     }
-    leave_out_nodes_of_orphans(snapshot, plan);
     nodes.cursors.create.order(&mut plan.creates, |creation| &creation.node);
     nodes.cursors.delete.order(&mut plan.deletes, |deletion| &deletion.node);
     let burst = snapshot.limits.burst;
@@ -134,37 +135,36 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
         plan.deferred.creates = 0;
         plan.waiting.push(|| "no Pods are created: the namespace is terminating".to_owned());
     }
-    leave_out_lost_creates(snapshot, plan);
+    if plan.creates.is_empty() {
+        // Those that are left out for now come back with the first answer or when time is up.
+        plan.deferred.creates = 0;
+    }
+    explain_held_back(snapshot, plan);
     if snapshot.nodes.untargeted > 0 {
         let untargeted = snapshot.nodes.untargeted;
         plan.waiting.push(|| format!("{untargeted} Pods are left alone: they neither run on a node nor name one"));
     }
 }
 
-/// Creates no Pod for a node that gets one by adoption in the next sync.
-fn leave_out_nodes_of_orphans(snapshot: &Snapshot, plan: &mut Plan) {
-    if snapshot.adopt.is_empty() {
-        return;
-    }
-    let adopted: BTreeSet<&Text> = snapshot.adopt.iter().map(|pod| pod.target()).collect();
-    plan.creates.retain(|creation| !adopted.contains(&creation.node));
-    plan.waiting.push(|| format!("{} Pods are adopted by the next sync", snapshot.adopt.len()));
+/// The nodes for which no Pod is created now: one may have been created by a request that was not answered, or the next sync adopts one.
+fn held_back(snapshot: &Snapshot) -> BTreeSet<&Text> {
+    let adopted = snapshot.adopt.iter().map(|pod| pod.target());
+    snapshot.lost_creates.keys().chain(adopted).collect()
 }
 
-/// Creates no Pod for a node that may have got one by a request that was not answered. Other nodes go on, but such a Pod counts
-/// against `maxSurge`.
-fn leave_out_lost_creates(snapshot: &Snapshot, plan: &mut Plan) {
-    let is_lost = |node: &Text| snapshot.lost_creates.contains_key(node);
-    let planned = plan.creates.iter().filter(|creation| is_lost(&creation.node)).count();
-    plan.creates.retain(|creation| !is_lost(&creation.node));
-    let mut unplanned = snapshot.lost_creates.len().saturating_sub(planned);
-    while unplanned > 0 && plan.creates.last().is_some_and(|creation| creation.lack == Lack::Outdated) {
+/// Counts Pods that may have been created beside an outdated one against `maxSurge`.
+fn limit_surge(snapshot: &Snapshot, plan: &mut Plan) {
+    let lacks_pod = |name: &Text| snapshot.nodes.create.nodes.iter().any(|node| node.name == *name);
+    let mut lost = snapshot.lost_creates.keys().filter(|node| !lacks_pod(node)).count();
+    while lost > 0 && plan.creates.last().is_some_and(|creation| creation.lack == Lack::Outdated) {
         plan.creates.pop();
-        unplanned -= 1;
+        lost -= 1;
     }
-    if plan.creates.is_empty() {
-        // Those that are left out for now come back with the first answer or when time is up.
-        plan.deferred.creates = 0;
+}
+
+fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {
+    if !snapshot.adopt.is_empty() {
+        plan.waiting.push(|| format!("{} Pods are adopted by the next sync", snapshot.adopt.len()));
     }
     for node in snapshot.lost_creates.keys() {
         plan.waiting

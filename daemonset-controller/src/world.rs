@@ -56,6 +56,7 @@ pub(crate) struct World {
     pub(crate) cursors: Cursors,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) turn: Turn,
+    pub(crate) lost_creates: BTreeMap<Text, Duration>,
     pub(crate) now: Timestamp,
 }
 
@@ -77,6 +78,7 @@ pub(crate) fn empty(nodes: usize) -> World {
         cursors: Cursors::default(),
         blocked: None,
         turn: Turn::default(),
+        lost_creates: BTreeMap::new(),
         now: now(),
     };
     (0..nodes).fold(world.revision("a", 1), |world, n| world.node(json!({"metadata": {"name": format!("n{n}")}})))
@@ -265,6 +267,16 @@ impl World {
         self.set["metadata"]["deletionTimestamp"] = json!(ago(1).to_string());
         self
     }
+    /// The answer to the creation of a Pod for node `n<n>` was lost.
+    pub(crate) fn lost_create(mut self, n: usize) -> Self {
+        self.lost_creates.insert(Text::new(&format!("n{n}")), Duration::from_secs(60));
+        self
+    }
+    /// Its next sync leaves orphans to the one after it.
+    pub(crate) fn manages(mut self) -> Self {
+        self.turn = Turn::Manages;
+        self
+    }
     pub(crate) fn failed_until(mut self, n: usize, seconds: i64) -> Self {
         self.failed.insert(Text::new(&format!("n{n}")), now() + SignedDuration::from_secs(seconds));
         self
@@ -312,7 +324,7 @@ impl World {
             turn: self.turn,
             refused_revisions: RefusedChanges::default(),
             refused_pods: RefusedChanges::default(),
-            lost_creates: BTreeMap::new(),
+            lost_creates: self.lost_creates.clone(),
             terminating_namespace: false,
             limits: self.limits,
             now: self.now,

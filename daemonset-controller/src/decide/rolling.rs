@@ -1,6 +1,11 @@
 //! How many outdated Pods are replaced at once.
 
-use common::intstr::{IntOrString, Round};
+use std::collections::BTreeSet;
+
+use common::{
+    intern::Text,
+    intstr::{IntOrString, Round},
+};
 
 use super::standing::{Criteria, Replacement, Tally};
 use crate::{
@@ -66,8 +71,8 @@ pub fn sunsets(tally: &Tally) -> usize {
     usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
 }
 
-/// Decides which outdated Pods are replaced. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
-pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
+/// Decides which outdated Pods are replaced. On nodes that are held back no Pod is created, and others take their turn. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
+pub fn update(snapshot: &Snapshot, held_back: &BTreeSet<&Text>, plan: &mut Plan) {
     let nodes = &snapshot.nodes;
     let (tally, criteria) = (&nodes.tally, &nodes.criteria);
     if criteria.replacement == Replacement::OnDelete {
@@ -88,12 +93,12 @@ pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
     };
     let room = limits.candidates(tally, criteria.replacement);
     explain_wait(snapshot, limits, room, plan);
-    let chosen = nodes.candidates.nodes.iter().take(room);
     match criteria.replacement {
         Replacement::OnDelete => {}
         Replacement::DeleteFirst => {
             plan.deletes
                 .extend(nodes.replace.nodes.iter().filter_map(|node| outdated(node, criteria, Why::Unavailable)));
+            let chosen = nodes.candidates.nodes.iter().take(room);
             plan.deletes.extend(chosen.filter_map(|node| outdated(node, criteria, Why::Outdated)));
         }
         Replacement::CreateFirst => {
@@ -101,7 +106,10 @@ pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
             let sunset = nodes.sunset.nodes.iter().take(sunsets(tally));
             plan.deletes.extend(sunset.filter_map(|node| outdated(node, criteria, Why::NotEligible)));
             let create = |node: &NodePods, lack| Creation { node: node.name.clone(), lack };
-            plan.creates.extend(nodes.replace.nodes.iter().map(|node| create(node, Lack::OldUnavailable)));
+            let is_free = |node: &&NodePods| !held_back.contains(&node.name);
+            let unavailable = nodes.replace.nodes.iter().filter(is_free);
+            plan.creates.extend(unavailable.map(|node| create(node, Lack::OldUnavailable)));
+            let chosen = nodes.candidates.nodes.iter().filter(is_free).take(room);
             plan.creates.extend(chosen.map(|node| create(node, Lack::Outdated)));
         }
     }

@@ -111,3 +111,18 @@ fn work_begins_after_the_node_whose_pod_was_refused_and_comes_round_to_it() {
     surge.cursors.create = refused("n2");
     assert_eq!(surge.work(), ["+n0", "+n1", "+n2"]);
 }
+
+#[test]
+fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_updated() {
+    let lost = world(3).rollout_to("b").without_pod(0).lost_create(0);
+    let orphan = world(3).rollout_to("b").pod(0, pod().orphan()).manages();
+    for world in [lost, orphan] {
+        // Without surge, a node without a Pod counts against the limit.
+        assert!(world.clone().limits(json!(1), json!(0)).work().is_empty());
+        assert_eq!(world.clone().limits(json!(2), json!(0)).work(), ["-p1"]);
+        assert_eq!(world.limits(json!(0), json!(1)).work(), ["+n1"]);
+    }
+    // Neither gets a second Pod.
+    let world = world(2).rollout_to("b").second(0, pod().orphan()).manages().limits(json!(0), json!(2));
+    assert_eq!(world.work(), ["+n1"]);
+}

@@ -309,6 +309,19 @@ async fn an_answer_that_is_lost_holds_back_one_node_only() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_is_lost_in_a_rollout_holds_back_one_node_only() {
+    let world = World::new().await;
+    world.apply(set(limits(json!(2), json!(0)))).await;
+    world.settle().await;
+    world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("pods").times(1));
+    world.roll_out("img:2", json!({})).await;
+    world.wait(20).await;
+    assert_eq!(world.images().await, ["node-1 img:2", "node-2 img:2"]);
+    world.wait(70).await;
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_are_deleted_while_answers_to_creations_are_missing() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::InternalError).identity(ME).verb("create").resource("pods").skip(1));
@@ -487,6 +500,11 @@ async fn an_orphan_that_cannot_be_adopted_keeps_no_other_node_waiting() {
     assert_eq!(world.done(), ["+node-1", "+node-2"]);
     assert_eq!(world.status().await["numberReady"], json!(2));
     assert!((5..=20).contains(&world.asked("patch", "pods")), "it backs off: {}", world.asked("patch", "pods"));
+    world.forget();
+    world.change(limits(json!(2), json!(0))).await;
+    world.roll_out("img:2", json!({})).await;
+    world.wait(60).await;
+    assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2"]);
 }
 
 #[tokio::test(start_paused = true)]
