@@ -48,7 +48,8 @@
 //! - A revision that the server denies to adopt, release, label or renumber is reported by a `FailedUpdate` Event, and left as it is for
 //!   a while. So is a Pod that it denies to release. The set goes on meanwhile.
 //! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
-//! - A `FailedCreate` Event reports a revision that the server refuses, for example because the name of the set is too long.
+//! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or because of
+//!   a quota.
 
 pub mod decide;
 pub mod error;

@@ -10,8 +10,8 @@ use common::{
     pods::PODS,
     revision::body::NewRevision,
     sequence::{
-        self, ChangeRevision, DeleteRevision, Failed, Pace, RawMembers, Refusal, Refused, Request, Role, Sequence,
-        Step, StoreRevision, Stored, Turn, members,
+        self, ChangeRevision, Class, DeleteRevision, Failed, Pace, RawMembers, Refusal, Refused, Request, Role,
+        Sequence, Step, StoreRevision, Stored, Turn, members,
     },
 };
 use serde::Deserialize;
@@ -161,7 +161,8 @@ impl<'a> State<'a> {
                 return Step::Send(request.because("it counts the names that are taken"), Self::count_collision);
             }
             Err(refusal) => {
-                if refusal.error.is_invalid() {
+                // Without this revision, the set gets no Pods and no status. A conflict passes by itself, and a namespace that terminates needs none.
+                if !matches!(refusal.class, Class::Changed | Class::NamespaceTerminating) {
                     let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
                     turn.tell(EventType::Warning, "FailedCreate", message);
                 }

@@ -346,3 +346,21 @@ async fn a_revision_whose_release_is_refused_holds_up_no_rollout() {
         assert_eq!(world.get(REVISIONS, &first).await["metadata"]["ownerReferences"], Value::Null);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_cannot_be_stored_is_reported_and_tried_again() {
+    for refusal in [Action::Invalid, Action::Forbidden, Action::InternalError] {
+        let world = World::new().await;
+        world
+            .sandbox
+            .faults()
+            .add(Rule::new(refusal.clone()).identity(ME).verb("create").resource("controllerrevisions"));
+        world.apply(set(json!({}))).await;
+        world.wait(10).await;
+        let told = world.told("Warning FailedCreate Error creating ControllerRevision agent-").await;
+        assert!(told, "{refusal:?}: {:?}", world.events().await);
+        world.sandbox.faults().clear();
+        world.wait(30).await;
+        assert_eq!(world.status().await["numberReady"], json!(3), "{refusal:?}");
+    }
+}
