@@ -19,7 +19,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use common::{explain::Lines, intern::Text, refs::Owner};
 
 use crate::{
-    plan::{Creation, Deferred, Deletion, Lack, Plan, Problem, Scope, Why},
+    plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
     snapshot::{Snapshot, Turn},
 };
 use revisions::Revisions;
@@ -120,7 +120,6 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     plan.deferred = Deferred { creates: nodes.create.unlisted(), deletes: nodes.delete.unlisted() };
     if plan.creates.is_empty() && plan.deletes.is_empty() {
         rolling::update(snapshot, &held_back, plan);
-        limit_surge(snapshot, plan);
     }
     nodes.cursors.create.order(&mut plan.creates, |creation| &creation.node);
     nodes.cursors.delete.order(&mut plan.deletes, |deletion| &deletion.node);
@@ -150,16 +149,6 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
 fn held_back(snapshot: &Snapshot) -> BTreeSet<&Text> {
     let adopted = snapshot.adopt.iter().map(|pod| pod.target());
     snapshot.lost_creates.keys().chain(adopted).collect()
-}
-
-/// Counts Pods that may have been created beside an outdated one against `maxSurge`.
-fn limit_surge(snapshot: &Snapshot, plan: &mut Plan) {
-    let lacks_pod = |name: &Text| snapshot.nodes.create.nodes.iter().any(|node| node.name == *name);
-    let mut lost = snapshot.lost_creates.keys().filter(|node| !lacks_pod(node)).count();
-    while lost > 0 && plan.creates.last().is_some_and(|creation| creation.lack == Lack::Outdated) {
-        plan.creates.pop();
-        lost -= 1;
-    }
 }
 
 fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {

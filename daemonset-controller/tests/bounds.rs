@@ -26,7 +26,7 @@ use daemonset_controller::{
     },
     explain,
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
-    plan::Why,
+    plan::{Lack, Why},
     snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedChanges, Snapshot, Turn},
 };
 use jiff::Timestamp;
@@ -175,6 +175,7 @@ proptest! {
         object in any_set(),
         kinds in prop::collection::vec((eligibilities(), prop::collection::vec(0..64u8, 0..4)), 0..12),
         burst in prop::sample::select(vec![1usize, 3, usize::MAX]),
+        lost in prop::collection::btree_set(0..12usize, 0..4),
     ) {
         let _alone = ALONE.lock();
         let Some(set) = read::<DaemonSet>(&object) else { return Ok(()) };
@@ -183,6 +184,9 @@ proptest! {
             let pods = kinds.into_iter().map(|kind| { count += 1; pod(count, kind) }).collect();
             (eligibility, pods)
         }).collect();
+        let lost = lost.into_iter().filter(|node| *node < pods.len());
+        let lost_creates: std::collections::BTreeMap<Text, Duration> =
+            lost.map(|node| (Text::new(&format!("n{node}")), Duration::from_secs(60))).collect();
         let template = Arc::new(DaemonTemplate::new(&set.template).unwrap());
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let none = Vec::<Arc<ControllerRevision>>::new();
@@ -198,7 +202,7 @@ proptest! {
             relabel: Vec::new(),
             live_hashes: std::collections::BTreeSet::new(),
             blocked: None,
-            lost_creates: std::collections::BTreeMap::new(),
+            lost_creates: lost_creates.clone(),
             terminating_namespace: false,
             limits: Limits { burst, compares_taints: true },
             now: now(),
@@ -222,6 +226,7 @@ proptest! {
         for (at, creation) in plan.creates.iter().enumerate() {
             prop_assert!(node(&creation.node).0.should_run());
             prop_assert!(plan.creates[..at].iter().all(|other| other.node != creation.node));
+            prop_assert!(!lost_creates.contains_key(&creation.node));
         }
         // Nothing is deleted twice, or while it is terminating.
         for (at, deletion) in plan.deletes.iter().enumerate() {
@@ -247,6 +252,13 @@ proptest! {
                 Replacement::CreateFirst | Replacement::OnDelete => 0,
             };
             prop_assert!(lost.count() <= room);
+            // Pods that may have been created beside an outdated one count as surge.
+            let surge = plan.creates.iter().filter(|creation| creation.lack == Lack::Outdated).count();
+            let has_available_pod = |name: &&Text| {
+                node(name).1.iter().any(|pod| !pod.phase.is_terminal() && !pod.meta().is_deleting() && criteria.is_available(pod, now()))
+            };
+            let unseen = lost_creates.keys().filter(has_available_pod).count();
+            prop_assert!(surge == 0 || surge + unseen <= usize::try_from(limits.max_surge).unwrap_or(0));
             let sunset = plan.deletes.iter().filter(|deletion| {
                 deletion.why == Why::NotEligible && node(&deletion.node).0 == Eligibility::Stays
             });

@@ -91,7 +91,7 @@ pub fn update(snapshot: &Snapshot, held_back: &BTreeSet<&Text>, plan: &mut Plan)
             return;
         }
     };
-    let room = limits.candidates(tally, criteria.replacement);
+    let room = limits.candidates(tally, criteria.replacement).saturating_sub(unseen_surge(snapshot));
     explain_wait(snapshot, limits, room, plan);
     match criteria.replacement {
         Replacement::OnDelete => {}
@@ -120,6 +120,16 @@ pub fn update(snapshot: &Snapshot, held_back: &BTreeSet<&Text>, plan: &mut Plan)
         Replacement::CreateFirst => plan.deferred.creates += replaced,
         Replacement::DeleteFirst | Replacement::OnDelete => plan.deferred.deletes += replaced,
     }
+}
+
+/// How many nodes may have a second Pod by a request that was not answered. A node without a Pod would have its first.
+fn unseen_surge(snapshot: &Snapshot) -> usize {
+    let nodes = &snapshot.nodes;
+    if nodes.criteria.replacement != Replacement::CreateFirst {
+        return 0;
+    }
+    let lacking: BTreeSet<&Text> = nodes.create.nodes.iter().map(|node| &node.name).collect();
+    snapshot.lost_creates.keys().filter(|node| !lacking.contains(node)).count()
 }
 
 fn outdated(node: &NodePods, criteria: &Criteria, why: Why) -> Option<Deletion> {

@@ -126,3 +126,15 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_up
     let world = world(2).rollout_to("b").second(0, pod().orphan()).manages().limits(json!(0), json!(2));
     assert_eq!(world.work(), ["+n1"]);
 }
+
+#[test]
+fn a_pod_that_may_have_been_created_counts_against_the_surge_of_the_others() {
+    let surge = |max: i32| world(4).rollout_to("b").lost_create(0).limits(json!(0), json!(max));
+    assert!(surge(1).work().is_empty());
+    assert_eq!(surge(2).work(), ["+n1"]);
+    assert_eq!(surge(4).work(), ["+n1", "+n2", "+n3"]);
+    // An outdated Pod that is not available is replaced whatever the limit, also if its node comes last.
+    let mut unavailable = surge(1).pod(2, pod().unready());
+    unavailable.cursors.create = Cursor(Some(Text::new("n0")));
+    assert_eq!(unavailable.work(), ["+n2"]);
+}
