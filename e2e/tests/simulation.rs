@@ -144,7 +144,18 @@ fn who_is_delayed_beside_a_neighbour_is_noticed() {
 
 #[test]
 fn who_hides_a_write_from_its_account_is_noticed() {
-    for scenario in ["replicaset/scale", "job/indexed"] {
+    let scenarios = [
+        "replicaset/scale",
+        "deployment/rollout-surge",
+        "statefulset/ordered",
+        "daemonset/rollout-unavailable",
+        "job/indexed",
+        "cronjob/one-run",
+        "node-health/outage",
+        "endpointslice/pods-come-and-go",
+        "gc/chain-background",
+    ];
+    for scenario in scenarios {
         assert_eq!(noticed(scenario, "none", Safeguard::Account), "accounts-are-complete", "{scenario}");
     }
 }

@@ -25,9 +25,6 @@ use super::{
 };
 use crate::sandbox::Sandbox;
 
-/// Programs that keep no accounts yet.
-const UNACCOUNTED: &[&str] = &["node-lifecycle-controller"];
-
 /// Whether a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
@@ -333,7 +330,7 @@ impl Hub {
         if resource == "events" {
             return Fate::Served;
         }
-        if !process.accounts.show(asked) && !UNACCOUNTED.contains(&process.program) {
+        if !process.accounts.show(asked) {
             let what = format!("{} sends {} {}, and no account shows it", process.identity, asked.method, asked.path);
             seen.violations.push(("accounts-are-complete", what));
         }
