@@ -49,6 +49,6 @@ async fn the_end_of_a_time_to_live_is_decided_when_it_comes_and_nothing_is_remov
     let ended = world.status("sum").await["completionTime"].as_str().unwrap().to_owned();
     world.start_shadow();
     world.wait(1000).await;
-    assert_eq!(decided(&world, "remove the Job", &ended), Some(300));
+    assert_eq!(decided(&world, "remove Job sum", &ended), Some(300));
     assert!(world.written().is_empty());
 }
