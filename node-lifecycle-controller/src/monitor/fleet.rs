@@ -446,13 +446,14 @@ impl Fleet {
         self.touch(name);
     }
 
-    /// A node whose turn could not be used waits behind the others of its zone.
+    /// Lets a node whose turn could not be used wait behind the others of its zone. A node that has recovered while its taint was
+    /// on its way waits no longer.
     pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
         let Some(record) = self.records.get_mut(name) else { return };
         let Some(zone) = self.zones.get_mut(&record.zone) else { return };
-        if let Some(since) = record.waits.replace(now) {
-            zone.waiting.remove(&(since, Arc::clone(name)));
-        }
+        let Some(since) = record.waits else { return };
+        record.waits = Some(now);
+        zone.waiting.remove(&(since, Arc::clone(name)));
         zone.waiting.insert((now, Arc::clone(name)));
     }
 

@@ -197,6 +197,19 @@ fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
 }
 
 #[test]
+fn a_node_that_has_recovered_while_its_taint_was_on_its_way_is_not_put_back() {
+    let mut world = World::new(2);
+    world.ready("n0", "Unknown", "r");
+    world.pass();
+    assert_eq!(world.heads(), ["::a n0 of 1"]);
+    world.ready("n0", "True", "r");
+    world.pass();
+    assert!(world.heads().is_empty());
+    world.fleet.postpone(&Arc::from("n0"), world.now);
+    assert!(world.heads().is_empty());
+}
+
+#[test]
 fn zones_are_counted_and_forgotten_with_their_last_node() {
     let mut world = World::new(3);
     world.ready("n0", "False", "r");
