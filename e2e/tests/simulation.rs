@@ -251,7 +251,8 @@ fn who_names_no_version_deletes_a_pod_that_its_user_has_taken_away() {
     let oracle = noticed("statefulset/parallel", taken, Safeguard::Version);
     assert_eq!(oracle, "pods-of-others-stay");
     let taken = "hold:daemonset-controller/pods@11+2m0s,reject:403@11+45s,interfere:take-pod@11";
-    let oracle = noticed("daemonset/rollout-half", taken, Safeguard::Version);
+    // With this seed, the Pod that was taken is one of the two that may go.
+    let oracle = noticed_with(2, "daemonset/rollout-half", taken, Safeguard::Version);
     assert_eq!(oracle, "pods-of-other-controllers-stay");
 }
 

@@ -175,7 +175,9 @@ fn may_serve(world: &World, set: &Value, node: &str) -> bool {
     let there = |pod: &&Arc<Value>| {
         controller_uid(pod) == uid(set) && target(pod) == node && !deleted_by_the_controller(world, pod)
     };
-    world.list_recent(PODS).filter(there).any(|pod| recent_sets(world, set).any(|set| was_available(world, set, pod)))
+    // A Pod that was taken away from the set lately may still be taken for its own.
+    let states = world.list_recent(PODS).flat_map(|pod| world.recently(PODS, NAMESPACE, name(pod)));
+    states.filter(there).any(|pod| recent_sets(world, set).any(|set| was_available(world, set, pod)))
 }
 
 fn enough_stay_available(world: &World, logged: &Logged) -> Result<(), String> {
