@@ -1,7 +1,7 @@
 //! The requests of one sync, as a pure function of the answers to them.
 //!
 //! A [`Sequence`] says which request comes next, given how the one before went. It sends nothing itself, so that it can run
-//! twice: [`forecast`](account::forecast) runs it with the answers that a healthy server gives, which is what `/debug/explain`
+//! twice: [`forecast`] runs it with the answers that a healthy server gives, which is what `/debug/explain`
 //! and shadow mode show; the executor ([`Executor`]) runs it with the answers of the server. Both come from the same code, so
 //! an explanation cannot promise what the controller does not do.
 //!
