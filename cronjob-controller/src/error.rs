@@ -5,7 +5,7 @@ use common::{
     object::Unreadable,
 };
 
-/// The CronJob, or one of its Jobs, cannot be read.
+/// A CronJob or a Job in the cache cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct Error(#[from] Unreadable);

@@ -145,7 +145,7 @@ impl Reason {
 }
 
 impl Plan {
-    /// What the status to write says that the stored one does not, in the words of its Events.
+    /// The differences between the status to write and the stored one, in the words of the Events.
     pub fn changes(&self) -> String {
         let mut changes = self.steps.iter().filter_map(|step| match step {
             Step::Emit(Event { reason: "SawCompletedJob" | "MissingJob", message, .. }) => Some(message.as_str()),

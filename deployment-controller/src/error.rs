@@ -8,7 +8,7 @@ use common::{
 
 use crate::decide::limits::LimitsError;
 
-/// The Deployment, or one of its ReplicaSets, cannot be read or makes no sense.
+/// A Deployment or a ReplicaSet in the cache cannot be read, or contradicts itself.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One of them cannot be read.

@@ -187,7 +187,7 @@ impl<'a> State<'a> {
                 self.skip(turn)
             }
             (Action::Release { uid, .. }, Err(refusal)) if refusal.error.is_invalid() => {
-                // Another one of its name, or refused: what cannot be released is kept, and the next sync counts with it.
+                // Another object has the name, or the server refuses: the ReplicaSet is kept, and the next sync counts it.
                 turn.note(Note::ReleaseRefused(uid.clone(), refusal.error.to_string()));
                 self.end(turn, Requeue::After(Duration::ZERO))
             }

@@ -37,7 +37,7 @@ pub struct Executor {
 
 /// The object of one sync.
 pub struct Subject<'a, N: Note> {
-    /// The object as its Events name it, and the owner of its record in the ledger. Most syncs need neither.
+    /// Returns the object as Events name it, and the uid under which the ledger keeps its record. Called at most once.
     pub object: &'a (dyn Fn() -> (ObjectRef, Uid) + Send + Sync),
     /// The uids of the children that the cache shows. Asked for before the first create, in case its answer is lost.
     pub children: &'a (dyn Fn() -> HashSet<Uid> + Send + Sync),

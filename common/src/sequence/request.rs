@@ -267,7 +267,7 @@ pub enum Class {
     NamespaceTerminating,
     /// The server refuses the request for another reason, or could not be reached. Nothing was written.
     Refused,
-    /// Nobody knows whether the write took effect.
+    /// The write may have taken effect: no answer says whether it did.
     Unknown,
 }
 

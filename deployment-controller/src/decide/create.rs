@@ -103,9 +103,9 @@ pub fn failed(snapshot: &Snapshot, status: &DeploymentStatus, set: &str, failure
 /// What a ReplicaSet is that was read live and not expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namesake {
-    /// The Deployment's own, of its template.
+    /// Controlled by the Deployment, with its current template.
     Ours,
-    /// Nobody's, of its template: the Deployment's once it is adopted.
+    /// Without a controller, with the Deployment's current template: it can be adopted.
     Adoptable,
     /// Something else.
     Foreign,

@@ -45,7 +45,7 @@ pub(super) struct Process {
     pub(super) identity: String,
     /// Its own clock.
     pub(super) clock: Clock,
-    /// What it says of its writes.
+    /// The accounts of the syncs in progress.
     pub(super) accounts: Arc<Accounts>,
     life: watch::Sender<Life>,
     deposed: Mutex<Option<Instant>>,
