@@ -5,7 +5,7 @@
 //!
 //! | exit code | meaning |
 //! | --- | --- |
-//! | 0 | told to stop, everything finished, Lease released |
+//! | 0 | told to stop, or asked for the Lease by a new version; everything finished, Lease released |
 //! | 1 | Lease lost, stopped by force, or something failed on the way |
 //! | 2 | the command line or the kubeconfig cannot be used, or a panic |
 
@@ -22,9 +22,10 @@ use crate::{
     leader, logging, panics,
     runtime::LoopDefinition,
     settings::{FeatureGate, Tune, WATCH_LIST_CLIENT, WorkersFlag},
+    version,
 };
 
-pub use assembly::{Assembly, Parts, Stopped, assemble};
+pub use assembly::{Assembly, Leadership, Parts, Stopped, assemble};
 pub use flags::{Options, Parsed, parse};
 
 /// What a binary is.
@@ -32,6 +33,8 @@ pub use flags::{Options, Parsed, parse};
 pub struct Definition {
     /// Its name, and that of its Lease: `replicaset-controller`.
     pub name: &'static str,
+    /// Its own version: controllers are released one by one. `env!("CARGO_PKG_VERSION")` of its crate.
+    pub version: &'static str,
     /// One line about it.
     pub about: &'static str,
     /// The loops it can run.
@@ -66,6 +69,7 @@ pub fn main(definition: &Definition) -> ExitCode {
 pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = String>) -> ExitCode {
     let clock = Clock::system();
     crate::map::seed(&clock);
+    version::set_program(definition.version);
     let identity = || leader::identity(&process::hostname(), &clock);
     let options = match parse(definition, arguments, identity) {
         Ok(Parsed::Run(options)) => options,

@@ -163,7 +163,8 @@ pub fn user_agent(client_name: &str) -> String {
     // A header holds no control characters and nothing beyond ASCII.
     let program: String = program.chars().map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
     let v = version::VERSION;
-    let number = v.nonet.split('-').next().unwrap_or(v.nonet);
+    let number = version::program();
+    let number = number.split('-').next().unwrap_or(number);
     let commit = v.commit.get(..7).unwrap_or(v.commit);
     format!("{program}/v{number} ({}/{}) kubernetes/{commit}/{client_name}", version::os(), version::arch())
 }

@@ -96,18 +96,6 @@ pub enum Behind {
     },
 }
 
-impl Behind {
-    /// The resource that lags.
-    pub fn resource(&self) -> Resource {
-        match self {
-            Self::Write { resource, .. }
-            | Self::Conflicts { resource, .. }
-            | Self::Deletes { resource, .. }
-            | Self::LostCreates { resource, .. } => *resource,
-        }
-    }
-}
-
 impl fmt::Display for Behind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,7 +13,6 @@ mod sequenced;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     future::Future,
     panic::AssertUnwindSafe,
     pin::Pin,
@@ -27,17 +26,18 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-pub use sequenced::{Describe, Forecasted, Sequenced, SyncError, explain};
+pub use sequenced::{Describe, Forecasted, Sequenced};
 
 use crate::{
     clock::Instant,
+    consistency::{Behind, Ledger},
     informer::AnyInformer,
     metrics::{Counter, Counters, QueueMetrics, Stability},
-    object::Unreadable,
+    object::Resource,
     panics,
     queue::{Backoff, Priority, Queue, QueueKey, QueueObserver},
     runtime::{Context, Running},
-    sequence::Account,
+    sequence::{Account, Executor, Failed},
     store::Origin,
 };
 
@@ -47,6 +47,9 @@ const RECENT: usize = 128;
 const LINES: (usize, usize) = (20, 500);
 /// How many keys of a sort diagnostics list.
 const LISTED: usize = 100;
+
+/// The longest time between two checks whether caches have caught up with the writes of this process.
+pub const RECHECK: Duration = Duration::from_secs(2);
 
 /// What a sync finds in the caches.
 pub enum Observed<S> {
@@ -59,9 +62,24 @@ pub enum Observed<S> {
         why: String,
         /// How long at most.
         at_most: Duration,
+        /// The resource whose cache does not show a write of this process yet; `None` if something else is waited for.
+        stale: Option<Resource>,
     },
     /// Everything the decision needs.
     Ready(S),
+}
+
+impl<S> Observed<S> {
+    /// Waits for something else than a write of this process.
+    pub fn wait(why: impl Into<String>, at_most: Duration) -> Self {
+        Self::Waiting { why: why.into(), at_most, stale: None }
+    }
+
+    /// Waits until the caches show what the ledger misses.
+    pub fn behind((behind, left): (Behind, Duration)) -> Self {
+        let stale = if let Behind::Write { resource, .. } = behind { Some(resource) } else { None };
+        Self::Waiting { why: behind.to_string(), at_most: left.min(RECHECK), stale }
+    }
 }
 
 /// When a key comes back after a sync that succeeded.
@@ -84,35 +102,6 @@ pub enum Retry {
     Forget,
     /// This process may no longer write: nothing comes back here.
     Stop,
-}
-
-/// An error of a sync.
-pub trait Failure: fmt::Display + Send {
-    /// What becomes of the key.
-    fn retry(&self) -> Retry;
-    /// A name for metrics, one of few.
-    fn label(&self) -> &'static str;
-}
-
-/// The error of what cannot fail.
-impl Failure for std::convert::Infallible {
-    fn retry(&self) -> Retry {
-        match *self {}
-    }
-
-    fn label(&self) -> &'static str {
-        match *self {}
-    }
-}
-
-impl Failure for Unreadable {
-    fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
-
-    fn label(&self) -> &'static str {
-        "unreadable"
-    }
 }
 
 /// What a plan says about itself.
@@ -179,13 +168,13 @@ pub trait Controller: Send + Sync + 'static {
     type Snapshot: Send + Sync;
     /// What one sync does.
     type Plan: Explain + Send + Sync;
-    /// Why a sync fails.
-    type Error: Failure;
+    /// The metric that counts syncs which wait for a stale cache, if there is one.
+    const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
     /// Reads the caches. No requests, no waiting.
-    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Self::Error>;
-    /// Decides. Pure: the same snapshot gives the same plan.
-    fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
+    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
+    /// Decides. Pure: the same snapshot, observed at the same time, gives the same plan.
+    fn decide(snapshot: &Self::Snapshot, now: Timestamp) -> Self::Plan;
     /// Updates in-memory state that later snapshots depend on, such as the time at which a Pod has to leave its node.
     ///
     /// Runs before [`Controller::act`], and in shadow mode instead of it. Sends no requests and records no Events.
@@ -193,12 +182,17 @@ pub trait Controller: Send + Sync + 'static {
     /// Carries a plan out.
     fn act(
         &self,
+        executor: &Executor,
         snapshot: Self::Snapshot,
         plan: Self::Plan,
-    ) -> impl Future<Output = Result<Requeue, Self::Error>> + Send;
+    ) -> impl Future<Output = Result<Requeue, Failed>> + Send;
+    /// The ledger of what this process wrote, if there is one.
+    fn ledger(&self) -> Option<&Ledger> {
+        None
+    }
     /// The caches that must be filled before the first sync.
     fn informers(&self) -> Vec<&dyn AnyInformer>;
-    /// Hears of a sync that waits because of [`Observed::Waiting`], for metrics.
+    /// Notes a sync that waits ([`Observed::Waiting`]).
     fn waiting(&self, _key: &Self::Key) {}
 }
 
@@ -225,6 +219,8 @@ struct Shared<C: Controller> {
     recent: Mutex<VecDeque<Recent>>,
     panics: Counter,
     errors: Counters,
+    stale_skips: Option<Counters>,
+    executor: Executor,
     prepared: tokio::sync::OnceCell<()>,
 }
 
@@ -296,6 +292,12 @@ impl<C: Controller> Loop<C> {
             "Syncs that failed, by loop and class of error",
             &["name", "error"],
         );
+        let stale_skips = C::STALE_SYNC_SKIPS.map(|name| {
+            let help =
+                "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged";
+            context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
+        });
+        let executor = Executor::new(&context, &queue, controller.ledger().cloned());
         let shared = Arc::new(Shared {
             name,
             controller,
@@ -305,6 +307,8 @@ impl<C: Controller> Loop<C> {
             recent: Mutex::default(),
             panics,
             errors,
+            stale_skips,
+            executor,
             prepared: tokio::sync::OnceCell::new(),
         });
         let mut set = JoinSet::new();
@@ -346,9 +350,12 @@ impl<C: Controller> Shared<C> {
     /// Waits for the permission to write and for caches that are as new as it.
     async fn prepare(&self, shadow: bool) {
         let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
-        self.queue.open();
+        let dropped_keys = self.queue.open();
         for informer in self.controller.informers() {
             informer.synced().await;
+            if dropped_keys {
+                informer.replay();
+            }
         }
         if let Some(succession) = &succession {
             futures::future::join_all(self.controller.informers().into_iter().map(|i| i.catch_up(succession))).await;
@@ -361,14 +368,17 @@ impl<C: Controller> Shared<C> {
         let (now, began) = (self.context.clock.now(), self.context.clock.instant());
         let result = match self.controller.observe(key, now) {
             Ok(Observed::Gone) => Ok(Requeue::No),
-            Ok(Observed::Waiting { why, at_most }) => {
+            Ok(Observed::Waiting { why, at_most, stale }) => {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
                 self.controller.waiting(key);
+                if let (Some(resource), Some(skips)) = (stale, &self.stale_skips) {
+                    skips.with(&[resource.group, resource.plural]).inc();
+                }
                 self.queue.recheck_after(key.clone(), at_most);
                 return;
             }
             Ok(Observed::Ready(snapshot)) => {
-                let plan = C::decide(&snapshot);
+                let plan = C::decide(&snapshot, now);
                 let delay = plan.requeue_after().filter(|delay| !delay.is_zero());
                 *due = delay.and_then(|delay| began.checked_add(delay));
                 if plan.acts() {
@@ -379,7 +389,7 @@ impl<C: Controller> Shared<C> {
                     plan.account().into_iter().for_each(Account::shorten);
                     Ok(Requeue::No)
                 } else {
-                    self.controller.act(snapshot, plan).await
+                    self.controller.act(&self.executor, snapshot, plan).await
                 }
             }
             Err(error) => Err(error),
@@ -391,7 +401,7 @@ impl<C: Controller> Shared<C> {
             }
             Err(error) => {
                 self.errors.with(&[self.name, error.label()]).inc();
-                match error.retry() {
+                match error.retry {
                     Retry::Backoff => {
                         tracing::warn!(logger = self.name, key = %key, err = %error, "Sync failed, backing off");
                         self.failed(key, &error.to_string());
@@ -448,11 +458,12 @@ impl<C: Controller> Shared<C> {
     }
 
     fn explain_key(&self, key: &C::Key) -> Value {
-        let mut out = match self.controller.observe(key, self.context.clock.now()) {
+        let now = self.context.clock.now();
+        let mut out = match self.controller.observe(key, now) {
             Ok(Observed::Gone) => json!({"state": "gone"}),
             Ok(Observed::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
             Ok(Observed::Ready(snapshot)) => {
-                let plan = C::decide(&snapshot);
+                let plan = C::decide(&snapshot, now);
                 let mut out = json!(plan.explain());
                 out["state"] = json!(if plan.acts() { "acting" } else { "settled" });
                 out

@@ -17,7 +17,7 @@ use std::{
 };
 
 use jiff::Timestamp;
-use serde::{Serialize, Serializer, ser::SerializeStruct as _};
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::mpsc;
 
 use crate::{
@@ -90,28 +90,23 @@ impl ObjectRef {
         }
     }
 
+    /// As it is written.
+    fn reference(&self) -> ObjectReference {
+        let text = |text: &Text| Some(text.to_string()).filter(|text| !text.is_empty());
+        ObjectReference {
+            api_version: Some(self.api_version.to_string()),
+            kind: Some(self.kind.to_string()),
+            name: Some(self.name.to_string()),
+            namespace: text(&self.namespace),
+            resource_version: self.version.is_known().then(|| self.version.to_string()),
+            uid: Some(self.uid.to_string()).filter(|uid| !uid.is_empty()),
+            field_path: None,
+        }
+    }
+
     /// Where Events about the object live.
     pub(crate) fn event_namespace(&self) -> &str {
         if self.namespace.is_empty() { "default" } else { &self.namespace }
-    }
-}
-
-impl Serialize for ObjectRef {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_struct("ObjectReference", 6)?;
-        out.serialize_field("kind", &self.kind)?;
-        if !self.namespace.is_empty() {
-            out.serialize_field("namespace", &self.namespace)?;
-        }
-        out.serialize_field("name", &self.name)?;
-        if !self.uid.is_empty() {
-            out.serialize_field("uid", &self.uid)?;
-        }
-        out.serialize_field("apiVersion", &self.api_version)?;
-        if self.version.is_known() {
-            out.serialize_field("resourceVersion", &self.version)?;
-        }
-        out.end()
     }
 }
 

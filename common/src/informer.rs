@@ -20,7 +20,7 @@ use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::{sync::Notify, task::JoinHandle};
 
 use crate::{
     api::Api,
@@ -28,7 +28,7 @@ use crate::{
     meta::Version,
     metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
-    store::{Event, Index, Origin, Store},
+    store::{Event, Origin, Store},
     succession::Succession,
     watched as watch,
 };
@@ -39,6 +39,16 @@ pub use sink::{Cached, Sink};
 
 /// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
 pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
+
+/// The method `handle` of a watch as a handler.
+pub fn handler<W, K>(watch: &Arc<W>, handle: fn(&W, &Event<K>, Origin)) -> Handler<K>
+where
+    W: Send + Sync + 'static,
+    K: Object,
+{
+    let watch = Arc::clone(watch);
+    Box::new(move |event, origin| handle(&watch, event, origin))
+}
 
 /// What an informer watches and how.
 #[derive(Clone, Debug)]
@@ -138,6 +148,8 @@ struct Shared {
     refreshed: watch::Sender<u64>,
     /// When the full set the cache stands on was asked for.
     set_asked: Mutex<Option<Instant>>,
+    /// Asks for a replay of the cache.
+    replay: Notify,
 }
 
 /// A request for a cache that is fresh enough.
@@ -165,6 +177,13 @@ impl Shared {
         let mut state = self.state.lock();
         state.last_event = Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
         state.events += 1;
+        drop(state);
+        self.got_through();
+    }
+
+    /// A watch stays open.
+    fn got_through(&self) {
+        let mut state = self.state.lock();
         state.error = None;
         state.failing_since = None;
     }
@@ -197,14 +216,16 @@ pub trait AnyInformer: Send + Sync {
     fn lost_touch(&self) -> Option<String>;
     /// Waits until handlers have seen a first full set.
     fn synced(&self) -> futures::future::BoxFuture<'_, ()>;
+    /// Replays the cache to the handlers soon, as a [resync](Config::resync) does.
+    fn replay(&self);
     /// Waits until the cache shows what a predecessor wrote; if that is not known, until it is as new as the succession.
     fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()>;
 }
 
 impl<K: Object> Informer<K> {
     /// Starts listing and watching. Handlers hear of everything from the first object on.
-    pub fn start(api: Api, config: Config, indexes: &[Index<K>], handlers: Vec<Handler<K>>) -> Self {
-        Self::start_with(api, config, Arc::new(Store::new(indexes)), handlers)
+    pub fn start(api: Api, config: Config, handlers: Vec<Handler<K>>) -> Self {
+        Self::start_with(api, config, Arc::default(), handlers)
     }
 
     /// Starts listing and watching into a store made before, which handlers may read.
@@ -237,6 +258,7 @@ impl<S: Sink> Follower<S> {
             refresh: watch::channel(Refresh { number: 0, until: Until::Newest }).0,
             refreshed: watch::channel(0).0,
             set_asked: Mutex::new(None),
+            replay: Notify::new(),
         });
         let resource = config.resource.unwrap_or(S::Object::RESOURCE);
         let (clock, failing) = (api.clock().clone(), config.failing);
@@ -309,6 +331,10 @@ impl<S: Sink> AnyInformer for Follower<S> {
             // The sender lives as long as `self`.
             let _ = synced.wait_for(|s| *s).await;
         })
+    }
+
+    fn replay(&self) {
+        self.shared.replay.notify_one();
     }
 
     fn catch_up<'a>(&'a self, succession: &'a Succession) -> futures::future::BoxFuture<'a, ()> {

@@ -52,7 +52,7 @@ impl<T: ?Sized + Eq + Hash> Table<T> {
 }
 
 /// A list of pairs, as labels are kept.
-type Pairs = [(Text, Text)];
+type Pairs = Box<[(Text, Text)]>;
 
 static TEXTS: LazyLock<Mutex<Table<str>>> = LazyLock::new(|| Mutex::new(Table::new()));
 static PAIRS: LazyLock<Mutex<Table<Pairs>>> = LazyLock::new(|| Mutex::new(Table::new()));
@@ -158,9 +158,9 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// A shared set of labels: key and value, sorted by key, no key twice.
+/// A shared set of labels: key and value, sorted by key, no key twice. Takes one word.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Labels(Option<Arc<[(Text, Text)]>>);
+pub struct Labels(Option<Arc<Pairs>>);
 
 impl Labels {
     /// The empty set.
@@ -182,7 +182,7 @@ impl Labels {
         pairs.reverse();
         pairs.dedup_by(|a, b| a.0 == b.0);
         pairs.reverse();
-        Self(Some(PAIRS.lock().intern(&pairs[..], |v: &[(Text, Text)]| Arc::from(v))))
+        Self(Some(PAIRS.lock().intern(&pairs.into_boxed_slice(), |pairs| Arc::new(pairs.clone()))))
     }
 
     /// The value under `key`.
@@ -194,7 +194,7 @@ impl Labels {
 
     /// All labels, sorted by key.
     pub fn as_slice(&self) -> &[(Text, Text)] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
     }
 
     /// All labels, sorted by key.

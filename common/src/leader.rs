@@ -12,17 +12,23 @@
 //! on. Time for which the machine was suspended counts, though monotonic time leaves it out; a virtual machine that was
 //! stopped without its kernel's knowledge cannot tell, and writes until its next renewal is refused.
 //!
+//! With a [`Probation`], versions matter: a standby of a new version asks the leader for the Lease, is given it in good order, and
+//! is not ready until it has led for a while; if it dies before that, another version takes the Lease back. See [`probation`].
+//! Candidates that know nothing of this take part as before.
+//!
 //! Upstream: `client-go/tools/leaderelection`. We differ in three ways: the deadline counts from when the last successful
 //! renewal was sent, not from the next attempt; a released Lease is noticed by a watch rather than by the next poll; and the Lease is released only when nothing
 //! is left that could write.
 
+mod orders;
+pub mod probation;
+mod settings;
+mod status;
 pub mod step;
 mod watch;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use jiff::Timestamp;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::watch as channel;
 
@@ -38,144 +44,19 @@ use crate::{
     object::Resource,
     succession::Writes,
 };
+use orders::Order;
+use probation::{Applicant, Probation};
+use settings::JITTER;
 use step::{Attempt, Ended, Memory, Moment, Reply, Request};
+use watch::LeaseWatch;
+
+pub use orders::{Question, Stop};
+pub use settings::{Settings, identity};
+pub use status::Status;
 
 /// Where Leases live.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
-
-/// How a wait between attempts is lengthened at most. Upstream: `leaderelection.JitterFactor`.
-const JITTER: f64 = 1.2;
-/// By how much a leader's last success may lie behind the end of its Lease before it counts as ill.
-const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
-
-/// Who stands for which Lease, and how fast.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Name of the Lease.
-    pub name: String,
-    /// Its namespace.
-    pub namespace: String,
-    /// This candidate. [`identity`] makes one.
-    pub identity: String,
-    /// How long others wait after the last change they saw.
-    pub lease_duration: Duration,
-    /// How long a leader goes on after it sent its last successful renewal.
-    pub renew_deadline: Duration,
-    /// How long to wait between attempts.
-    pub retry_period: Duration,
-}
-
-impl Settings {
-    /// Upstream's timing: 15s, 10s, 2s.
-    pub fn new(namespace: &str, name: &str, identity: String) -> Self {
-        Self {
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-            identity,
-            lease_duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry_period: Duration::from_secs(2),
-        }
-    }
-
-    /// How long others wait: a Lease tells it in whole seconds.
-    fn told_duration(&self) -> Duration {
-        Duration::from_secs(self.lease_duration.as_secs())
-    }
-
-    /// What is wrong with the timing, if anything is.
-    ///
-    /// Upstream compares the durations as they are given, and so lets a leader with a lease duration of 10.9s go on for the
-    /// 10.5s of its renew deadline while others wait for the 10s that its Lease tells them. Here the Lease counts.
-    pub fn check(&self) -> Result<(), String> {
-        let show = duration::format;
-        if self.retry_period.is_zero() || self.renew_deadline.is_zero() || self.lease_duration.is_zero() {
-            return Err("lease duration, renew deadline and retry period must be greater than zero".to_owned());
-        }
-        let told = self.told_duration();
-        if told.is_zero() {
-            return Err(format!("lease duration ({}) must be at least 1s", show(self.lease_duration)));
-        }
-        if told <= self.renew_deadline {
-            let whole = if told == self.lease_duration { "" } else { ", in whole seconds as others are told it," };
-            return Err(format!(
-                "lease duration ({}){whole} must be greater than renew deadline ({})",
-                show(self.lease_duration),
-                show(self.renew_deadline)
-            ));
-        }
-        if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
-            return Err(format!(
-                "renew deadline ({}) must be greater than {JITTER} times the retry period ({})",
-                show(self.renew_deadline),
-                show(self.retry_period)
-            ));
-        }
-        Ok(())
-    }
-
-    /// How long one request may take.
-    pub fn request_timeout(&self) -> Duration {
-        (self.renew_deadline / 2).max(Duration::from_secs(1))
-    }
-}
-
-/// `<hostname>_<uuid>`: a candidate's name, new with every start.
-pub fn identity(hostname: &str, clock: &Clock) -> String {
-    format!("{hostname}_{}", clock.uuid())
-}
-
-/// What the rest of the process may know of its election.
-#[derive(Clone)]
-pub struct Status {
-    inner: Arc<Mutex<State>>,
-    clock: Clock,
-    tolerance: Duration,
-}
-
-#[derive(Clone, Debug, Default)]
-struct State {
-    leading: bool,
-    holder: String,
-    renewed: Option<Instant>,
-    last_error: String,
-}
-
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.lock().fmt(f)
-    }
-}
-
-impl Status {
-    /// Whether this process leads.
-    pub fn is_leading(&self) -> bool {
-        self.inner.lock().leading
-    }
-
-    /// Who was last seen to hold the Lease; empty if nobody.
-    pub fn holder(&self) -> String {
-        self.inner.lock().holder.clone()
-    }
-
-    /// Why the last attempt failed, if it did; why the Lease was lost, once it is.
-    pub fn last_error(&self) -> String {
-        self.inner.lock().last_error.clone()
-    }
-
-    /// Fails if this process leads and has not renewed its Lease for much too long: it hangs. A standby is healthy.
-    pub fn healthy(&self) -> Result<(), String> {
-        let state = self.inner.lock();
-        let late = state.renewed.map(|at| self.clock.instant().saturating_duration_since(at));
-        match late {
-            Some(late) if state.leading && late > self.tolerance => {
-                Err(format!("failed election to renew leadership on lease: last renewed {}s ago", late.as_secs()))
-            }
-            _ => Ok(()),
-        }
-    }
-}
 
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,36 +71,28 @@ pub enum End {
     NotReleased,
 }
 
-/// What an election is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Order {
-    /// Lead if possible.
-    Stand,
-    /// Do not begin to lead; a leader goes on until it is told to release.
-    Drain,
-    /// Give the Lease up.
-    Release,
+/// Counts probations by what became of them.
+struct Probations {
+    begun: Counter,
+    passed: Counter,
+    failed: Counter,
 }
 
-/// Tells an election to end. Dropping it ends nothing.
-#[derive(Clone, Debug)]
-pub struct Stop(channel::Sender<Order>);
-
-impl Stop {
-    /// No new leadership: a candidate withdraws, a leader keeps its Lease for what is still being finished.
-    pub fn drain(&self) {
-        self.0.send_if_modified(|order| {
-            let rises = *order < Order::Drain;
-            *order = (*order).max(Order::Drain);
-            rises
-        });
-    }
-
-    /// Ends leadership and gives the Lease up. The caller has made sure that nothing is left that could write.
-    pub fn release(&self) {
-        self.0.send_replace(Order::Release);
+impl Probations {
+    fn new(metrics: &Metrics, name: &str) -> Self {
+        let counters = metrics.counter(
+            "nonet_leader_probations_total",
+            Stability::Alpha,
+            "Probations of versions that lead: begun and passed by this process, or found to have failed in another when it took the lease. 'name' is the string used to identify the lease.",
+            &["name", "result"],
+        );
+        let of = |result: &str| counters.with(&[name, result]);
+        Self { begun: of("begun"), passed: of("passed"), failed: of("failed") }
     }
 }
+
+/// Whether the loops of this process could lead at once.
+type Warm = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// One candidate.
 pub struct Election {
@@ -235,6 +108,12 @@ pub struct Election {
     stop: Stop,
     leading: Gauge,
     slow_path: Counter,
+    /// None if versions do not matter.
+    probations: Option<Probations>,
+    warm: Warm,
+    /// The standby that the Lease will be released for.
+    heir: Option<Applicant>,
+    asked: channel::Sender<bool>,
     /// What last went wrong since the last success.
     trouble: Option<String>,
     /// How long the machine had been suspended when the last request was sent.
@@ -253,11 +132,7 @@ impl Election {
         metrics: &Metrics,
     ) -> Self {
         let clock = api.clock().clone();
-        let status = Status {
-            inner: Arc::default(),
-            clock: clock.clone(),
-            tolerance: settings.lease_duration + HEALTH_TOLERANCE,
-        };
+        let status = Status::new(&settings, clock.clone());
         let leading = metrics
             .gauge(
                 "leader_election_master_status",
@@ -276,7 +151,9 @@ impl Election {
             )
             .with(&[&settings.name]);
         let (sender, order) = channel::channel(Order::Stand);
-        let memory = Memory::new(&settings.identity, settings.told_duration());
+        let memory =
+            Memory::new(&settings.identity, settings.told_duration()).with_probation(settings.probation.clone());
+        let probations = settings.probation.as_ref().map(|_| Probations::new(metrics, &settings.name));
         Self {
             settings,
             api,
@@ -290,9 +167,25 @@ impl Election {
             stop: Stop(sender),
             leading,
             slow_path,
+            probations,
+            warm: Box::new(|| true),
+            heir: None,
+            asked: channel::channel(false).0,
             trouble: None,
             suspended: Duration::ZERO,
         }
+    }
+
+    /// The same candidate, which asks for the Lease only while `warm` says that its loops could lead at once. It must not wait.
+    #[must_use]
+    pub fn asks_when(mut self, warm: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.warm = Box::new(warm);
+        self
+    }
+
+    /// Tells when a standby asks for the Lease.
+    pub fn question(&self) -> Question {
+        Question(self.asked.subscribe())
     }
 
     /// What others may know of it.
@@ -308,19 +201,24 @@ impl Election {
     /// Stands, leads, and returns when that is over. The gate is shut when it returns.
     pub async fn run(mut self) -> End {
         tracing::info!(lock = self.lock(), identity = self.settings.identity, "Attempting to acquire leader lease...");
-        let Some(deadline) = self.acquire().await else {
+        let watch = LeaseWatch::new(&self.api, &self.settings);
+        let Some(deadline) = self.acquire(&watch).await else {
             self.keeper.close();
             return End::Withdrawn;
         };
+        // Only a leader whose version matters can be asked for its Lease.
+        let watch = self.settings.probation.is_some().then_some(watch);
         self.leading.set(1.0);
         tracing::info!(lock = self.lock(), "Successfully acquired lease");
         self.announce("became leader");
-        let lost = self.keep(deadline).await;
+        self.begin_term();
+        let lost = self.keep(deadline, watch.as_ref()).await;
+        drop(watch);
         self.keeper.close();
         self.leading.set(0.0);
-        self.status.inner.lock().leading = false;
+        self.status.state().leading = false;
         if let Some(why) = lost {
-            self.status.inner.lock().last_error.clone_from(&why);
+            self.status.state().last_error.clone_from(&why);
             tracing::error!(lock = self.lock(), err = why, "Leader election lost");
             self.announce("stopped leading");
             return End::Lost;
@@ -346,48 +244,70 @@ impl Election {
     }
 
     /// Attempts until the Lease is ours. Returns until when the gate is open, or nothing if told to stop.
-    async fn acquire(&mut self) -> Option<Instant> {
-        let released = watch::Released::new(&self.api, &self.settings);
+    async fn acquire(&mut self, watch: &LeaseWatch) -> Option<Instant> {
         loop {
             if *self.order.borrow_and_update() != Order::Stand {
                 return None;
             }
-            if let Ended::Leads { since } = self.attempt().await {
-                let left = self.memory.left().cloned();
-                if let Some(left) = &left {
-                    self.writes.inherit(left);
+            self.memory.set_warm((self.warm)());
+            let mut pause = self.clock.jitter(self.settings.retry_period, JITTER);
+            match self.attempt().await {
+                Ended::Leads { since } => {
+                    let left = self.memory.left().cloned();
+                    if let Some(left) = &left {
+                        self.writes.inherit(left);
+                    }
+                    self.keeper.inherit(left);
+                    if self.memory.term().is_some_and(|term| term.on_probation) {
+                        self.status.state().on_probation_since = Some(self.clock.instant());
+                    }
+                    return Some(self.extend(since));
                 }
-                self.keeper.inherit(left);
-                return Some(self.extend(since));
+                Ended::LeftToOthers { until } => {
+                    pause = pause.min(until.saturating_duration_since(self.clock.instant()));
+                }
+                Ended::Held { .. } | Ended::Failed { .. } => {}
             }
-            let pause = self.clock.jitter(self.settings.retry_period, JITTER);
             tokio::select! {
                 biased;
                 _ = self.order.changed() => {}
-                () = released.seen() => {}
+                () = watch.released() => {}
                 () = self.clock.sleep(pause) => {}
             }
         }
     }
 
     /// Renews until told to release; otherwise returns why the Lease was lost.
-    async fn keep(&mut self, mut deadline: Instant) -> Option<String> {
+    async fn keep(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
         let mut began = self.clock.instant();
         loop {
             if *self.order.borrow_and_update() == Order::Release {
                 return None;
             }
+            let watch = watch.filter(|_| self.heir.is_none());
+            let asked = async {
+                match watch {
+                    Some(watch) => watch.asked().await,
+                    None => std::future::pending().await,
+                }
+            };
             // Counted from the beginning of the last attempt: a slow server leaves no time to lose.
             let next = began + self.settings.retry_period;
             tokio::select! {
                 biased;
                 _ = self.order.changed() => continue,
+                // The Lease has changed, so that the attempt has to read it: that is where the question is judged.
+                () = asked => {}
                 () = tokio::time::sleep_until(next.min(deadline)) => {}
             }
             if self.keeper.has_expired() {
                 return Some(self.too_late());
             }
             began = self.clock.instant();
+            let passes = self.has_led_long_enough();
+            if passes {
+                self.memory.pass();
+            }
             // An attempt in flight ends at the deadline: its outcome no longer matters.
             let ended = tokio::select! {
                 biased;
@@ -397,11 +317,78 @@ impl Election {
             match ended {
                 // What was written while the gate was shut is refused for good: there is no way back.
                 Ended::Leads { .. } if self.keeper.has_expired() => return Some(self.too_late()),
-                Ended::Leads { since } => deadline = self.extend(since),
+                Ended::Leads { since } => {
+                    deadline = self.extend(since);
+                    if passes {
+                        self.end_probation();
+                    }
+                    if let Some(applicant) = self.memory.take_applicant() {
+                        self.prepare_hand_over(applicant);
+                    }
+                }
                 Ended::Held { by } => return Some(format!("the lease is held by {by}")),
+                Ended::LeftToOthers { .. } => return Some("the lease was released by somebody else".to_owned()),
                 Ended::Failed { .. } => {}
             }
         }
+    }
+
+    /// Tells what the version of this process is from now on, and what became of the version before.
+    fn begin_term(&mut self) {
+        let condemned = self.memory.take_condemned();
+        let (Some(probation), Some(probations), Some(term)) =
+            (&self.settings.probation, &self.probations, self.memory.term())
+        else {
+            return;
+        };
+        if let Some(version) = condemned {
+            probations.failed.inc();
+            tracing::error!(
+                lock = self.lock(),
+                version,
+                "A version has failed its probation, and is not given the lease again"
+            );
+            let message = format!("version {version} has failed its probation; version {} leads", term.version);
+            self.event(EventType::Warning, "ProbationFailed", message);
+        }
+        if term.on_probation {
+            probations.begun.inc();
+            let time = duration::format(probation.time);
+            tracing::info!(lock = self.lock(), version = term.version, time, "Leading on probation");
+            self.event(
+                EventType::Normal,
+                "ProbationBegun",
+                format!("version {} leads on probation for {time}", term.version),
+            );
+        }
+    }
+
+    /// Whether this leader is on probation and has led for the time of it.
+    fn has_led_long_enough(&self) -> bool {
+        let since = self.status.state().on_probation_since;
+        let led_for = since.map(|since| self.clock.instant().saturating_duration_since(since));
+        let time = self.settings.probation.as_ref().map(|probation| probation.time);
+        led_for.is_some() && led_for >= time
+    }
+
+    /// Tells that the version of this process is proven, once its Lease says so.
+    fn end_probation(&mut self) {
+        self.status.state().on_probation_since = None;
+        let Some(Probation { version, time }) = &self.settings.probation else { return };
+        tracing::info!(lock = self.lock(), version, "Passed probation");
+        let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
+        self.event(EventType::Normal, "ProbationPassed", message);
+        if let Some(probations) = &self.probations {
+            probations.passed.inc();
+        }
+    }
+
+    /// Notes which standby the Lease will be released for, and tells the process to end.
+    fn prepare_hand_over(&mut self, applicant: Applicant) {
+        let Applicant { identity, version } = &applicant;
+        tracing::info!(lock = self.lock(), identity, version, "A standby of another version asks for the lease");
+        self.heir = Some(applicant);
+        self.asked.send_replace(true);
     }
 
     fn too_late(&mut self) -> String {
@@ -414,7 +401,7 @@ impl Election {
         let now = self.clock.instant();
         let suspended = self.clock.suspended().saturating_sub(self.suspended);
         let deadline = step::holds_until(since, suspended, self.settings.renew_deadline);
-        let mut state = self.status.inner.lock();
+        let mut state = self.status.state();
         state.leading = true;
         state.renewed = Some(now);
         drop(state);
@@ -444,8 +431,9 @@ impl Election {
         if matches!(ended, Ended::Leads { .. }) {
             self.trouble = None;
         }
-        let mut state = self.status.inner.lock();
+        let mut state = self.status.state();
         self.memory.holder().clone_into(&mut state.holder);
+        state.annotations = self.memory.annotations();
         state.last_error = match &ended {
             Ended::Failed { why } => why.clone(),
             _ => String::new(),
@@ -455,6 +443,9 @@ impl Election {
             Ended::Leads { .. } => {}
             Ended::Held { by } => {
                 tracing::debug!(lock = self.lock(), holder = by, "The lease is held and has not expired yet");
+            }
+            Ended::LeftToOthers { .. } => {
+                tracing::debug!(lock = self.lock(), "The lease is free and left to others for a while");
             }
             Ended::Failed { why } => {
                 tracing::error!(lock = self.lock(), err = why, "Error retrieving or updating lease lock");
@@ -509,10 +500,8 @@ impl Election {
                 Reply::Failed(why) => return Err(why),
                 Reply::Lease(lease) => lease,
             };
-            let Some(given_up) = step::given_up(&lease, &self.settings.identity, self.clock.now(), left.as_ref())
-            else {
-                return Ok(());
-            };
+            let (now, heir) = (self.clock.now(), self.heir.as_ref());
+            let Some(given_up) = step::given_up(&lease, &self.memory, now, left.as_ref(), heir) else { return Ok(()) };
             match self.ask(&Request::Replace(given_up)).await {
                 Reply::Lease(_) | Reply::Missing(_) => return Ok(()),
                 // A renewal whose answer was lost may have come in between: look again, a little later.
@@ -526,6 +515,11 @@ impl Election {
 
     /// Tells the Lease's readers who leads.
     fn announce(&self, what: &str) {
+        self.event(EventType::Normal, "LeaderElection", format!("{} {what}", self.settings.identity));
+    }
+
+    /// Records an Event about the Lease.
+    fn event(&self, kind: EventType, reason: &'static str, message: String) {
         let metadata = self.memory.metadata();
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
         let lease = ObjectRef {
@@ -536,8 +530,7 @@ impl Election {
             uid: Uid::new(text("uid")),
             version: Version::parse(text("resourceVersion")),
         };
-        let message = format!("{} {what}", self.settings.identity);
-        self.recorder.event(&lease, EventType::Normal, "LeaderElection", message);
+        self.recorder.event(&lease, kind, reason, message);
     }
 }
 
@@ -546,11 +539,6 @@ impl Drop for Election {
     fn drop(&mut self) {
         self.keeper.close();
     }
-}
-
-/// Times of a Lease as they are written: microseconds.
-pub(crate) fn micro_time(at: Timestamp) -> String {
-    format!("{at:.6}")
 }
 
 #[cfg(test)]

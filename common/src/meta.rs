@@ -262,15 +262,15 @@ impl OwnerRef {
     }
 }
 
-static OWNERS: LazyLock<Mutex<Table<[OwnerRef]>>> = LazyLock::new(|| Mutex::new(Table::new()));
+static OWNERS: LazyLock<Mutex<Table<Box<[OwnerRef]>>>> = LazyLock::new(|| Mutex::new(Table::new()));
 
 /// The longest list of owners that is shared. Few objects have more than one; those of a list with thousands share it
 /// with nobody.
 const MOST_SHARED: usize = 16;
 
-/// The owner references of an object, in their order. Shared: the Pods of one ReplicaSet hold one copy.
+/// The owner references of an object, in their order. Shared: the Pods of one ReplicaSet hold one copy. Takes one word.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Owners(Option<Arc<[OwnerRef]>>);
+pub struct Owners(Option<Arc<Box<[OwnerRef]>>>);
 
 impl From<Vec<OwnerRef>> for Owners {
     fn from(refs: Vec<OwnerRef>) -> Self {
@@ -278,16 +278,16 @@ impl From<Vec<OwnerRef>> for Owners {
             return Self(None);
         }
         if refs.len() > MOST_SHARED || !refs.iter().all(OwnerRef::is_shared) {
-            return Self(Some(refs.into()));
+            return Self(Some(Arc::new(refs.into())));
         }
-        Self(Some(OWNERS.lock().intern(&refs[..], |refs: &[OwnerRef]| Arc::from(refs))))
+        Self(Some(OWNERS.lock().intern(&refs.into_boxed_slice(), |refs| Arc::new(refs.clone()))))
     }
 }
 
 impl Deref for Owners {
     type Target = [OwnerRef];
     fn deref(&self) -> &[OwnerRef] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_deref().map(|refs| &**refs).unwrap_or_default()
     }
 }
 
@@ -360,37 +360,48 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error
     Ok(Option::<Arc<str>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Annotations: key and value, in the order of their keys. Keys are shared, values are not.
+/// Annotations: key and value, in the order of their keys. Keys are shared, values are not. Takes one word if there are none.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Annotations(Box<[(Text, Box<str>)]>);
+pub struct Annotations(Option<Box<Pairs>>);
+
+type Pairs = Box<[(Text, Box<str>)]>;
 
 impl Annotations {
     /// From pairs; of a repeated key the last value counts.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let sorted: std::collections::BTreeMap<&str, &str> = pairs.into_iter().collect();
-        Self(sorted.into_iter().map(|(k, v)| (Text::new(k), Box::from(v))).collect())
+        Self::of(sorted.into_iter().map(|(k, v)| (Text::new(k), Box::from(v))).collect())
+    }
+
+    fn of(pairs: Pairs) -> Self {
+        Self((!pairs.is_empty()).then(|| Box::new(pairs)))
+    }
+
+    fn as_slice(&self) -> &[(Text, Box<str>)] {
+        self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
     }
 
     /// The value under `key`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        let at = self.0.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
-        Some(&self.0[at].1)
+        let at = self.as_slice().binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
+        Some(&self.as_slice()[at].1)
     }
 
     /// All of them, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(k, v)| (k.as_str(), &**v))
+        self.as_slice().iter().map(|(k, v)| (k.as_str(), &**v))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// Keeps only what `keep` says, by key.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
-        if !self.0.iter().all(|(k, _)| keep(k)) {
-            self.0 = std::mem::take(&mut self.0).into_vec().into_iter().filter(|(k, _)| keep(k)).collect();
+        if !self.as_slice().iter().all(|(k, _)| keep(k)) {
+            let all = std::mem::take(&mut self.0).map(|pairs| pairs.into_vec()).unwrap_or_default();
+            *self = Self::of(all.into_iter().filter(|(k, _)| keep(k)).collect());
         }
     }
 }
@@ -404,7 +415,7 @@ impl fmt::Debug for Annotations {
 impl<'de> Deserialize<'de> for Annotations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let sorted = std::collections::BTreeMap::<Text, Box<str>>::deserialize(deserializer)?;
-        Ok(Self(sorted.into_iter().collect()))
+        Ok(Self::of(sorted.into_iter().collect()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::meta::Meta;
+use crate::{meta::Meta, store::Indexes};
 
 /// Coordinates of a resource on the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,6 +94,8 @@ impl fmt::Display for Resource {
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Where objects of this kind live.
     const RESOURCE: Resource;
+    /// The indexes of caches of this kind.
+    type Indexes: Indexes<Self>;
 
     /// Its metadata.
     fn meta(&self) -> &Meta;

@@ -178,6 +178,7 @@ impl Pod {
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.meta

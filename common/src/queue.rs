@@ -25,6 +25,9 @@ use crate::{
 /// Replaces delays that overflow the clock.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
+/// How many keys a queue keeps while nobody works on it. On a standby, keys of objects that have gone since would pile up.
+const MAX_HELD: usize = 50_000;
+
 /// Which keys go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
@@ -171,7 +174,24 @@ struct State<K> {
     retry_limits: Option<RetryLimits>,
     /// Nobody works here yet: what comes in is not told to the observer.
     held: bool,
+    /// Keys were dropped while the queue was held, and are until it is opened.
+    overflowed: bool,
     closed: bool,
+}
+
+impl<K: QueueKey> State<K> {
+    /// Whether a key is dropped because nobody works here and too many wait already. Those that wait go as well: whoever opens the
+    /// queue brings back the keys of what is there by then.
+    fn overflows(&mut self) -> bool {
+        let count = self.dirty.len() + self.delayed.by_key.len() + self.rechecks.by_key.len();
+        if self.held && !self.overflowed && count >= MAX_HELD {
+            self.overflowed = true;
+            self.lines = Default::default();
+            self.dirty = HashMap::default();
+            (self.delayed, self.rechecks) = (Timers::default(), Timers::default());
+        }
+        self.overflowed
+    }
 }
 
 /// Keys with the time at which each is due.
@@ -263,6 +283,7 @@ impl<K: QueueKey> Queue<K> {
             failures: HashMap::default(),
             retry_limits: backoff.bucket.map(|(qps, burst)| RetryLimits::new(qps, burst)),
             held: false,
+            overflowed: false,
             closed: false,
         };
         let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
@@ -279,6 +300,9 @@ impl<K: QueueKey> Queue<K> {
     }
 
     fn push(&self, state: &mut State<K>, key: K, priority: Priority) {
+        if state.overflows() {
+            return;
+        }
         let now = self.inner.clock.instant();
         let known = state.dirty.get_mut(&key);
         match known {
@@ -297,22 +321,26 @@ impl<K: QueueKey> Queue<K> {
         }
     }
 
-    /// Keys wait without being counted: a standby has no backlog, and nobody waits for it. Ends with [`Queue::open`].
+    /// Keys wait without being counted: a standby has no backlog, and nobody waits for it. Beyond 50,000 keys, all are dropped.
+    /// Ends with [`Queue::open`].
     pub fn hold(&self) {
         self.inner.state.lock().held = true;
     }
 
-    /// From now on keys are worked on. Those that wait are counted as if they came just now.
-    pub fn open(&self) {
+    /// From now on keys are worked on. Those that wait are counted as if they came just now. Returns whether keys were dropped: the
+    /// caches have to be replayed then.
+    #[must_use]
+    pub fn open(&self) -> bool {
         let mut state = self.inner.state.lock();
         if !std::mem::take(&mut state.held) {
-            return;
+            return false;
         }
         let now = self.inner.clock.instant();
         for (_, since) in state.dirty.values_mut() {
             *since = now;
             self.inner.observer.added();
         }
+        std::mem::take(&mut state.overflowed)
     }
 
     /// Adds a key after a delay. A key that is delayed already keeps the earlier time.
@@ -346,7 +374,7 @@ impl<K: QueueKey> Queue<K> {
 
     fn set_timer(&self, key: K, delay: Duration, timers: impl FnOnce(&mut State<K>) -> &mut Timers<K>) {
         let mut state = self.inner.state.lock();
-        if state.closed {
+        if state.closed || state.overflows() {
             return;
         }
         // A delay that no clock can hold, such as one computed from a field of an object, is as good as never.
@@ -689,13 +717,32 @@ mod tests {
         q.add_after(key("b"), Duration::from_secs(1));
         tokio::time::advance(Duration::from_mins(10)).await;
         assert_eq!(*counts.0.lock(), (0, 0, Duration::ZERO));
-        q.open();
+        assert!(!q.open(), "nothing was dropped");
         assert_eq!(counts.0.lock().0, 1);
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(q.next().await.as_deref(), Some("a"));
         assert_eq!(*counts.0.lock(), (2, 0, Duration::from_secs(2)), "not since it was seen");
         assert_eq!(q.next().await.as_deref(), Some("b"));
         assert_eq!(*counts.0.lock(), (2, 0, Duration::ZERO));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_standby_keeps_a_bounded_number_of_keys_and_says_that_it_dropped_some() {
+        let q = queue();
+        q.hold();
+        for n in 0..3 * MAX_HELD {
+            q.add(n.to_string(), Priority::Low);
+            q.gather(format!("later-{n}"), Duration::from_secs(1));
+            assert!(q.len() <= MAX_HELD);
+        }
+        assert!(q.is_idle());
+        assert!(q.open() && !q.open());
+        q.add(key("a"), Priority::Normal);
+        assert_eq!(soon(&q).await.as_deref(), Some("a"));
+        for n in 0..=MAX_HELD {
+            q.add(n.to_string(), Priority::Low);
+        }
+        assert_eq!(q.len(), MAX_HELD + 1, "a leader drops nothing");
     }
 
     #[tokio::test(start_paused = true)]

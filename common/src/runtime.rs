@@ -9,16 +9,20 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use serde_json::{Value, json};
 
 use crate::{
     api::Api,
     clock::Clock,
+    consistency::Ledger,
     events::Recorder,
     gate::Gate,
-    informer,
+    informer::{self, Handler, Informer, Listened},
     metrics::Metrics,
+    object::Object,
     sequence::AccountObserver,
-    settings::{Settings, WATCH_LIST_CLIENT},
+    settings::{EXPECTATIONS_TIMEOUT, Settings, WATCH_LIST_CLIENT},
+    store::Store,
 };
 
 /// A control loop that a binary can run.
@@ -34,6 +38,19 @@ pub struct LoopDefinition {
     pub component: &'static str,
     /// Builds the loop and starts its informers; its workers wait for the gate and for the caches.
     pub start: fn(Context) -> Arc<dyn Running>,
+}
+
+impl LoopDefinition {
+    /// A loop whose client and component have its name.
+    pub const fn new(name: &'static str, alias: &'static str, start: fn(Context) -> Arc<dyn Running>) -> Self {
+        Self { name, alias, client: name, component: name, start }
+    }
+
+    /// The same with another client and another component.
+    #[must_use]
+    pub const fn known_as(self, client: &'static str, component: &'static str) -> Self {
+        Self { client, component, ..self }
+    }
 }
 
 /// What a control loop is built from.
@@ -71,6 +88,21 @@ impl Context {
             ..self.reading()
         }
     }
+
+    /// Starts a cache in `store` that lasts as long as this process; `handler` hears of its changes.
+    pub fn informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
+        Informer::start_with(self.api.clone(), self.caches(), store, vec![handler])
+    }
+
+    /// The cache of a kind that the loops of this process share. The first call starts it.
+    pub fn shared_informer<K: Object>(&self) -> Arc<Listened<K>> {
+        self.shared.get_or_make(|| Listened::start(self.api.clone(), self.caches()))
+    }
+
+    /// A ledger whose records last as long as `--tune expectations-timeout` says.
+    pub fn ledger(&self) -> Ledger {
+        Ledger::new(self.clock.clone(), self.settings.duration(&EXPECTATIONS_TIMEOUT))
+    }
 }
 
 /// What the loops of one process keep once instead of each for itself, by type: a cache of Pods that several read.
@@ -82,7 +114,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// The value of that type; whoever asks first makes it.
+    /// The value of that type; whoever asks first makes it. `make` must not ask for another value: the values are locked.
     pub fn get_or_make<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let mut values = self.values.lock();
         if let Some(known) = values.get(&TypeId::of::<T>()).and_then(Weak::upgrade)
@@ -107,15 +139,57 @@ pub trait Running: Send + Sync {
         None
     }
     /// The queue: depth, keys in progress, delayed keys with their time, failures.
-    fn debug_queue(&self) -> serde_json::Value;
+    fn debug_queue(&self) -> Value;
     /// The caches: objects, versions, bytes where known, last event, state of the watch.
-    fn debug_cache(&self) -> serde_json::Value;
+    fn debug_cache(&self) -> Value;
     /// The last plan of one key, or of all keys: what was decided and why.
-    fn explain(&self, key: Option<&str>) -> serde_json::Value;
+    fn explain(&self, key: Option<&str>) -> Value;
     /// The graph of objects that the loop keeps, as DOT: what is connected with these uids, or everything. Few keep one.
     fn debug_graph(&self, _around: &[String]) -> Option<String> {
         None
     }
     /// Stops taking keys and waits for the syncs in progress; nothing is written after it returns.
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+}
+
+/// A loop, and one that serves it: together they count as one.
+pub struct Pair {
+    /// The loop that has the caches.
+    pub main: Arc<dyn Running>,
+    /// The loop that serves it.
+    pub second: Arc<dyn Running>,
+    /// The member under which diagnostics show the second loop.
+    pub name: &'static str,
+}
+
+impl Running for Pair {
+    fn ready(&self) -> Result<(), String> {
+        self.main.ready().and_then(|()| self.second.ready())
+    }
+
+    fn debug_queue(&self) -> Value {
+        let mut out = self.main.debug_queue();
+        out[self.name] = self.second.debug_queue()["queue"].take();
+        out
+    }
+
+    fn debug_cache(&self) -> Value {
+        self.main.debug_cache()
+    }
+
+    /// What the second loop says of a key is shown if it acts.
+    fn explain(&self, key: Option<&str>) -> Value {
+        let mut out = self.main.explain(key);
+        let second = self.second.explain(key);
+        if key.is_none() || second["state"] == json!("acting") {
+            out[self.name] = second;
+        }
+        out
+    }
+
+    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            futures::join!(self.main.shutdown(), self.second.shutdown());
+        })
+    }
 }

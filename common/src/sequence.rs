@@ -34,9 +34,10 @@ pub use request::{Body, Class, Fields, Precondition, Refusal, Request, Role, Ver
 
 use crate::{
     api::{self, Written},
-    controller::{Failure, Requeue, Retry},
+    controller::{Requeue, Retry},
     events::EventType,
     meta::Meta,
+    object::Unreadable,
 };
 
 /// A change of a controller's memory, which its sequences ask for.
@@ -136,7 +137,7 @@ impl<N: Note> Turn<N> {
         Ok(self.read::<Written>()?.map(|written| written.metadata))
     }
 
-    /// What was asked for with [`Next::Observe`]; `None` in a forecast, where nothing has changed since the snapshot.
+    /// What was asked for with [`Next::Observe`]; `None` if nothing has changed since the snapshot, as in a forecast.
     pub fn fresh(&mut self) -> Option<N::Fresh> {
         self.fresh.take()
     }
@@ -247,7 +248,7 @@ pub fn members<S: Sequence<N>, N: Note>(sequences: &mut [S]) -> Vec<&mut dyn Seq
 pub struct Failed {
     text: String,
     label: &'static str,
-    retry: Retry,
+    pub(crate) retry: Retry,
 }
 
 impl Failed {
@@ -269,6 +270,11 @@ impl Failed {
         Self { text: format!("{what}: {}", self.text), ..self }
     }
 
+    /// The name for metrics, one of few.
+    pub fn label(&self) -> &'static str {
+        self.label
+    }
+
     /// The same with another fate of the key.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
@@ -282,12 +288,9 @@ impl Failed {
     }
 }
 
-impl Failure for Failed {
-    fn retry(&self) -> Retry {
-        self.retry
-    }
-
-    fn label(&self) -> &'static str {
-        self.label
+/// An object in the cache that cannot be read.
+impl From<Unreadable> for Failed {
+    fn from(error: Unreadable) -> Self {
+        Self::new("unreadable", error.to_string())
     }
 }

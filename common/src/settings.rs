@@ -17,6 +17,29 @@ pub struct FeatureGate {
     pub help: &'static str,
 }
 
+impl FeatureGate {
+    /// A gate that is on unless switched off.
+    pub const fn on(name: &'static str, help: &'static str) -> Self {
+        Self { name, default: true, locked: false, help }
+    }
+
+    /// A gate that is off unless switched on.
+    pub const fn off(name: &'static str, help: &'static str) -> Self {
+        Self { name, default: false, locked: false, help }
+    }
+
+    /// A gate that is on and can no longer be switched.
+    pub const fn locked(name: &'static str, help: &'static str) -> Self {
+        Self { name, default: true, locked: true, help }
+    }
+}
+
+/// A gate of upstream's caches that the gates `StaleControllerConsistency...` depend on; it has no other effect here.
+pub const ATOMIC_FIFO: FeatureGate = FeatureGate::on(
+    "AtomicFIFO",
+    "Caches know the version they have reached; off switches the gates StaleControllerConsistency... off, too",
+);
+
 /// A value that upstream fixes in code and that can be set with `--tune`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tune {
@@ -43,22 +66,46 @@ pub enum TuneValue {
     Switch(bool),
 }
 
+impl Tune {
+    /// A duration.
+    pub const fn duration(name: &'static str, default: Duration, help: &'static str) -> Self {
+        Self { name, default: TuneValue::Duration(default), help }
+    }
+
+    /// A count.
+    pub const fn count(name: &'static str, default: u64, help: &'static str) -> Self {
+        Self { name, default: TuneValue::Count(default), help }
+    }
+
+    /// A switch.
+    pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
+        Self { name, default: TuneValue::Switch(default), help }
+    }
+}
+
 /// How often every cached object is looked at again although nothing happened: every program has this flag.
 ///
 /// Upstream: `--min-resync-period`.
-pub const MIN_RESYNC_PERIOD: Tune = Tune {
-    name: "min-resync-period",
-    default: TuneValue::Duration(Duration::from_hours(12)),
-    help: "Look at every object again after this long, or up to twice that, although nothing happened to it; 0: never",
-};
+pub const MIN_RESYNC_PERIOD: Tune = Tune::duration(
+    "min-resync-period",
+    Duration::from_hours(12),
+    "Look at every object again after this long, or up to twice that, although nothing happened to it; 0: never",
+);
+
+/// How long to wait for the caches to show a write of this process before syncing without it.
+///
+/// Upstream: `ExpectationsTimeout`.
+pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
+    "expectations-timeout",
+    Duration::from_mins(5),
+    "How long to wait for the cache to show a write of this process before syncing without it",
+);
 
 /// The gate of streaming lists: every program has it. Off, caches are filled page by page.
-pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate {
-    name: "WatchListClient",
-    default: true,
-    locked: false,
-    help: "Caches are filled by streaming lists where the server has them; off: page by page",
-};
+pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on(
+    "WatchListClient",
+    "Caches are filled by streaming lists where the server has them; off: page by page",
+);
 
 /// A flag that sets how many workers a loop has.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +118,13 @@ pub struct WorkersFlag {
     pub min: usize,
     /// One line for the help text.
     pub help: &'static str,
+}
+
+impl WorkersFlag {
+    /// A flag whose smallest value is one worker.
+    pub const fn new(name: &'static str, default: usize, help: &'static str) -> Self {
+        Self { name, default, min: 1, help }
+    }
 }
 
 /// The operator's choices, after flags are read. Unknown names give the defaults the caller passes.
@@ -137,6 +191,16 @@ impl Settings {
             (_, TuneValue::Count(n)) => n,
             _ => 0,
         }
+    }
+
+    /// The count behind a tune as the size of something that has at least one member.
+    pub fn size(&self, tune: &Tune) -> usize {
+        usize::try_from(self.count(tune)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Whether a sync waits until the caches show what was last written for its object: `gate` is on, and [`ATOMIC_FIFO`].
+    pub fn reads_own_writes(&self, gate: &FeatureGate) -> bool {
+        self.gate(gate) && self.gate(&ATOMIC_FIFO)
     }
 
     /// The number behind a tune; its default where it is no such number.

@@ -3,79 +3,20 @@
 //! One writer (the informer) and many readers. Reads return `Arc`s and never hold the lock longer than it takes to clone
 //! them. A read by index costs what it returns, never a scan. Versions of one key never go backwards.
 
+mod index;
+
 use std::{hash::BuildHasher as _, sync::Arc};
 
 use hashbrown::HashTable;
 use parking_lot::RwLock;
 
+pub use index::{ByController, ByNamespace, Has, Index, IndexValue, Indexes, Of, OrphansByNamespace};
+
 use crate::{
-    intern::Text,
     map::{HashMap, Seeded},
-    meta::{Key, Meta, Uid, Version},
+    meta::{Key, Meta, Version},
     object::{Malformed, Object, Unreadable},
 };
-
-/// What an index files an object under.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum IndexValue {
-    /// A controller, by its namespace and uid. A reference to an object of another namespace has no meaning, so that nobody
-    /// can give objects to a controller of a namespace in which he may not create any.
-    Controller {
-        /// Namespace of the controller, and of what it controls.
-        namespace: Text,
-        /// Its uid.
-        uid: Uid,
-    },
-    /// A text, e.g. a namespace or a node name.
-    Text(Text),
-}
-
-impl IndexValue {
-    /// What objects are filed under that the object with this metadata controls.
-    pub fn controlled_by(owner: &Meta) -> Self {
-        Self::Controller { namespace: owner.namespace.clone(), uid: owner.uid.clone() }
-    }
-}
-
-/// A secondary index: where it files an object, if anywhere. Of an unreadable object only the metadata is known.
-pub struct Index<K> {
-    /// Name, for diagnostics.
-    pub name: &'static str,
-    /// The value an object is filed under.
-    pub of: fn(&Meta, Option<&K>) -> Option<IndexValue>,
-}
-
-impl<K> Clone for Index<K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Index<K> {}
-
-/// Files objects under their controller, which is one of their own namespace.
-pub fn by_controller<K>() -> Index<K> {
-    Index {
-        name: "controller",
-        of: |meta, _| {
-            let controller = meta.controller()?;
-            Some(IndexValue::Controller { namespace: meta.namespace.clone(), uid: controller.uid.clone() })
-        },
-    }
-}
-
-/// Files objects without a controller under their namespace.
-pub fn orphans_by_namespace<K>() -> Index<K> {
-    Index {
-        name: "orphans",
-        of: |meta, _| meta.controller().is_none().then(|| IndexValue::Text(meta.namespace.clone())),
-    }
-}
-
-/// Files objects under their namespace.
-pub fn by_namespace<K>() -> Index<K> {
-    Index { name: "namespace", of: |meta, _| Some(IndexValue::Text(meta.namespace.clone())) }
-}
 
 /// One cached object.
 pub enum Entry<K> {
@@ -169,7 +110,7 @@ struct Inner<K> {
 }
 
 struct IndexData<K> {
-    index: Index<K>,
+    of: Of<K>,
     /// Sorted by namespace and name.
     buckets: HashMap<IndexValue, Vec<Entry<K>>>,
 }
@@ -193,7 +134,7 @@ impl<K: Object> IndexData<K> {
     }
 
     fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
-        let of = |e: &Entry<K>| (self.index.of)(e.meta(), e.good());
+        let of = |e: &Entry<K>| (self.of)(e.meta(), e.good());
         let (from, to) = (old.and_then(of), new.and_then(of));
         if let (Some(old), Some(from)) = (old, &from)
             && Some(from) != to.as_ref()
@@ -273,13 +214,14 @@ fn events<K: Object>(old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec
     }
 }
 
-impl<K: Object> Store<K> {
-    /// An empty cache with these indexes. Reads name an index by its position here.
-    pub fn new(indexes: &[Index<K>]) -> Self {
-        let indexes = indexes.iter().map(|&index| IndexData { index, buckets: HashMap::default() }).collect();
+impl<K: Object> Default for Store<K> {
+    fn default() -> Self {
+        let indexes = K::Indexes::list().into_iter().map(|of| IndexData { of, buckets: HashMap::default() }).collect();
         Self { inner: RwLock::new(Inner { objects: HashTable::new(), indexes, version: Version::UNKNOWN }) }
     }
+}
 
+impl<K: Object> Store<K> {
     /// The object of that key.
     ///
     /// # Errors
@@ -302,43 +244,65 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     /// If one of them cannot be read: a decision on half of the children would be a wrong one.
-    pub fn by_index(&self, index: usize, value: &IndexValue) -> Result<Vec<Arc<K>>, Unreadable> {
-        let inner = self.inner.read();
-        let bucket = inner.indexes.get(index).and_then(|i| i.buckets.get(value));
-        bucket.map_or_else(|| Ok(Vec::new()), |bucket| bucket.iter().map(Entry::read).collect())
+    pub fn by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, Unreadable>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.select_by_index(index, value, |_| true)
     }
 
     /// Those of the objects filed under `value` whose metadata `wanted` accepts, sorted by namespace and name.
     ///
     /// # Errors
     /// If one of those cannot be read.
-    pub fn select_by_index(
+    pub fn select_by_index<I, At>(
         &self,
-        index: usize,
+        index: I,
         value: &IndexValue,
         wanted: impl Fn(&Meta) -> bool,
-    ) -> Result<Vec<Arc<K>>, Unreadable> {
-        let inner = self.inner.read();
-        let bucket = inner.indexes.get(index).and_then(|i| i.buckets.get(value));
-        bucket.into_iter().flatten().filter(|entry| wanted(entry.meta())).map(Entry::read).collect()
+    ) -> Result<Vec<Arc<K>>, Unreadable>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.bucket(index, value, |bucket| {
+            bucket.iter().filter(|entry| wanted(entry.meta())).map(Entry::read).collect()
+        })
     }
 
     /// The readable objects filed under `value`, sorted by namespace and name.
-    pub fn readable_by_index(&self, index: usize, value: &IndexValue) -> Vec<Arc<K>> {
-        let inner = self.inner.read();
-        let bucket = inner.indexes.get(index).and_then(|i| i.buckets.get(value));
-        bucket.map_or_else(Vec::new, |bucket| bucket.iter().filter_map(|e| e.read().ok()).collect())
+    pub fn readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
     }
 
     /// How many objects are filed under `value`, unreadable ones included.
-    pub fn count_by_index(&self, index: usize, value: &IndexValue) -> usize {
-        self.inner.read().indexes.get(index).and_then(|i| i.buckets.get(value)).map_or(0, Vec::len)
+    pub fn count_by_index<I, At>(&self, index: I, value: &IndexValue) -> usize
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.bucket(index, value, <[_]>::len)
+    }
+
+    fn bucket<I, At, R>(&self, _: I, value: &IndexValue, read: impl FnOnce(&[Entry<K>]) -> R) -> R
+    where
+        K::Indexes: Has<I, At>,
+    {
+        let inner = self.inner.read();
+        let index = inner.indexes.get(<K::Indexes as Has<I, At>>::POSITION);
+        read(index.and_then(|index| index.buckets.get(value)).map_or(&[], Vec::as_slice))
     }
 
     /// The values that objects are filed under, in no particular order. Costs as much as there are values, whatever the
     /// number of objects.
-    pub fn index_values(&self, index: usize) -> Vec<IndexValue> {
-        self.inner.read().indexes.get(index).map_or_else(Vec::new, |i| i.buckets.keys().cloned().collect())
+    pub fn index_values<I, At>(&self, _: I) -> Vec<IndexValue>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        let inner = self.inner.read();
+        let index = inner.indexes.get(<K::Indexes as Has<I, At>>::POSITION);
+        index.map_or_else(Vec::new, |index| index.buckets.keys().cloned().collect())
     }
 
     /// All readable objects, sorted by namespace and name.
@@ -452,7 +416,7 @@ impl<K: Object> Store<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Resource;
+    use crate::{intern::Text, meta::Uid, object::Resource};
 
     #[derive(serde::Deserialize, Debug)]
     struct Thing {
@@ -464,6 +428,7 @@ mod tests {
     impl Object for Thing {
         const RESOURCE: Resource =
             Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+        type Indexes = (ByController, OrphansByNamespace);
         fn meta(&self) -> &Meta {
             &self.metadata
         }
@@ -502,7 +467,7 @@ mod tests {
     }
 
     fn store() -> Store<Thing> {
-        Store::new(&[by_controller(), orphans_by_namespace()])
+        Store::default()
     }
 
     #[test]
@@ -511,22 +476,22 @@ mod tests {
         for (name, owner) in [("b", "u1"), ("a", "u1"), ("c", "")] {
             store.apply(thing(name, name, 1, owner), &mut out);
         }
-        let of = |uid: &str| store.by_index(0, &controller("ns", uid)).unwrap();
-        let orphans = || store.by_index(1, &IndexValue::Text(Text::new("ns"))).unwrap();
+        let of = |uid: &str| store.by_index(ByController, &controller("ns", uid)).unwrap();
+        let orphans = || store.by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))).unwrap();
         assert_eq!(names(&of("u1")), ["a", "b"]);
         assert_eq!(names(&orphans()), ["c"]);
         store.apply(thing("c", "c", 2, "u1"), &mut out);
         store.apply(thing("a", "a", 2, "u2"), &mut out);
         assert_eq!((names(&of("u1")), names(&of("u2"))), (vec!["b", "c"], vec!["a"]));
         assert!(orphans().is_empty());
-        assert_eq!(store.count_by_index(0, &controller("ns", "u1")), 2);
-        assert_eq!(store.count_by_index(1, &IndexValue::Text(Text::new("ns"))), 0);
-        let mut owners = store.index_values(0);
+        assert_eq!(store.count_by_index(ByController, &controller("ns", "u1")), 2);
+        assert_eq!(store.count_by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))), 0);
+        let mut owners = store.index_values(ByController);
         owners.sort_by_key(|owner| format!("{owner:?}"));
         assert_eq!(owners, [controller("ns", "u1"), controller("ns", "u2")]);
-        assert_eq!(store.index_values(1), []);
+        assert_eq!(store.index_values(OrphansByNamespace), []);
         assert!(
-            store.by_index(0, &controller("elsewhere", "u1")).unwrap().is_empty(),
+            store.by_index(ByController, &controller("elsewhere", "u1")).unwrap().is_empty(),
             "a controller has no children abroad"
         );
     }
@@ -571,11 +536,11 @@ mod tests {
         let bad = Malformed { meta: good.metadata.clone(), error: "spec is a number".into() };
         store.apply(Entry::Bad(Arc::new(bad)), &mut out);
         assert_eq!(describe(&out), ["+a", "+b", "?a"]);
-        let error = store.by_index(0, &controller("ns", "u1")).unwrap_err();
+        let error = store.by_index(ByController, &controller("ns", "u1")).unwrap_err();
         assert_eq!(error.to_string(), "things ns/a cannot be read: spec is a number");
-        assert_eq!(store.by_index(0, &controller("ns", "u2")).unwrap().len(), 1);
+        assert_eq!(store.by_index(ByController, &controller("ns", "u2")).unwrap().len(), 1);
         store.apply(thing("a", "a", 3, "u1"), &mut out);
-        assert_eq!(store.by_index(0, &controller("ns", "u1")).unwrap().len(), 1);
+        assert_eq!(store.by_index(ByController, &controller("ns", "u1")).unwrap().len(), 1);
     }
 
     #[test]

@@ -82,9 +82,9 @@ impl Toleration {
     }
 }
 
-/// The tolerations of a Pod, in their order. Shared: most Pods of a cluster tolerate the same.
+/// The tolerations of a Pod, in their order. Shared: most Pods of a cluster tolerate the same. Takes one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tolerations(Option<Arc<[Toleration]>>);
+pub struct Tolerations(Option<Arc<Box<[Toleration]>>>);
 
 /// Lists that were read lately. One that is not among them is kept, too, in the place of the one that has not been read for longest
 /// among those of its bucket: no user can end the sharing for others, and reading a list costs the same however many there are.
@@ -94,7 +94,7 @@ struct Recent {
 }
 
 /// Lists, the one that was read last in front.
-type Bucket = SmallVec<[Arc<[Toleration]>; WAYS]>;
+type Bucket = SmallVec<[Arc<Box<[Toleration]>>; WAYS]>;
 
 /// How many buckets there are.
 const BUCKETS: usize = 256;
@@ -111,13 +111,13 @@ impl Default for Recent {
 
 impl Recent {
     /// The list that is kept of those that are equal to this one.
-    fn share(&mut self, list: Vec<Toleration>) -> Arc<[Toleration]> {
+    fn share(&mut self, list: Vec<Toleration>) -> Arc<Box<[Toleration]>> {
         let at = self.seed.hash_one(&list) % BUCKETS as u64;
         let bucket = &mut self.buckets[at as usize];
-        let known = bucket.iter().position(|known| **known == *list);
+        let known = bucket.iter().position(|known| ***known == *list);
         let shared = match known {
             Some(at) => bucket.remove(at),
-            None => list.into(),
+            None => Arc::new(list.into()),
         };
         bucket.truncate(WAYS - 1);
         bucket.insert(0, Arc::clone(&shared));
@@ -134,7 +134,7 @@ impl From<Vec<Toleration>> for Tolerations {
 impl std::ops::Deref for Tolerations {
     type Target = [Toleration];
     fn deref(&self) -> &[Toleration] {
-        self.0.as_deref().unwrap_or_default()
+        self.0.as_deref().map(|list| &**list).unwrap_or_default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What this build is, in the words of the protocol.
 
-use std::env::consts;
+use std::{env::consts, sync::OnceLock};
 
 /// The Kubernetes release whose behaviour is implemented, and this build of it.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +17,6 @@ pub struct Version {
     pub git_version: &'static str,
     /// Commit this was built from, as far as the build knew it.
     pub commit: &'static str,
-    /// Version of this project.
-    pub nonet: &'static str,
 }
 
 /// This build.
@@ -32,8 +30,19 @@ pub const VERSION: Version = Version {
         Some(commit) => commit,
         None => "unknown",
     },
-    nonet: env!("CARGO_PKG_VERSION"),
 };
+
+static PROGRAM: OnceLock<&str> = OnceLock::new();
+
+/// States the version of the controller that this process is. The first call counts.
+pub(crate) fn set_program(version: &'static str) {
+    PROGRAM.get_or_init(|| version);
+}
+
+/// Version of the controller that this process is; that of this crate in programs that are no controller.
+pub(crate) fn program() -> &'static str {
+    PROGRAM.get().copied().unwrap_or(env!("CARGO_PKG_VERSION"))
+}
 
 /// The operating system, as Go names it.
 pub fn os() -> &'static str {

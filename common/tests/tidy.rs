@@ -65,6 +65,7 @@ const PURE_IN_COMMON: &[&str] = &[
     "hash",
     "intstr",
     "json",
+    "leader/probation",
     "leader/step",
     "pods",
     "quantity",
@@ -83,15 +84,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// The workspace's crates: its directories with a manifest, and the sandbox inside e2e's.
+/// The workspace's crates: its directories with a manifest, and those inside e2e's.
 fn crates() -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(root())
-        .unwrap()
-        .map(|entry| entry.unwrap())
-        .filter(|entry| entry.path().join("Cargo.toml").exists())
-        .map(|entry| entry.file_name().into_string().unwrap())
-        .chain(["e2e/sandbox".to_owned()])
-        .collect();
+    let below = |prefix: &'static str| {
+        let entries = fs::read_dir(root().join(prefix)).unwrap().map(|entry| entry.unwrap());
+        let crates = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
+        crates.map(move |entry| format!("{prefix}{}", entry.file_name().into_string().unwrap()))
+    };
+    let mut names: Vec<String> = below("").chain(below("e2e/")).collect();
     names.sort();
     assert!(names.len() >= 4, "the crates are not found: {names:?}");
     names
@@ -296,25 +296,87 @@ fn crates_look_alike() {
     check(broken);
 }
 
+/// The crates of the workspace that a crate may depend on: all of its code, and its tests besides.
+///
+/// Editing a controller compiles that controller and its tests, and what tries all of them out; the sandbox that its tests run
+/// on knows no controller, so that none is tested by its own code.
+fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let all = || crates().into_iter().map(|path| package(&path).to_owned());
+    let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    let without = |name: &str| all().filter(|known| known != name).collect();
+    match name {
+        "common" | "command-line" => (only(&[]), only(&[])),
+        "sandbox" => (only(&["common"]), only(&[])),
+        "simulation" => (without("e2e"), only(&[])),
+        "e2e" => (without("simulation"), only(&[])),
+        _ => (only(&["common"]), only(&["sandbox"])),
+    }
+}
+
+/// The name of the package in a folder: that of the folder.
+fn package(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// The sections of a manifest that name dependencies, each with whether only tests have them, and what they name.
+fn dependencies(manifest: &str) -> Vec<(bool, String)> {
+    let mut found = Vec::new();
+    let mut section = None;
+    for line in manifest.lines() {
+        if let Some(header) = line.strip_prefix('[') {
+            let header = header.trim_end().trim_end_matches(']');
+            let kind = header.rsplit('.').next().unwrap_or_default();
+            section = kind.ends_with("dependencies").then(|| kind == "dev-dependencies");
+            // `[dependencies.name]`
+            if let Some((kind, name)) = header.rsplit_once('.').filter(|(kind, _)| kind.ends_with("dependencies")) {
+                found.push((kind.ends_with("dev-dependencies"), name.to_owned()));
+            }
+        } else if let Some(for_tests) = section
+            && line.starts_with(|c: char| c.is_ascii_alphabetic())
+        {
+            found.push((for_tests, line.split(['.', ' ', '=']).next().unwrap_or_default().to_owned()));
+        }
+    }
+    found
+}
+
 #[test]
 fn dependencies_point_one_way() {
+    let known: BTreeSet<String> = crates().iter().map(|path| package(path).to_owned()).collect();
     let mut broken = Vec::new();
-    for name in crates().into_iter().filter(|name| name != "e2e") {
+    for name in crates() {
         let path = format!("{name}/Cargo.toml");
-        let manifest = read(&path);
-        let section = manifest.split("\n[dependencies]\n").nth(1).unwrap_or_default();
-        for line in section.lines().take_while(|line| !line.starts_with('[')) {
-            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
-            if crates().iter().any(|known| known.rsplit('/').next() == Some(dependency) && known != "common") {
-                broken
-                    .push(format!("{path}: {dependency}: a crate depends on common and on no other of the workspace"));
+        assert!(read(&path).contains(&format!("name = \"{}\"\n", package(&name))), "{path}: named unlike its folder");
+        let (always, in_tests) = allowed(package(&name));
+        for (for_tests, dependency) in dependencies(&read(&path)) {
+            let may = always.contains(&dependency) || (for_tests && in_tests.contains(&dependency));
+            if known.contains(&dependency) && !may {
+                broken.push(format!("{path}: {dependency}: see `allowed` in common/tests/tidy.rs"));
             }
-            if dependency == "anyhow" {
+            if dependency == "anyhow" && !name.starts_with("e2e") {
                 broken.push(format!("{path}: anyhow: errors are enums, but at the outermost edge"));
             }
         }
     }
     check(broken);
+}
+
+#[test]
+fn dependencies_are_recognized() {
+    let manifest = "[package]\nname = \"a\"\n\n[dependencies]\n# why\nb.workspace = true\nc = { path = \"c\" }\n\n\
+        [dependencies.d]\npath = \"d\"\n\n[target.'cfg(unix)'.dependencies]\ne = \"1\"\n\n[build-dependencies]\nf = \"1\"\n\n\
+        [dev-dependencies]\ng.workspace = true\n\n[lints]\nworkspace = true\n";
+    let found = dependencies(manifest);
+    let always = ["b", "c", "d", "e", "f"].map(|name| (false, name.to_owned()));
+    assert_eq!(found, [always.as_slice(), &[(true, "g".to_owned())]].concat());
+}
+
+#[test]
+fn suites_that_hand_over_run_where_there_is_no_real_server() {
+    let suites: Vec<String> = files("e2e/tests", "_handover.rs");
+    assert!(suites.len() >= 2, "{suites:?}");
+    let elsewhere = suites.into_iter().filter(|path| !read(path).contains("Kind::Sandbox"));
+    check(elsewhere.map(|path| format!("{path}: none of its tests runs on the sandbox")).collect());
 }
 
 #[test]
@@ -373,7 +435,8 @@ fn files_stay_small() {
 #[test]
 fn rights_are_named_one_by_one() {
     let mut broken = Vec::new();
-    for path in files("deploy/components", ".yaml").into_iter().filter(|path| !path.contains("/gc-controller/")) {
+    let manifests = ["controllers", "shadows"].into_iter().flat_map(|of| files(&format!("deploy/{of}"), ".yaml"));
+    for path in manifests.filter(|path| !path.contains("/gc-controller/")) {
         for (number, line) in read(&path).lines().enumerate() {
             if ["\"*\"", "'*'", "[*]", "- *"].iter().any(|wildcard| line.contains(wildcard)) {
                 broken.push(format!("{path}:{}: only the garbage collector's rights have wildcards", number + 1));
@@ -381,8 +444,8 @@ fn rights_are_named_one_by_one() {
         }
     }
     for name in controllers() {
-        if !root().join(format!("deploy/components/{name}/rbac.yaml")).exists() {
-            broken.push(format!("deploy/components/{name}/rbac.yaml: missing"));
+        if !root().join(format!("deploy/controllers/{name}/rbac.yaml")).exists() {
+            broken.push(format!("deploy/controllers/{name}/rbac.yaml: missing"));
         }
     }
     check(broken);

@@ -39,7 +39,6 @@
 
 pub mod decide;
 pub mod due;
-pub mod error;
 pub mod objects;
 pub mod plan;
 pub mod schedule;
@@ -50,25 +49,24 @@ mod observe;
 mod sequence;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Explanation, Loop, Observed, Sequenced},
+    controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer},
+    informer::{AnyInformer, Informer, handler},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{Tune, TuneValue, WorkersFlag},
-    store::{Store, by_controller},
+    sequence::{Failed, Sequence},
+    settings::{EXPECTATIONS_TIMEOUT, Tune, WorkersFlag},
+    store::Store,
 };
 use jiff::Timestamp;
 
 use crate::{
-    error::Error,
     metrics::ControllerMetrics,
     objects::{CRON_JOBS, CronJob, JOBS, Job},
     plan::Plan,
@@ -77,38 +75,24 @@ use crate::{
     watch::Watch,
 };
 
-/// The position of the index of Jobs by the uid of their controller.
-pub(crate) const JOBS_BY_OWNER: usize = 0;
-
-/// How long to wait for the caches to show a write of this process before syncing without it.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "How long to wait for the cache to show a write of this process before syncing without it",
-};
 /// All values of this crate that `--tune` sets.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
 /// The number of CronJobs that are synced at once.
 pub const CONCURRENT_SYNCS: WorkersFlag =
-    WorkersFlag { name: "concurrent-cron-job-syncs", default: 5, min: 1, help: "How many CronJobs are synced at once" };
+    WorkersFlag::new("concurrent-cron-job-syncs", 5, "How many CronJobs are synced at once");
 /// All flags of this crate for the number of objects that are synced at once.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of CronJobs.
-pub const CRON_JOB: LoopDefinition = LoopDefinition {
-    name: "cronjob-controller",
-    alias: "cronjob",
-    client: "cronjob-controller",
-    component: "cronjob-controller",
-    start,
-};
+pub const CRON_JOB: LoopDefinition = LoopDefinition::new("cronjob-controller", "cronjob", start);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[CRON_JOB];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "cronjob-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Starts the Jobs of CronJobs: one for each time of a schedule.",
     loops: LOOPS,
     workers: WORKERS,
@@ -119,11 +103,9 @@ pub const DEFINITION: Definition = Definition {
 
 /// The controller.
 pub struct CronJobController {
-    queue: Queue<Key>,
     crons: Informer<CronJob>,
     jobs: Informer<Job>,
     ledger: Ledger,
-    executor: Executor,
     metrics: ControllerMetrics,
 }
 
@@ -137,8 +119,8 @@ fn start(context: Context) -> Arc<dyn Running> {
 impl CronJobController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
-        let ledger = Ledger::new(context.clock.clone(), context.settings.duration(&EXPECTATIONS_TIMEOUT));
-        let crons = Arc::new(Store::new(&[]));
+        let ledger = context.ledger();
+        let crons: Arc<Store<CronJob>> = Arc::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
             crons: Arc::clone(&crons),
@@ -146,30 +128,11 @@ impl CronJobController {
             clock: context.clock.clone(),
             recorder: context.recorder.clone(),
         });
-        let on_cron = Arc::clone(&watch);
-        let config = context.caches();
-        let crons = Informer::start_with(
-            context.api.clone(),
-            config.clone(),
-            crons,
-            vec![Box::new(move |event, origin| on_cron.on_cron(event, origin))],
-        );
-        let jobs = Informer::start(
-            context.api.clone(),
-            config,
-            &[by_controller()],
-            vec![Box::new(move |event, origin| watch.on_job(event, origin))],
-        );
+        let crons = context.informer(crons, handler(&watch, Watch::on_cron));
+        let jobs = context.informer(Arc::default(), handler(&watch, Watch::on_job));
         let metrics = ControllerMetrics::new(&context.metrics);
-        let executor = Executor::new(&context, Some(ledger.clone()));
-        Self { queue, crons, jobs, ledger, executor, metrics }
+        Self { crons, jobs, ledger, metrics }
     }
-}
-
-/// What the plan for a CronJob says, with the requests that carry it out.
-pub fn explain(snapshot: &Snapshot) -> Explanation {
-    let plan = decide::decide(snapshot);
-    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
 }
 
 impl Sequenced for CronJobController {
@@ -177,9 +140,8 @@ impl Sequenced for CronJobController {
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key, now)
     }
 
@@ -189,10 +151,6 @@ impl Sequenced for CronJobController {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(snapshot: &Snapshot) -> Timestamp {
-        snapshot.now
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -207,14 +165,8 @@ impl Sequenced for CronJobController {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -6,6 +6,7 @@ use common::{
     json::{Raw, null_as_default},
     meta::{Annotations, Meta, Uid, Version},
     object::{Object, Resource},
+    store::ByController,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -162,6 +163,7 @@ impl Status {
 
 impl Object for CronJob {
     const RESOURCE: Resource = CRON_JOBS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -261,6 +263,7 @@ fn end<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<End>, D::Err
 
 impl Object for Job {
     const RESOURCE: Resource = JOBS;
+    type Indexes = (ByController,);
 
     fn meta(&self) -> &Meta {
         &self.metadata

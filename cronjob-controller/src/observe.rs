@@ -1,6 +1,6 @@
 //! From a key to a snapshot, by reads of the caches alone.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use common::{
     consistency::Cache,
@@ -8,27 +8,25 @@ use common::{
     map::HashSet,
     meta::Key,
     refs::{self, Owner},
-    store::IndexValue,
+    sequence::Failed,
+    store::{ByController, IndexValue},
 };
 use jiff::Timestamp;
 
-use crate::{CronJobController, JOBS_BY_OWNER, error::Error, objects::CRON_JOBS, snapshot::Snapshot};
-
-/// The longest time between two checks whether the caches have caught up.
-const RECHECK: Duration = Duration::from_secs(2);
+use crate::{CronJobController, objects::CRON_JOBS, snapshot::Snapshot};
 
 impl CronJobController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let Some(cron) = self.crons.store().get(&key.namespace, &key.name)? else {
             return Ok(Observed::Gone);
         };
         let uid = &cron.metadata.uid;
         let caches: [&dyn Cache; 2] = [&**self.jobs.store(), &**self.crons.store()];
-        if let Some((behind, left)) = self.ledger.behind(uid, &caches, HashSet::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        if let Some(behind) = self.ledger.behind(uid, &caches, HashSet::default) {
+            return Ok(Observed::behind(behind));
         }
         let ours = |owner: &common::meta::OwnerRef| refs::resolve(owner, CRON_JOBS.kind, |_| Some(cron.clone()));
-        let mut jobs = self.jobs.store().by_index(JOBS_BY_OWNER, &IndexValue::controlled_by(&cron.metadata))?;
+        let mut jobs = self.jobs.store().by_index(ByController, &IndexValue::controlled_by(&cron.metadata))?;
         jobs.retain(|job| {
             job.metadata.namespace == key.namespace && job.metadata.controller().and_then(ours).is_some()
         });

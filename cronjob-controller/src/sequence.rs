@@ -114,11 +114,11 @@ impl<'a> State<'a> {
         self.ask(turn)
     }
 
-    /// Notes the uid of the Job of that name. A forecast expects no such Job, as in the cache.
+    /// Notes the Job of that name. A forecast expects no such Job, as in the cache.
     fn look_up(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         let Some(Question::Job(name)) = self.plan.questions.get(self.at) else { return self.ask(turn) };
         let found = match turn.read::<Job>() {
-            Ok(found) => found.map(|job| job.metadata.uid),
+            Ok(found) => found.map(Arc::new),
             Err(refusal) if refusal.error.is_not_found() => None,
             Err(refusal) => return end(turn, Err(Failed::request(&format!("cannot read Job {name}"), &refusal))),
         };

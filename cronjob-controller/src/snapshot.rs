@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{intern::Text, meta::Uid, refs::Owner};
+use common::{intern::Text, refs::Owner};
 use jiff::Timestamp;
 
 use crate::objects::{CronJob, Job};
@@ -18,8 +18,8 @@ pub struct Snapshot {
     pub is_live: bool,
     /// The cached Jobs that the CronJob controls, by name.
     pub jobs: Vec<Arc<Job>>,
-    /// Answers of the API server about Jobs that are recorded as active and not cached: the uid behind each name, or nothing.
-    pub answers: BTreeMap<Text, Option<Uid>>,
+    /// Answers of the API server about Jobs that are recorded as active and not cached: the Job of each name, if there is one.
+    pub answers: BTreeMap<Text, Option<Arc<Job>>>,
     /// The time.
     pub now: Timestamp,
 }

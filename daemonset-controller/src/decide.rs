@@ -14,13 +14,17 @@ pub mod rolling;
 pub mod standing;
 pub mod status;
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{explain::Lines, intern::Text, refs::Owner};
 
 use crate::{
     plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
-    snapshot::{Snapshot, Turn},
+    snapshot::{PodRef, Snapshot, Turn},
 };
 use revisions::Revisions;
 
@@ -69,6 +73,8 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             manage_pods(snapshot, &mut plan);
             let Revisions { old, .. } = &plan.revisions;
             plan.forget = revisions::surplus(old, snapshot.set.history, |hash| snapshot.live_hashes.contains(hash));
+            let refused = &snapshot.refused_revisions.names;
+            plan.forget.retain(|revision| !refused.iter().any(|name| **name == *revision.meta.name));
             plan.status = status::status(&snapshot.set, &snapshot.nodes.tally, true);
         }
     }
@@ -77,7 +83,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
             plan.waiting.push(|| format!("revision {name} stays as it is: the server refused to change it"));
         }
         for name in &snapshot.refused_pods.names {
-            plan.waiting.push(|| format!("Pod {name} is not released: the server refused it"));
+            plan.waiting.push(|| format!("Pod {name} stays as it is: the server refused to change it"));
         }
     }
     plan.due = requeue_after(snapshot, &plan);
@@ -106,8 +112,7 @@ fn scope(snapshot: &Snapshot) -> Scope {
 
 /// Upstream: `manage`, and `rollingUpdate` where that asked for nothing.
 fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
-    let nodes = &snapshot.nodes;
-    let held_back = held_back(snapshot);
+    let (nodes, held_back) = (&snapshot.nodes, &snapshot.held_back);
     for node in nodes.create.nodes.iter().filter(|node| !held_back.contains(&node.name)) {
         let create = manage::on_node(&node.view(), &nodes.criteria, snapshot.now).create;
         plan.creates.extend(create.map(|lack| Creation { node: node.name.clone(), lack }));
@@ -119,7 +124,7 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     }
     plan.deferred = Deferred { creates: nodes.create.unlisted(), deletes: nodes.delete.unlisted() };
     if plan.creates.is_empty() && plan.deletes.is_empty() {
-        rolling::update(snapshot, &held_back, plan);
+        rolling::update(snapshot, plan);
     }
     nodes.cursors.create.order(&mut plan.creates, |creation| &creation.node);
     nodes.cursors.delete.order(&mut plan.deletes, |deletion| &deletion.node);
@@ -145,10 +150,13 @@ fn manage_pods(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// The nodes for which no Pod is created now: one may have been created by a request that was not answered, or the next sync adopts one.
-fn held_back(snapshot: &Snapshot) -> BTreeSet<&Text> {
-    let adopted = snapshot.adopt.iter().map(|pod| pod.target());
-    snapshot.lost_creates.keys().chain(adopted).collect()
+/// The nodes for which no Pod is created now: one may have been created by a request that was not answered, or a Pod that the set
+/// selects is there and is not adopted yet.
+pub(crate) fn held_back<'a>(
+    lost_creates: &BTreeMap<Text, Duration>,
+    orphans: impl Iterator<Item = &'a PodRef>,
+) -> BTreeSet<Text> {
+    lost_creates.keys().chain(orphans.map(|pod| pod.target())).cloned().collect()
 }
 
 fn explain_held_back(snapshot: &Snapshot, plan: &mut Plan) {

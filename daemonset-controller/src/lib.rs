@@ -12,7 +12,7 @@
 //! A sync looks at the nodes of which something has changed since the last one, and at as many nodes as it can act on: an event of one
 //! Pod of a set of five thousand nodes is the work of one node. A change of a node's labels or taints costs one comparison for each
 //! DaemonSet. Where the placements of all of them are too large for that, those with the largest ones are synced uncompared.
-//! Heartbeats, conditions and image lists of nodes cost nothing.
+//! Heartbeats, conditions and image lists of nodes cost nothing. Of the data of a revision only a digest is kept.
 //!
 //! # How it is laid out
 //!
@@ -46,13 +46,15 @@
 //! - Of Pods whose revision turns out to be stored twice, only those that carry the hash of the deleted one get the other hash.
 //! - After the server has refused a Pod because the namespace is terminating, no other is sent for a while.
 //! - A revision that the server denies to adopt, release, label or renumber is reported by a `FailedUpdate` Event, and left as it is for
-//!   a while. So is a Pod that it denies to release. The set goes on meanwhile.
+//!   a while. So is a Pod that it denies to adopt, release or relabel. A revision that it denies to delete is reported by a
+//!   `FailedDelete` Event. The set goes on meanwhile.
+//! - A Pod that carries the hash of a duplicate of the current revision is not outdated. The duplicate stays as long as the server
+//!   denies to relabel the Pod.
 //! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
 //! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or because of
 //!   a quota.
 
 pub mod decide;
-pub mod error;
 pub mod metrics;
 pub mod objects;
 pub mod plan;
@@ -66,7 +68,6 @@ mod pod_cache;
 mod refused_changes;
 mod roster;
 mod rosters;
-mod running;
 mod sequence;
 mod watch;
 #[cfg(test)]
@@ -77,25 +78,23 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Explanation, Loop, Observed, Sequenced},
+    controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
     informer::{AnyInformer, Cached, Follower, Informer},
     intern::Text,
-    map::HashSet,
     meta::{Key, Uid},
     parsed::Parsed,
     pods::PODS,
     queue::{Backoff, Queue},
-    runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
-    store::{Store, by_controller, by_namespace, orphans_by_namespace},
+    runtime::{Context, LoopDefinition, Pair, Running},
+    sequence::{Failed, Sequence},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    store::Store,
     terminating_namespaces::TerminatingNamespaces,
 };
 use jiff::Timestamp;
 
 use crate::{
-    error::Error,
     failed_pods::Bounds,
     metrics::ControllerMetrics,
     node_updates::NodeUpdates,
@@ -103,7 +102,6 @@ use crate::{
     plan::{Plan, Why},
     pod_cache::PodCache,
     rosters::{Record, Rosters},
-    running::Pair,
     sequence::Note,
     snapshot::{Cursor, Limits, Snapshot, Turn},
     watch::Watch,
@@ -113,80 +111,55 @@ use crate::{
 ///
 /// With the gate off, the status of a set is written while the caches do not show the last writes for it. Pods are neither created nor
 /// deleted meanwhile in either position.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
-    name: "StaleControllerConsistencyDaemonSet",
-    default: true,
-    locked: false,
-    help: "A DaemonSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
-};
-/// A gate of upstream's caches that [`STALE_CONSISTENCY`] depends on; it has no other effect here.
-pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
-    name: "AtomicFIFO",
-    default: true,
-    locked: false,
-    help: "Caches know the version they have reached; off switches StaleControllerConsistencyDaemonSet off, too",
-};
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+    "StaleControllerConsistencyDaemonSet",
+    "A DaemonSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
+);
 /// The gate of tolerations that compare numbers.
-pub const COMPARISON_OPERATORS: FeatureGate = FeatureGate {
-    name: "TaintTolerationComparisonOperators",
-    default: false,
-    locked: false,
-    help: "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
-};
+pub const COMPARISON_OPERATORS: FeatureGate = FeatureGate::off(
+    "TaintTolerationComparisonOperators",
+    "Tolerations may compare the value of a taint with a number (operators Lt and Gt)",
+);
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[STALE_CONSISTENCY, ATOMIC_FIFO, COMPARISON_OPERATORS];
 
-/// How long to wait for the caches to show a write of this process. Upstream: `ExpectationsTimeout`.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "How long to wait for the cache to show a write of this process before syncing without it",
-};
 /// How many Pods one sync creates, and how many it deletes. Upstream: `BurstReplicas`.
-pub const BURST_REPLICAS: Tune = Tune {
-    name: "burst-replicas",
-    default: TuneValue::Count(250),
-    help: "The most Pods that one sync of a DaemonSet creates, and the most that it deletes",
-};
+pub const BURST_REPLICAS: Tune = Tune::count(
+    "burst-replicas",
+    250,
+    "The most Pods that one sync of a DaemonSet creates, and the most that it deletes",
+);
 /// The first delay before a failed Pod on a node is deleted. The first failure has none.
-pub const FAILED_POD_BACKOFF: Tune = Tune {
-    name: "daemonset-failed-pod-backoff",
-    default: TuneValue::Duration(Duration::from_secs(1)),
-    help: "How long the second Pod that fails on a node is left alone before it is deleted; doubles with each further one",
-};
+pub const FAILED_POD_BACKOFF: Tune = Tune::duration(
+    "daemonset-failed-pod-backoff",
+    Duration::from_secs(1),
+    "How long the second Pod that fails on a node is left alone before it is deleted; doubles with each further one",
+);
 /// The longest delay before a failed Pod on a node is deleted.
-pub const FAILED_POD_BACKOFF_MAX: Tune = Tune {
-    name: "daemonset-failed-pod-backoff-max",
-    default: TuneValue::Duration(Duration::from_mins(15)),
-    help: "The longest time that a failed Pod is left alone; a node without failures for twice that long begins anew",
-};
+pub const FAILED_POD_BACKOFF_MAX: Tune = Tune::duration(
+    "daemonset-failed-pod-backoff-max",
+    Duration::from_mins(15),
+    "The longest time that a failed Pod is left alone; a node without failures for twice that long begins anew",
+);
 /// All tunes of this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, BURST_REPLICAS, FAILED_POD_BACKOFF, FAILED_POD_BACKOFF_MAX];
 
 /// The number of DaemonSets that are synced concurrently, and of changed nodes that are looked at concurrently.
-pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
-    name: "concurrent-daemonset-syncs",
-    default: 2,
-    min: 1,
-    help: "The number of DaemonSets that are synced concurrently",
-};
+pub const CONCURRENT_SYNCS: WorkersFlag =
+    WorkersFlag::new("concurrent-daemonset-syncs", 2, "The number of DaemonSets that are synced concurrently");
 /// All flags of this crate for numbers of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of DaemonSets.
-pub const DAEMON_SET: LoopDefinition = LoopDefinition {
-    name: "daemonset-controller",
-    alias: "daemonset",
-    client: "daemon-set-controller",
-    component: "daemonset-controller",
-    start,
-};
+pub const DAEMON_SET: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start)
+    .known_as("daemon-set-controller", "daemonset-controller");
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "daemonset-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes DaemonSet controller as a service of its own",
     loops: LOOPS,
     workers: WORKERS,
@@ -205,7 +178,6 @@ pub struct DaemonSetController {
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
-    executor: Executor,
     refused: TerminatingNamespaces,
     rosters: Arc<Rosters>,
     templates: Arc<Parsed<DaemonTemplate>>,
@@ -223,8 +195,9 @@ fn start(context: Context) -> Arc<dyn Running> {
     let controller = Arc::new(DaemonSetController::new(context.clone(), queue.clone(), node_updates.clone()));
     let nodes = Arc::new(NodeUpdates(Arc::clone(&controller)));
     Arc::new(Pair {
-        sets: Loop::start(DAEMON_SET.name, context.clone(), controller, queue, workers),
-        nodes: Loop::start("daemonset-node-updates", context, nodes, node_updates, workers),
+        main: Loop::start(DAEMON_SET.name, context.clone(), controller, queue, workers),
+        second: Loop::start("daemonset-node-updates", context, nodes, node_updates, workers),
+        name: "nodeUpdates",
     })
 }
 
@@ -237,7 +210,7 @@ impl DaemonSetController {
         let refused = TerminatingNamespaces::new(context.clock.clone(), timeout);
         let rosters = Arc::new(Rosters::default());
         let templates = Arc::new(Parsed::default());
-        let store = Arc::new(Store::new(&[by_namespace()]));
+        let store: Arc<Store<DaemonSet>> = Arc::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
             node_updates,
@@ -259,17 +232,15 @@ impl DaemonSetController {
         let nodes = Informer::start(
             api.clone(),
             config.clone(),
-            &[],
             vec![Box::new(move |event, origin| on_node.on_node(event, origin))],
         );
         let on_revision = Arc::clone(&watch);
         let revisions = Informer::start(
             api.clone(),
             config.clone(),
-            &[by_controller(), orphans_by_namespace()],
             vec![Box::new(move |event, origin| on_revision.on_revision(event, origin))],
         );
-        let pod_store = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
+        let pod_store: Arc<Store<CachedPod>> = Arc::default();
         let on_pod = Arc::clone(&watch);
         let on_pod = move |event: &_, origin| on_pod.on_pod(event, origin);
         let cached = Cached::new(Arc::clone(&pod_store), vec![Box::new(on_pod)]);
@@ -281,8 +252,7 @@ impl DaemonSetController {
                 initial: settings.duration(&FAILED_POD_BACKOFF),
                 max: settings.duration(&FAILED_POD_BACKOFF_MAX),
             },
-            executor: Executor::new(&context, Some(ledger.clone())),
-            reads_own_writes: settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
+            reads_own_writes: settings.reads_own_writes(&STALE_CONSISTENCY),
             context,
             queue,
             sets,
@@ -314,16 +284,7 @@ impl DaemonSetController {
 }
 
 fn limits(settings: &Settings) -> Limits {
-    Limits {
-        burst: usize::try_from(settings.count(&BURST_REPLICAS)).unwrap_or(usize::MAX).max(1),
-        compares_taints: settings.gate(&COMPARISON_OPERATORS),
-    }
-}
-
-/// What the plan for a set says, with the requests that carry it out.
-pub fn explain(snapshot: &Snapshot) -> Explanation {
-    let plan = decide::decide(snapshot);
-    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
+    Limits { burst: settings.size(&BURST_REPLICAS), compares_taints: settings.gate(&COMPARISON_OPERATORS) }
 }
 
 impl Sequenced for DaemonSetController {
@@ -331,9 +292,10 @@ impl Sequenced for DaemonSetController {
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    const STALE_SYNC_SKIPS: Option<&'static str> = Some("daemonset_controller_stale_sync_skips_total");
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe_set(key, now)
     }
 
@@ -343,10 +305,6 @@ impl Sequenced for DaemonSetController {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(snapshot: &Snapshot) -> Timestamp {
-        snapshot.now
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -385,8 +343,6 @@ impl Sequenced for DaemonSetController {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
     /// Begins or prolongs the back-off of the nodes on which a failed Pod is deleted, and says what the next sync does first.
     fn record(&self, snapshot: &Snapshot, plan: &Plan) {
         let failed: Vec<_> = plan.deletes.iter().filter(|deletion| deletion.why == Why::Failed).collect();
@@ -410,27 +366,12 @@ impl Sequenced for DaemonSetController {
         self.watch.forget_if_gone(&snapshot.set.metadata.key(), &snapshot.owner.uid);
     }
 
-    /// None: an answer to a creation that was lost concerns its node only, and is noted there.
-    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
-        HashSet::default()
-    }
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         vec![&self.sets, &self.pods, &self.nodes, &self.revisions]
-    }
-
-    fn waiting(&self, key: &Key) {
-        if let Some(resource) = self.lags(key) {
-            self.metrics.skipped_stale(resource);
-        }
     }
 }
 

@@ -11,13 +11,13 @@ use common::{
     intern::Text,
     meta::Key,
     queue::Priority,
+    sequence::{Executor, Failed},
 };
 use jiff::Timestamp;
 
 use crate::{
     DaemonSetController,
     decide::{eligibility::Eligibility, node_update::Concern},
-    error::Error,
     objects::{DaemonTemplate, Placement},
     observe::STEP,
 };
@@ -77,9 +77,8 @@ impl Controller for NodeUpdates {
     type Key = Key;
     type Snapshot = Vec<Concern>;
     type Plan = Affected;
-    type Error = Error;
 
-    fn observe(&self, node: &Key, _now: Timestamp) -> Result<Observed<Vec<Concern>>, Error> {
+    fn observe(&self, node: &Key, _now: Timestamp) -> Result<Observed<Vec<Concern>>, Failed> {
         let controller = &self.0;
         let name = Text::new(&node.name);
         // The placement is compared without the lock of the roster: its size is decided by users.
@@ -105,7 +104,7 @@ impl Controller for NodeUpdates {
         Ok(Observed::Ready(concerns))
     }
 
-    fn decide(concerns: &Vec<Concern>) -> Affected {
+    fn decide(concerns: &Vec<Concern>, _: Timestamp) -> Affected {
         let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set.clone()).collect();
         Affected { sets, of: concerns.len() }
     }
@@ -116,7 +115,7 @@ impl Controller for NodeUpdates {
         }
     }
 
-    async fn act(&self, _concerns: Vec<Concern>, _affected: Affected) -> Result<Requeue, Error> {
+    async fn act(&self, _: &Executor, _: Vec<Concern>, _: Affected) -> Result<Requeue, Failed> {
         Ok(Requeue::No)
     }
 
@@ -171,7 +170,7 @@ mod tests {
             scheduled: known.scheduled,
             misscheduled: false,
         });
-        let affected = NodeUpdates::decide(&concerns.collect());
+        let affected = NodeUpdates::decide(&concerns.collect(), Timestamp::UNIX_EPOCH);
         // The usual sets and three others are compared, and nothing has changed for them.
         assert_eq!((count, affected.sets.len(), affected.of), (6, 47, 53));
         assert!(affected.sets.iter().all(|set| set.name.starts_with("hostile")));

@@ -13,6 +13,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS},
+    store::{ByController, OrphansByNamespace},
 };
 use serde::{Deserialize, Deserializer};
 
@@ -68,6 +69,7 @@ impl AsRef<revision::ControllerRevision> for ControllerRevision {
 
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
+    type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.0.meta

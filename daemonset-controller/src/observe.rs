@@ -8,10 +8,9 @@ use common::{
     intern::Text,
     map::HashSet,
     meta::{Key, Meta, Uid},
-    object::Resource,
     refs::{self, Owner},
-    revision::CONTROLLER_REVISIONS,
-    store::IndexValue,
+    sequence::Failed,
+    store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 use parking_lot::MutexGuard;
@@ -20,19 +19,14 @@ use crate::{
     DaemonSetController,
     decide::{
         eligibility::{Eligibility, eligibility},
+        held_back,
         revisions::{self, Current, Revisions, hash_of},
     },
-    error::Error,
     objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement},
     roster::{Change, Roster},
     rosters::{Answers, Record, SharedRecord},
     snapshot::{Blocked, Cursors, PodRef, RevisionRef, Snapshot},
 };
-
-/// Position of the index of Pods, and of revisions, by the uid of their controller.
-pub(crate) const BY_OWNER: usize = 0;
-/// Position of the index of Pods, and of revisions, without a controller by namespace.
-pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
 
 /// How many comparisons of nodes with the parts of placements one sync makes. With a placement of usual size that is enough for more
 /// nodes than a cluster has.
@@ -43,7 +37,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(1);
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
-    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
             // What the cache of Pods shows under this lock is in the rosters, too.
@@ -53,11 +47,9 @@ impl DaemonSetController {
             };
             let blocked = match behind {
                 Some((behind @ Behind::Write { .. }, left)) if self.reads_own_writes => {
-                    return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+                    return Ok(Observed::behind((behind, left)));
                 }
-                Some((behind @ Behind::Conflicts { .. }, at_most)) => {
-                    return Ok(Observed::Waiting { why: behind.to_string(), at_most });
-                }
+                Some((behind @ Behind::Conflicts { .. }, left)) => return Ok(Observed::behind((behind, left))),
                 Some((behind, left)) => Some(Blocked { why: behind.to_string(), at_most: left.min(RECHECK) }),
                 None => None,
             };
@@ -80,14 +72,17 @@ impl DaemonSetController {
         set: Arc<DaemonSet>,
         blocked: Option<Blocked>,
         now: Timestamp,
-    ) -> Result<Observed<Snapshot>, Error> {
+    ) -> Result<Observed<Snapshot>, Failed> {
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
-        let template = self.templates.get(&owner.uid, &set.template, DaemonTemplate::new).map_err(Error::Template)?;
+        let template = self
+            .templates
+            .get(&owner.uid, &set.template, DaemonTemplate::new)
+            .map_err(|error| Failed::new("template", format!("cannot make {error}")))?;
         let own = IndexValue::controlled_by(&set.metadata);
         let orphan = IndexValue::Text(owner.namespace.clone());
         // Orphans that cannot be read are skipped: nothing is adopted unread.
-        let mut candidates = self.revisions.store().by_index(BY_OWNER, &own)?;
-        candidates.extend(self.revisions.store().readable_by_index(ORPHANS_BY_NAMESPACE, &orphan));
+        let mut candidates = self.revisions.store().by_index(ByController, &own)?;
+        candidates.extend(self.revisions.store().readable_by_index(OrphansByNamespace, &orphan));
         // A selector that breaks the rules claims nothing, and the plan reports it.
         let record = self.rosters.record(&set.metadata.key(), &owner.uid);
         let instant = self.context.clock.instant();
@@ -99,21 +94,20 @@ impl DaemonSetController {
         let mut revisions = revisions::choose(&set, &template, claims);
         revisions.leave(is_refused);
         // Read before the roster, so that no Pod is missing in both.
-        let adopt = self.orphans(&set, &owner, &orphan);
+        let orphans = self.orphans(&set, &owner, &orphan);
         let limits = self.limits;
         self.fill_roster(&record, &set, &template, &own)?;
         let mut guard = match self.decide_nodes(&record, &template) {
             Ok(guard) => guard,
             Err(left) => {
                 let why = format!("{left} nodes are still to be compared with the placement of its Pods");
-                return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
+                return Ok(Observed::wait(why, STEP_PAUSE));
             }
         };
         let Record { roster, failed, cursors, lost_creates, generation, turn, taken, refused_pods, .. } = &mut *guard;
         let Some(roster) = roster else {
             // An event has dropped it just now, and has enqueued the set.
-            let why = "a Pod of the namespace cannot be read".to_owned();
-            return Ok(Observed::Waiting { why, at_most: STEP_PAUSE });
+            return Ok(Observed::wait("a Pod of the namespace cannot be read", STEP_PAUSE));
         };
         if *generation != set.metadata.generation {
             // What the server refused may be other Pods now.
@@ -129,25 +123,32 @@ impl DaemonSetController {
             roster.back_off_changed(node);
         }
         let around = Answers { failed, bounds: self.failed_pods, now };
-        roster.update(&set, &revisions.hash, now, &around);
+        roster.update(&set, &revisions.hash, &revisions.same_hashes, now, &around);
         self.metrics.decided_nodes(roster.take_decided());
         let appeared = |node: &Text, known: &[Uid]| roster.has_other_pod_on(node, known);
         let lost_creates = lost_creates.pending(instant, appeared);
         let turn = *turn;
-        let mut release = if owner.deleting { Vec::new() } else { roster.unselected() };
-        let (unreleased, refused_pods) = refused_pods.observe(&release, instant);
-        release.retain(|pod| !unreleased.contains(&pod.meta().uid));
-        let relabel = relabel(roster, &revisions);
+        let release = if owner.deleting { Vec::new() } else { roster.unselected() };
+        let relabel = roster.with_hashes(&revisions.same_hashes);
+        let changed: Vec<PodRef> = release.iter().chain(&relabel).chain(&orphans).cloned().collect();
+        let (unchanged, refused_pods) = refused_pods.observe(&changed, instant);
+        let is_refused = |pod: &PodRef| unchanged.contains(&pod.meta().uid);
+        let without_refused = |pods: &[PodRef]| pods.iter().filter(|pod| !is_refused(pod)).cloned().collect();
+        revisions.keep_duplicates(&relabel.iter().filter(|pod| is_refused(pod)).map(|pod| pod.hash()).collect());
         let live_hashes = live_hashes(roster, &revisions);
-        let nodes = roster.nodes(&set, limits.burst, cursors, &around);
+        let held_back = held_back(&lost_creates, orphans.iter());
+        let unseen_second_pods = roster.count_with_pod(lost_creates.keys());
+        let nodes = roster.nodes(&set, limits.burst, cursors, &held_back, &around);
         drop(guard);
         Ok(Observed::Ready(Snapshot {
-            adopt,
+            adopt: without_refused(&orphans),
             turn,
             refused_revisions,
+            release: without_refused(&release),
+            relabel: without_refused(&relabel),
             refused_pods,
-            release,
-            relabel,
+            held_back,
+            unseen_second_pods,
             live_hashes,
             nodes,
             terminating_namespace: self.refused.contains(&owner.uid),
@@ -169,14 +170,14 @@ impl DaemonSetController {
         set: &DaemonSet,
         template: &Arc<DaemonTemplate>,
         own: &IndexValue,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failed> {
         if let Some(roster) = record.lock().roster.as_mut().filter(|roster| roster.fits(set)) {
             roster.place(template, || self.node_names());
             return Ok(());
         }
         // No event of a Pod is lost between the cache and the new roster.
         let _unchanged = self.rosters.unchanged();
-        let pods: Vec<PodRef> = self.pod_store.by_index(BY_OWNER, own)?;
+        let pods: Vec<PodRef> = self.pod_store.by_index(ByController, own)?;
         let mut record = record.lock();
         let nodes = self.node_names().into_iter();
         record.roster = Some(Roster::new(set, Arc::clone(template), pods, nodes));
@@ -200,9 +201,9 @@ impl DaemonSetController {
         }
         let selects = |meta: &Meta| !meta.is_deleting() && set.selector.matches(&meta.labels);
         // One that cannot be read is not adopted, and keeps none of the others from being adopted.
-        let orphans = self.pod_store.select_by_index(ORPHANS_BY_NAMESPACE, orphan, selects);
+        let orphans = self.pod_store.select_by_index(OrphansByNamespace, orphan, selects);
         orphans.unwrap_or_else(|_| {
-            let all = self.pod_store.readable_by_index(ORPHANS_BY_NAMESPACE, orphan);
+            let all = self.pod_store.readable_by_index(OrphansByNamespace, orphan);
             all.into_iter().filter(|pod| selects(pod.meta())).collect()
         })
     }
@@ -226,15 +227,6 @@ impl DaemonSetController {
         let caches: [&dyn Cache; 3] = [&*self.pod_store, &**self.sets.store(), &**self.revisions.store()];
         // Creations whose answers were lost are kept by node.
         self.ledger.behind(uid, &caches, HashSet::default)
-    }
-
-    /// The resource whose cache a sync of `key` waits for. Upstream waits for Pods and DaemonSets only, and counts no others.
-    pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
-        let uid = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
-        match self.behind(&uid)?.0 {
-            Behind::Write { resource, .. } => Some(resource).filter(|resource| *resource != CONTROLLER_REVISIONS),
-            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
-        }
     }
 }
 
@@ -266,13 +258,6 @@ fn decide_nodes(
             }
         }
     }
-}
-
-/// The Pods whose hash is that of a duplicate of the current revision.
-fn relabel(roster: &Roster, revisions: &Revisions) -> Vec<PodRef> {
-    let hashes: BTreeSet<&str> =
-        revisions.duplicates.iter().map(hash_of).filter(|hash| *hash != &*revisions.hash).collect();
-    if hashes.is_empty() { Vec::new() } else { roster.with_hashes(&hashes) }
 }
 
 /// The hashes of earlier revisions that Pods carry.

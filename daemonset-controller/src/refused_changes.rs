@@ -1,6 +1,9 @@
 //! Revisions and Pods that the server refuses to change.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use common::{
     clock::Instant,
@@ -16,7 +19,8 @@ const FIRST: Duration = Duration::from_secs(5);
 /// How long it is left alone at most.
 const LONGEST: Duration = Duration::from_mins(15);
 
-/// The revisions that the server denies to adopt, release, label or renumber, or the Pods that it denies to release.
+/// The revisions that the server denies to adopt, release, label, renumber or delete, or the Pods that it denies to adopt, release or
+/// relabel.
 ///
 /// A server encodes the data of a revision anew with every change. If that gives other bytes, it refuses each change for good, because
 /// data are immutable. A policy may deny a change of any object. The set goes on without that change, and tries again later and later.
@@ -42,12 +46,13 @@ impl Refusals {
     }
 
     /// Those of these objects that are left alone now. What is not among them any more is forgotten.
-    pub(crate) fn observe<C: HasMeta>(&mut self, objects: &[C], now: Instant) -> (Vec<Uid>, RefusedChanges) {
+    pub(crate) fn observe<C: HasMeta>(&mut self, objects: &[C], now: Instant) -> (BTreeSet<Uid>, RefusedChanges) {
         if self.objects.is_empty() {
             return Default::default();
         }
-        self.objects.retain(|uid, _| objects.iter().any(|object| object.meta().uid == *uid));
-        let mut uids = Vec::new();
+        let known: BTreeSet<&Uid> = objects.iter().map(|object| &object.meta().uid).collect();
+        self.objects.retain(|uid, _| known.contains(uid));
+        let mut uids = BTreeSet::new();
         let mut refused = RefusedChanges::default();
         for object in objects {
             let Meta { name, uid, resource_version, .. } = object.meta();
@@ -55,7 +60,7 @@ impl Refusals {
             if known.version != *resource_version || known.until <= now {
                 continue;
             }
-            uids.push(uid.clone());
+            uids.insert(uid.clone());
             refused.names.push(Text::new(name));
             let left = known.until.saturating_duration_since(now);
             refused.retry = Some(refused.retry.map_or(left, |retry| retry.min(left)));

@@ -268,6 +268,11 @@ impl Roster {
         self.nodes.get(node).is_some_and(|node| node.pods.iter().any(|pod| !known.contains(&pod.meta().uid)))
     }
 
+    /// How many of these nodes need no first Pod: one that is created there is a second one.
+    pub(crate) fn count_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
+        nodes.filter(|node| !self.lists.create.contains(*node)).count()
+    }
+
     /// Whether the set has Pods on a node.
     pub(crate) fn has_pods_on(&self, node: &Text) -> bool {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
@@ -284,7 +289,10 @@ impl Roster {
     }
 
     /// Its Pods that carry one of these hashes.
-    pub(crate) fn with_hashes(&self, hashes: &BTreeSet<&str>) -> Vec<PodRef> {
+    pub(crate) fn with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
+        if !hashes.iter().any(|hash| self.has_hash(hash)) {
+            return Vec::new();
+        }
         let placed = self.nodes.values().flat_map(|node| &node.pods);
         placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.hash())).cloned().collect()
     }
@@ -300,14 +308,24 @@ impl Roster {
     }
 
     /// Brings everything up to date with the events so far, the criteria and the time. The eligibility of nodes is decided before.
-    pub(crate) fn update(&mut self, set: &DaemonSet, hash: &str, now: Timestamp, around: &dyn Surroundings) {
+    ///
+    /// `hash` is that of the current revision; the template is also stored under `same_hashes`.
+    pub(crate) fn update(
+        &mut self,
+        set: &DaemonSet,
+        hash: &str,
+        same_hashes: &BTreeSet<Text>,
+        now: Timestamp,
+        around: &dyn Surroundings,
+    ) {
+        let criteria = |desired| Criteria::new(set, hash, desired).with_same_hashes(same_hashes);
         while let Some((due, name)) = self.timers.first().filter(|(due, _)| *due <= now).cloned() {
             self.timers.remove(&(due, name.clone()));
             self.changed.insert(name);
         }
-        self.judge(Criteria::new(set, hash, self.tally.desired), now, around);
+        self.judge(criteria(self.tally.desired), now, around);
         // A percentage may be of no node at all, or of some again.
-        let criteria = Criteria::new(set, hash, self.tally.desired);
+        let criteria = criteria(self.tally.desired);
         if criteria != self.criteria {
             self.judge(criteria, now, around);
         }
@@ -348,28 +366,43 @@ impl Roster {
     }
 
     /// What a sync looks at. No list is longer than `burst`, nor than what the limits of the update leave room for.
-    pub(crate) fn nodes(&self, set: &DaemonSet, burst: usize, cursors: &Cursors, around: &dyn Surroundings) -> Nodes {
-        let take = |list: &BTreeSet<Text>, at_most: usize, cursor: &Cursor| Listed {
-            nodes: after(list, cursor).take(at_most).filter_map(|name| self.node_pods(name, around)).collect(),
-            count: list.len(),
+    ///
+    /// Nodes that are held back are in no list of creations. They would take the places of nodes whose turn it is, in every sync for
+    /// as long as they are held back.
+    pub(crate) fn nodes(
+        &self,
+        set: &DaemonSet,
+        burst: usize,
+        cursors: &Cursors,
+        held_back: &BTreeSet<Text>,
+        around: &dyn Surroundings,
+    ) -> Nodes {
+        let none = BTreeSet::new();
+        let take_without = |list: &BTreeSet<Text>, without: &BTreeSet<Text>, at_most: usize, cursor: &Cursor| {
+            let names = after(list, cursor).filter(|name| !without.contains(*name)).take(at_most);
+            Listed {
+                nodes: names.filter_map(|name| self.node_pods(name, around)).collect(),
+                count: list.len() - without.iter().filter(|name| list.contains(*name)).count(),
+            }
         };
+        let take = |list: &BTreeSet<Text>, at_most, cursor: &Cursor| take_without(list, &none, at_most, cursor);
         let Cursors { create, delete } = cursors;
         let (tally, replacement) = (self.tally, self.criteria.replacement);
-        let replace = match replacement {
-            Replacement::CreateFirst => create,
-            Replacement::DeleteFirst | Replacement::OnDelete => delete,
+        let (replace, waits) = match replacement {
+            Replacement::CreateFirst => (create, held_back),
+            Replacement::DeleteFirst | Replacement::OnDelete => (delete, &none),
         };
         let room = Limits::new(set, tally.desired).map_or(0, |limits| limits.candidates(&tally, replacement));
         Nodes {
             criteria: self.criteria.clone(),
             tally,
             cursors: cursors.clone(),
-            create: take(&self.lists.create, burst, create),
+            create: take_without(&self.lists.create, held_back, burst, create),
             delete: take(&self.lists.delete, burst, delete),
-            replace: take(&self.lists.replace, burst, replace),
+            replace: take_without(&self.lists.replace, waits, burst, replace),
             remove: take(&self.lists.remove, burst, delete),
             sunset: take(&self.lists.sunset, burst.min(sunsets(&tally)), delete),
-            candidates: take(&self.lists.candidates, burst.min(room), replace),
+            candidates: take_without(&self.lists.candidates, waits, burst.min(room), replace),
             blocking: take(&self.lists.blocking, NAMED, &Cursor::default()),
             untargeted: self.untargeted.len(),
             due: self.timers.first().map(|(due, _)| *due),

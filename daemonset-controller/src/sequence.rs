@@ -40,9 +40,9 @@ pub enum Note {
     BrokenSelector(String),
     /// The set turned out to be deleted, or another one: its next sync manages no Pods either.
     LostOwner,
-    /// The server denies a change of this revision.
+    /// The server denies a change or the deletion of this revision.
     RefusedRevision(Box<Meta>),
-    /// The server denies the release of this Pod.
+    /// The server denies a change of this Pod.
     RefusedPod(Box<Meta>),
     /// The name of the new revision is taken by one of the same template with that hash, or by none.
     TakenName(Option<(String, Text)>),
@@ -74,12 +74,14 @@ struct State<'a> {
     store: Option<StoreRevision<'a>>,
     /// The refusal to store a revision whose name is taken.
     taken: Option<Refusal>,
+    /// The revisions that are deleted, and their deletions.
+    deleted: Vec<RevisionRef>,
     deletions: Vec<DeleteRevision>,
     claim: Claim<'a, PodRef, Note>,
     creates: Vec<CreateForNode<'a>>,
     deletes: Vec<DeleteIfUnchanged<'a>>,
-    /// The first denial of a release. The sync goes on, and fails with it in the end.
-    unreleased: Option<Failed>,
+    /// The first denial of a change without which the sync goes on. It fails with it in the end.
+    denied: Option<Failed>,
     /// The first failure.
     failed: Option<Failed>,
 }
@@ -96,11 +98,12 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         relabels: Vec::new(),
         store: None,
         taken: None,
+        deleted: Vec::new(),
         deletions: Vec::new(),
         claim: Claim::new(owner, PODS, &[], &plan.adopt, &plan.release),
         creates: Vec::new(),
         deletes: Vec::new(),
-        unreleased: None,
+        denied: None,
         failed: None,
     };
     Steps::new(state, State::begin)
@@ -135,9 +138,11 @@ impl<'a> State<'a> {
     fn claimed(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         let unreleased = self.claim.give_up_releases(|refusal| refusal.error.is_denied());
         for (pod, refusal) in &unreleased {
-            turn.note(Note::RefusedPod(Box::new(pod.meta().clone())));
-            let failed = tell_refusal(turn, "release Pod", pod.meta(), refusal);
-            self.unreleased.get_or_insert(failed);
+            let denied = note_denied_pod(turn, "release", pod, refusal);
+            self.denied = self.denied.take().or(denied);
+        }
+        for (pod, refusal) in self.claim.refused() {
+            note_denied_pod(turn, "adopt", pod, refusal);
         }
         let lost_owner = self.claim.lost_owner();
         if let Err(failed) = self.claim.result() {
@@ -149,7 +154,7 @@ impl<'a> State<'a> {
         if self.plan.scope != Scope::Claims {
             return self.create(turn);
         }
-        if let Some(failed) = self.unreleased.take() {
+        if let Some(failed) = self.denied.take() {
             return end(turn, Err(failed));
         }
         let relabelled = self.relabels.iter().filter(|relabel| relabel.is_done()).count();
@@ -219,17 +224,10 @@ impl<'a> State<'a> {
             self.failed = Some(failed);
             return self.write_status(turn);
         }
-        let delete =
-            |revision: &RevisionRef| DeleteRevision::new(&revision.meta, "the history is longer than its limit");
-        self.deletions = self.plan.forget.iter().map(delete).collect();
-        Step::All(
-            |state| members(&mut state.deletions),
-            Pace::InOrder,
-            |state, turn| {
-                state.failed = DeleteRevision::failure(&state.deletions, revisions::NOT_CLEANED_UP);
-                state.write_status(turn)
-            },
-        )
+        self.delete_revisions(self.plan.forget.clone(), "the history is longer than its limit", |state, turn| {
+            state.failed = state.not_deleted(turn);
+            state.write_status(turn)
+        })
     }
 
     /// Writes the status if it differs, onto the version of the set that it was computed for. A set that is gone is no error.
@@ -258,7 +256,7 @@ impl<'a> State<'a> {
     }
 
     fn finish(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        if let Some(failed) = self.failed.take().or_else(|| self.unreleased.take()) {
+        if let Some(failed) = self.failed.take().or_else(|| self.denied.take()) {
             return end(turn, Err(failed));
         }
         let effective = || {
@@ -275,10 +273,19 @@ impl<'a> State<'a> {
     }
 }
 
-/// Reports that the server refuses to change an object.
-fn tell_refusal(turn: &mut Turn<Note>, verb: &str, object: &Meta, refusal: &Refusal) -> Failed {
+/// If the server denies a change of a Pod, reports it and has the next syncs go on without that change.
+fn note_denied_pod(turn: &mut Turn<Note>, verb: &str, pod: &PodRef, refusal: &Refusal) -> Option<Failed> {
+    if !refusal.error.is_denied() {
+        return None;
+    }
+    turn.note(Note::RefusedPod(Box::new(pod.meta().clone())));
+    Some(tell_denial(turn, "FailedUpdate", &format!("{verb} Pod"), pod.meta(), refusal))
+}
+
+/// Reports that the server denies a change of an object.
+fn tell_denial(turn: &mut Turn<Note>, reason: &'static str, verb: &str, object: &Meta, refusal: &Refusal) -> Failed {
     let message = format!("cannot {verb} {}", object.name);
-    turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {message}: {}", refusal.error));
+    turn.tell(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));
     refused(&message, refusal)
 }
 

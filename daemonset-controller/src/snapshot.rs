@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub revisions: Revisions,
     /// Revisions that the server has refused to change, and when this is tried again.
     pub refused_revisions: RefusedChanges,
-    /// Pods that the server has refused to release, and when this is tried again.
+    /// Pods that the server has refused to adopt, release or relabel, and when this is tried again.
     pub refused_pods: RefusedChanges,
     /// Pods without a controller that it selects.
     pub adopt: Vec<PodRef>,
@@ -52,6 +52,10 @@ pub struct Snapshot {
     pub nodes: Nodes,
     /// Nodes for which a Pod may have been created by a request that was not answered, and how long it may still take effect.
     pub lost_creates: BTreeMap<Text, Duration>,
+    /// How many of these nodes have a Pod, so that the one that may have been created is a second one.
+    pub unseen_second_pods: usize,
+    /// Nodes for which no Pod is created now: those of lost creates, and those of Pods that are not adopted yet.
+    pub held_back: BTreeSet<Text>,
     /// Why no Pods are managed now: the caches do not show a write of this process.
     pub blocked: Option<Blocked>,
     /// Whether its namespace is terminating: the server refuses every Pod.

@@ -11,7 +11,7 @@ use common::{
     queue::{Priority, Queue},
     refs,
     revision::CONTROLLER_REVISIONS,
-    store::{Event, IndexValue, Origin, Store},
+    store::{ByNamespace, Event, IndexValue, Origin, Store},
     terminating_namespaces::TerminatingNamespaces,
 };
 
@@ -19,9 +19,6 @@ use crate::{
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
     rosters::Rosters,
 };
-
-/// Position of the index of sets by namespace.
-pub(crate) const SETS_BY_NAMESPACE: usize = 0;
 
 /// Turns events into keys, and passes them on to the rosters. Upstream: `pkg/controller/daemon`, `addPod`, `updatePod`, `deletePod`,
 /// `addHistory`, `updateHistory`, `deleteHistory`, `addNode`, `updateNode`.
@@ -149,7 +146,7 @@ impl Watch {
             return;
         }
         let namespace = IndexValue::Text(child.namespace.clone());
-        for set in self.sets.readable_by_index(SETS_BY_NAMESPACE, &namespace) {
+        for set in self.sets.readable_by_index(ByNamespace, &namespace) {
             if set.selector.matches_orphan(&child.labels) {
                 self.queue.add(set.metadata.key(), Priority::Normal);
             }

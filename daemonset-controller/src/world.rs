@@ -1,8 +1,13 @@
 //! Builders for tests: a set, its nodes, Pods and revisions, and what a sync sees of them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use common::{
+    controller::Sequenced as _,
     intern::Text,
     object::Object,
     refs::{self, Owner},
@@ -12,7 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    DaemonSetController,
     decide::{
+        self,
         eligibility::{Eligibility, eligibility},
         revisions,
     },
@@ -183,7 +190,7 @@ impl Around<'_> {
             let eligibility = self.eligibility(&node);
             roster.decide_node(node, change, eligibility);
         }
-        roster.update(set, hash, now, self);
+        roster.update(set, hash, &BTreeSet::new(), now, self);
     }
 }
 
@@ -312,14 +319,18 @@ impl World {
         let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
         let mut roster = Roster::new(&set, Arc::clone(&template), own, names.into_iter());
         around.update(&mut roster, &set, &revisions.hash, self.now);
-        let hashes = revisions.duplicates.iter().map(revisions::hash_of).filter(|hash| *hash != &*revisions.hash);
+        roster.update(&set, &revisions.hash, &revisions.same_hashes, self.now, &around);
         let live = revisions.old.iter().map(revisions::hash_of).filter(|hash| roster.has_hash(hash));
+        let adopt: Vec<PodRef> = orphans.into_iter().filter(|pod| !pod.meta().is_deleting()).collect();
+        let held_back = decide::held_back(&self.lost_creates, adopt.iter());
         Snapshot {
-            adopt: orphans.into_iter().filter(|pod| !pod.meta().is_deleting()).collect(),
+            adopt,
+            unseen_second_pods: roster.count_with_pod(self.lost_creates.keys()),
             release: roster.unselected(),
-            relabel: roster.with_hashes(&hashes.collect()),
+            relabel: roster.with_hashes(&revisions.same_hashes),
             live_hashes: live.map(Text::new).collect(),
-            nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &around),
+            nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &held_back, &around),
+            held_back,
             blocked: self.blocked.clone(),
             turn: self.turn,
             refused_revisions: RefusedChanges::default(),
@@ -341,7 +352,8 @@ impl World {
 
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
-        crate::explain(&self.snapshot()).actions
+        let snapshot = self.snapshot();
+        DaemonSetController::explain(&snapshot, snapshot.now).actions
     }
 
     /// What is done about Pods, in short: `+n1` creates one for node `n1`, `-p1` deletes Pod `p1`.

@@ -12,11 +12,13 @@ use std::{alloc::System, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::{
+    controller::Sequenced as _,
     intern::Text,
     object::Object,
     refs::{self, Owner},
 };
 use daemonset_controller::{
+    DaemonSetController,
     decide::{
         decide,
         eligibility::Eligibility,
@@ -24,7 +26,6 @@ use daemonset_controller::{
         rolling::{Limits as Update, sunsets},
         standing::{Criteria, NodeView, Replacement, Rollout, Tally, standing},
     },
-    explain,
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
     plan::{Lack, Why},
     snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedChanges, Snapshot, Turn},
@@ -32,6 +33,7 @@ use daemonset_controller::{
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use sandbox::memory::{Limit, limited};
 use serde_json::{Value, json};
 
 use crate::world::{ME, World, set};
@@ -48,14 +50,6 @@ const CLUSTER: usize = 512 << 20;
 
 /// The limit is the process's, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs `work` with at most that much memory more than is allocated now.
-fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
-    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
-    let result = work();
-    ALLOCATOR.set_limit(usize::MAX).unwrap();
-    result
-}
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_800_000_000).unwrap()
@@ -169,6 +163,27 @@ fn eligibilities() -> impl Strategy<Value = Eligibility> {
     prop::sample::select(vec![Runs, Runs, Runs, Stays, Leaves, Vanished])
 }
 
+/// How much memory a cached revision may take, whatever its data.
+const REVISION: usize = 8 << 10;
+
+#[test]
+fn a_cached_revision_takes_little_memory_whatever_its_data() {
+    let _alone = ALONE.lock();
+    let revision = |n: usize| {
+        let ballast = format!("{n}{}", "x".repeat(1 << 20));
+        let template =
+            json!({"metadata": {"annotations": {"example.com/ballast": ballast}}, "spec": {"containers": []}});
+        json!({"metadata": {"name": format!("r{n}"), "namespace": "shop", "uid": format!("R{n}"), "resourceVersion": "1",
+            "labels": {"app": "web"}}, "revision": 1, "data": {"spec": {"template": template}}})
+    };
+    let first: Arc<ControllerRevision> = read(&revision(0)).unwrap();
+    let before = ALLOCATOR.allocated();
+    let cached: Vec<Arc<ControllerRevision>> = (1..=20).map(|n| read(&revision(n)).unwrap()).collect();
+    let taken = (ALLOCATOR.allocated() - before) / cached.len();
+    assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
+    assert!(!first.holds_the_same_as(&cached[0]));
+}
+
 proptest! {
     #[test]
     fn no_number_in_a_spec_makes_a_decision_expensive_or_breaks_a_limit(
@@ -191,9 +206,10 @@ proptest! {
         let owner = Owner::new(DAEMON_SETS, &set.metadata);
         let none = Vec::<Arc<ControllerRevision>>::new();
         let claims = refs::claim(&owner, &set.selector, none, |_| true).unwrap();
+        let nodes = nodes(&set, &pods);
         let snapshot = Snapshot {
             revisions: revisions::choose(&set, &template, claims),
-            nodes: nodes(&set, &pods),
+            nodes: nodes.clone(),
             adopt: Vec::new(),
             turn: Turn::default(),
             refused_revisions: RefusedChanges::default(),
@@ -203,6 +219,8 @@ proptest! {
             live_hashes: std::collections::BTreeSet::new(),
             blocked: None,
             lost_creates: lost_creates.clone(),
+            held_back: lost_creates.keys().cloned().collect(),
+            unseen_second_pods: lost_creates.keys().filter(|name| !nodes.create.nodes.iter().any(|node| node.name == **name)).count(),
             terminating_namespace: false,
             limits: Limits { burst, compares_taints: true },
             now: now(),
@@ -210,9 +228,9 @@ proptest! {
             owner,
             set: Arc::clone(&set),
         };
-        let (plan, explanation) = limited(DECISION, || {
+        let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = explain(&snapshot);
+            let explanation = DaemonSetController::explain(&snapshot, snapshot.now);
             (plan, explanation)
         });
         prop_assert!(plan.creates.len() <= burst && plan.deletes.len() <= burst);
@@ -285,11 +303,11 @@ fn one_change_in_a_set_of_many_nodes_costs_one_node() {
         let decided = world.decided_nodes();
         let pod = world.pod_on("node-77").await;
         let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
-        ALLOCATOR.set_limit(ALLOCATOR.allocated() + CHANGE).unwrap();
+        let limit = Limit::of(&ALLOCATOR, CHANGE);
         let status = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
         world.sandbox.merge("pods", Some("shop"), &name, Some("status"), status).await.unwrap();
         world.wait(5).await;
-        ALLOCATOR.set_limit(usize::MAX).unwrap();
+        drop(limit);
         assert_eq!(world.status().await["numberReady"], 502);
         assert_eq!(world.decided_nodes() - decided, 1);
     });
@@ -299,7 +317,7 @@ fn one_change_in_a_set_of_many_nodes_costs_one_node() {
 fn hostile_sets_cost_their_neighbours_nothing() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    limited(CLUSTER, || runtime.block_on(neighbours()));
+    limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
 /// How long twenty sets take to become ready, with and without hostile ones beside them.

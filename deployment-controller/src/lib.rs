@@ -35,7 +35,6 @@
 //! - Objects that validation would have refused are left alone with an error.
 
 pub mod decide;
-pub mod error;
 pub mod objects;
 pub mod plan;
 pub mod snapshot;
@@ -50,22 +49,21 @@ use common::{
     app::Definition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Explanation, Loop, Observed, Sequenced},
+    controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer},
+    informer::{AnyInformer, Informer, handler},
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{FeatureGate, Tune, TuneValue, WorkersFlag},
-    store::{Event, Store, by_controller, by_namespace, orphans_by_namespace},
+    sequence::{Failed, Sequence},
+    settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag},
+    store::Store,
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    error::Error,
     objects::{Deployment, REPLICA_SETS, ReplicaSet},
     plan::Plan,
     sequence::Note,
@@ -74,48 +72,34 @@ use crate::{
 };
 
 /// The gate of `status.terminatingReplicas`.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate {
-    name: "DeploymentReplicaSetTerminatingReplicas",
-    default: true,
-    locked: false,
-    help: "status.terminatingReplicas counts Pods that are going away",
-};
+pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on(
+    "DeploymentReplicaSetTerminatingReplicas",
+    "status.terminatingReplicas counts Pods that are going away",
+);
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[TERMINATING_REPLICAS];
 
-/// After how long a write that no cache shows is waited for no more.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "After how long a write of its own that its caches do not show is waited for no more",
-};
 /// All values of this crate that can be tuned.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
 /// The flag that says how many Deployments are synced at once.
-pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
-    name: "concurrent-deployment-syncs",
-    default: 5,
-    min: 1,
-    help: "How many Deployments are synced at once; more is quicker and takes more CPU and network",
-};
+pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
+    "concurrent-deployment-syncs",
+    5,
+    "How many Deployments are synced at once; more is quicker and takes more CPU and network",
+);
 /// All flags of this crate that say how many objects are synced at once.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of Deployments.
-pub const DEPLOYMENTS: LoopDefinition = LoopDefinition {
-    name: "deployment-controller",
-    alias: "deployment",
-    client: "deployment-controller",
-    component: "deployment-controller",
-    start,
-};
+pub const DEPLOYMENTS: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", start);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[DEPLOYMENTS];
 
 /// The binary.
 pub const DEFINITION: Definition = Definition {
     name: "deployment-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Rolls Deployments out: one ReplicaSet for each template, and replicas moved from the old ones to the new.",
     loops: LOOPS,
     workers: WORKERS,
@@ -130,12 +114,10 @@ const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 /// The controller.
 pub struct DeploymentController {
     context: Context,
-    queue: Queue<Key>,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: PodWatches,
     ledger: Ledger,
-    executor: Executor,
     /// Deployments of which it is known what predecessors of this process have made for them.
     explored: Arc<Mutex<HashSet<Uid>>>,
     /// ReplicaSets that are not selected any more and could not be released.
@@ -163,40 +145,22 @@ fn start(context: Context) -> Arc<dyn Running> {
 impl DeploymentController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
-        let ledger = Ledger::new(context.clock.clone(), context.settings.duration(&EXPECTATIONS_TIMEOUT));
-        let deployments = Arc::new(Store::new(&[by_namespace()]));
-        let sets = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
-        let watch =
-            Arc::new(Watch { queue: queue.clone(), deployments: Arc::clone(&deployments), ledger: ledger.clone() });
-        let config = context.caches();
-        // Nothing is replayed of Pods: a rollout hears of their ends.
-        let pods = PodWatches::new(context.api.clone(), context.reading(), watch.queue.clone());
+        let ledger = context.ledger();
+        let deployments: Arc<Store<Deployment>> = Arc::default();
         let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();
         let refused: Arc<Mutex<HashMap<Uid, Refused>>> = Arc::default();
-        let (on_set, known, released) = (Arc::clone(&watch), Arc::clone(&explored), Arc::clone(&refused));
-        let on_deployment = move |event: &Event<Deployment>, origin| {
-            if let Event::Deleted(deployment) = event {
-                known.lock().remove(&deployment.metadata.uid);
-            }
-            watch.on_deployment(event, origin);
-        };
-        let api = &context.api;
+        let watch = Arc::new(Watch {
+            queue: queue.clone(),
+            deployments: Arc::clone(&deployments),
+            ledger: ledger.clone(),
+            explored: Arc::clone(&explored),
+            refused: Arc::clone(&refused),
+        });
         Self {
-            deployments: Informer::start_with(api.clone(), config.clone(), deployments, vec![Box::new(on_deployment)]),
-            sets: Informer::start_with(
-                api.clone(),
-                config,
-                sets,
-                vec![Box::new(move |event: &Event<ReplicaSet>, origin| {
-                    if let Event::Deleted(set) = event {
-                        released.lock().remove(&set.metadata.uid);
-                    }
-                    on_set.on_set(event, origin);
-                })],
-            ),
-            pods,
-            executor: Executor::new(&context, Some(ledger.clone())),
-            queue,
+            deployments: context.informer(deployments, handler(&watch, Watch::on_deployment)),
+            sets: context.informer(Arc::default(), handler(&watch, Watch::on_set)),
+            // Nothing is replayed of Pods: a rollout hears of their ends.
+            pods: PodWatches::new(context.api.clone(), context.reading(), queue.clone()),
             ledger,
             explored,
             refused,
@@ -223,20 +187,13 @@ impl DeploymentController {
     }
 }
 
-/// What the plan for a Deployment says, with the requests that carry it out.
-pub fn explain(snapshot: &Snapshot) -> Explanation {
-    let plan = decide::decide(snapshot);
-    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
-}
-
 impl Sequenced for DeploymentController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key, now)
     }
 
@@ -246,10 +203,6 @@ impl Sequenced for DeploymentController {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(snapshot: &Snapshot) -> Timestamp {
-        snapshot.now
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -273,14 +226,8 @@ impl Sequenced for DeploymentController {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -12,6 +12,7 @@ use common::{
     object::{Object, Resource},
     pods::PODS,
     selector::Selector,
+    store::{ByController, ByNamespace, OrphansByNamespace},
     template::{POD_TEMPLATE_HASH, Template},
 };
 use serde::{Deserialize, Deserializer};
@@ -238,6 +239,7 @@ impl DeploymentStatus {
 
 impl Object for Deployment {
     const RESOURCE: Resource = DEPLOYMENTS;
+    type Indexes = (ByNamespace,);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -357,6 +359,7 @@ pub struct ReplicaSetStatus {
 
 impl Object for ReplicaSet {
     const RESOURCE: Resource = REPLICA_SETS;
+    type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -399,6 +402,7 @@ impl Pod {
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
+    type Indexes = (ByController,);
 
     fn meta(&self) -> &Meta {
         &self.metadata

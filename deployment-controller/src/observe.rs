@@ -10,30 +10,27 @@ use common::{
     meta::{Key, Uid},
     refs::{self, Claims, Owner},
     runtime::Context,
-    store::IndexValue,
+    sequence::Failed,
+    store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 
 use crate::{
     DeploymentController, Refused,
     decide::limits::Limits,
-    error::Error,
     objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
     snapshot::{Snapshot, sort_by_creation},
-    watch::{ORPHANS_BY_NAMESPACE, PODS_BY_OWNER, SETS_BY_OWNER},
 };
 
-/// After how long a Deployment whose caches lag is looked at again although nothing of it has happened.
-const RECHECK: Duration = Duration::from_secs(2);
 /// For how long a ReplicaSet that could not be released is kept before that is tried again, unless it changes first.
 const REFUSED: Duration = Duration::from_mins(5);
 /// How much older than the leadership of this process a Deployment must be, by the clocks of others, to have had a predecessor.
 const CLOCK_SKEW: Duration = Duration::from_secs(10);
-/// The same while the Pods are read, whose end is told.
+/// How long to wait for the Pods of a Deployment, whose first list enqueues it, before it is checked without an event.
 const POD_RECHECK: Duration = Duration::from_secs(30);
 
 impl DeploymentController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let Some(deployment) = self.deployments.store().get(&key.namespace, &key.name)? else {
             self.pods.end(key);
             return Ok(Observed::Gone);
@@ -41,27 +38,28 @@ impl DeploymentController {
         let limits = check(&deployment)?;
         let uid = &deployment.metadata.uid;
         let caches: [&dyn Cache; 2] = [&**self.sets.store(), &**self.deployments.store()];
-        if let Some((behind, left)) = self.ledger.behind(uid, &caches, HashSet::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        if let Some(behind) = self.ledger.behind(uid, &caches, HashSet::default) {
+            return Ok(Observed::behind(behind));
         }
-        let owned = self.sets.store().by_index(SETS_BY_OWNER, &IndexValue::controlled_by(&deployment.metadata))?;
+        let owned = self.sets.store().by_index(ByController, &IndexValue::controlled_by(&deployment.metadata))?;
         for set in &owned {
             check_set(set)?;
         }
         // An orphan that makes no sense is nobody's: it must not stop every Deployment of its namespace.
         let namespace = IndexValue::Text(deployment.metadata.namespace.clone());
-        let orphans = self.sets.store().readable_by_index(ORPHANS_BY_NAMESPACE, &namespace);
+        let orphans = self.sets.store().readable_by_index(OrphansByNamespace, &namespace);
         let orphans = orphans.into_iter().filter(|set| check_set(set).is_ok());
         let owner = Owner::new(DEPLOYMENTS, &deployment.metadata);
         let selector = &deployment.spec.selector.compiled;
-        let mut claims = refs::claim(&owner, selector, owned.into_iter().chain(orphans), |_| true)?;
+        let mut claims = refs::claim(&owner, selector, owned.into_iter().chain(orphans), |_| true)
+            .map_err(|error| invalid(format!("spec.{error}")))?;
         let release_again = self.keep_refused(&mut claims, now);
         sort_by_creation(&mut claims.keep);
         let running_pods = if waits_for_pods(&deployment, &claims.keep) {
             let pods = self.pods.of(&deployment, &claims.keep);
             if !pods.is_synced() {
-                let why = "the Pods have not been read yet, which the strategy Recreate needs".to_owned();
-                return Ok(Observed::Waiting { why, at_most: POD_RECHECK });
+                let why = "the Pods have not been read yet, which the strategy Recreate needs";
+                return Ok(Observed::wait(why, POD_RECHECK));
             }
             running_pods(&pods, &claims.keep)?
         } else {
@@ -128,10 +126,10 @@ fn waits_for_pods(deployment: &Deployment, sets: &[Arc<ReplicaSet>]) -> bool {
 }
 
 /// How many Pods of each ReplicaSet have not run to their end.
-fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Error> {
+fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeMap<Uid, usize>, Failed> {
     let running = |set: &Arc<ReplicaSet>| {
         let uid = &set.metadata.uid;
-        let of_set = pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&set.metadata))?;
+        let of_set = pods.store().by_index(ByController, &IndexValue::controlled_by(&set.metadata))?;
         Ok((uid.clone(), of_set.iter().filter(|pod| pod.runs()).count()))
     };
     sets.iter().map(running).collect()
@@ -140,17 +138,17 @@ fn running_pods(pods: &Informer<Pod>, sets: &[Arc<ReplicaSet>]) -> Result<BTreeM
 /// The limits of a Deployment that makes sense.
 ///
 /// What is refused here a server with validation has refused before; it is left alone, with an error.
-fn check(deployment: &Deployment) -> Result<Limits, Error> {
+fn check(deployment: &Deployment) -> Result<Limits, Failed> {
     let spec = &deployment.spec;
     if let Some(bytes) = deployment.oversized {
-        return Err(Error::Invalid(format!("metadata.annotations are {bytes} bytes, which no server accepts")));
+        return Err(invalid(format!("metadata.annotations are {bytes} bytes, which no server accepts")));
     }
     if spec.selector.compiled.is_null() {
-        return Err(Error::Invalid("spec.selector is missing".to_owned()));
+        return Err(invalid("spec.selector is missing"));
     }
-    spec.selector.compiled.checked()?;
+    spec.selector.compiled.checked().map_err(|error| invalid(format!("spec.{error}")))?;
     if let Some(problem) = spec.template.problem() {
-        return Err(Error::Invalid(format!("spec.template: {problem}")));
+        return Err(invalid(format!("spec.template: {problem}")));
     }
     for (field, value) in [
         ("replicas", Some(spec.replicas)),
@@ -159,20 +157,25 @@ fn check(deployment: &Deployment) -> Result<Limits, Error> {
         ("progressDeadlineSeconds", spec.progress_deadline_seconds),
     ] {
         if let Some(value) = value.filter(|value| *value < 0) {
-            return Err(Error::Invalid(format!("spec.{field} is {value}")));
+            return Err(invalid(format!("spec.{field} is {value}")));
         }
     }
-    Ok(Limits::of(spec)?)
+    Limits::of(spec).map_err(|error| invalid(error.to_string()))
 }
 
-fn check_set(set: &ReplicaSet) -> Result<(), Error> {
+/// The failure of a sync whose Deployment or ReplicaSet no server should have accepted.
+fn invalid(why: impl Into<String>) -> Failed {
+    Failed::new("malformed", why)
+}
+
+fn check_set(set: &ReplicaSet) -> Result<(), Failed> {
     let name = &set.metadata.name;
     if let Some(bytes) = set.oversized {
         let why = format!("ReplicaSet {name}: metadata.annotations are {bytes} bytes, which no server accepts");
-        return Err(Error::Invalid(why));
+        return Err(invalid(why));
     }
     if let Some(problem) = set.spec.template.problem() {
-        return Err(Error::Invalid(format!("ReplicaSet {name}: spec.template: {problem}")));
+        return Err(invalid(format!("ReplicaSet {name}: spec.template: {problem}")));
     }
     let status = &set.status;
     for (field, value) in [
@@ -183,7 +186,7 @@ fn check_set(set: &ReplicaSet) -> Result<(), Error> {
         ("status.terminatingReplicas", status.terminating_replicas.unwrap_or(0)),
     ] {
         if value < 0 {
-            return Err(Error::Invalid(format!("ReplicaSet {name}: {field} is {value}")));
+            return Err(invalid(format!("ReplicaSet {name}: {field} is {value}")));
         }
     }
     Ok(())

@@ -10,8 +10,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
     api::Patch,
-    controller::{Failure as _, Requeue, Retry},
+    controller::{Requeue, Retry},
     meta::{Meta, Uid, Version},
+    refs::Claims,
     sequence::{self, Class, Failed, Fields, Refusal, Request, Role, Sequence, Steps, Turn},
 };
 use serde::Deserialize;
@@ -133,10 +134,8 @@ impl<'a> State<'a> {
             let request = request.doing(step.action.doing()).because(step.reason());
             Next::Send(request, Self::answered)
         };
-        // Whatever its version: whom a ReplicaSet belongs to does not depend on the rest of it.
         let claim = |set, uid, body| {
-            let request = Request::patch(REPLICA_SETS, &self.judged(set, uid), Patch::Strategic, body);
-            send(request.at(None).role(Role::Child))
+            send(Request::patch(REPLICA_SETS, &self.judged(set, uid), Patch::Strategic, body).role(Role::Child))
         };
         match &step.action {
             Action::Adopt { .. } if self.may_adopt.is_none() => {
@@ -302,7 +301,9 @@ impl<'a> State<'a> {
 
     /// The ReplicaSet of that name and uid, at the version that was judged.
     fn judged(&self, set: &Arc<str>, uid: &Uid) -> Meta {
-        let kept = self.snapshot.claims.keep.iter().find(|kept| kept.metadata.name == *set).map(|kept| &kept.metadata);
+        let Claims { keep, adopt, release } = &self.snapshot.claims;
+        let mut known = keep.iter().chain(adopt).chain(release).map(|known| &known.metadata);
+        let kept = known.find(|known| known.name == *set);
         Meta {
             namespace: self.meta().namespace.clone(),
             name: Arc::clone(set),
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_forecast_names_requests_with_their_numbers_and_reasons() {
-        let actions = |world: &World| crate::explain(&world.snapshot()).actions;
+        let actions = |world: &World| world.explain().actions;
         let mut world = World::new(3).set("a", 0, 0).annotate(REVISION, "1");
         world = world.set("b", 3, 3).annotate(REVISION, "2").current("b");
         world.annotations = json!({REVISION: "2", ROLLBACK_TO: "1"});

@@ -7,29 +7,27 @@ use common::{
     consistency::Ledger,
     controller::priority,
     informer::{Config, Informer},
+    map::{HashMap, HashSet},
     meta::{Key, Meta, Uid},
     queue::{Priority, Queue},
     refs,
-    store::{Event, IndexValue, Origin, Store, by_controller},
+    store::{ByNamespace, Event, IndexValue, Origin, Store},
 };
 use parking_lot::Mutex;
 
-use crate::objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet};
-
-/// Position of the index of Deployments by namespace.
-pub(crate) const DEPLOYMENTS_BY_NAMESPACE: usize = 0;
-/// Position of the index of ReplicaSets by the uid of their controller.
-pub(crate) const SETS_BY_OWNER: usize = 0;
-/// Position of the index of ReplicaSets without a controller by namespace.
-pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
-/// Position of the index of Pods by the uid of their controller.
-pub(crate) const PODS_BY_OWNER: usize = 0;
+use crate::{
+    Refused,
+    objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet},
+};
 
 /// Turns events into keys. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`, ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
+    /// See [`DeploymentController`](crate::DeploymentController).
+    pub(crate) explored: Arc<Mutex<HashSet<Uid>>>,
+    pub(crate) refused: Arc<Mutex<HashMap<Uid, Refused>>>,
 }
 
 impl Watch {
@@ -37,6 +35,7 @@ impl Watch {
     pub(crate) fn on_deployment(&self, event: &Event<Deployment>, origin: Origin) {
         if let Event::Deleted(deployment) = event {
             // Another one of that name does not answer for it.
+            self.explored.lock().remove(&deployment.metadata.uid);
             self.ledger.forget(&deployment.metadata.uid);
             self.queue.forget(&deployment.metadata.key());
         }
@@ -48,7 +47,10 @@ impl Watch {
     pub(crate) fn on_set(&self, event: &Event<ReplicaSet>, origin: Origin) {
         let priority = priority(origin);
         match event {
-            Event::Deleted(set) => self.add_owner(&set.metadata, priority),
+            Event::Deleted(set) => {
+                self.refused.lock().remove(&set.metadata.uid);
+                self.add_owner(&set.metadata, priority);
+            }
             Event::Unreadable(set) => self.add_owner(&set.meta, priority),
             // Seen first after a restart: the same as its deletion.
             Event::Added(set) if set.metadata.is_deleting() => self.add_owner(&set.metadata, priority),
@@ -88,7 +90,7 @@ impl Watch {
             return;
         }
         let namespace = IndexValue::Text(set.namespace.clone());
-        for deployment in self.deployments.readable_by_index(DEPLOYMENTS_BY_NAMESPACE, &namespace) {
+        for deployment in self.deployments.readable_by_index(ByNamespace, &namespace) {
             if deployment.spec.selector.compiled.matches_orphan(&set.labels) {
                 self.queue.add(deployment.metadata.key(), priority);
             }
@@ -138,7 +140,7 @@ impl PodWatches {
                 queue.add(of.clone(), Priority::Normal);
             }
         });
-        let pods = Arc::new(Informer::start(self.api.clone(), config, &[by_controller()], vec![on_pod]));
+        let pods = Arc::new(Informer::start(self.api.clone(), config, vec![on_pod]));
         let (queue, of, filled) = (self.queue.clone(), key.clone(), pods.first_set());
         tokio::spawn(async move {
             if filled.await {

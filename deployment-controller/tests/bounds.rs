@@ -8,10 +8,12 @@ use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
 use common::{
+    controller::Sequenced as _,
     object::Object,
     refs::{self, Owner},
 };
 use deployment_controller::{
+    DeploymentController,
     decide::{decide, limits::Limits},
     objects::{
         DEPLOYMENTS, DESIRED_REPLICAS, Deployment, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO, ReplicaSet,
@@ -22,6 +24,7 @@ use deployment_controller::{
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use sandbox::memory::limited;
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -34,14 +37,6 @@ const COPIES: usize = 8;
 
 /// The limit is the process's, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs `work` with at most that much memory more than is allocated now.
-fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
-    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
-    let result = work();
-    ALLOCATOR.set_limit(usize::MAX).unwrap();
-    result
-}
 
 fn read<T: Object>(value: &Value) -> Option<T> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
@@ -165,9 +160,9 @@ proptest! {
         let _alone = ALONE.lock();
         let Some(snapshot) = snapshot(&deployment, &sets) else { return Ok(()) };
         let texts = deployment.to_string().len() + sets.iter().map(|set| set.to_string().len()).sum::<usize>();
-        let (plan, explanation) = limited(DECISION + COPIES * texts, || {
+        let (plan, explanation) = limited(&ALLOCATOR, DECISION + COPIES * texts, || {
             let plan = decide(&snapshot);
-            let explanation = deployment_controller::explain(&snapshot);
+            let explanation = DeploymentController::explain(&snapshot, snapshot.now);
             (plan, explanation)
         });
         prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());
@@ -204,6 +199,6 @@ fn a_thousand_old_sets_take_memory_in_proportion() {
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": i32::MAX}}}});
     let sets: Vec<Value> = (0..1000).map(set).collect();
     let snapshot = snapshot(&deployment, &sets).unwrap();
-    let plan = limited(sets.len() * 8192, || decide(&snapshot));
+    let plan = limited(&ALLOCATOR, sets.len() * 8192, || decide(&snapshot));
     assert!((1..=2 * sets.len() + 4).contains(&plan.steps.len()), "{} steps", plan.steps.len());
 }

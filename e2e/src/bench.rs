@@ -27,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     cluster::{self, Cluster, Kind},
-    command_line, controllers,
+    controllers,
     nodes::Nodes,
     process, suite,
 };

@@ -1,14 +1,12 @@
-//! What tries out the controllers of this workspace: suites on a chosen cluster, the simulation, the playground and
-//! benchmarks. The cluster they run on by default is the [`sandbox`] crate, which knows no controller.
+//! What tries out the controllers of this workspace: suites on a chosen cluster, the playground and benchmarks.
+//! The cluster they run on by default is the [`sandbox`] crate, which knows no controller; the simulation is a crate of its own.
 
 pub mod bench;
 pub mod cluster;
-mod command_line;
 pub mod controllers;
 pub mod playground;
 pub mod process;
 pub mod scrape;
-pub mod simulation;
 pub mod suite;
 
 pub use sandbox::{self, loops, nodes};

@@ -38,7 +38,7 @@ use common::clock::Clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cluster, command_line, controllers, process,
+    cluster, controllers, process,
     sandbox::{Refused, ServeError},
 };
 use flags::Flags;

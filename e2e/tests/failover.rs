@@ -162,12 +162,11 @@ async fn writes_at_once(c: Context) -> Outcome {
     c.check(sandbox.count("pods") == KNOWN as usize + 1, "a Pod too many, or one too few").await
 }
 
-/// The Leases that users put in place for a hand-over.
-const HOLD: &str = include_str!("../../deploy/overlays/hold/leases.yaml");
+/// The Lease that users put in place for a hand-over.
+const HOLD: &str = include_str!("../../deploy/controllers/replicaset-controller/hold/lease.yaml");
 
 async fn held(c: Context) -> Outcome {
-    let leases: Vec<Value> = serde_saphyr::from_multiple(HOLD).unwrap();
-    let lease = leases.into_iter().find(|lease| lease["metadata"]["name"] == REPLICASET_CONTROLLER).unwrap();
+    let lease: Value = serde_saphyr::from_str(HOLD).unwrap();
     c.create(LEASES, lease).await?;
     let _controller = c.start(REPLICASET_CONTROLLER, QUICK).await?;
     c.create(REPLICA_SETS, replica_set("web").replicas(2)).await?;

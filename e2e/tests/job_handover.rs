@@ -1,6 +1,7 @@
 //! Suite: Jobs that change hands between kube-controller-manager and job-controller, again and again, in mid-flight.
 //!
-//! Runs where the binary of kube-controller-manager lies beside those of etcd and kube-apiserver; its tests are ignored elsewhere.
+//! Where the binary of kube-controller-manager does not lie beside those of etcd and kube-apiserver, a second job-controller takes
+//! its part.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::{collections::BTreeSet, process::ExitCode, time::Duration};
@@ -19,17 +20,14 @@ fn main() -> ExitCode {
         cluster: |cluster| cluster,
         at_once: Some(1),
         tests: vec![
-            Test::new("jobs_go_back_and_forth", |c| Box::pin(back_and_forth(c)))
-                .only(&[Kind::Envtest])
-                .needs(Hands::available),
+            Test::new("jobs_go_back_and_forth", |c| Box::pin(back_and_forth(c))).only(&[Kind::Sandbox, Kind::Envtest]),
             Test::new("what_upstream_left_at_rest_stays_at_rest", |c| Box::pin(at_rest(c)))
-                .only(&[Kind::Envtest])
-                .needs(Hands::available),
+                .only(&[Kind::Sandbox, Kind::Envtest]),
         ],
     })
 }
 
-fn hands() -> Result<Hands, Failure> {
+fn hands() -> Hands {
     Hands::find("job-controller", "job-controller")
 }
 
@@ -42,7 +40,7 @@ fn names(pods: &[Value]) -> BTreeSet<String> {
 }
 
 async fn back_and_forth(c: Context) -> Outcome {
-    let hands = hands()?;
+    let hands = hands();
     let plain = job("plain").set("spec/completions", 24).set("spec/parallelism", 3);
     c.create(JOBS, plain.script("sim/exit", "0").script("sim/after", "0.7")).await?;
     let indexed =
@@ -83,7 +81,7 @@ async fn back_and_forth(c: Context) -> Outcome {
 }
 
 async fn at_rest(c: Context) -> Outcome {
-    let hands = hands()?;
+    let hands = hands();
     let theirs = hands.theirs(&c).await?;
     let limited =
         job("limited").set("spec/completions", 3).set("spec/parallelism", 3).set("spec/completionMode", "Indexed");

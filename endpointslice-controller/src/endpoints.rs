@@ -13,16 +13,14 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, Listened},
     meta::{Key, Meta, Uid},
-    object::Unreadable,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{Tune, TuneValue, WorkersFlag},
+    sequence::{Failed, Sequence},
+    settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    EXPECTATIONS_TIMEOUT, caches,
     members::SharedMembership,
     memory::Memories,
     objects::{Endpoints, object_ref},
@@ -40,27 +38,18 @@ mod sequence;
 mod watch;
 
 /// The flag that says how many Services are synced at once.
-pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
-    name: "concurrent-endpoint-syncs",
-    default: 5,
-    min: 1,
-    help: "How many Services have their Endpoints synced at once",
-};
+pub const CONCURRENT_SYNCS: WorkersFlag =
+    WorkersFlag::new("concurrent-endpoint-syncs", 5, "How many Services have their Endpoints synced at once");
 /// How long changes of Pods are gathered.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune {
-    name: "endpoint-updates-batch-period",
-    default: TuneValue::Duration(Duration::ZERO),
-    help: "How long changes of Pods are gathered before the Endpoints of their Services are written",
-};
+pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
+    "endpoint-updates-batch-period",
+    Duration::ZERO,
+    "How long changes of Pods are gathered before the Endpoints of their Services are written",
+);
 
 /// The loop of Endpoints.
-pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition {
-    name: "endpoints-controller",
-    alias: "endpoint",
-    client: "endpoint-controller",
-    component: decide::ENDPOINT_CONTROLLER,
-    start,
-};
+pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
+    .known_as("endpoint-controller", decide::ENDPOINT_CONTROLLER);
 
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint", Backoff::default());
@@ -71,13 +60,11 @@ fn start(context: Context) -> Arc<dyn Running> {
 
 /// The controller of Endpoints.
 pub struct EndpointsController {
-    queue: Queue<Key>,
     members: Arc<SharedMembership>,
     endpoints: Arc<Listened<Endpoints>>,
     memories: Arc<Memories>,
     parked: Arc<Parked>,
     ledger: Ledger,
-    executor: Executor,
 }
 
 /// The owner of the record in the ledger about the Endpoints of that name: they outlive their Service.
@@ -89,9 +76,9 @@ impl EndpointsController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
+        let ledger = context.ledger();
         let members = SharedMembership::shared(context);
-        let endpoints = caches::endpoints(context);
+        let endpoints = context.shared_informer::<Endpoints>();
         let (memories, parked): (Arc<Memories>, Arc<Parked>) = Default::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
@@ -105,8 +92,7 @@ impl EndpointsController {
         members.services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
         members.listen(move |concerned| pod_watch.on_pod(concerned));
         endpoints.listen(Box::new(move |event, origin| watch.on_endpoints(event, origin)));
-        let executor = Executor::new(context, Some(ledger.clone()));
-        Self { queue, members, endpoints, memories, parked, ledger, executor }
+        Self { members, endpoints, memories, parked, ledger }
     }
 }
 
@@ -115,9 +101,8 @@ impl Sequenced for EndpointsController {
     type Snapshot = EndpointsSnapshot;
     type Plan = EndpointsPlan;
     type Note = Note;
-    type Error = Unreadable;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<EndpointsSnapshot>, Unreadable> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<EndpointsSnapshot>, Failed> {
         self.observe(key)
     }
 
@@ -127,11 +112,6 @@ impl Sequenced for EndpointsController {
 
     fn sequence<'a>(snapshot: &'a EndpointsSnapshot, plan: &'a EndpointsPlan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(_: &EndpointsSnapshot) -> Timestamp {
-        // Nothing depends on it.
-        Timestamp::UNIX_EPOCH
     }
 
     fn object(snapshot: &EndpointsSnapshot) -> (ObjectRef, Uid) {
@@ -153,8 +133,6 @@ impl Sequenced for EndpointsController {
         }
     }
 
-    fn fresh(&self, _: &EndpointsSnapshot, (): ()) {}
-
     fn ended(&self, snapshot: &EndpointsSnapshot) {
         if snapshot.members.is_none() {
             // There may be no other sync.
@@ -162,12 +140,8 @@ impl Sequenced for EndpointsController {
         }
     }
 
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

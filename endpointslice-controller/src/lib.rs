@@ -58,7 +58,6 @@ pub mod slices;
 pub mod snapshot;
 
 mod body;
-mod caches;
 mod members;
 mod metrics;
 mod observe;
@@ -67,20 +66,12 @@ mod sequence;
 mod topology;
 mod watch;
 
-use std::time::Duration;
-
 use common::{
     app::Definition,
     runtime::LoopDefinition,
-    settings::{FeatureGate, Tune, TuneValue, WorkersFlag},
+    settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag},
 };
 
-/// How long to wait for the cache to show a write of this process before syncing without it.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "How long to wait for the cache to show a write of this process before syncing without it",
-};
 /// All values of this crate that can be tuned.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
 
@@ -98,12 +89,8 @@ pub const WORKERS: &[WorkersFlag] =
     &[slices::CONCURRENT_SYNCS, mirroring::CONCURRENT_SYNCS, endpoints::CONCURRENT_SYNCS];
 
 /// `spec.trafficDistribution` is followed. The gate is locked.
-pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate = FeatureGate {
-    name: "PreferSameTrafficDistribution",
-    default: true,
-    locked: true,
-    help: "Services may prefer endpoints of the same zone or node",
-};
+pub const PREFER_SAME_TRAFFIC_DISTRIBUTION: FeatureGate =
+    FeatureGate::locked("PreferSameTrafficDistribution", "Services may prefer endpoints of the same zone or node");
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[PREFER_SAME_TRAFFIC_DISTRIBUTION];
 
@@ -114,6 +101,7 @@ pub const LOOPS: &[LoopDefinition] =
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "endpointslice-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Keeps EndpointSlices and Endpoints: the Pods behind each Service",
     loops: LOOPS,
     workers: WORKERS,

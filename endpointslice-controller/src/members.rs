@@ -12,7 +12,6 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
-    caches,
     membership::{Members, Membership, ServiceNames},
     objects::{Pod, Service},
 };
@@ -31,7 +30,9 @@ pub(crate) struct SharedMembership {
 impl SharedMembership {
     /// The index of this process. The first call starts the watches of Services and Pods.
     pub(crate) fn shared(context: &Context) -> Arc<Self> {
-        let (services, pods) = (caches::services(context), caches::pods(context));
+        // Started first: `get_or_make` must not be called inside of itself.
+        let services = context.shared_informer();
+        let pods = context.shared_informer();
         context.shared.get_or_make(|| Self::new(services, pods))
     }
 

@@ -12,16 +12,14 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, Listened},
     meta::{Key, Uid},
-    object::Unreadable,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{Tune, TuneValue, WorkersFlag},
+    sequence::{Failed, Sequence},
+    settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
-    EXPECTATIONS_TIMEOUT, caches,
     objects::{Endpoints, MIRRORING, Service, Slice, object_ref},
     observe::drop_satisfied_record,
     own_writes::{OwnWrites, WriteMemory},
@@ -40,36 +38,28 @@ mod sequence;
 mod watch;
 
 /// The flag that says how many Endpoints are mirrored at once.
-pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
-    name: "mirroring-concurrent-service-endpoint-syncs",
-    default: 5,
-    min: 1,
-    help: "How many Endpoints are mirrored at once",
-};
+pub const CONCURRENT_SYNCS: WorkersFlag =
+    WorkersFlag::new("mirroring-concurrent-service-endpoint-syncs", 5, "How many Endpoints are mirrored at once");
 /// How many addresses are mirrored.
-pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune {
-    name: "mirroring-max-endpoints-per-subset",
-    default: TuneValue::Count(1000),
-    help: "The most addresses of a subset of Endpoints that are mirrored",
-};
+pub const MAX_ENDPOINTS_PER_SUBSET: Tune = Tune::count(
+    "mirroring-max-endpoints-per-subset",
+    1000,
+    "The most addresses of a subset of Endpoints that are mirrored",
+);
 /// How long changes of mirrored slices are gathered.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune {
-    name: "mirroring-endpointslice-updates-batch-period",
-    default: TuneValue::Duration(Duration::ZERO),
-    help: "How long changes of mirrored EndpointSlices by others are gathered before they are corrected",
-};
+pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
+    "mirroring-endpointslice-updates-batch-period",
+    Duration::ZERO,
+    "How long changes of mirrored EndpointSlices by others are gathered before they are corrected",
+);
 /// How Endpoints whose sync fails are delayed. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
 const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(100), bucket: Some((10.0, 100)) };
 
 /// The loop of mirrored slices.
-pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition = LoopDefinition {
-    name: "endpointslice-mirroring-controller",
-    alias: "endpointslicemirroring",
-    client: "endpointslicemirroring-controller",
-    component: "endpoint-slice-mirroring-controller",
-    start,
-};
+pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition =
+    LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
+        .known_as("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller");
 
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint_slice_mirroring", BACKOFF);
@@ -80,13 +70,11 @@ fn start(context: Context) -> Arc<dyn Running> {
 
 /// The controller of mirrored slices.
 pub struct MirroringController {
-    queue: Queue<Key>,
     services: Arc<Listened<Service>>,
     endpoints: Arc<Listened<Endpoints>>,
     slices: Arc<Listened<Slice>>,
     parked: Arc<Parked>,
     ledger: Ledger,
-    executor: Executor,
     writes: WriteMemory,
     metrics: MirroringMetrics,
     max_endpoints_per_subset: usize,
@@ -102,9 +90,10 @@ impl MirroringController {
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let delay = settings.duration(&UPDATES_BATCH_PERIOD);
-        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
-        let services = caches::services(context);
-        let (endpoints, slices) = (caches::endpoints(context), caches::slices(context));
+        let ledger = context.ledger();
+        let services = context.shared_informer::<Service>();
+        let endpoints = context.shared_informer::<Endpoints>();
+        let slices = context.shared_informer::<Slice>();
         let (own, parked): (Arc<OwnWrites>, Arc<Parked>) = Default::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
@@ -123,12 +112,11 @@ impl MirroringController {
         services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
         endpoints.listen(Box::new(move |event, origin| endpoints_watch.on_endpoints(event, origin)));
         slices.listen(Box::new(move |event, origin| watch.on_slice(event, origin)));
-        let max_endpoints_per_subset =
-            usize::try_from(settings.count(&MAX_ENDPOINTS_PER_SUBSET)).unwrap_or(usize::MAX).max(1);
+        let max_endpoints_per_subset = settings.size(&MAX_ENDPOINTS_PER_SUBSET);
         let metrics = MirroringMetrics::new(&context.metrics);
-        let (executor, changes) = (Executor::new(context, Some(ledger.clone())), metrics.changes.clone());
+        let changes = metrics.changes.clone();
         let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
-        Self { queue, services, endpoints, slices, parked, ledger, executor, writes, metrics, max_endpoints_per_subset }
+        Self { services, endpoints, slices, parked, ledger, writes, metrics, max_endpoints_per_subset }
     }
 }
 
@@ -137,9 +125,8 @@ impl Sequenced for MirroringController {
     type Snapshot = MirrorSnapshot;
     type Plan = MirrorPlan;
     type Note = Note;
-    type Error = Unreadable;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<MirrorSnapshot>, Unreadable> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<MirrorSnapshot>, Failed> {
         self.observe(key)
     }
 
@@ -149,11 +136,6 @@ impl Sequenced for MirroringController {
 
     fn sequence<'a>(snapshot: &'a MirrorSnapshot, plan: &'a MirrorPlan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(_: &MirrorSnapshot) -> Timestamp {
-        // No decision depends on it.
-        Timestamp::UNIX_EPOCH
     }
 
     fn object(snapshot: &MirrorSnapshot) -> (ObjectRef, Uid) {
@@ -168,8 +150,6 @@ impl Sequenced for MirroringController {
         }
     }
 
-    fn fresh(&self, _: &MirrorSnapshot, (): ()) {}
-
     fn ended(&self, snapshot: &MirrorSnapshot) {
         self.writes.end(&snapshot.key);
         if mirrored(snapshot).is_none() {
@@ -178,12 +158,8 @@ impl Sequenced for MirroringController {
         }
     }
 
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -13,7 +13,8 @@ pub use endpoints::{Address, ENDPOINTS, Endpoints, Subset, SubsetPort};
 pub use node::{NODES, Node};
 pub use pod::{Pod, PodPort};
 pub use service::{SERVICES, Service, ServicePort, Spec};
-pub use slice::{AddressType, ENDPOINT_SLICES, Port, Slice};
+pub(crate) use slice::service_value;
+pub use slice::{AddressType, ByService, ENDPOINT_SLICES, Port, Slice};
 
 /// The label of a slice that names its Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";

@@ -10,18 +10,12 @@ use common::{
     store::Store,
 };
 
-use crate::{
-    caches::{SLICES_BY_SERVICE, service_value},
-    objects::Slice,
-};
-
-/// After how long a Service whose caches lag is looked at again although nothing of it has happened.
-pub(crate) const RECHECK: Duration = Duration::from_secs(2);
+use crate::objects::{ByService, Slice, service_value};
 
 /// The slices of a Service with that value of the label `managed-by`, by name, without terminating ones.
 pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Result<Vec<Arc<Slice>>, Unreadable> {
-    let mut slices = store
-        .select_by_index(SLICES_BY_SERVICE, &service_value(&key.namespace, &key.name), |meta| !meta.is_deleting())?;
+    let mut slices =
+        store.select_by_index(ByService, &service_value(&key.namespace, &key.name), |meta| !meta.is_deleting())?;
     slices.retain(|slice| slice.is_managed_by(managed_by));
     Ok(slices)
 }
@@ -34,6 +28,5 @@ pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn Ca
 
 /// The key waits: the index of members has not seen the Service that the cache shows. Its handler runs at any moment.
 pub(crate) fn wait_for_index<S>() -> Observed<S> {
-    let why = "the index of Pods has not seen this state of the Service yet".to_owned();
-    Observed::Waiting { why, at_most: Duration::from_millis(10) }
+    Observed::wait("the index of Pods has not seen this state of the Service yet", Duration::from_millis(10))
 }

@@ -10,17 +10,16 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, Listened},
     meta::{Key, Meta, Uid},
-    object::Unreadable,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{Tune, TuneValue, WorkersFlag},
+    sequence::{Failed, Sequence},
+    settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
-    EXPECTATIONS_TIMEOUT, caches, decide,
+    decide,
     members::SharedMembership,
     memory::Memories,
     objects::{CONTROLLER, Node, SERVICES, Slice},
@@ -40,24 +39,20 @@ mod sequence;
 mod watch;
 
 /// The number of endpoints up to which a slice is filled.
-pub const MAX_ENDPOINTS_PER_SLICE: Tune = Tune {
-    name: "max-endpoints-per-slice",
-    default: TuneValue::Count(100),
-    help: "The maximum number of endpoints that are added to an EndpointSlice",
-};
+pub const MAX_ENDPOINTS_PER_SLICE: Tune =
+    Tune::count("max-endpoints-per-slice", 100, "The maximum number of endpoints that are added to an EndpointSlice");
 /// How long changes of Pods are gathered.
-pub const UPDATES_BATCH_PERIOD: Tune = Tune {
-    name: "endpointslice-updates-batch-period",
-    default: TuneValue::Duration(Duration::ZERO),
-    help: "How long changes of Pods are gathered before the EndpointSlices of their Services are written",
-};
+pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
+    "endpointslice-updates-batch-period",
+    Duration::ZERO,
+    "How long changes of Pods are gathered before the EndpointSlices of their Services are written",
+);
 /// The flag for the number of Services that are synced at the same time.
-pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
-    name: "concurrent-service-endpoint-syncs",
-    default: 5,
-    min: 1,
-    help: "Number of Services whose EndpointSlices are synced at the same time",
-};
+pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
+    "concurrent-service-endpoint-syncs",
+    5,
+    "Number of Services whose EndpointSlices are synced at the same time",
+);
 /// The shortest time that changes of slices by others are gathered. Upstream: `endpointSliceChangeMinSyncDelay`.
 const SLICE_CHANGES: Duration = Duration::from_secs(1);
 /// The back-off of a Service whose sync fails. Upstream: `defaultSyncBackOff`, `maxSyncBackOff`.
@@ -65,16 +60,10 @@ const BACKOFF: Backoff =
     Backoff { base: Duration::from_secs(1), max: Duration::from_secs(1000), bucket: Some((10.0, 100)) };
 
 /// The loop that keeps the slices of Services with a selector.
-pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition {
-    name: "endpointslice-controller",
-    alias: "endpointslice",
-    client: "endpointslice-controller",
-    component: "endpoint-slice-controller",
-    start,
-};
+pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
+    .known_as("endpointslice-controller", "endpoint-slice-controller");
 /// The controller of slices of Services with a selector.
 pub struct SliceController {
-    queue: Queue<Key>,
     members: Arc<SharedMembership>,
     nodes: Arc<Listened<Node>>,
     slices: Arc<Listened<Slice>>,
@@ -82,7 +71,6 @@ pub struct SliceController {
     memories: Arc<Memories>,
     parked: Arc<Parked>,
     ledger: Ledger,
-    executor: Executor,
     writes: WriteMemory,
     metrics: Arc<SliceMetrics>,
     max_endpoints_per_slice: usize,
@@ -102,9 +90,10 @@ impl SliceController {
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let batch = settings.duration(&UPDATES_BATCH_PERIOD);
-        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
+        let ledger = context.ledger();
         let members = SharedMembership::shared(context);
-        let (nodes, slices) = (caches::nodes(context), caches::slices(context));
+        let nodes = context.shared_informer::<Node>();
+        let slices = context.shared_informer::<Slice>();
         let topology = Arc::new(Topology::new(Arc::clone(nodes.store())));
         let memories: Arc<Memories> = Arc::default();
         let (own, parked): (Arc<OwnWrites>, Arc<Parked>) = Default::default();
@@ -136,12 +125,10 @@ impl SliceController {
         let mut recheck = JoinSet::new();
         let (clock, of_nodes) = (context.clock.clone(), Arc::clone(&topology));
         recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_hints()).await });
-        let max_endpoints_per_slice =
-            usize::try_from(settings.count(&MAX_ENDPOINTS_PER_SLICE)).unwrap_or(usize::MAX).max(1);
-        let (executor, changes) = (Executor::new(context, Some(ledger.clone())), metrics.changes.clone());
+        let max_endpoints_per_slice = settings.size(&MAX_ENDPOINTS_PER_SLICE);
+        let changes = metrics.changes.clone();
         let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
         Self {
-            queue,
             members,
             nodes,
             slices,
@@ -149,7 +136,6 @@ impl SliceController {
             memories,
             parked,
             ledger,
-            executor,
             writes,
             metrics,
             max_endpoints_per_slice,
@@ -163,9 +149,8 @@ impl Sequenced for SliceController {
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Unreadable;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Unreadable> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key)
     }
 
@@ -175,11 +160,6 @@ impl Sequenced for SliceController {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(_: &Snapshot) -> Timestamp {
-        // Nothing depends on it.
-        Timestamp::UNIX_EPOCH
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -207,18 +187,12 @@ impl Sequenced for SliceController {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
     fn ended(&self, snapshot: &Snapshot) {
         self.writes.end(&snapshot.service.metadata.key());
     }
 
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -141,7 +141,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_zone_of_a_thousand_nodes_that_fails_is_one_check() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let topology = Topology::new(Arc::new(Store::new(&[])));
+        let topology = Topology::new(Arc::default());
         let nodes: Vec<Arc<Node>> = (0..2_000).map(|n| Arc::new(node(n, ["a", "b"][n % 2], "True"))).collect();
         for new in &nodes {
             topology.on_node(&Event::Added(Arc::clone(new)));
@@ -165,8 +165,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn capacity_follows_every_node() {
-        let topology = Topology::new(Arc::new(Store::new(&[])));
-        let store: Store<Node> = Store::new(&[]);
+        let topology = Topology::new(Arc::default());
+        let store: Store<Node> = Store::default();
         let tell = |nodes: Vec<Node>, version: &str| {
             store.fill(nodes, Version::parse(version)).iter().for_each(|event| topology.on_node(event));
         };

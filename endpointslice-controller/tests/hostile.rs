@@ -6,11 +6,7 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
-use common::{
-    controller::{Controller, Explain as _},
-    meta::Key,
-    object::Object,
-};
+use common::{controller::Sequenced as _, meta::Key, object::Object};
 use endpointslice_controller::{
     endpoints::{
         EndpointsController,
@@ -157,7 +153,7 @@ fn allocated_and_limit(
         max_new_ports: MAX_NEW_PORTS,
     };
     let before = ALLOCATOR.total_allocated();
-    let _ = <SliceController as Controller>::decide(&snapshot).explain();
+    let _ = SliceController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);
     let of_slices = (ALLOCATOR.total_allocated() - before, limit);
     let Snapshot { service, pods, .. } = snapshot;
     let new_ports = (ports * pods.len()).min(MAX_PORTS);
@@ -165,7 +161,7 @@ fn allocated_and_limit(
     let members = Some(Members { service, pods, seen: None, settled: None });
     let snapshot = EndpointsSnapshot { key: Key::new("ns", "web"), members, endpoints: None };
     let before = ALLOCATOR.total_allocated();
-    let _ = <EndpointsController as Controller>::decide(&snapshot).explain();
+    let _ = EndpointsController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);
     Some([of_slices, (ALLOCATOR.total_allocated() - before, limit)])
 }
 
@@ -234,7 +230,7 @@ proptest! {
         prop_assert!(snapshot.endpoints.is_some());
         let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(MAX_ADDRESSES);
         let before = ALLOCATOR.total_allocated();
-        let _ = <MirroringController as Controller>::decide(&snapshot).explain();
+        let _ = MirroringController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);
         let allocated = ALLOCATOR.total_allocated() - before;
         prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
     }

@@ -1,13 +1,13 @@
 //! The loop that judges objects.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     controller::{Observed, Sequenced},
     events::ObjectRef,
     informer::AnyInformer,
     meta::{OwnerRef, Uid, Version},
-    sequence::{Executor, Sequence},
+    sequence::{Failed, Sequence},
 };
 use jiff::Timestamp;
 
@@ -24,7 +24,6 @@ use crate::{
 
 /// Judges objects by their owners.
 pub struct Collector {
-    pub(crate) executor: Executor,
     pub(crate) collection: Arc<Collection>,
     pub(crate) monitors: Arc<Monitors>,
     /// Discovery, and taking over.
@@ -76,9 +75,8 @@ impl Sequenced for Collector {
     type Snapshot = Situation;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observed<Situation>, Infallible> {
+    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observed<Situation>, Failed> {
         let view = self.collection.graph.lock().view(&key.0);
         Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.situation(view, now))))
     }
@@ -89,10 +87,6 @@ impl Sequenced for Collector {
 
     fn sequence<'a>(situation: &'a Situation, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(situation, plan)
-    }
-
-    fn time(situation: &Situation) -> Timestamp {
-        situation.now
     }
 
     fn object(situation: &Situation) -> (ObjectRef, Uid) {
@@ -114,7 +108,7 @@ impl Sequenced for Collector {
         }
     }
 
-    fn fresh(&self, situation: &Situation, references: Vec<OwnerRef>) -> Fresh {
+    fn fresh(&self, situation: &Situation, references: Vec<OwnerRef>) -> Option<Fresh> {
         let Identity { namespace, uid, .. } = &situation.view.identity;
         let mut graph = self.collection.graph.lock();
         let in_cycle = graph.may_be_in_cycle(uid);
@@ -123,15 +117,7 @@ impl Sequenced for Collector {
         drop(graph);
         let owners =
             references.into_iter().zip(states).map(|(reference, state)| self.owner(reference, state)).collect();
-        Fresh { owners, in_cycle }
-    }
-
-    fn ends(&self) -> bool {
-        self.collection.delete.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+        Some(Fresh { owners, in_cycle })
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -65,9 +65,8 @@ use common::{
     app::Definition,
     controller::Loop,
     queue::Backoff,
-    runtime::{Context, LoopDefinition, Running},
-    sequence::Executor,
-    settings::{Tune, TuneValue, WorkersFlag},
+    runtime::{Context, LoopDefinition, Pair, Running},
+    settings::{Tune, WorkersFlag},
 };
 
 use crate::{
@@ -76,46 +75,39 @@ use crate::{
     metrics::ControllerMetrics,
     monitors::Monitors,
     orphans::Orphaner,
-    running::{Off, Pair},
+    running::{Collecting, Off},
     task::Task,
 };
 
 /// How often the server is asked what it serves. Upstream: 30 seconds.
-pub const DISCOVERY_PERIOD: Tune = Tune {
-    name: "gc-discovery-period",
-    default: TuneValue::Duration(Duration::from_secs(30)),
-    help: "How often the garbage collector asks which resources there are",
-};
+pub const DISCOVERY_PERIOD: Tune = Tune::duration(
+    "gc-discovery-period",
+    Duration::from_secs(30),
+    "How often the garbage collector asks which resources there are",
+);
 
 /// How many objects are judged at once, and of how many dependents are released.
-pub const CONCURRENT_GC_SYNCS: WorkersFlag = WorkersFlag {
-    name: "concurrent-gc-syncs",
-    default: 20,
-    min: 1,
-    help: "How many objects the garbage collector looks at at once",
-};
+pub const CONCURRENT_GC_SYNCS: WorkersFlag =
+    WorkersFlag::new("concurrent-gc-syncs", 20, "How many objects the garbage collector looks at at once");
 
 /// Whether anything is collected at all.
-pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune {
-    name: "enable-garbage-collector",
-    default: TuneValue::Switch(true),
-    help: "Whether to collect anything; must be what the flag of that name is on the API server",
-};
+pub const ENABLE_GARBAGE_COLLECTOR: Tune = Tune::switch(
+    "enable-garbage-collector",
+    true,
+    "Whether to collect anything; must be what the flag of that name is on the API server",
+);
 
 /// The loop.
-pub const GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
-    name: "garbage-collector-controller",
-    alias: "garbagecollector",
-    client: "generic-garbage-collector",
-    component: "garbage-collector-controller",
-    start,
-};
+pub const GARBAGE_COLLECTOR: LoopDefinition =
+    LoopDefinition::new("garbage-collector-controller", "garbagecollector", start)
+        .known_as("generic-garbage-collector", "garbage-collector-controller");
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[GARBAGE_COLLECTOR];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "gc-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes garbage collector as a service of its own",
     loops: LOOPS,
     workers: &[CONCURRENT_GC_SYNCS],
@@ -154,15 +146,12 @@ fn start(context: Context) -> Arc<dyn Running> {
         }
     });
     let workers = context.settings.workers(&CONCURRENT_GC_SYNCS);
-    let collector = Arc::new(Collector {
-        executor: Executor::new(&context, None),
-        collection,
-        monitors,
-        _tasks: [discovery, taking_over],
-    });
+    let collector = Arc::new(Collector { collection, monitors, _tasks: [discovery, taking_over] });
     let orphaner = Arc::new(Orphaner(Arc::clone(&collector)));
-    Arc::new(Pair {
-        collector: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), collector, delete, workers),
-        orphans: Loop::start("garbage-collector-orphans", context, orphaner, orphan, workers),
-    })
+    let loops = Pair {
+        main: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::clone(&collector), delete, workers),
+        second: Loop::start("garbage-collector-orphans", context, orphaner, orphan, workers),
+        name: "orphans",
+    };
+    Arc::new(Collecting { loops, collector })
 }

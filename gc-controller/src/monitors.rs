@@ -408,6 +408,10 @@ impl AnyInformer for Monitors {
         })
     }
 
+    fn replay(&self) {
+        self.informers().iter().for_each(|informer| informer.replay());
+    }
+
     fn catch_up<'a>(&'a self, succession: &'a Succession) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let synced = self.informers().into_iter().filter(|informer| informer.is_synced());

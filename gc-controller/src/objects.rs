@@ -61,6 +61,7 @@ impl Object for Partial {
         kind: "PartialObjectMetadata",
         namespaced: false,
     };
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -1,6 +1,6 @@
 //! The loop that releases the dependents of objects that are deleted without them.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     controller::{Describe, Observed, Sequenced},
@@ -9,7 +9,7 @@ use common::{
     map::HashSet,
     meta::Uid,
     object::Resource,
-    sequence::{Executor, Failed, Pace, Sequence, Step, Steps, Turn, members},
+    sequence::{Failed, Pace, Sequence, Step, Steps, Turn, members},
 };
 use jiff::Timestamp;
 
@@ -28,7 +28,6 @@ const AT_ONCE: usize = 20;
 /// An object whose dependents are to be released.
 #[derive(Clone, Debug)]
 pub struct Orphaning {
-    now: Timestamp,
     view: View,
     /// Where the object lives, if its kind is served.
     resource: Option<Resource>,
@@ -189,10 +188,10 @@ impl Orphaner {
         dependents.into_iter().map(place).collect()
     }
 
-    fn orphaning(&self, view: View, now: Timestamp) -> Orphaning {
+    fn orphaning(&self, view: View) -> Orphaning {
         let resource = self.0.monitors.resource(&view.kind);
         let coming = self.0.monitors.coming();
-        let mut orphaning = Orphaning { now, view, resource, dependents: Vec::new(), coming };
+        let mut orphaning = Orphaning { view, resource, dependents: Vec::new(), coming };
         if let Plan::Release(_) = decide(&orphaning) {
             orphaning.dependents = self.dependents(&orphaning.view.identity.uid);
         }
@@ -205,11 +204,10 @@ impl Sequenced for Orphaner {
     type Snapshot = Orphaning;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, key: &ObjectKey, now: Timestamp) -> Result<Observed<Orphaning>, Infallible> {
+    fn observe(&self, key: &ObjectKey, _: Timestamp) -> Result<Observed<Orphaning>, Failed> {
         let view = self.0.collection.graph.lock().view(&key.0);
-        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.orphaning(view, now))))
+        Ok(view.map_or(Observed::Gone, |view| Observed::Ready(self.orphaning(view))))
     }
 
     fn decide(orphaning: &Orphaning) -> Plan {
@@ -228,10 +226,6 @@ impl Sequenced for Orphaner {
         Steps::new(state, State::begin)
     }
 
-    fn time(orphaning: &Orphaning) -> Timestamp {
-        orphaning.now
-    }
-
     fn object(orphaning: &Orphaning) -> (ObjectRef, Uid) {
         collector::object(&orphaning.view)
     }
@@ -244,16 +238,8 @@ impl Sequenced for Orphaner {
         }
     }
 
-    fn fresh(&self, orphaning: &Orphaning, (): ()) -> Vec<Orphan> {
-        self.dependents(&orphaning.view.identity.uid)
-    }
-
-    fn ends(&self) -> bool {
-        self.0.collection.orphan.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.0.executor
+    fn fresh(&self, orphaning: &Orphaning, (): ()) -> Option<Vec<Orphan>> {
+        Some(self.dependents(&orphaning.view.identity.uid))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

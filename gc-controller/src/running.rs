@@ -2,67 +2,61 @@
 
 use std::{future::Future, pin::Pin, sync::Arc};
 
-use common::{controller::Loop, meta::Uid, runtime::Running};
+use common::{
+    meta::Uid,
+    runtime::{Pair, Running},
+};
 use serde_json::{Value, json};
 
-use crate::{collector::Collector, orphans::Orphaner};
+use crate::collector::Collector;
 
-/// Both.
-pub(crate) struct Pair {
-    pub(crate) collector: Arc<Loop<Collector>>,
-    pub(crate) orphans: Arc<Loop<Orphaner>>,
+/// Both, with what diagnostics show of the graph and the monitors.
+pub(crate) struct Collecting {
+    pub(crate) loops: Pair,
+    pub(crate) collector: Arc<Collector>,
 }
 
-impl Running for Pair {
+impl Running for Collecting {
     fn ready(&self) -> Result<(), String> {
-        self.collector.ready()
+        self.loops.ready()
     }
 
     fn troubles(&self) -> Option<String> {
-        self.collector.controller().monitors.troubles()
+        self.collector.monitors.troubles()
     }
 
     fn debug_queue(&self) -> Value {
-        let mut out = self.collector.debug_queue();
-        out["orphans"] = self.orphans.debug_queue()["queue"].take();
-        out
+        self.loops.debug_queue()
     }
 
     fn debug_cache(&self) -> Value {
-        let collector = self.collector.controller();
-        let one = |(resource, objects, version, state): (common::object::Resource, usize, common::meta::Version, _)| json!({"resource": resource.to_string(), "objects": objects, "version": version.to_string(), "state": state});
-        let caches: Vec<Value> = collector.monitors.states().into_iter().map(one).collect();
-        let (nodes, unseen) = {
-            let graph = collector.collection.graph.lock();
-            (graph.len(), graph.virtual_nodes())
-        };
+        let Collector { collection, monitors, .. } = &*self.collector;
+        let caches: Vec<Value> = monitors.states().into_iter().map(|(resource, objects, version, state)| {
+            json!({"resource": resource.to_string(), "objects": objects, "version": version.to_string(), "state": state})
+        }).collect();
+        let graph = collection.graph.lock();
+        let (nodes, unseen) = (graph.len(), graph.virtual_nodes());
         json!({"name": crate::GARBAGE_COLLECTOR.name, "nodes": nodes, "virtual": unseen, "caches": caches})
     }
 
     fn debug_graph(&self, around: &[String]) -> Option<String> {
         let around: Vec<Uid> = around.iter().map(|uid| Uid::new(uid)).collect();
-        Some(self.collector.controller().collection.graph.lock().dot(&around))
+        Some(self.collector.collection.graph.lock().dot(&around))
     }
 
     fn explain(&self, key: Option<&str>) -> Value {
-        let mut out = self.collector.explain(key);
-        let orphans = self.orphans.explain(key);
-        if key.is_none() || orphans["state"] == json!("acting") {
-            out["orphans"] = orphans;
-        }
+        let mut out = self.loops.explain(key);
         if key.is_none() {
-            let failing = self.collector.controller().monitors.failing();
-            let failing = failing.into_iter().map(|(resource, error)| (resource.to_string(), json!(error)));
+            let failing = self.collector.monitors.failing().into_iter();
+            let failing = failing.map(|(resource, error)| (resource.to_string(), json!(error)));
             out["failingResources"] = Value::Object(failing.collect());
-            out["parked"] = self.collector.controller().collection.parked.explain();
+            out["parked"] = self.collector.collection.parked.explain();
         }
         out
     }
 
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async {
-            tokio::join!(self.collector.shutdown(), self.orphans.shutdown());
-        })
+        self.loops.shutdown()
     }
 }
 

@@ -15,7 +15,7 @@ mod tests;
 use std::borrow::Cow;
 
 use common::{
-    controller::{Explanation, Requeue},
+    controller::Requeue,
     intern::Text,
     meta::{OwnerRef, Uid, Version},
     object::Object as _,
@@ -23,7 +23,7 @@ use common::{
 };
 
 use crate::{
-    decide::{Awaited, Owner, Plan, Propagation, Situation, Standing, decide, policy},
+    decide::{Awaited, Owner, Plan, Propagation, Situation, Standing, policy},
     graph::FOREGROUND,
     objects::Partial,
 };
@@ -110,12 +110,6 @@ pub(crate) fn sequence<'a>(situation: &'a Situation, plan: &'a Plan) -> impl Seq
         unblocks: false,
     };
     Steps::new(state, State::begin)
-}
-
-/// What the plan for an object says, with the requests that carry it out.
-pub fn explain(situation: &Situation) -> Explanation {
-    let plan = decide(situation);
-    common::controller::explain(&plan, &mut sequence(situation, &plan), situation.now)
 }
 
 type Next<'a> = Step<State<'a>, Note>;

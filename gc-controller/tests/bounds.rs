@@ -8,16 +8,18 @@ use std::alloc::System;
 
 use cap::Cap;
 use common::{
+    controller::Sequenced as _,
     meta::{Meta, OwnerRef, Uid},
     object::Resource,
 };
 use gc_controller::{
+    collector::Collector,
     decide::{Owner, OwnerKind, Plan, Propagation, Situation, Standing, Verdict, decide, verdict},
     graph::{Graph, OwnerState, Source, Work},
-    sequence::explain,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use sandbox::memory::limited;
 use serde_json::{Value, json};
 
 #[global_allocator]
@@ -32,14 +34,6 @@ const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps"
 
 /// The limit is the process's, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs `work` with at most that much memory more than is allocated now.
-fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
-    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
-    let result = work();
-    ALLOCATOR.set_limit(usize::MAX).unwrap();
-    result
-}
 
 /// References to owners, as anybody may write them: up to the size of the largest object that a server stores.
 fn any_references() -> impl Strategy<Value = Vec<Value>> {
@@ -92,7 +86,7 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
         graph.put(source, state, &mut work);
         let situation = situation(graph);
         let plan = decide(&situation);
-        let explanation = explain(&situation);
+        let explanation = Collector::explain(&situation, situation.now);
         if let Plan::Verify { uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }
@@ -121,12 +115,12 @@ proptest! {
         let states: Vec<Meta> = references.iter().enumerate()
             .map(|(n, references)| meta(n + 1, references, deleting && n == last)).collect();
         let texts: usize = references.iter().map(|list| json!(list).to_string().len()).sum();
-        let costs = limited(BASE + FACTOR * texts, || judge(&mut graph, source, &states));
+        let costs = limited(&ALLOCATOR, BASE + FACTOR * texts, || judge(&mut graph, source, &states));
         for ((work, lines), state) in costs.iter().zip(&states) {
             prop_assert!(*work <= 2 * state.owners.len() + 2, "{work} keys for {} references", state.owners.len());
             prop_assert!(*lines <= 8, "{lines} lines of explanation");
         }
-        let left = limited(BASE + FACTOR * texts, || {
+        let left = limited(&ALLOCATOR, BASE + FACTOR * texts, || {
             let mut work = Vec::new();
             graph.gone(source, &states[last], &mut work);
             work.len()

@@ -4,19 +4,16 @@ use std::sync::Arc;
 
 use common::{
     consistency::Cache,
-    informer::{AnyInformer, Handler, Informer},
+    informer::{AnyInformer, Handler, Informer, handler},
     object::{Object, Unreadable},
     runtime::Context,
 };
 
 use crate::{
     decide::gang::{Known, is_left_over},
-    objects::{Job, PodGroup, Workload, groups_by_workload, named, workloads_by_job},
+    objects::{ByReference, Job, PodGroup, Workload, named},
     watch::Watch,
 };
-
-/// Position of the only index of each cache: by what an object refers to.
-const BY_REFERENCE: usize = 0;
 
 /// Both caches. What happens in them brings no Job to the queue, except one that waits for just that.
 pub(crate) struct Gangs {
@@ -27,20 +24,19 @@ pub(crate) struct Gangs {
 impl Gangs {
     /// Starts watching.
     pub(crate) fn start(context: &Context, watch: &Arc<Watch>) -> Self {
-        let (api, caches) = (|| context.api.clone(), || context.caches());
         Self {
-            workloads: Informer::start(api(), caches(), &[workloads_by_job()], vec![on_shown(watch)]),
-            groups: Informer::start(api(), caches(), &[groups_by_workload()], vec![on_shown(watch)]),
+            workloads: context.informer(Arc::default(), on_shown(watch)),
+            groups: context.informer(Arc::default(), on_shown(watch)),
         }
     }
 
     /// What refers to the Job.
     pub(crate) fn known(&self, job: &Job) -> Result<Known, Unreadable> {
         let namespace = &job.metadata.namespace;
-        let mut workloads = self.workloads.store().by_index(BY_REFERENCE, &named(namespace, &job.metadata.name))?;
+        let mut workloads = self.workloads.store().by_index(ByReference, &named(namespace, &job.metadata.name))?;
         workloads.retain(|workload| !is_left_over(&workload.metadata, job));
         let groups = match workloads.as_slice() {
-            [only] => self.groups.store().by_index(BY_REFERENCE, &named(namespace, &only.metadata.name))?,
+            [only] => self.groups.store().by_index(ByReference, &named(namespace, &only.metadata.name))?,
             _ => Vec::new(),
         };
         Ok(Known { workloads, groups })
@@ -58,6 +54,5 @@ impl Gangs {
 }
 
 fn on_shown<K: Object>(watch: &Arc<Watch>) -> Handler<K> {
-    let watch = Arc::clone(watch);
-    Box::new(move |event, _| watch.on_shown(event.meta(), K::RESOURCE))
+    handler(watch, |watch, event, _| watch.on_shown(event.meta(), K::RESOURCE))
 }

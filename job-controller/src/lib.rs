@@ -45,9 +45,7 @@
 //! - Writes to Pods name the version of the Pod that was judged: on an old view they are refused, and no result is lost.
 //! - Objects that validation would have refused are left alone with an error.
 
-pub mod cache;
 pub mod decide;
-pub mod error;
 pub mod indexes;
 pub mod memory;
 pub mod metrics;
@@ -58,7 +56,6 @@ pub mod ttl;
 mod body;
 mod gangs;
 mod observe;
-mod running;
 mod sequence;
 mod watch;
 
@@ -67,81 +64,49 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Explanation, Loop, Observed, Sequenced},
+    controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer},
+    informer::{AnyInformer, Informer, Listened, handler},
     map::HashSet,
     meta::{Key, Uid},
     queue::{Backoff, Priority, Queue},
-    runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
-    store::{Store, by_controller, orphans_by_namespace},
+    runtime::{Context, LoopDefinition, Pair, Running},
+    sequence::{Failed, Sequence},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    store::Store,
 };
 use jiff::Timestamp;
 
 use crate::{
-    cache::JobCache,
     decide::{Limits, Plan, Snapshot},
-    error::Error,
     gangs::Gangs,
     memory::Memory,
     metrics::ControllerMetrics,
     objects::{CachedPod, Job},
-    observe::Observation,
     orphans::{Orphan, OrphanController},
-    running::Pair,
     sequence::Note,
     watch::Watch,
 };
 
-/// Position of the index of Pods by the uid of their controller.
-pub(crate) const PODS_BY_OWNER: usize = 0;
-/// Position of the index of Pods without a controller by namespace.
-pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
-
-const fn locked(name: &'static str, help: &'static str) -> FeatureGate {
-    FeatureGate { name, default: true, locked: true, help }
-}
-
 /// Suspending a Job clears its start, so that servers let its scheduling directives be changed.
-pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate = FeatureGate {
-    name: "MutableSchedulingDirectivesForSuspendedJobs",
-    default: true,
-    locked: false,
-    help: "Suspending a Job clears status.startTime",
-};
+pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate =
+    FeatureGate::on("MutableSchedulingDirectivesForSuspendedJobs", "Suspending a Job clears status.startTime");
 /// The gate of waiting for the caches.
 ///
 /// Off, a Job whose caches lag is counted all the same, as upstream does. Pods are neither created nor deleted on such a
 /// view in either position.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
-    name: "StaleControllerConsistencyJob",
-    default: true,
-    locked: false,
-    help: "A Job is not synced before the caches show what was last written for it; needs AtomicFIFO",
-};
-/// A gate of upstream's caches that [`STALE_CONSISTENCY`] depends on; it has no other effect here.
-pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
-    name: "AtomicFIFO",
-    default: true,
-    locked: false,
-    help: "Caches know the version they have reached; off switches StaleControllerConsistencyJob off, too",
-};
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+    "StaleControllerConsistencyJob",
+    "A Job is not synced before the caches show what was last written for it; needs AtomicFIFO",
+);
 /// The gate of gangs: Workloads and `PodGroups` of Indexed Jobs whose Pods all run at once.
-pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate {
-    name: "WorkloadWithJob",
-    default: false,
-    locked: false,
-    help: "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
-};
+pub const WORKLOAD_WITH_JOB: FeatureGate = FeatureGate::off(
+    "WorkloadWithJob",
+    "Pods of an Indexed Job that all run at once are scheduled as a gang; needs GenericWorkload",
+);
 /// The gate of the API of Workloads and `PodGroups`, which [`WORKLOAD_WITH_JOB`] depends on.
-pub const GENERIC_WORKLOAD: FeatureGate = FeatureGate {
-    name: "GenericWorkload",
-    default: false,
-    locked: false,
-    help: "The API server serves Workloads and PodGroups",
-};
+pub const GENERIC_WORKLOAD: FeatureGate =
+    FeatureGate::off("GenericWorkload", "The API server serves Workloads and PodGroups");
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[
     MUTABLE_SCHEDULING_DIRECTIVES,
@@ -149,55 +114,44 @@ pub const GATES: &[FeatureGate] = &[
     ATOMIC_FIFO,
     GENERIC_WORKLOAD,
     WORKLOAD_WITH_JOB,
-    FeatureGate {
-        name: "MutablePodResourcesForSuspendedJobs",
-        default: true,
-        locked: false,
-        help: "The API server's: a controller does the same in both positions",
-    },
-    locked("JobBackoffLimitPerIndex", "Failures may be limited per index"),
-    locked("JobSuccessPolicy", "Indexed Jobs may complete before all indexes have succeeded"),
-    locked("JobPodReplacementPolicy", "Jobs may replace Pods only once they are over; terminating Pods are counted"),
-    locked("JobManagedBy", "Jobs may be managed by somebody else"),
-    locked("SidecarContainers", "A Pod ends when its sidecars have ended, too"),
+    FeatureGate::on(
+        "MutablePodResourcesForSuspendedJobs",
+        "The API server's: a controller does the same in both positions",
+    ),
+    FeatureGate::locked("JobBackoffLimitPerIndex", "Failures may be limited per index"),
+    FeatureGate::locked("JobSuccessPolicy", "Indexed Jobs may complete before all indexes have succeeded"),
+    FeatureGate::locked(
+        "JobPodReplacementPolicy",
+        "Jobs may replace Pods only once they are over; terminating Pods are counted",
+    ),
+    FeatureGate::locked("JobManagedBy", "Jobs may be managed by somebody else"),
+    FeatureGate::locked("SidecarContainers", "A Pod ends when its sidecars have ended, too"),
 ];
 
 /// The delay before the first replacement of a failed Pod. Upstream: `DefaultJobPodFailureBackOff`.
-pub const POD_FAILURE_BACKOFF: Tune = Tune {
-    name: "job-pod-failure-backoff",
-    default: TuneValue::Duration(Duration::from_secs(10)),
-    help: "How long the replacement of a failed Pod of a Job waits at first",
-};
+pub const POD_FAILURE_BACKOFF: Tune = Tune::duration(
+    "job-pod-failure-backoff",
+    Duration::from_secs(10),
+    "How long the replacement of a failed Pod of a Job waits at first",
+);
 /// The longest such delay. Upstream: `MaxJobPodFailureBackOff`.
-pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune {
-    name: "job-pod-failure-backoff-max",
-    default: TuneValue::Duration(Duration::from_mins(10)),
-    help: "How long the replacement of a failed Pod of a Job waits at most",
-};
+pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::duration(
+    "job-pod-failure-backoff-max",
+    Duration::from_mins(10),
+    "How long the replacement of a failed Pod of a Job waits at most",
+);
 /// For how long events are gathered. Upstream: `SyncJobBatchPeriod`.
-pub const SYNC_BATCH_PERIOD: Tune = Tune {
-    name: "job-sync-batch-period",
-    default: TuneValue::Duration(Duration::from_secs(1)),
-    help: "For how long events of the Pods of a Job are gathered before the Job is synced",
-};
+pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
+    "job-sync-batch-period",
+    Duration::from_secs(1),
+    "For how long events of the Pods of a Job are gathered before the Job is synced",
+);
 /// How many Pods one status names. Upstream: `MaxUncountedPods`.
-pub const MAX_UNCOUNTED_PODS: Tune = Tune {
-    name: "job-max-uncounted-pods",
-    default: TuneValue::Count(500),
-    help: "How many terminated Pods one status of a Job names as being counted",
-};
+pub const MAX_UNCOUNTED_PODS: Tune =
+    Tune::count("job-max-uncounted-pods", 500, "How many terminated Pods one status of a Job names as being counted");
 /// How many Pods one sync creates or deletes. Upstream: `MaxPodCreateDeletePerSync`.
-pub const MAX_PODS_PER_SYNC: Tune = Tune {
-    name: "job-max-pods-per-sync",
-    default: TuneValue::Count(500),
-    help: "The most Pods that one sync of a Job creates or deletes",
-};
-/// After how long a write that no cache shows is waited for no more. Upstream: `ExpectationsTimeout`.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "After how long a write of its own that its caches do not show is waited for no more",
-};
+pub const MAX_PODS_PER_SYNC: Tune =
+    Tune::count("job-max-pods-per-sync", 500, "The most Pods that one sync of a Job creates or deletes");
 /// All values of this crate that can be tuned.
 pub const TUNES: &[Tune] = &[
     POD_FAILURE_BACKOFF,
@@ -210,7 +164,7 @@ pub const TUNES: &[Tune] = &[
 
 /// How many Jobs are synced at once; also, how many orphans.
 pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
-    WorkersFlag { name: "concurrent-job-syncs", default: 5, min: 1, help: "How many Jobs are synced at once" };
+    WorkersFlag::new("concurrent-job-syncs", 5, "How many Jobs are synced at once");
 /// How many finished Jobs are looked at at once.
 pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-ttl-after-finished-syncs",
@@ -220,27 +174,19 @@ pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
 };
 
 /// The loop of Jobs.
-pub const JOB: LoopDefinition = LoopDefinition {
-    name: "job-controller",
-    alias: "job",
-    client: "job-controller",
-    component: "job-controller",
-    start,
-};
+pub const JOB: LoopDefinition = LoopDefinition::new("job-controller", "job", start);
 /// The loop that removes finished Jobs.
-pub const TTL_AFTER_FINISHED: LoopDefinition = LoopDefinition {
-    name: "ttl-after-finished-controller",
-    alias: "ttl-after-finished",
-    client: "ttl-after-finished-controller",
-    component: "ttl-after-finished-controller",
-    start: |context| ttl::start(TTL_AFTER_FINISHED.name, context),
-};
+pub const TTL_AFTER_FINISHED: LoopDefinition =
+    LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", |context| {
+        ttl::start(TTL_AFTER_FINISHED.name, context)
+    });
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[JOB, TTL_AFTER_FINISHED];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "job-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes Job and TTL-after-finished controllers as a service of their own",
     loops: LOOPS,
     workers: &[CONCURRENT_JOB_SYNCS, CONCURRENT_TTL_SYNCS],
@@ -252,12 +198,10 @@ pub const DEFINITION: Definition = Definition {
 /// The controller of Jobs.
 pub struct JobController {
     context: Context,
-    queue: Queue<Key>,
     orphans: Queue<Orphan>,
-    jobs: Arc<JobCache>,
+    jobs: Arc<Listened<Job>>,
     pods: Informer<CachedPod>,
     ledger: Ledger,
-    executor: Executor,
     gangs: Option<Gangs>,
     memory: Memory,
     metrics: ControllerMetrics,
@@ -276,28 +220,23 @@ fn start(context: Context) -> Arc<dyn Running> {
     let orphans = context.queue("job_orphan_pod", backoff());
     let workers = context.settings.workers(&CONCURRENT_JOB_SYNCS);
     let controller = Arc::new(JobController::new(context.clone(), queue.clone(), orphans.clone()));
-    let orphan_controller = Arc::new(OrphanController::new(&context, Arc::clone(&controller)));
+    let orphan_controller = Arc::new(OrphanController(Arc::clone(&controller)));
     Arc::new(Pair {
-        jobs: Loop::start(JOB.name, context.clone(), controller, queue, workers),
-        orphans: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
+        main: Loop::start(JOB.name, context.clone(), controller, queue, workers),
+        second: Loop::start("job-orphan-pods", context, orphan_controller, orphans, workers),
+        name: "orphans",
     })
-}
-
-/// The cache of Jobs that the loops of this process share.
-fn job_cache(context: &Context) -> Arc<JobCache> {
-    context.shared.get_or_make(|| JobCache::start(context.api.clone(), context.caches()))
 }
 
 impl JobController {
     /// Starts watching; keys go to `queue` and `orphans`.
     pub fn new(context: Context, queue: Queue<Key>, orphans: Queue<Orphan>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let expectations_timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
-        let ledger = Ledger::new(context.clock.clone(), expectations_timeout);
+        let ledger = context.ledger();
         let (memory, metrics) = (Memory::default(), ControllerMetrics::new(&context.metrics));
         let limits = limits(&settings);
-        let jobs = job_cache(&context);
-        let pods = Arc::new(Store::new(&[by_controller(), orphans_by_namespace()]));
+        let jobs = context.shared_informer::<Job>();
+        let pods: Arc<Store<CachedPod>> = Arc::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
             orphans: orphans.clone(),
@@ -307,40 +246,30 @@ impl JobController {
             metrics: metrics.clone(),
             batch: limits.batch,
         });
-        let on_job = Arc::clone(&watch);
-        jobs.listen(Box::new(move |event, origin| on_job.on_job(event, origin)));
+        jobs.listen(handler(&watch, Watch::on_job));
         let gangs = settings.gate(&WORKLOAD_WITH_JOB).then(|| Gangs::start(&context, &watch));
-        let pods = Informer::start_with(
-            context.api.clone(),
-            context.caches(),
-            pods,
-            vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
-        );
-        let executor = Executor::new(&context, Some(ledger.clone()));
-        let reads_own_writes = settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO);
+        let pods = context.informer(pods, handler(&watch, Watch::on_pod));
+        let reads_own_writes = settings.reads_own_writes(&STALE_CONSISTENCY);
         Self {
             context,
-            queue,
             orphans,
             jobs,
             pods,
             ledger,
-            executor,
             gangs,
             memory,
             metrics,
             limits,
-            expectations_timeout,
+            expectations_timeout: settings.duration(&EXPECTATIONS_TIMEOUT),
             reads_own_writes,
         }
     }
 }
 
 fn limits(settings: &Settings) -> Limits {
-    let count = |tune: &Tune| usize::try_from(settings.count(tune)).unwrap_or(usize::MAX).max(1);
     Limits {
-        uncounted: count(&MAX_UNCOUNTED_PODS),
-        pods: count(&MAX_PODS_PER_SYNC),
+        uncounted: settings.size(&MAX_UNCOUNTED_PODS),
+        pods: settings.size(&MAX_PODS_PER_SYNC),
         failure_backoff: settings.duration(&POD_FAILURE_BACKOFF),
         failure_backoff_max: settings.duration(&POD_FAILURE_BACKOFF_MAX),
         batch: settings.duration(&SYNC_BATCH_PERIOD),
@@ -348,42 +277,33 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-/// What the plan for a Job says, with the requests that carry it out.
-pub fn explain(snapshot: &Snapshot) -> Explanation {
-    let plan = decide::decide(snapshot);
-    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
-}
-
 impl Sequenced for JobController {
     type Key = Key;
-    type Snapshot = Observation;
+    type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Observation>, Error> {
+    const STALE_SYNC_SKIPS: Option<&'static str> = Some("job_controller_stale_sync_skips_total");
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key, now)
     }
 
-    fn decide(observation: &Observation) -> Plan {
-        decide::decide(&observation.snapshot)
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
     }
 
-    fn sequence<'a>(observation: &'a Observation, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(&observation.snapshot, plan)
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
     }
 
-    fn time(observation: &Observation) -> Timestamp {
-        observation.snapshot.now
-    }
-
-    fn object(observation: &Observation) -> (ObjectRef, Uid) {
-        let Snapshot { job, owner, .. } = &observation.snapshot;
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let Snapshot { job, owner, .. } = snapshot;
         (ObjectRef::new(objects::JOBS, &job.metadata), owner.uid.clone())
     }
 
-    fn note(&self, observation: &Observation, note: Note) {
-        let Snapshot { job, owner, .. } = &observation.snapshot;
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let Snapshot { job, owner, .. } = snapshot;
         let (metrics, memory, uid) = (&self.metrics, &self.memory, &owner.uid);
         match note {
             Note::BrokenSelector(problem) => {
@@ -405,21 +325,18 @@ impl Sequenced for JobController {
                 memory.finish(uid);
                 metrics.finished(job, &end);
             }
-            Note::Synced(is_ok, action) => {
-                let took = self.context.clock.instant().saturating_duration_since(observation.began);
-                metrics.synced(job, is_ok, action, took);
-            }
+            Note::Synced(is_ok, action, took) => metrics.synced(job, is_ok, action, took),
         }
     }
 
-    fn fresh(&self, observation: &Observation, (): ()) -> Option<decide::gang::Known> {
+    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<decide::gang::Known> {
         // What cannot be read is not known.
-        self.gangs.as_ref().and_then(|gangs| gangs.known(&observation.snapshot.job).ok())
+        self.gangs.as_ref()?.known(&snapshot.job).ok()
     }
 
     /// A Job that was over, or gone, before its last sync ended may have been forgotten already: once more, then.
-    fn ended(&self, observation: &Observation) {
-        let meta = &observation.snapshot.job.metadata;
+    fn ended(&self, snapshot: &Snapshot) {
+        let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
         let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));
         if matches!(lives, Ok(false)) {
@@ -427,28 +344,18 @@ impl Sequenced for JobController {
         }
     }
 
-    fn children(&self, observation: &Observation) -> HashSet<Uid> {
-        let owner = &observation.snapshot.owner;
+    fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
+        let owner = &snapshot.owner;
         self.children(&owner.namespace, &owner.uid)
     }
 
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         let mut all: Vec<&dyn AnyInformer> = vec![self.jobs.informer(), &self.pods];
         all.extend(self.gangs.iter().flat_map(Gangs::informers));
         all
-    }
-
-    fn waiting(&self, key: &Key) {
-        if let Some(resource) = self.lags(key) {
-            self.metrics.skipped_stale(resource);
-        }
     }
 }

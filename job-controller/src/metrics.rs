@@ -2,10 +2,8 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use common::{
-    metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability, exponential_buckets},
-    object::Resource,
-};
+use common::metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability, exponential_buckets};
+use jiff::SignedDuration;
 use parking_lot::Mutex;
 
 use crate::{
@@ -30,7 +28,6 @@ pub struct ControllerMetrics {
     tracking_added: Counter,
     tracking_removed: Counter,
     external: Counters,
-    stale_skips: Counters,
     managers: Arc<Mutex<BTreeSet<String>>>,
 }
 
@@ -127,20 +124,14 @@ impl ControllerMetrics {
                 "Jobs that somebody else manages, by spec.managedBy; beyond a few dozen managers: other",
                 &["controller_name"],
             ),
-            stale_skips: metrics.counter(
-                "job_controller_stale_sync_skips_total",
-                Stability::Alpha,
-                "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged",
-                &["group", "resource"],
-            ),
             managers: Arc::default(),
         }
     }
 
     /// A sync of a Job has ended.
-    pub fn synced(&self, job: &Job, ok: bool, action: &str, took: Duration) {
+    pub fn synced(&self, job: &Job, ok: bool, action: &str, took: SignedDuration) {
         let labels = [job.mode.as_str(), if ok { "success" } else { "error" }, action];
-        self.sync_duration.with(&labels).observe(took.as_secs_f64());
+        self.sync_duration.with(&labels).observe(took.as_secs_f64().max(0.0));
         self.syncs.with(&labels).inc();
     }
 
@@ -208,11 +199,6 @@ impl ControllerMetrics {
         }
         let name = if known.contains(by) { by } else { "other" };
         self.external.with(&[name]).inc();
-    }
-
-    /// A sync waits for the cache of `resource` to show this process's own writes.
-    pub fn skipped_stale(&self, resource: Resource) {
-        self.stale_skips.with(&[resource.group, resource.plural]).inc();
     }
 }
 

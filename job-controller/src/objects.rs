@@ -9,8 +9,8 @@ mod status;
 pub use job::{JOBS, Job, Mode};
 pub use pod::{CachedPod, Evidence};
 pub use policy::{Action, FailurePolicy, SuccessPolicy};
-pub use scheduling::{GroupTemplate, POD_GROUPS, PodGroup, WORKLOADS, Workload};
-pub(crate) use scheduling::{groups_by_workload, named, workloads_by_job};
+pub(crate) use scheduling::named;
+pub use scheduling::{ByReference, GroupTemplate, POD_GROUPS, PodGroup, WORKLOADS, Workload};
 pub use status::{Status, Uncounted, kinds};
 
 /// The finalizer that keeps a Pod until its end has been counted.

@@ -3,41 +3,27 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    clock::Instant,
     consistency::{Behind, Cache},
-    controller::Observed,
+    controller::{Observed, RECHECK},
     intern::Text,
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
-    object::Resource,
     pods::Phase,
     refs::{self, Claims, Owner},
-    store::IndexValue,
+    sequence::Failed,
+    store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 
 use crate::{
-    JobController, ORPHANS_BY_NAMESPACE, PODS_BY_OWNER,
+    JobController,
     decide::{Blocked, PodRef, Record, Snapshot},
-    error::Error,
     gangs::Gangs,
     objects::{JOBS, Job},
 };
 
-/// After how long a Job whose caches lag is looked at again although nothing of it has happened.
-pub(crate) const RECHECK: Duration = Duration::from_secs(2);
-
-/// What a sync looks at, and since when.
-#[derive(Clone, Debug)]
-pub struct Observation {
-    /// What it looks at.
-    pub snapshot: Snapshot,
-    /// When the sync began, to be measured.
-    pub began: Instant,
-}
-
 impl JobController {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Observation>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let store = self.jobs.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         let mut blocked = None;
@@ -51,14 +37,12 @@ impl JobController {
             };
             self.memory.wait_for(uid, awaited);
             if let Some((behind, left)) = behind {
-                let lags = matches!(behind, Behind::Write { .. });
-                let conflicts = matches!(behind, Behind::Conflicts { .. });
-                let why = behind.to_string();
-                let at_most = if lags { left.min(RECHECK) } else { left };
-                if conflicts || (lags && self.reads_own_writes) {
-                    return Ok(Observed::Waiting { why, at_most });
+                let is_stale = matches!(behind, Behind::Write { .. });
+                if matches!(behind, Behind::Conflicts { .. }) || (is_stale && self.reads_own_writes) {
+                    return Ok(Observed::behind((behind, left)));
                 }
-                blocked = Some(Blocked { why, at_most, is_stale: lags });
+                let at_most = if is_stale { left.min(RECHECK) } else { left };
+                blocked = Some(Blocked { why: behind.to_string(), at_most, is_stale });
             }
         }
         // Read after the check: what is older than own writes is not looked at.
@@ -68,7 +52,6 @@ impl JobController {
             // Another one of that name came just now.
             return self.observe(key, now);
         }
-        let began = self.context.clock.instant();
         let mut snapshot = Snapshot {
             owner: Owner::new(JOBS, &job.metadata),
             job: job.clone(),
@@ -83,13 +66,12 @@ impl JobController {
             now,
         };
         if job.is_finished() || job.managed_by.is_some() {
-            return Ok(Observed::Ready(Observation { snapshot, began }));
+            return Ok(Observed::Ready(snapshot));
         }
         if self.memory.is_finished(uid) {
-            let why = "the cache does not show yet that the Job has finished".to_owned();
-            return Ok(Observed::Waiting { why, at_most: RECHECK });
+            return Ok(Observed::wait("the cache does not show yet that the Job has finished", RECHECK));
         }
-        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&job.metadata))?;
+        let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&job.metadata))?;
         let tracked = || owned.iter().filter(|pod| pod.tracked).map(|pod| pod.meta().uid.clone()).collect();
         snapshot.processed = self.memory.processed(uid, tracked);
         let uids = |pod: &PodRef| pod.meta().uid.clone();
@@ -100,10 +82,12 @@ impl JobController {
         let candidates = owned.into_iter().chain(self.orphans_of(&job));
         snapshot.claims = refs::claim(&snapshot.owner, &job.selector, candidates, |_| true).unwrap_or_default();
         snapshot.scheduling = self.gangs.as_ref().map(|gangs| gangs.known(&job)).transpose()?;
-        snapshot.terminating_namespace =
-            self.memory.refused(uid).is_some_and(|at| began.saturating_duration_since(at) < self.expectations_timeout);
+        snapshot.terminating_namespace = self
+            .memory
+            .refused(uid)
+            .is_some_and(|at| self.context.clock.instant().saturating_duration_since(at) < self.expectations_timeout);
         snapshot.blocked = blocked;
-        Ok(Observed::Ready(Observation { snapshot, began }))
+        Ok(Observed::Ready(snapshot))
     }
 
     /// What of this process's own writes the caches do not show yet.
@@ -113,26 +97,17 @@ impl JobController {
         self.ledger.behind(uid, &caches, || self.children(namespace, uid))
     }
 
-    /// The resource whose cache a sync of `key` waits for, if it does.
-    pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
-        let uid = self.jobs.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
-        match self.behind(&key.namespace, &uid)?.0 {
-            Behind::Write { resource, .. } => Some(resource),
-            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
-        }
-    }
-
     /// The uids of the Pods a Job controls, selected or not.
     pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> HashSet<Uid> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-        let pods = self.pods.store().readable_by_index(PODS_BY_OWNER, &owner);
+        let pods = self.pods.store().readable_by_index(ByController, &owner);
         pods.iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
     /// The Pods of the Job's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
     fn orphans_of(&self, job: &Job) -> Vec<PodRef> {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
-        self.pods.store().readable_by_index(ORPHANS_BY_NAMESPACE, &namespace)
+        self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
     }
 }
 

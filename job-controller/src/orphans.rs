@@ -2,28 +2,24 @@
 //!
 //! A loop of its own beside that of the Jobs, with a queue and workers of its own (`job_orphan_pod`).
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc};
 
 use common::{
     controller::{Describe, Observed, Requeue, Sequenced},
     events::ObjectRef,
     informer::AnyInformer,
     intern::Text,
-    map::HashSet,
     meta::{Meta, Uid},
     queue::QueueKey,
-    runtime::Context,
-    sequence::{Executor, Failed, Pace, Sequence, Step, Steps, members},
-    store::IndexValue,
+    sequence::{Failed, Pace, Sequence, Step, Steps, members},
+    store::{ByController, IndexValue},
 };
 use jiff::Timestamp;
 
 use crate::{
-    JobController, PODS_BY_OWNER,
-    decide::{PodRef, gang::Known},
-    error::Error,
+    JobController,
+    decide::PodRef,
     objects::{CachedPod, JOBS},
-    observe::RECHECK,
     sequence::{Note, pods::Untrack},
 };
 
@@ -86,10 +82,7 @@ impl QueueKey for Orphan {
 }
 
 /// The loop. It reads the caches of the loop of Jobs.
-pub(crate) struct OrphanController {
-    jobs: Arc<JobController>,
-    executor: Executor,
-}
+pub(crate) struct OrphanController(pub(crate) Arc<JobController>);
 
 /// The Pods whose finalizer is to go.
 #[derive(Clone, Debug, Default)]
@@ -100,14 +93,6 @@ pub struct Strip {
 impl Describe for Strip {
     fn situation(&self) -> String {
         format!("{} Pods carry the finalizer and have no Job that counts them", self.pods.len())
-    }
-
-    fn waiting(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    fn requeue_after(&self) -> Option<Duration> {
-        None
     }
 }
 
@@ -131,10 +116,6 @@ fn sequence(plan: &Strip) -> impl Sequence<Note> + use<> {
 }
 
 impl OrphanController {
-    pub(crate) fn new(context: &Context, jobs: Arc<JobController>) -> Self {
-        Self { jobs, executor: Executor::new(context, None) }
-    }
-
     /// Whether a Pod carries the finalizer and no Job counts it any more. Upstream: `pkg/controller/job`,
     /// `handleSingleOrphanPod`.
     fn is_left(&self, pod: &CachedPod) -> bool {
@@ -151,7 +132,7 @@ impl OrphanController {
     /// Whether there is a Job with that uid which counts its Pods, here or with whoever manages it. One that cannot be read
     /// may be such a one.
     fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
-        let jobs = self.jobs.jobs.store();
+        let jobs = self.0.jobs.store();
         match jobs.get(namespace, name) {
             Ok(Some(job)) => job.metadata.uid == *uid && (job.managed_by.is_some() || !job.is_finished()),
             Ok(None) => false,
@@ -162,70 +143,49 @@ impl OrphanController {
 
 impl Sequenced for OrphanController {
     type Key = Orphan;
-    type Snapshot = (Strip, Timestamp);
+    type Snapshot = Strip;
     type Plan = Strip;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Orphan, now: Timestamp) -> Result<Observed<(Strip, Timestamp)>, Error> {
-        let store = self.jobs.pods.store();
+    fn observe(&self, key: &Orphan, _: Timestamp) -> Result<Observed<Strip>, Failed> {
+        let store = self.0.pods.store();
         let mut pods = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             Orphan::Job { namespace, uid, .. } => {
                 // Finalizers that were removed just now are not removed again.
-                if let Some((behind, left)) = self.jobs.behind(namespace, uid) {
-                    return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+                if let Some(behind) = self.0.behind(namespace, uid) {
+                    return Ok(Observed::behind(behind));
                 }
                 let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-                store.readable_by_index(PODS_BY_OWNER, &owner)
+                store.readable_by_index(ByController, &owner)
             }
         };
         pods.retain(|pod| self.is_left(pod));
         if let Orphan::Job { namespace, name, uid } = key
             && !self.counts(namespace, name, uid)
         {
-            self.jobs.memory.forget(uid);
-            self.jobs.ledger.forget(uid);
+            self.0.memory.forget(uid);
+            self.0.ledger.forget(uid);
         }
-        Ok(if pods.is_empty() { Observed::Gone } else { Observed::Ready((Strip { pods }, now)) })
+        Ok(if pods.is_empty() { Observed::Gone } else { Observed::Ready(Strip { pods }) })
     }
 
-    fn decide((strip, _): &(Strip, Timestamp)) -> Strip {
+    fn decide(strip: &Strip) -> Strip {
         strip.clone()
     }
 
-    fn sequence<'a>(_: &'a (Strip, Timestamp), plan: &'a Strip) -> impl Sequence<Note> + 'a {
+    fn sequence<'a>(_: &'a Strip, plan: &'a Strip) -> impl Sequence<Note> + 'a {
         sequence(plan)
     }
 
-    fn time((_, now): &(Strip, Timestamp)) -> Timestamp {
-        *now
-    }
-
-    fn object(_: &(Strip, Timestamp)) -> (ObjectRef, Uid) {
+    fn object(_: &Strip) -> (ObjectRef, Uid) {
         // Nothing is told, and nothing is noted: the Job is none of this process, or gone.
         (ObjectRef::default(), Uid::default())
     }
 
-    fn note(&self, _: &(Strip, Timestamp), _: Note) {}
-
-    fn fresh(&self, _: &(Strip, Timestamp), (): ()) -> Option<Known> {
-        None
-    }
-
-    fn children(&self, _: &(Strip, Timestamp)) -> HashSet<Uid> {
-        HashSet::default()
-    }
-
-    fn ends(&self) -> bool {
-        self.jobs.ends()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
-    }
+    fn note(&self, _: &Strip, _: Note) {}
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
-        Sequenced::informers(&*self.jobs)
+        Sequenced::informers(&*self.0)
     }
 }

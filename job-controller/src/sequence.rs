@@ -17,6 +17,7 @@ use common::{
         self, Claim, Claimed as Claims, CreatePod, Failed, Pace, Refusal, Sequence, Step, Steps, Turn, members,
     },
 };
+use jiff::SignedDuration;
 
 use self::{count::Untrack, pods::RemovePod};
 use crate::{
@@ -51,12 +52,12 @@ pub enum Note {
     /// The Job has ended.
     Finished(Box<End>),
     /// The sync has ended, well or not; it was about that.
-    Synced(bool, &'static str),
+    Synced(bool, &'static str, SignedDuration),
 }
 
 impl sequence::Note for Note {
     type Question = ();
-    type Fresh = Option<decide::gang::Known>;
+    type Fresh = decide::gang::Known;
 }
 
 /// A status that is stored, and the version of the Job with it.
@@ -257,7 +258,7 @@ impl<'a> State<'a> {
     }
 
     fn ends(&self, turn: &mut Turn<Note>, outcome: Result<Requeue, Failed>) -> Next<'a> {
-        turn.note(Note::Synced(outcome.is_ok(), self.action));
+        turn.note(Note::Synced(outcome.is_ok(), self.action, turn.now.duration_since(self.snapshot.now)));
         turn.end(outcome);
         Step::Done
     }

@@ -10,21 +10,17 @@ use common::{
     conditions::seconds,
     controller::{Describe, Loop, Observed, Requeue, Sequenced, priority},
     events::ObjectRef,
-    informer::AnyInformer,
-    map::HashSet,
+    informer::{AnyInformer, Listened},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, Running},
-    sequence::{self, Class, Executor, Failed, Request, Sequence, Step, Steps, Turn, Verb},
+    sequence::{self, Class, Failed, Request, Sequence, Step, Steps, Turn, Verb},
     store::{Event, Origin},
 };
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     CONCURRENT_TTL_SYNCS,
-    cache::JobCache,
-    error::Error,
-    job_cache,
     metrics::TtlMetrics,
     objects::{JOBS, Job},
 };
@@ -208,22 +204,19 @@ impl State<'_> {
 
 /// The loop.
 pub struct TtlController {
-    queue: Queue<Key>,
-    executor: Executor,
-    jobs: Arc<JobCache>,
+    jobs: Arc<Listened<Job>>,
     metrics: TtlMetrics,
 }
 
 /// Starts the loop.
 pub(crate) fn start(name: &'static str, context: Context) -> Arc<dyn Running> {
     let queue: Queue<Key> = context.queue("ttl_jobs_to_delete", Backoff::default());
-    let jobs = job_cache(&context);
+    let jobs = context.shared_informer::<Job>();
     let keys = queue.clone();
     jobs.listen(Box::new(move |event, origin| on_job(&keys, event, origin)));
     let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
     let metrics = TtlMetrics::new(&context.metrics);
-    let executor = Executor::new(&context, None);
-    let controller = TtlController { queue: queue.clone(), executor, jobs, metrics };
+    let controller = TtlController { jobs, metrics };
     Loop::start(name, context, Arc::new(controller), queue, workers)
 }
 
@@ -241,9 +234,8 @@ impl Sequenced for TtlController {
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         // One that cannot be read can have no time: it comes back when it can.
         let job = self.jobs.store().get_readable(&key.namespace, &key.name);
         Ok(job.map_or(Observed::Gone, |job| Observed::Ready(Snapshot { job, now })))
@@ -255,10 +247,6 @@ impl Sequenced for TtlController {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence(snapshot, plan)
-    }
-
-    fn time(snapshot: &Snapshot) -> Timestamp {
-        snapshot.now
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -276,20 +264,6 @@ impl Sequenced for TtlController {
                 tracing::info!(logger = "ttl-after-finished", key = %key, finished = ?finished.map(seconds::text), "Removed a finished Job");
             }
         }
-    }
-
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
-    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
-        HashSet::default()
-    }
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -8,11 +8,10 @@ use common::{
     object::{Object as _, Resource},
     queue::{Priority, Queue},
     refs,
-    store::{Event, IndexValue, Origin, Store},
+    store::{ByNamespace, Event, IndexValue, Origin, Store},
 };
 
 use crate::{
-    cache::JOBS_BY_NAMESPACE,
     memory::Memory,
     metrics::ControllerMetrics,
     objects::{CachedPod, JOBS, Job},
@@ -181,7 +180,7 @@ impl Watch {
             return;
         }
         let namespace = IndexValue::Text(meta.namespace.clone());
-        for job in self.jobs.readable_by_index(JOBS_BY_NAMESPACE, &namespace) {
+        for job in self.jobs.readable_by_index(ByNamespace, &namespace) {
             if !job.is_finished() && job.selector.matches(&meta.labels) {
                 self.add(&job.metadata);
             }

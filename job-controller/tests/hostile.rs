@@ -11,13 +11,16 @@ use std::{
 };
 
 use cap::Cap;
+use common::controller::Sequenced as _;
 use common::refs::{Claims, Owner};
 use jiff::Timestamp;
 use job_controller::{
+    JobController,
     decide::{Limits, PodRef, Record, Snapshot, decide},
     objects::{JOBS, Job},
 };
 use proptest::prelude::*;
+use sandbox::memory::Limit;
 use serde_json::{Value, json};
 
 /// Counts what is allocated, and refuses what is too much.
@@ -177,16 +180,15 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     let (text, began) = (job.to_string(), Instant::now());
     let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
     let before = ALLOCATOR.allocated();
-    // An allocation beyond ends the process.
-    ALLOCATOR.set_limit(before + size * EACH_BYTE + BESIDES).unwrap();
+    let limit = Limit::of(&ALLOCATOR, size * EACH_BYTE + BESIDES);
     let read = serde_json::from_str::<Job>(&text).ok();
     let plan = read.map(|job| {
         let snapshot = snapshot(job, pods);
         let plan = decide(&snapshot);
-        let explained = job_controller::explain(&snapshot);
+        let explained = JobController::explain(&snapshot, snapshot.now);
         (plan, explained)
     });
-    ALLOCATOR.set_limit(usize::MAX).unwrap();
+    drop(limit);
     let took = began.elapsed();
     prop_assert!(took < TIME, "{took:?}");
     if let Some((plan, explained)) = &plan {

@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
-use common::{
-    meta::Version,
-    store::{Store, by_controller, by_namespace, orphans_by_namespace},
-};
+use common::{meta::Version, store::Store};
 use job_controller::objects::{CachedPod, Job};
 use serde_json::json;
 
@@ -97,7 +94,7 @@ fn jobs_are_small() {
             "status": {"succeeded": 99_000, "completedIndexes": "0-49999,51000-99999"}});
         serde_json::from_str::<Job>(&json.to_string()).unwrap()
     };
-    let store = Store::<Job>::new(&[by_namespace()]);
+    let store = Store::<Job>::default();
     store.fill(vec![jobs(0)], Version::parse("1"));
     let Some((_, all)) = cost(|| store.fill((0..JOBS).map(jobs).collect(), Version::parse("2"))) else { return };
     println!("{} bytes per Job of 100,000 indexes", all / JOBS as u64);
@@ -106,7 +103,7 @@ fn jobs_are_small() {
 
 fn pods_are_small() {
     let template = template();
-    let store = Store::<CachedPod>::new(&[by_controller(), orphans_by_namespace()]);
+    let store = Store::<CachedPod>::default();
     // Whatever is allocated once is there already.
     store.fill(vec![pod(&template, 0)], Version::parse("1"));
     let Some((_, all)) =

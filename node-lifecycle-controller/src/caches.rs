@@ -5,19 +5,12 @@ use std::{collections::BTreeSet, sync::Arc};
 use common::{
     informer::Listened,
     intern::Text,
+    object::Object,
     runtime::Context,
-    store::{Index, IndexValue, Store},
+    store::{Has, IndexValue, Store},
 };
 
-use crate::objects::{CachedPod, Node, by_node, ended, terminating_by_node};
-
-/// The indexes of the Pods, in the order in which the cache has them.
-#[derive(Clone, Copy)]
-enum PodIndex {
-    Node,
-    TerminatingByNode,
-    Ended,
-}
+use crate::objects::{ByNode, CachedPod, Node, TerminatingByNode};
 
 /// The caches.
 pub(crate) struct Caches {
@@ -29,8 +22,8 @@ impl Caches {
     /// The caches of this process; the first call starts them.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         context.shared.get_or_make(|| Self {
-            nodes: Listened::start(context.api.clone(), context.caches(), &[]),
-            pods: Listened::start(context.api.clone(), context.caches(), POD_INDEXES),
+            nodes: Listened::start(context.api.clone(), context.caches()),
+            pods: Listened::start(context.api.clone(), context.caches()),
         })
     }
 
@@ -60,43 +53,36 @@ impl CacheView<'_> {
 
     /// The Pods that are assigned to a node.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods(PodIndex::Node, node)
+        self.pods(ByNode, node)
     }
 
     /// The nodes that Pods are assigned to and that do not exist.
     pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
-        self.pod_nodes(PodIndex::Node).filter(|node| !self.has_node(node)).collect()
+        self.pod_nodes(ByNode).filter(|node| !self.has_node(node)).collect()
     }
 
     /// The nodes that terminating Pods are assigned to, and the empty name if there is a terminating Pod without a node.
     pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
-        self.pod_nodes(PodIndex::TerminatingByNode).collect()
+        self.pod_nodes(TerminatingByNode).collect()
     }
 
     /// The terminating Pods that are assigned to a node; with an empty name those without a node.
     pub(crate) fn terminating_pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods(PodIndex::TerminatingByNode, node)
+        self.pods(TerminatingByNode, node)
     }
 
-    /// The number of Pods that have ended.
-    pub(crate) fn ended_count(&self) -> usize {
-        self.pods.count_by_index(PodIndex::Ended as usize, &IndexValue::Text(Text::default()))
+    fn pods<I, At>(&self, index: I, value: &str) -> Vec<Arc<CachedPod>>
+    where
+        <CachedPod as Object>::Indexes: Has<I, At>,
+    {
+        self.pods.readable_by_index(index, &IndexValue::Text(Text::new(value)))
     }
 
-    /// The Pods that have ended.
-    pub(crate) fn ended_pods(&self) -> Vec<Arc<CachedPod>> {
-        self.pods(PodIndex::Ended, "")
-    }
-
-    fn pods(&self, index: PodIndex, value: &str) -> Vec<Arc<CachedPod>> {
-        self.pods.readable_by_index(index as usize, &IndexValue::Text(Text::new(value)))
-    }
-
-    fn pod_nodes(&self, index: PodIndex) -> impl Iterator<Item = Text> + use<> {
+    fn pod_nodes<I, At>(&self, index: I) -> impl Iterator<Item = Text> + use<I, At>
+    where
+        <CachedPod as Object>::Indexes: Has<I, At>,
+    {
         let text = |value| if let IndexValue::Text(text) = value { Some(text) } else { None };
-        self.pods.index_values(index as usize).into_iter().filter_map(text)
+        self.pods.index_values(index).into_iter().filter_map(text)
     }
 }
-
-/// The indexes of the Pods, one for each variant of [`PodIndex`].
-pub const POD_INDEXES: &[Index<CachedPod>] = &[by_node(), terminating_by_node(), ended()];

@@ -1,15 +1,18 @@
 //! Evicts Pods from nodes whose `NoExecute` taints they do not tolerate, or no longer tolerate.
 //!
 //! A Pod is examined when it changes or when the taints of its node change. A Pod that tolerates the taints for a limited time
-//! has a timer; the timer belongs to that Pod, not to its name. Before a Pod is deleted, the Pod and its node are read from
-//! the server and the decision is made again, so a stale cache cannot cause an eviction. A failed deletion is retried, where
-//! upstream waits for the next event. A Pod that is already terminating and has its condition is left alone.
+//! has a timer; the timer belongs to that Pod, not to its name. Before a Pod is deleted, its node and the Pod are read from
+//! the server and the decision is made again, so a stale cache cannot cause an eviction; the Pods of a node share the read of the
+//! node ([`nodes`]). No Pod is deleted for a taint of the node monitor while its node may be well ([`crate::heartbeats`]). A
+//! failed deletion is retried, where upstream waits for the next event. A Pod that is already terminating and has its condition
+//! is left alone.
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 
+mod nodes;
 mod watch;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     controller::{Loop, Observed, Sequenced},
@@ -21,7 +24,7 @@ use common::{
     pods::PODS,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
+    sequence::{Failed, Sequence},
     settings::FeatureGate,
 };
 use jiff::Timestamp;
@@ -29,15 +32,13 @@ use parking_lot::Mutex;
 
 use crate::{
     caches::Caches,
-    decide::{
-        eviction::{self as decide, Plan, Snapshot, Then, Timer},
-        taints,
-    },
-    monitor::NODE_MONITOR_GRACE_PERIOD,
+    decide::eviction::{self as decide, Plan, Snapshot, Then, Timer},
+    heartbeats::Heartbeats,
     objects::CachedPod,
-    observation::Observation,
     sequence::eviction::{self as sequence, Fresh, Note},
 };
+
+use nodes::NodeViews;
 
 /// How many Pods are synced at once.
 const WORKERS: usize = 8;
@@ -62,15 +63,13 @@ pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
 /// The taint eviction controller.
 pub struct Evictor {
     context: Context,
-    queue: Queue<Key>,
-    executor: Executor,
     timers: Timers,
     deleted: Counter,
     latency: Histogram,
     caches: Arc<Caches>,
+    heartbeats: Arc<Heartbeats>,
+    nodes: NodeViews,
     compares: bool,
-    /// How long a node may be silent.
-    grace: Duration,
 }
 
 /// The timers of Pods that tolerate the taints of their node for a limited time.
@@ -79,8 +78,9 @@ pub(crate) type Timers = Arc<Mutex<HashMap<Key, Timer>>>;
 fn start(context: Context) -> Arc<dyn Running> {
     let queue: Queue<Key> = context.queue("noexec_taint_pod", Backoff::default());
     let caches = Caches::of(&context);
-    let timers = Timers::default();
-    watch::register(&caches, &queue, &timers);
+    let heartbeats = Heartbeats::of(&context);
+    let (timers, nodes) = (Timers::default(), NodeViews::default());
+    watch::register(&caches, &queue, &timers, &nodes);
     let deleted = context.metrics.counter(
         "taint_eviction_controller_pod_deletions_total",
         Stability::Alpha,
@@ -97,63 +97,55 @@ fn start(context: Context) -> Arc<dyn Running> {
     let compares = context.settings.gate(&COMPARISON);
     let evictor = Evictor {
         context: context.clone(),
-        queue: queue.clone(),
-        executor: Executor::new(&context, None),
         timers,
         deleted: deleted.with(&[]),
         latency: latency.with(&[]),
         caches,
+        heartbeats,
+        nodes,
         compares,
-        grace: context.settings.duration(&NODE_MONITOR_GRACE_PERIOD),
     };
     Loop::start(TAINT_EVICTION.name, context, Arc::new(evictor), queue, WORKERS)
 }
 
 impl Sequenced for Evictor {
     type Key = Key;
-    type Snapshot = Observation<Snapshot>;
+    type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, key: &Key, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
+    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let timer = self.timer(key);
         let pod = self.caches.pods.store().get_readable(&key.namespace, &key.name);
         if pod.is_none() && timer.is_none() {
             return Ok(Observed::Gone);
         }
         let node = pod.as_ref().and_then(|pod| self.caches.view().node(&pod.node));
-        let is_contradicted = node.as_ref().is_some_and(|node| taints::is_contradicted(node));
         let taints = node.map(|node| node.evicting().cloned().collect());
-        let (key, now) = (key.clone(), self.context.clock.instant());
-        let (renewal, grace, compares) = (None, self.grace, self.compares);
-        let snapshot = Snapshot { key, pod, taints, is_contradicted, renewal, grace, timer, now, compares };
-        Ok(Observed::Ready(Observation { snapshot, time }))
+        let (key, now, compares) = (key.clone(), self.context.clock.instant(), self.compares);
+        let snapshot = Snapshot { key, pod, taints, doubt: None, timer, now, compares };
+        Ok(Observed::Ready(snapshot))
     }
 
-    fn decide(observation: &Self::Snapshot) -> Plan {
-        decide::decide(&observation.snapshot)
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
     }
 
-    fn sequence<'a>(observation: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(&observation.snapshot, plan)
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::sequence(snapshot, plan)
     }
 
-    fn time(observation: &Self::Snapshot) -> Timestamp {
-        observation.time
-    }
-
-    fn object(observation: &Self::Snapshot) -> (ObjectRef, Uid) {
-        let key = &observation.snapshot.key;
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let key = &snapshot.key;
         (ObjectRef::bare(PODS, &key.namespace, &key.name, Uid::default()), Uid::default())
     }
 
-    fn record(&self, observation: &Self::Snapshot, plan: &Plan) {
-        self.arm(&observation.snapshot, plan);
+    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+        self.arm(snapshot, plan);
     }
 
-    fn note(&self, observation: &Self::Snapshot, note: Note) {
-        let Snapshot { key, pod, .. } = &observation.snapshot;
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        let Snapshot { key, pod, .. } = snapshot;
         match note {
             Note::Retries(error) => {
                 tracing::debug!(logger = "taint-eviction-controller", pod = %key, err = %error, "Trying again");
@@ -166,22 +158,22 @@ impl Sequenced for Evictor {
                 self.disarm(key, pod.as_deref());
             }
             Note::Gone => self.disarm(key, pod.as_deref()),
+            Note::Reads(node) => self.nodes.lock().begin(node, key.clone(), self.context.clock.instant()),
+            Note::Node(node) => self.heartbeats.node_was_read(&node),
+            Note::Lease(node, renewal) => self.heartbeats.lease_was_read(&node, renewal),
+            Note::Read(node, taints) => self.nodes.lock().end(&node, key, taints),
         }
     }
 
-    fn fresh(&self, observation: &Self::Snapshot, (): ()) -> Fresh {
-        Fresh { timer: self.timer(&observation.snapshot.key), now: self.context.clock.instant() }
-    }
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<Fresh> {
+        let (key, pod) = (&snapshot.key, &snapshot.pod);
+        let (now, node) = (self.context.clock.instant(), pod.as_ref().map_or("", |pod| &pod.node));
+        let (view, doubt) = (self.nodes.lock().get(node, now), self.heartbeats.unconfirmed_for(node));
+        Some(Fresh { timer: self.timer(key), now, view, doubt })
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
+        // Leases are not waited for: most taints do not depend on them.
         vec![self.caches.nodes.informer(), self.caches.pods.informer()]
     }
 }

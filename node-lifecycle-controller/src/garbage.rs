@@ -1,13 +1,14 @@
 //! Removes Pods that no kubelet will ever finish: terminated Pods above a threshold, Pods of nodes that no longer exist,
 //! terminating Pods without a node, and terminating Pods on a node that an operator has declared out of service.
 //!
-//! A pass reads only what it can act on, through indexes of the cache. Before Pods are removed because of their node, the node
+//! A pass reads only what it can act on, through indexes of the cache, and ended Pods a part after the other ([`ended`]). Before Pods are removed because of their node, the node
 //! is read from the server. Every write names the uid and the version of the Pod that was judged, where upstream's deletion
 //! names neither. Finalizers are never touched. Upstream: `pkg/controller/podgc`.
 
+mod ended;
 mod observe;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use common::{
     controller::{Loop, Observed, Sequenced},
@@ -17,7 +18,7 @@ use common::{
     metrics::{Counters, Stability},
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
+    sequence::{Failed, Sequence},
     settings::{Tune, TuneValue},
 };
 use jiff::Timestamp;
@@ -29,10 +30,12 @@ use crate::{
         garbage::{self as decide, Plan, Snapshot},
         quarantine::Quarantine,
     },
-    observation::Observation,
+    objects::CachedPod,
     pass::Pass,
-    sequence::garbage::{self as sequence, Note},
+    sequence::garbage::{self as sequence, Behind, Note},
 };
+
+use ended::EndedPods;
 
 /// The shortest pause between two passes, whatever is configured.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
@@ -71,11 +74,10 @@ pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
 /// The Pod garbage collector.
 pub struct PodCollector {
     context: Context,
-    queue: Queue<Pass>,
-    executor: Executor,
     deleted: Counters,
     failed: Counters,
     caches: Arc<Caches>,
+    ended: Arc<Mutex<EndedPods>>,
     /// As the last pass left it.
     quarantine: Mutex<Quarantine>,
     threshold: i64,
@@ -98,13 +100,13 @@ fn start(context: Context) -> Arc<dyn Running> {
         "Number of errors encountered when forcefully deleting the pods since the Pod GC Controller started.",
         labels,
     );
+    let caches = Caches::of(&context);
     let collector = PodCollector {
         context: context.clone(),
-        queue: queue.clone(),
-        executor: Executor::new(&context, None),
         deleted,
         failed,
-        caches: Caches::of(&context),
+        ended: EndedPods::of(&caches.pods),
+        caches,
         quarantine: Mutex::default(),
         threshold: context.settings.integer(&TERMINATED_POD_GC_THRESHOLD),
         period: context.settings.duration(&POD_GC_PERIOD).max(MIN_PERIOD),
@@ -116,12 +118,11 @@ fn start(context: Context) -> Arc<dyn Running> {
 
 impl Sequenced for PodCollector {
     type Key = Pass;
-    type Snapshot = Observation<Snapshot>;
+    type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, _: &Pass, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
+    fn observe(&self, _: &Pass, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let limits = observe::Limits {
             threshold: self.threshold,
             period: self.period,
@@ -129,31 +130,27 @@ impl Sequenced for PodCollector {
         };
         let now = self.context.clock.instant();
         let quarantine = self.quarantine.lock().clone();
-        let snapshot = observe::observe(self.caches.view(), quarantine, now, limits);
-        Ok(Observed::Ready(Observation { snapshot, time }))
+        let snapshot = observe::observe(self.caches.view(), &self.ended.lock(), quarantine, now, limits);
+        Ok(Observed::Ready(snapshot))
     }
 
-    fn decide(observation: &Self::Snapshot) -> Plan {
-        decide::decide(&observation.snapshot)
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
     }
 
-    fn sequence<'a>(_: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+    fn sequence<'a>(_: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(plan)
     }
 
-    fn time(observation: &Self::Snapshot) -> Timestamp {
-        observation.time
-    }
-
-    fn object(_: &Self::Snapshot) -> (ObjectRef, Uid) {
+    fn object(_: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }
 
-    fn record(&self, _: &Self::Snapshot, plan: &Plan) {
+    fn record(&self, _: &Snapshot, plan: &Plan) {
         *self.quarantine.lock() = plan.quarantine.clone();
     }
 
-    fn note(&self, _: &Self::Snapshot, note: Note) {
+    fn note(&self, _: &Snapshot, note: Note) {
         match note {
             Note::Removes(pod, reason) => {
                 let (pod, reason) = (pod.meta.key(), reason.as_str());
@@ -173,14 +170,8 @@ impl Sequenced for PodCollector {
         }
     }
 
-    fn fresh(&self, _: &Self::Snapshot, (): ()) {}
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn fresh(&self, _: &Snapshot, Behind(last, count): Behind) -> Option<Vec<Arc<CachedPod>>> {
+        Some(self.ended.lock().first(count, Some(&last)))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -7,21 +7,22 @@
 //! leaves a node whose `NoExecute` taints it does not tolerate, at once or after its `tolerationSeconds`, and its condition
 //! gives the reason before it is deleted ([`eviction`]). A Pod that tolerates the taints without a limit is never deleted, and
 //! neither is a Pod whose node lost its taints in time. Pods that no kubelet will ever finish are removed ([`garbage`]), but
-//! never a Pod that runs on a node the server knows. Every deletion names the Pod it is meant for.
+//! never a Pod that runs on a node the server knows. Every deletion names the Pod it is meant for. A node that renews its Lease
+//! loses no Pod because of a taint that says it is silent, whatever its status says.
 //!
 //! It errs on the side of doing nothing. A process that was paused, cut off or just started has not seen what nodes do: it
 //! judges no node before it has seen for a whole grace period ([`decide::sight`]).
 //!
 //! # How it is laid out
 //!
-//! Each of the three loops has its own queues, workers and metrics. They share one cache of Nodes and one of Pods; only the
-//! monitor watches Leases.
+//! Each of the three loops has its own queues, workers and metrics. They share one cache of Nodes and one of Pods; the monitor
+//! and the eviction share the watch of Leases and what is remembered of nodes.
 //!
 //! ```text
-//! Leases ──────┐
-//!              ├── heartbeats ──► monitor/fleet ──► decide/health, decide/tainting ──► sequence/rounds: Nodes
+//! Leases ──► heartbeats.rs: fleet.rs ──► decide/health, decide/tainting ──► sequence/rounds: Nodes
+//!              ▲           └── may a node be well? ─┐
 //!              ├── events ──► queues of nodes, Pods ──► decide/upkeep, decide/readiness ──► sequence/node, sequence/readiness
-//! caches.rs ───┤
+//! caches.rs ───┤                                    ▼
 //! (Nodes, Pods ├── events ──► queue of Pods ──► decide/eviction ──► sequence/eviction: condition, deletion
 //!  by node)    │                 ▲ timers
 //!              └── every 20 s ───┴────────────► decide/garbage ───► sequence/garbage: phase, deletion without grace
@@ -37,10 +38,13 @@
 //! - A restart leaves `NoExecute` taints in place; upstream removes and adds them again.
 //! - Taints change in one write, made onto the version of the node that was judged; what failed is retried with back-off.
 //! - An alarm and an optional cap for the share of nodes that are tainted.
-//! - Before a Pod is deleted, the Pod and its node are read from the server and the decision is made again; writes name the
+//! - Before a Pod is deleted, its node and the Pod are read from the server and the decision is made again; writes name the
 //!   version that was judged. Upstream deletes on what its cache shows.
-//! - A Pod on a node that reports to be ready waits for the monitor to remove its taint: some seconds, and for as long as the
-//!   node renews its Lease.
+//! - A Pod stays on a node that may be well and has only taints of the monitor: while the node is heard of, and after a time in
+//!   which this process could not have heard for as long as the grace period or until the node has reported.
+//! - There is no queue `noexec_taint_node`: an event of a node enqueues its Pods in `noexec_taint_pod`. There is no queue
+//!   `orphaned_pods_nodes` either: the quarantine of nodes is a part of each pass, whose queue is `pod_garbage_collector`. The
+//!   passes of the node monitor have the queue `node_lifecycle_controller_rounds`.
 //! - A silent node whose conditions could not be written counts as not ready for its zone; upstream does not count it.
 //! - A timer belongs to one Pod, not to a name, and only a timer that was really stopped is reported as cancelled.
 //! - A deletion that failed is retried with back-off; upstream waits for the next event.
@@ -55,13 +59,13 @@ pub mod objects;
 pub mod sequence;
 
 mod caches;
-mod observation;
+mod flags;
+mod fleet;
+mod heartbeats;
 mod pass;
 
 use common::{app::Definition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
 
-pub use caches::POD_INDEXES;
-pub use observation::Observation;
 pub use pass::Pass;
 
 /// All loops of this program.
@@ -71,13 +75,14 @@ pub const LOOPS: &[LoopDefinition] =
 pub const GATES: &[FeatureGate] = &[eviction::COMPARISON];
 /// All values that have a flag.
 pub const FLAGS: &[Tune] = &{
-    let [period, grace, startup, rate, secondary, large, unhealthy, alarm, most] = monitor::FLAGS;
+    let [period, grace, startup, rate, secondary, large, unhealthy, alarm, most] = flags::FLAGS;
     [period, grace, startup, rate, secondary, large, unhealthy, alarm, most, garbage::TERMINATED_POD_GC_THRESHOLD]
 };
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "node-lifecycle-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Judges the health of nodes, removes Pods from nodes they may not stay on, and Pods that nobody will finish.",
     loops: LOOPS,
     workers: &[],

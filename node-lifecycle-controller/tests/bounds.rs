@@ -18,6 +18,7 @@ use node_lifecycle_controller::{
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use sandbox::memory::limited;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, ME, UNREACHABLE, status};
@@ -34,14 +35,6 @@ const CACHED: usize = 4 << 10;
 
 /// The limit is the process's, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs `work` with at most that much memory more than is allocated now.
-fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
-    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
-    let result = work();
-    ALLOCATOR.set_limit(usize::MAX).unwrap();
-    result
-}
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
@@ -88,7 +81,7 @@ proptest! {
         let listed: Vec<Value> = listed.iter().cycle().take(listed.len() * repeated).cloned().collect();
         let node = json!({"metadata": {"name": "n"}, "spec": {"taints": listed}, "status": {"conditions": conditions}});
         let Some(node) = read::<Node>(&node) else { return Ok(()) };
-        limited(DECISIONS, || {
+        limited(&ALLOCATOR, DECISIONS, || {
             prop_assert!(health::lapsing(&node).len() <= 4);
             let mut changes = vec![taints::by_condition(&node), taints::to_reachable(&node)];
             changes.extend(taints::Cause::of(&node).map(|cause| taints::to_cause(&node, cause)));
@@ -137,7 +130,7 @@ fn a_pod_with_thousands_of_odd_tolerations_is_read_within_its_size() {
     let pod =
         json!({"metadata": {"name": "p", "namespace": "shop"}, "spec": {"nodeName": "n", "tolerations": tolerations}});
     let size = pod.to_string().len();
-    let pod = limited(8 * size, || read::<CachedPod>(&pod)).unwrap();
+    let pod = limited(&ALLOCATOR, 8 * size, || read::<CachedPod>(&pod)).unwrap();
     assert_eq!(pod.tolerations.iter().count(), 5000);
 }
 
@@ -145,7 +138,7 @@ fn a_pod_with_thousands_of_odd_tolerations_is_read_within_its_size() {
 fn hostile_nodes_cost_their_neighbours_nothing() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    limited(CLUSTER, || runtime.block_on(neighbours()));
+    limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
 /// A node with this metadata, spec and status, whatever the server makes of it at first.

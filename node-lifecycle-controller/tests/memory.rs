@@ -6,17 +6,18 @@ use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
 use common::{meta::Version, object::Object as _, store::Store};
-use node_lifecycle_controller::{POD_INDEXES, objects::CachedPod};
+use node_lifecycle_controller::objects::CachedPod;
 use serde_json::json;
 
 /// Counts what is allocated and not given back.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
-/// Bytes of a Pod with its texts that no other Pod shares.
+/// Bytes of a Pod with its texts that no other Pod shares, and its places in the cache and in the indexes: a pointer in each,
+/// and the room that they keep for more.
 const BUDGET: usize = 300;
-/// Bytes of its places in the cache and in the indexes: a pointer in each, and the room that they keep for more.
-const PLACES: usize = 64;
+/// Bytes of the place of an ended Pod in the order of removals, for each Pod: one in ten has ended.
+const ORDERED: usize = 2;
 const PODS: usize = 20_000;
 
 /// A Pod as a server sends it: with labels, owners, annotations and tolerations that many Pods share.
@@ -58,16 +59,16 @@ fn a_cached_pod_costs_less_than_its_budget() {
     let each = (ALLOCATOR.allocated() - before) / PODS;
     let size = size_of::<CachedPod>();
     println!("{each} bytes per Pod, {size} of them the structure itself");
-    assert!(each <= BUDGET, "{each} bytes per Pod, {size} of them the structure itself");
     assert!(each >= size, "{each} bytes cannot be right, the structure itself has {size}");
     drop(pods);
 
     let before = ALLOCATOR.allocated();
-    let store = Store::new(POD_INDEXES);
+    let store = Store::default();
     drop(store.fill((0..PODS).map(pod).collect(), Version::parse("1")));
     let cached = (ALLOCATOR.allocated() - before) / PODS;
     println!("{cached} bytes per Pod with its places in the cache and in the indexes");
     assert_eq!(store.len(), PODS);
-    assert!((each..=each + PLACES).contains(&cached), "{cached} bytes in the cache, {each} of them the Pod");
+    assert!(cached >= each, "{cached} bytes in the cache cannot be right, the Pod itself has {each}");
+    assert!(cached + ORDERED <= BUDGET, "{cached} bytes in the cache, {each} of them the Pod");
     drop(warm);
 }

@@ -30,12 +30,8 @@ impl Kind for ReplicaSets {
     const RESOURCE: Resource =
         Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
     const QUEUE: &'static str = "replicaset";
-    const WORKERS: WorkersFlag = WorkersFlag {
-        name: "concurrent-replicaset-syncs",
-        default: 5,
-        min: 1,
-        help: "How many ReplicaSets are synced at once",
-    };
+    const WORKERS: WorkersFlag =
+        WorkersFlag::new("concurrent-replicaset-syncs", 5, "How many ReplicaSets are synced at once");
     const RANKS_BY_COLOCATION: bool = true;
     const COUNTS_TERMINATING: bool = true;
     const READS_OWN_WRITES: bool = true;
@@ -57,12 +53,8 @@ impl Kind for ReplicationControllers {
         namespaced: true,
     };
     const QUEUE: &'static str = "replicationmanager";
-    const WORKERS: WorkersFlag = WorkersFlag {
-        name: "concurrent-rc-syncs",
-        default: 5,
-        min: 1,
-        help: "How many ReplicationControllers are synced at once",
-    };
+    const WORKERS: WorkersFlag =
+        WorkersFlag::new("concurrent-rc-syncs", 5, "How many ReplicationControllers are synced at once");
     const RANKS_BY_COLOCATION: bool = false;
     const COUNTS_TERMINATING: bool = false;
     const READS_OWN_WRITES: bool = false;

@@ -48,7 +48,6 @@
 //!   their own. Upstream does not look at nodes for them.
 
 pub mod decide;
-pub mod error;
 pub mod kind;
 pub mod metrics;
 pub mod objects;
@@ -67,16 +66,16 @@ use common::{
     app::Definition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Explanation, Loop, Observed, Sequenced},
+    controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer},
+    informer::{AnyInformer, Informer, Listened, handler},
     map::HashSet,
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
-    store::{Store, by_controller, by_namespace},
+    sequence::{Failed, Sequence},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    store::Store,
     terminating_namespaces::TerminatingNamespaces,
 };
 use jiff::Timestamp;
@@ -84,101 +83,74 @@ use parking_lot::Mutex;
 
 use crate::{
     decide::{Limits, Plan, Snapshot},
-    error::Error,
     kind::{Kind, ReplicaSets, ReplicationControllers},
     metrics::ControllerMetrics,
     objects::{ReplicaSet, Set},
     pod_backoff::PodBackoff,
-    pod_cache::PodCache,
+    pod_cache::CachedPod,
     sequence::Note,
     watch::Watch,
 };
 
 /// The gate of rule 4 of the order in which Pods are deleted.
-pub const POD_DELETION_COST: FeatureGate = FeatureGate {
-    name: "PodDeletionCost",
-    default: true,
-    locked: false,
-    help: "Pods may name the cost of their deletion (annotation controller.kubernetes.io/pod-deletion-cost)",
-};
+pub const POD_DELETION_COST: FeatureGate = FeatureGate::on(
+    "PodDeletionCost",
+    "Pods may name the cost of their deletion (annotation controller.kubernetes.io/pod-deletion-cost)",
+);
 /// Pods to delete are ranked by the magnitude of their age. It can no longer be switched.
-pub const LOGARITHMIC_SCALE_DOWN: FeatureGate = FeatureGate {
-    name: "LogarithmicScaleDown",
-    default: true,
-    locked: true,
-    help: "Pods to delete are ranked by the magnitude of their age",
-};
+pub const LOGARITHMIC_SCALE_DOWN: FeatureGate =
+    FeatureGate::locked("LogarithmicScaleDown", "Pods to delete are ranked by the magnitude of their age");
 /// The gate of `status.terminatingReplicas`.
-pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate {
-    name: "DeploymentReplicaSetTerminatingReplicas",
-    default: true,
-    locked: false,
-    help: "status.terminatingReplicas counts Pods that are going away",
-};
+pub const TERMINATING_REPLICAS: FeatureGate = FeatureGate::on(
+    "DeploymentReplicaSetTerminatingReplicas",
+    "status.terminatingReplicas counts Pods that are going away",
+);
 /// The gate of waiting for the caches.
 ///
 /// Off, a set whose caches lag is claimed for and counted all the same, as upstream does. Pods are neither created nor
 /// deleted on such a view in either position.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
-    name: "StaleControllerConsistencyReplicaSet",
-    default: true,
-    locked: false,
-    help: "A ReplicaSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
-};
-/// A gate of upstream's caches that [`STALE_CONSISTENCY`] depends on; it has no other effect here.
-pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
-    name: "AtomicFIFO",
-    default: true,
-    locked: false,
-    help: "Caches know the version they have reached; off switches StaleControllerConsistencyReplicaSet off, too",
-};
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+    "StaleControllerConsistencyReplicaSet",
+    "A ReplicaSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
+);
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] =
     &[POD_DELETION_COST, LOGARITHMIC_SCALE_DOWN, TERMINATING_REPLICAS, STALE_CONSISTENCY, ATOMIC_FIFO];
 
 /// The most Pods one sync creates or deletes. Upstream: `BurstReplicas`.
-pub const BURST_REPLICAS: Tune = Tune {
-    name: "burst-replicas",
-    default: TuneValue::Count(500),
-    help: "The most Pods that one sync of a ReplicaSet creates or deletes",
-};
-/// After how long a write that no cache shows is waited for no more. Upstream: `ExpectationsTimeout`.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "After how long a write of its own that its caches do not show is waited for no more",
-};
+pub const BURST_REPLICAS: Tune =
+    Tune::count("burst-replicas", 500, "The most Pods that one sync of a ReplicaSet creates or deletes");
 /// For how long changes of Pods that change no count of Pods are gathered: many become ready at once, and one status tells of
 /// all of them. Upstream gathers them by being slower.
-pub const SYNC_BATCH_PERIOD: Tune = Tune {
-    name: "replicaset-sync-batch-period",
-    default: TuneValue::Duration(Duration::from_millis(20)),
-    help: "For how long changes of the status of Pods are gathered before their ReplicaSet is synced",
-};
+pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
+    "replicaset-sync-batch-period",
+    Duration::from_millis(20),
+    "For how long changes of the status of Pods are gathered before their ReplicaSet is synced",
+);
 /// Whether sets wait whose Pods fail without ever being ready. Upstream's never do.
-pub const FAILED_POD_BACKOFF: Tune = Tune {
-    name: "failed-pod-backoff",
-    default: TuneValue::Switch(false),
-    help: "Pods that keep failing soon, never ready, are replaced at once the first time, then after 1s, doubling up to 1m0s, until one is ready",
-};
+pub const FAILED_POD_BACKOFF: Tune = Tune::switch(
+    "failed-pod-backoff",
+    false,
+    "Pods that keep failing soon, never ready, are replaced at once the first time, then after 1s, doubling up to 1m0s, until one is ready",
+);
 /// The longest wait of a key whose sync fails. Upstream: `DefaultTypedControllerRateLimiter`.
-pub const MAX_BACKOFF: Tune = Tune {
-    name: "max-backoff",
-    default: TuneValue::Duration(Duration::from_secs(1000)),
-    help: "The longest wait before a sync that keeps failing (for want of quota, for one) is tried again",
-};
+pub const MAX_BACKOFF: Tune = Tune::duration(
+    "max-backoff",
+    Duration::from_secs(1000),
+    "The longest wait before a sync that keeps failing (for want of quota, for one) is tried again",
+);
 /// Whether the Pods that were chosen for deletion still count on their nodes. Upstream they do.
-pub const RERANK: Tune = Tune {
-    name: "rerank-as-pods-are-chosen",
-    default: TuneValue::Switch(false),
-    help: "Pods chosen for deletion no longer count on their node, so that a scale-down levels nodes and does not empty the fullest",
-};
+pub const RERANK: Tune = Tune::switch(
+    "rerank-as-pods-are-chosen",
+    false,
+    "Pods chosen for deletion no longer count on their node, so that a scale-down levels nodes and does not empty the fullest",
+);
 /// Whether sets that have no siblings count their own Pods on a node. Upstream none count.
-pub const RANK_BY_OWN_PODS: Tune = Tune {
-    name: "rank-by-own-pods",
-    default: TuneValue::Switch(false),
-    help: "ReplicaSets without a controller and ReplicationControllers delete Pods on the nodes that have the most of their own first",
-};
+pub const RANK_BY_OWN_PODS: Tune = Tune::switch(
+    "rank-by-own-pods",
+    false,
+    "ReplicaSets without a controller and ReplicationControllers delete Pods on the nodes that have the most of their own first",
+);
 /// All values of this crate that can be tuned.
 pub const TUNES: &[Tune] = &[
     BURST_REPLICAS,
@@ -194,27 +166,22 @@ pub const TUNES: &[Tune] = &[
 pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControllers::WORKERS];
 
 /// The loop of ReplicaSets.
-pub const REPLICA_SETS: LoopDefinition = LoopDefinition {
-    name: "replicaset-controller",
-    alias: "replicaset",
-    client: "replicaset-controller",
-    component: "replicaset-controller",
-    start: |context| start::<ReplicaSets>(REPLICA_SETS.name, context),
-};
+pub const REPLICA_SETS: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
+    start::<ReplicaSets>(REPLICA_SETS.name, context)
+});
 /// The loop of ReplicationControllers.
-pub const REPLICATION_CONTROLLERS: LoopDefinition = LoopDefinition {
-    name: "replicationcontroller-controller",
-    alias: "replicationcontroller",
-    client: "replication-controller",
-    component: "replication-controller",
-    start: |context| start::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context),
-};
+pub const REPLICATION_CONTROLLERS: LoopDefinition =
+    LoopDefinition::new("replicationcontroller-controller", "replicationcontroller", |context| {
+        start::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
+    })
+    .known_as("replication-controller", "replication-controller");
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[REPLICA_SETS, REPLICATION_CONTROLLERS];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "replicaset-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes ReplicaSet and ReplicationController controllers as a service of their own",
     loops: LOOPS,
     workers: WORKERS,
@@ -229,11 +196,9 @@ const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 /// The controller of one kind.
 pub struct ReplicaController<K: Kind> {
     context: Context,
-    queue: Queue<Key>,
     sets: Informer<Set<K>>,
-    pods: Arc<PodCache>,
+    pods: Arc<Listened<CachedPod>>,
     ledger: Ledger,
-    executor: Executor,
     metrics: ControllerMetrics,
     limits: Limits,
     /// Whether Pods of a set without siblings are ranked by its own on their nodes.
@@ -258,8 +223,8 @@ impl<K: Kind> ReplicaController<K> {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
-        let store = Arc::new(Store::new(&[by_controller(), by_namespace()]));
+        let ledger = context.ledger();
+        let store: Arc<Store<Set<K>>> = Arc::default();
         let backoff = settings.switch(&FAILED_POD_BACKOFF).then(|| PodBackoff::new(context.clock.clone()));
         let refused = TerminatingNamespaces::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
         let watch = Arc::new(Watch::<K> {
@@ -270,26 +235,17 @@ impl<K: Kind> ReplicaController<K> {
             batch: settings.duration(&SYNC_BATCH_PERIOD),
             backoff: backoff.clone(),
         });
-        let on_set = Arc::clone(&watch);
-        let config = context.caches();
-        let sets = Informer::start_with(
-            context.api.clone(),
-            config.clone(),
-            store,
-            vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
-        );
-        let pods = context.shared.get_or_make(|| pod_cache::start(context.api.clone(), config));
-        pods.listen(Box::new(move |event, origin| watch.on_pod(event, origin)));
+        let sets = context.informer(store, handler(&watch, Watch::on_set));
+        let pods = context.shared_informer::<CachedPod>();
+        pods.listen(handler(&watch, Watch::on_pod));
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits::<K>(&settings),
-            executor: Executor::new(&context, Some(ledger.clone())),
             ranks_by_own_pods: settings.switch(&RANK_BY_OWN_PODS),
             refused,
             backoff,
             terminating_dropped: Mutex::new(None),
             context,
-            queue,
             sets,
             pods,
             ledger,
@@ -310,11 +266,11 @@ impl<K: Kind> ReplicaController<K> {
 
 fn limits<K: Kind>(settings: &Settings) -> Limits {
     Limits {
-        burst: usize::try_from(settings.count(&BURST_REPLICAS)).unwrap_or(usize::MAX).max(1),
+        burst: settings.size(&BURST_REPLICAS),
         deletion_cost: settings.gate(&POD_DELETION_COST),
         counts_terminating: K::COUNTS_TERMINATING && settings.gate(&TERMINATING_REPLICAS),
         terminating_dropped: false,
-        reads_own_writes: K::READS_OWN_WRITES && settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
+        reads_own_writes: K::READS_OWN_WRITES && settings.reads_own_writes(&STALE_CONSISTENCY),
         reranks: settings.switch(&RERANK),
     }
 }
@@ -325,20 +281,15 @@ fn backoff(settings: &Settings) -> Backoff {
     Backoff { max: settings.duration(&MAX_BACKOFF).max(usual.base), ..usual }
 }
 
-/// What the plan for a set says, with the requests that carry it out.
-pub fn explain(snapshot: &Snapshot) -> Explanation {
-    let plan = decide::decide(snapshot);
-    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
-}
-
 impl<K: Kind> Sequenced for ReplicaController<K> {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    const STALE_SYNC_SKIPS: Option<&'static str> = Some("replicaset_controller_stale_sync_skips_total");
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key, now)
     }
 
@@ -348,10 +299,6 @@ impl<K: Kind> Sequenced for ReplicaController<K> {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(snapshot: &Snapshot) -> Timestamp {
-        snapshot.now
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -382,28 +329,16 @@ impl<K: Kind> Sequenced for ReplicaController<K> {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
     fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         let owner = &snapshot.owner;
         self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
     }
 
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         vec![&self.sets, self.pods.informer()]
-    }
-
-    fn waiting(&self, key: &Key) {
-        if let Some(resource) = self.lags(key) {
-            self.metrics.skipped_stale(resource);
-        }
     }
 }

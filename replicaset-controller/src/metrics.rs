@@ -1,15 +1,11 @@
 //! What this controller counts besides its queue.
 
-use common::{
-    metrics::{Counters, Histogram, Metrics, Stability},
-    object::Resource,
-};
+use common::metrics::{Histogram, Metrics, Stability};
 
 /// The controller's own metric families. Cheap to clone; both loops of a process feed the same ones.
 #[derive(Clone, Debug)]
 pub struct ControllerMetrics {
     age_ratio: Histogram,
-    stale_skips: Counters,
 }
 
 impl ControllerMetrics {
@@ -22,18 +18,7 @@ impl ControllerMetrics {
             &[],
             [0.25, 0.5, 1.0, 2.0, 4.0, 8.0],
         );
-        let stale_skips = metrics.counter(
-            "replicaset_controller_stale_sync_skips_total",
-            Stability::Alpha,
-            "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged",
-            &["group", "resource"],
-        );
-        Self { age_ratio: age_ratio.with(&[]), stale_skips }
-    }
-
-    /// A sync waits for the cache of `resource` to show this process's own writes.
-    pub fn skipped_stale(&self, resource: Resource) {
-        self.stale_skips.with(&[resource.group, resource.plural]).inc();
+        Self { age_ratio: age_ratio.with(&[]) }
     }
 
     /// How old Pods chosen for deletion are, as multiples of the age of the youngest.

@@ -9,6 +9,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
+    store::{ByController, ByNamespace},
     template::Template,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -81,6 +82,7 @@ impl<K> Set<K> {
 
 impl<K: Kind> Object for Set<K> {
     const RESOURCE: Resource = K::RESOURCE;
+    type Indexes = (ByController, ByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.set.metadata

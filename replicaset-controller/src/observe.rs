@@ -4,42 +4,33 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     consistency::{Behind, Cache},
-    controller::Observed,
+    controller::{Observed, RECHECK},
     intern::Text,
     meta::{Key, Uid},
-    object::Resource,
     refs::{self, Claims, Owner},
-    store::IndexValue,
+    sequence::Failed,
+    store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 
 use crate::{
     ReplicaController,
     decide::{Blocked, Limits, PodRef, Snapshot},
-    error::Error,
     kind::Kind,
     objects::ReplicaSet,
-    pod_cache::{ORPHANS_BY_NAMESPACE, PODS_BY_OWNER},
-    watch::SETS_BY_OWNER,
 };
 
-/// After how long a set whose caches lag is looked at again although nothing of it has happened.
-const RECHECK: Duration = Duration::from_secs(2);
-
 impl<K: Kind> ReplicaController<K> {
-    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
         let blocked = match known.as_ref().and_then(|uid| self.behind(&key.namespace, uid)) {
-            Some((behind @ Behind::Write { .. }, left)) => {
-                let (why, at_most) = (behind.to_string(), left.min(RECHECK));
-                if self.limits.reads_own_writes {
-                    return Ok(Observed::Waiting { why, at_most });
-                }
-                Some(Blocked { why, at_most })
+            Some((behind @ Behind::Write { .. }, left)) if self.limits.reads_own_writes => {
+                return Ok(Observed::behind((behind, left)));
             }
-            Some((behind @ Behind::Conflicts { .. }, at_most)) => {
-                return Ok(Observed::Waiting { why: behind.to_string(), at_most });
+            Some((behind @ Behind::Conflicts { .. }, left)) => return Ok(Observed::behind((behind, left))),
+            Some((behind @ Behind::Write { .. }, left)) => {
+                Some(Blocked { why: behind.to_string(), at_most: left.min(RECHECK) })
             }
             Some((behind, at_most)) => Some(Blocked { why: behind.to_string(), at_most }),
             None => None,
@@ -52,7 +43,7 @@ impl<K: Kind> ReplicaController<K> {
             // Another one of that name came just now.
             return self.observe(key, now);
         }
-        let owned = self.pods.store().by_index(PODS_BY_OWNER, &IndexValue::controlled_by(&set.metadata))?;
+        let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&set.metadata))?;
         let owner = Owner::new(K::RESOURCE, &set.metadata);
         let orphans = self.orphans(&set);
         let terminating = owned.iter().filter(|pod| pod.is_terminating());
@@ -86,25 +77,16 @@ impl<K: Kind> ReplicaController<K> {
             .behind(uid, &caches, || self.children(namespace, uid).iter().map(|pod| pod.meta().uid.clone()).collect())
     }
 
-    /// The resource whose cache a sync of `key` waits for, if it does.
-    pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
-        let set = self.sets.store().get_readable(&key.namespace, &key.name)?;
-        match self.behind(&key.namespace, &set.set().metadata.uid)?.0 {
-            Behind::Write { resource, .. } => Some(resource),
-            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
-        }
-    }
-
     /// The Pods a set controls, selected or not.
     pub(crate) fn children(&self, namespace: &Text, uid: &Uid) -> Vec<PodRef> {
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
-        self.pods.store().readable_by_index(PODS_BY_OWNER, &owner)
+        self.pods.store().readable_by_index(ByController, &owner)
     }
 
     /// The Pods of the set's namespace that nobody controls; none that cannot be read, since none can be adopted unread.
     fn orphans(&self, set: &ReplicaSet) -> Vec<PodRef> {
         let namespace = IndexValue::Text(set.metadata.namespace.clone());
-        self.pods.store().readable_by_index(ORPHANS_BY_NAMESPACE, &namespace)
+        self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
     }
 
     /// The active Pods of the sets with the same owner (this one included), and orphans they select, by node.
@@ -126,7 +108,7 @@ impl<K: Kind> ReplicaController<K> {
         };
         let namespace = &set.metadata.namespace;
         let owner = IndexValue::Controller { namespace: namespace.clone(), uid: owner.uid.clone() };
-        let siblings = self.sets.store().readable_by_index(SETS_BY_OWNER, &owner);
+        let siblings = self.sets.store().readable_by_index(ByController, &owner);
         let siblings: Vec<&ReplicaSet> = siblings.iter().map(|sibling| &**sibling.set()).collect();
         let owned = siblings.iter().flat_map(|sibling| self.children(namespace, &sibling.metadata.uid));
         for pod in owned.chain(self.orphans(set)) {

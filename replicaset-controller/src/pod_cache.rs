@@ -3,21 +3,14 @@
 use std::ops::Deref;
 
 use common::{
-    api::Api,
-    informer::{Config, Listened},
     meta::Meta,
     object::{Object, Resource},
     pods::{PODS, Pod},
-    store::{by_controller, orphans_by_namespace},
+    store::{ByController, OrphansByNamespace},
 };
 use serde::Deserialize;
 
 use crate::kind::{Kind, ReplicaSets, ReplicationControllers};
-
-/// Position of the index of Pods by the uid of their controller.
-pub(crate) const PODS_BY_OWNER: usize = 0;
-/// Position of the index of Pods without a controller by namespace.
-pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
 
 /// A Pod that may concern this crate: one that is not over, and that a ReplicaSet or ReplicationController controls, or
 /// nobody. All others are never cached.
@@ -47,6 +40,7 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
+    type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.0.meta
@@ -62,14 +56,6 @@ impl Object for CachedPod {
         let concerns = self.0.meta.controller().is_none_or(|owner| ours.contains(&owner.kind.as_str()));
         concerns && !self.0.phase.is_terminal()
     }
-}
-
-/// The cache of Pods.
-pub type PodCache = Listened<CachedPod>;
-
-/// Starts watching Pods.
-pub(crate) fn start(api: Api, config: Config) -> PodCache {
-    Listened::start(api, config, &[by_controller(), orphans_by_namespace()])
 }
 
 #[cfg(test)]

@@ -8,16 +8,11 @@ use common::{
     meta::{Key, Meta},
     queue::{Priority, Queue},
     refs,
-    store::{Event, IndexValue, Origin, Store},
+    store::{ByNamespace, Event, IndexValue, Origin, Store},
     terminating_namespaces::TerminatingNamespaces,
 };
 
 use crate::{kind::Kind, objects::Set, pod_backoff::PodBackoff, pod_cache::CachedPod};
-
-/// Position of the index of sets by the uid of their controller.
-pub(crate) const SETS_BY_OWNER: usize = 0;
-/// Position of the index of sets by namespace.
-pub(crate) const SETS_BY_NAMESPACE: usize = 1;
 
 /// Turns events into keys. Upstream: `pkg/controller/replicaset`, `addPod`, `updatePod`, `deletePod`, `addRS`, ...
 pub(crate) struct Watch<K: Kind> {
@@ -134,7 +129,7 @@ impl<K: Kind> Watch<K> {
             return;
         }
         let namespace = IndexValue::Text(meta.namespace.clone());
-        for set in self.sets.readable_by_index(SETS_BY_NAMESPACE, &namespace) {
+        for set in self.sets.readable_by_index(ByNamespace, &namespace) {
             if set.set().selector.matches_orphan(&meta.labels) {
                 self.queue.add(set.set().metadata.key(), Priority::Normal);
             }

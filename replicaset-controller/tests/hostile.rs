@@ -12,13 +12,16 @@ use std::{
 };
 
 use cap::Cap;
+use common::controller::Sequenced as _;
 use common::refs::{self, Owner};
 use proptest::prelude::*;
 use replicaset_controller::{
+    ReplicaController,
     decide::{Limits, Manage, PodRef, Snapshot, decide},
     kind::{Kind as _, ReplicaSets},
     objects::Set,
 };
+use sandbox::memory::Limit;
 use serde_json::{Value, json};
 
 /// Counts what is allocated, and refuses what is too much.
@@ -136,16 +139,14 @@ proptest! {
     fn a_set_costs_what_it_and_its_pods_are_long(set in set(), pods in pods()) {
         let (text, began) = (set.to_string(), Instant::now());
         let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
-        let before = ALLOCATOR.allocated();
-        // An allocation beyond ends the process.
-        ALLOCATOR.set_limit(before + size * EACH_BYTE + BESIDES).unwrap();
+        let limit = Limit::of(&ALLOCATOR, size * EACH_BYTE + BESIDES);
         let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
             let snapshot = snapshot(&set, &pods);
             let plan = decide(&snapshot);
-            let explained = replicaset_controller::explain(&snapshot);
+            let explained = ReplicaController::<ReplicaSets>::explain(&snapshot, snapshot.now);
             (plan, explained)
         });
-        ALLOCATOR.set_limit(usize::MAX).unwrap();
+        drop(limit);
         let took = began.elapsed();
         prop_assert!(took < TIME, "{took:?}");
         let Some((plan, explained)) = plan else {

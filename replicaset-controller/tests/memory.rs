@@ -2,10 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
-use common::{
-    meta::Version,
-    store::{Store, by_controller, orphans_by_namespace},
-};
+use common::{meta::Version, store::Store};
 use replicaset_controller::pod_cache::CachedPod;
 use serde_json::json;
 
@@ -69,7 +66,7 @@ fn resident() -> Option<u64> {
 #[test]
 fn a_cached_pod_costs_less_than_a_kilobyte() {
     let template = template();
-    let store = Store::<CachedPod>::new(&[by_controller(), orphans_by_namespace()]);
+    let store = Store::<CachedPod>::default();
     // Whatever is allocated once is there already.
     store.fill(vec![pod(&template, 0)], Version::parse("1"));
     let Some(before) = resident() else { return };

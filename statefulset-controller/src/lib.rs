@@ -7,7 +7,8 @@
 //! are created and deleted in the order that the set asks for; a rolling update deletes no Pod below the partition; no claim is
 //! deleted, no owner reference of another controller is changed, and no Pod of another controller is written. A template that
 //! differs only in how a server encodes it restarts no Pod. A sync costs as much as there are Pods and claims, and no more where a
-//! set asks for two thousand million replicas.
+//! set asks for two thousand million replicas. Of the data of a revision only a digest is kept: a sync that makes Pods from an earlier
+//! template reads its revision from the server.
 //!
 //! # How it is laid out
 //!
@@ -43,7 +44,6 @@
 //! Upstream has users delete it, who know of that only if they have read about forced rollbacks.
 
 pub mod decide;
-pub mod error;
 pub mod metrics;
 pub mod objects;
 pub mod plan;
@@ -56,29 +56,27 @@ mod watch;
 #[cfg(test)]
 mod world;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Explanation, Loop, Observed, Sequenced},
+    controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer},
-    map::HashSet,
+    informer::{AnyInformer, Informer, handler},
     meta::{Key, Meta, Uid},
     parsed::Parsed,
     queue::{Backoff, Priority, Queue},
     revision::template::PodTemplate,
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Executor, Sequence},
-    settings::{FeatureGate, Settings, Tune, TuneValue, WorkersFlag},
-    store::{Store, by_controller, by_namespace, orphans_by_namespace},
+    sequence::{Failed, Sequence},
+    settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
+    store::Store,
 };
 use jiff::Timestamp;
 
 use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
-    error::Error,
     metrics::ControllerMetrics,
     objects::{CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
     plan::{Plan, Problem},
@@ -88,76 +86,48 @@ use crate::{
 };
 
 /// The gate of rolling updates that replace several Pods at once.
-pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate {
-    name: "MaxUnavailableStatefulSet",
-    default: false,
-    locked: false,
-    help: "A rolling update may have as many Pods unavailable as updateStrategy.rollingUpdate.maxUnavailable says",
-};
+pub const MAX_UNAVAILABLE: FeatureGate = FeatureGate::off(
+    "MaxUnavailableStatefulSet",
+    "A rolling update may have as many Pods unavailable as updateStrategy.rollingUpdate.maxUnavailable says",
+);
 /// The gate of comparing revisions regardless of defaults.
-pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate {
-    name: "StatefulSetSemanticRevisionComparison",
-    default: true,
-    locked: false,
-    help: "A revision that differs from the template only by defaults is equal to it",
-};
+pub const SEMANTIC_COMPARISON: FeatureGate = FeatureGate::on(
+    "StatefulSetSemanticRevisionComparison",
+    "A revision that differs from the template only by defaults is equal to it",
+);
 /// The gate of waiting for the caches. With the gate off, a sync still waits until the caches show its deletions and its writes of
 /// revisions.
-pub const STALE_CONSISTENCY: FeatureGate = FeatureGate {
-    name: "StaleControllerConsistencyStatefulSet",
-    default: true,
-    locked: false,
-    help: "A StatefulSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
-};
-/// A gate of upstream's caches that [`STALE_CONSISTENCY`] depends on; it has no other effect here.
-pub const ATOMIC_FIFO: FeatureGate = FeatureGate {
-    name: "AtomicFIFO",
-    default: true,
-    locked: false,
-    help: "Caches know the version they have reached; off switches StaleControllerConsistencyStatefulSet off, too",
-};
+pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
+    "StaleControllerConsistencyStatefulSet",
+    "A StatefulSet is not synced before the caches show what was last written for it; needs AtomicFIFO",
+);
 /// All gates this crate knows.
 pub const GATES: &[FeatureGate] = &[MAX_UNAVAILABLE, SEMANTIC_COMPARISON, STALE_CONSISTENCY, ATOMIC_FIFO];
 
-/// How long to wait for the caches to show a write of this process.
-pub const EXPECTATIONS_TIMEOUT: Tune = Tune {
-    name: "expectations-timeout",
-    default: TuneValue::Duration(Duration::from_mins(5)),
-    help: "How long to wait for the cache to show a write of this process before syncing without it",
-};
 /// Whether outdated Pods that were never ready are replaced. Upstream leaves that to users.
-pub const REPLACE_STUCK_PODS: Tune = Tune {
-    name: "replace-stuck-pods",
-    default: TuneValue::Switch(false),
-    help: "Replace an outdated Pod that was never ready and blocks the other Pods (OrderedReady)",
-};
+pub const REPLACE_STUCK_PODS: Tune = Tune::switch(
+    "replace-stuck-pods",
+    false,
+    "Replace an outdated Pod that was never ready and blocks the other Pods (OrderedReady)",
+);
 /// All tunes of this crate.
 pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, REPLACE_STUCK_PODS];
 
 /// The number of StatefulSets that are synced concurrently.
-pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag {
-    name: "concurrent-statefulset-syncs",
-    default: 5,
-    min: 1,
-    help: "The number of StatefulSets that are synced concurrently",
-};
+pub const CONCURRENT_SYNCS: WorkersFlag =
+    WorkersFlag::new("concurrent-statefulset-syncs", 5, "The number of StatefulSets that are synced concurrently");
 /// All flags of this crate for numbers of workers.
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of StatefulSets.
-pub const STATEFUL_SET: LoopDefinition = LoopDefinition {
-    name: "statefulset-controller",
-    alias: "statefulset",
-    client: "statefulset-controller",
-    component: "statefulset-controller",
-    start,
-};
+pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[STATEFUL_SET];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {
     name: "statefulset-controller",
+    version: env!("CARGO_PKG_VERSION"),
     about: "Runs the Kubernetes StatefulSet controller as a service of its own",
     loops: LOOPS,
     workers: WORKERS,
@@ -174,7 +144,6 @@ pub struct StatefulSetController {
     claims: Informer<Claim>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
-    executor: Executor,
     awaited: Arc<AwaitedClaims>,
     awaited_writes: Arc<AwaitedWrites>,
     templates: Arc<Parsed<PodTemplate>>,
@@ -193,11 +162,11 @@ impl StatefulSetController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
-        let ledger = Ledger::new(context.clock.clone(), settings.duration(&EXPECTATIONS_TIMEOUT));
+        let ledger = context.ledger();
         let metrics = ControllerMetrics::new(&context.metrics);
         let (awaited, awaited_writes): (Arc<AwaitedClaims>, Arc<AwaitedWrites>) = Default::default();
         let templates = Arc::new(Parsed::default());
-        let store = Arc::new(Store::new(&[by_namespace()]));
+        let store: Arc<Store<StatefulSet>> = Arc::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
             sets: Arc::clone(&store),
@@ -207,45 +176,12 @@ impl StatefulSetController {
             awaited_writes: Arc::clone(&awaited_writes),
             templates: Arc::clone(&templates),
         });
-        let (api, config) = (&context.api, context.caches());
-        let (on_set, on_claim, on_revision) = (Arc::clone(&watch), Arc::clone(&watch), Arc::clone(&watch));
-        let sets = Informer::start_with(
-            api.clone(),
-            config.clone(),
-            store,
-            vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
-        );
-        let children = [by_controller(), orphans_by_namespace()];
-        let pods = Informer::start(
-            api.clone(),
-            config.clone(),
-            &children,
-            vec![Box::new(move |event, origin| watch.on_pod(event, origin))],
-        );
-        let claims =
-            Informer::start(api.clone(), config.clone(), &[], vec![Box::new(move |event, _| on_claim.on_claim(event))]);
-        let revisions = Informer::start(
-            api.clone(),
-            config,
-            &[by_controller(), orphans_by_namespace()],
-            vec![Box::new(move |event, _| on_revision.on_revision(event))],
-        );
+        let sets = context.informer(store, handler(&watch, Watch::on_set));
+        let pods = context.informer(Arc::default(), handler(&watch, Watch::on_pod));
+        let claims = context.informer(Arc::default(), handler(&watch, Watch::on_claim));
+        let revisions = context.informer(Arc::default(), handler(&watch, Watch::on_revision));
         let limits = limits(&settings);
-        let executor = Executor::new(&context, Some(ledger.clone()));
-        Self {
-            queue,
-            sets,
-            pods,
-            claims,
-            revisions,
-            ledger,
-            executor,
-            awaited,
-            awaited_writes,
-            templates,
-            metrics,
-            limits,
-        }
+        Self { queue, sets, pods, claims, revisions, ledger, awaited, awaited_writes, templates, metrics, limits }
     }
 
     /// Has the set synced again once one of the claims is gone that it waits for.
@@ -270,14 +206,8 @@ fn limits(settings: &Settings) -> Limits {
         max_unavailable: settings.gate(&MAX_UNAVAILABLE),
         semantic_comparison: settings.gate(&SEMANTIC_COMPARISON),
         replaces_stuck_pods: settings.switch(&REPLACE_STUCK_PODS),
-        reads_own_writes: settings.gate(&STALE_CONSISTENCY) && settings.gate(&ATOMIC_FIFO),
+        reads_own_writes: settings.reads_own_writes(&STALE_CONSISTENCY),
     }
-}
-
-/// What the plan for a set says, with the requests that carry it out.
-pub fn explain(snapshot: &Snapshot) -> Explanation {
-    let plan = decide::decide(snapshot);
-    common::controller::explain(&plan, &mut sequence::sequence(snapshot, &plan), snapshot.now)
 }
 
 impl Sequenced for StatefulSetController {
@@ -285,9 +215,10 @@ impl Sequenced for StatefulSetController {
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Error;
 
-    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    const STALE_SYNC_SKIPS: Option<&'static str> = Some("statefulset_controller_stale_sync_skips_total");
+
+    fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe_set(key, now)
     }
 
@@ -297,10 +228,6 @@ impl Sequenced for StatefulSetController {
 
     fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::sequence(snapshot, plan)
-    }
-
-    fn time(snapshot: &Snapshot) -> Timestamp {
-        snapshot.now
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -322,28 +249,11 @@ impl Sequenced for StatefulSetController {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, (): ()) {}
-
-    /// None: the names of all children are known in advance, so that no child has to be found after an answer was lost.
-    fn children(&self, _: &Snapshot) -> HashSet<Uid> {
-        HashSet::default()
-    }
-
-    fn ends(&self) -> bool {
-        self.queue.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.executor
+    fn ledger(&self) -> Option<&Ledger> {
+        Some(&self.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         vec![&self.sets, &self.pods, &self.claims, &self.revisions]
-    }
-
-    fn waiting(&self, key: &Key) {
-        if let Some(resource) = self.lags(key) {
-            self.metrics.skipped_stale(resource);
-        }
     }
 }

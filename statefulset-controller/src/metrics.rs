@@ -1,9 +1,6 @@
 //! What this controller counts besides its queue.
 
-use common::{
-    metrics::{Counters, Gauges, Metrics, Stability},
-    object::Resource,
-};
+use common::metrics::{Gauges, Metrics, Stability};
 
 use crate::{
     objects::{Management, StatefulSet},
@@ -15,7 +12,6 @@ use crate::{
 pub struct ControllerMetrics {
     max_unavailable: Gauges,
     unavailable: Gauges,
-    stale_skips: Counters,
 }
 
 /// Upstream's labels: they name objects, which is why there is a series only where the gate asks for one, and as long as its
@@ -46,18 +42,7 @@ impl ControllerMetrics {
                 "Current number of unavailable pods in StatefulSet",
                 SET,
             ),
-            stale_skips: metrics.counter(
-                "statefulset_controller_stale_sync_skips_total",
-                Stability::Alpha,
-                "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged",
-                &["group", "resource"],
-            ),
         }
-    }
-
-    /// A sync waits for the cache of `resource` to show this process's own writes.
-    pub fn skipped_stale(&self, resource: Resource) {
-        self.stale_skips.with(&[resource.group, resource.plural]).inc();
     }
 
     /// How the rollout of a set stands, where that is decided by numbers.

@@ -8,7 +8,8 @@ use std::ops::Deref;
 use common::{
     meta::{Annotations, Meta},
     object::{Object, Resource},
-    revision::{self, CONTROLLER_REVISIONS, Data, Numbers},
+    revision::{self, CONTROLLER_REVISIONS, Data, Numbers, RevisionWithData},
+    store::{ByController, OrphansByNamespace},
     template::defaults::apply_defaults,
 };
 use serde::{Deserialize, Deserializer};
@@ -46,6 +47,7 @@ pub struct Claim {
 
 impl Object for Claim {
     const RESOURCE: Resource = CLAIMS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -75,8 +77,8 @@ impl ControllerRevision {
 
 impl<'de> Deserialize<'de> for ControllerRevision {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let revision = revision::ControllerRevision::deserialize(deserializer)?;
-        let defaulted = revision::template_in(revision.data.text().as_bytes()).and_then(|mut template| {
+        let (revision, template) = RevisionWithData::deserialize(deserializer)?.into_parts();
+        let defaulted = template.and_then(|mut template| {
             apply_defaults(&mut template);
             Some(Data::from_value(template, Numbers::Doubles)?.digest())
         });
@@ -99,6 +101,7 @@ impl AsRef<revision::ControllerRevision> for ControllerRevision {
 
 impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
+    type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.revision.meta

@@ -11,35 +11,27 @@ use common::{
     controller::Observed,
     map::HashSet,
     meta::{Key, Uid},
-    object::Resource,
+    object::Unreadable,
     refs::{self, Owner},
     revision::{Numbers, template::PodTemplate},
-    store::IndexValue,
+    sequence::Failed,
+    store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 
 use crate::{
     StatefulSetController,
     decide::{self, retention, situation::missing_ordinals},
-    error::Error,
     objects::{STATEFUL_SETS, StatefulSet, ordinal_of},
     snapshot::{ClaimRef, PodRef, Snapshot},
 };
 
-/// Position of the index of Pods, and of revisions, by the uid of their controller.
-pub(crate) const BY_OWNER: usize = 0;
-/// Position of the index of Pods, and of revisions, without a controller by namespace.
-pub(crate) const ORPHANS_BY_NAMESPACE: usize = 1;
-
-/// How long a set waits at most for lagging caches before it is checked again without an event.
-const RECHECK: Duration = Duration::from_secs(2);
-
 impl StatefulSetController {
-    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Error> {
+    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-        if let Some((behind, left)) = known.as_ref().and_then(|uid| self.wait(key, uid)) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        if let Some(behind) = known.as_ref().and_then(|uid| self.wait(key, uid)) {
+            return Ok(Observed::behind(behind));
         }
         // Read after the check, so that what is read is at least as new as this process's own writes.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
@@ -50,15 +42,15 @@ impl StatefulSetController {
         self.snapshot(set, now).map(Observed::Ready)
     }
 
-    fn snapshot(&self, set: Arc<StatefulSet>, now: Timestamp) -> Result<Snapshot, Error> {
+    fn snapshot(&self, set: Arc<StatefulSet>, now: Timestamp) -> Result<Snapshot, Failed> {
         let owner = Owner::new(STATEFUL_SETS, &set.metadata);
         let own = IndexValue::controlled_by(&set.metadata);
         let orphan = IndexValue::Text(owner.namespace.clone());
         // Orphans that cannot be read are skipped: nothing is adopted unread.
-        let mut revisions = self.revisions.store().by_index(BY_OWNER, &own)?;
-        revisions.extend(self.revisions.store().readable_by_index(ORPHANS_BY_NAMESPACE, &orphan));
-        let mut pods: Vec<PodRef> = self.pods.store().by_index(BY_OWNER, &own)?;
-        pods.extend(self.pods.store().readable_by_index(ORPHANS_BY_NAMESPACE, &orphan));
+        let mut revisions = self.revisions.store().by_index(ByController, &own)?;
+        revisions.extend(self.revisions.store().readable_by_index(OrphansByNamespace, &orphan));
+        let mut pods: Vec<PodRef> = self.pods.store().by_index(ByController, &own)?;
+        pods.extend(self.pods.store().readable_by_index(OrphansByNamespace, &orphan));
         let is_member = |pod: &PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).is_some();
         // A malformed selector claims nothing, and the plan reports it.
         let revisions = refs::claim(&owner, &set.selector, revisions, |_| true).unwrap_or_default();
@@ -72,12 +64,12 @@ impl StatefulSetController {
         let template = self
             .templates
             .get(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), Numbers::Doubles))
-            .map_err(Error::Template)?;
+            .map_err(|error| Failed::new("template", format!("cannot make {error}")))?;
         Ok(Snapshot { template, owner, revisions, pods, claims, limits: self.limits, now, set })
     }
 
     /// The cached claims of all Pods of a set and of those that this sync may create.
-    fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, Error> {
+    fn claims_of(&self, set: &StatefulSet, pods: &[&PodRef]) -> Result<BTreeMap<String, ClaimRef>, Unreadable> {
         let mut claims = BTreeMap::new();
         if set.claims.is_empty() {
             return Ok(claims);
@@ -85,7 +77,7 @@ impl StatefulSetController {
         let ordinal = |pod: &&PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).flatten();
         let present: BTreeSet<i32> = pods.iter().filter_map(ordinal).collect();
         // Adds the claims of an ordinal; says whether one of them belongs to an earlier Pod.
-        let mut add = |ordinal: i32| -> Result<bool, Error> {
+        let mut add = |ordinal: i32| -> Result<bool, Unreadable> {
             let (mut stale, pod) = (false, set.pod_name(ordinal));
             for template in &set.claims {
                 let name = set.claim_name(template, ordinal);
@@ -135,14 +127,5 @@ impl StatefulSetController {
         let caches: [&dyn Cache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
         self.ledger.behind(uid, &caches, HashSet::default)
-    }
-
-    /// The resource whose cache a sync of `key` waits for.
-    pub(crate) fn lags(&self, key: &Key) -> Option<Resource> {
-        let uid = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone())?;
-        match self.behind(&uid)?.0 {
-            Behind::Write { resource, .. } => Some(resource),
-            Behind::Conflicts { .. } | Behind::Deletes { .. } | Behind::LostCreates { .. } => None,
-        }
     }
 }

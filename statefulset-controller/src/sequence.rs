@@ -2,13 +2,14 @@
 
 mod pod;
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use common::{
     controller::{Requeue, Retry},
     events::EventType,
+    intern::Text,
     pods::PODS,
-    revision::CONTROLLER_REVISIONS,
+    revision::{CONTROLLER_REVISIONS, RevisionWithData},
     sequence::{
         ChangeRevision, Claim, Class, DeleteRevision, Failed, Pace, Refusal, Refused, Request, Role, Sequence, Step,
         Steps, StoreRevision, Stored, Turn, members,
@@ -16,15 +17,15 @@ use common::{
 };
 use serde_json::json;
 
-use self::pod::{PodSources, WorkOnPod};
+use self::pod::{PodSources, ReadTemplate, Unusable, WorkOnPod};
 use crate::{
     decide::{
         self, body, history,
-        revisions::{self, Revisions},
+        revisions::{self, Revisions, TemplateSource},
         status,
     },
     objects::{STATEFUL_SETS, Status},
-    plan::{Plan, Problem, Reconcile, Unavailable},
+    plan::{Phase, Plan, Problem, Reconcile, Unavailable, Work},
     snapshot::{PodRef, RevisionRef, Snapshot},
 };
 
@@ -58,6 +59,10 @@ struct State<'a> {
     revisions: Cow<'a, Revisions>,
     reconcile: Cow<'a, Reconcile>,
     next_phase: usize,
+    /// The templates of stored revisions that were read to make Pods from them, by the names of the revisions.
+    read: BTreeMap<Text, ReadTemplate>,
+    /// The revision that is being read.
+    reading: Option<RevisionRef>,
     pods: Vec<WorkOnPod<'a>>,
     /// How many Pods of the current revision were deleted.
     lowered: i32,
@@ -82,6 +87,8 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         revisions: Cow::Borrowed(&plan.revisions),
         reconcile: Cow::Borrowed(&plan.reconcile),
         next_phase: 0,
+        read: BTreeMap::new(),
+        reading: None,
         pods: Vec::new(),
         lowered: 0,
         status: Status::default(),
@@ -208,10 +215,48 @@ impl<'a> State<'a> {
     /// Begins the next phase of the work on Pods.
     fn work(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         let Some(phase) = self.reconcile.phases.get(self.next_phase) else { return self.write_status(turn) };
-        let mut sources = PodSources::new(self.snapshot, &self.revisions);
+        if let Some(unread) = self.unread(phase) {
+            let request = Request::get(CONTROLLER_REVISIONS, &unread.meta.namespace, &unread.meta.name);
+            self.reading = Some(unread);
+            return Step::Send(request.because("Pods are made from it"), Self::read_revision);
+        }
+        let mut sources = PodSources::new(self.snapshot, &self.revisions, &self.read);
         self.next_phase += 1;
         self.pods = phase.work.iter().map(|work| WorkOnPod::new(self.snapshot, work, &mut sources)).collect();
         Step::All(|state| members(&mut state.pods), phase.pace, Self::worked)
+    }
+
+    /// A revision that the phase makes Pods from and whose data were not read yet.
+    fn unread(&self, phase: &Phase) -> Option<RevisionRef> {
+        let roles = phase.work.iter().filter_map(|work| match work {
+            Work::Create { role, .. } => Some(*role),
+            Work::CreateClaims { .. } | Work::Delete { .. } | Work::Repair { .. } => None,
+        });
+        let mut unread = roles.filter_map(|role| match self.revisions.get(role).template() {
+            TemplateSource::Server(revision) => Some(revision),
+            TemplateSource::Set(_) | TemplateSource::None => None,
+        });
+        unread.find(|revision| !self.read.contains_key(&*revision.meta.name))
+    }
+
+    /// Takes the Pod template out of a revision that was read. Without it, the creations from this revision fail.
+    fn read_revision(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let Some(cached) = self.reading.take() else { return Step::Done };
+        let name = &cached.meta.name;
+        let template = match turn.read::<RevisionWithData>().map(|read| read.map(RevisionWithData::into_parts)) {
+            // A forecast expects that Pods can be made from it.
+            Ok(None) => Ok(Some(json!({}))),
+            Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),
+            Ok(Some(_)) => {
+                Err(Unusable::Unread("gone", format!("ControllerRevision {name} was replaced by another one")))
+            }
+            Err(refusal) => {
+                let text = format!("cannot read ControllerRevision {name}: {}", refusal.error);
+                Err(Unusable::Unread(refusal.error.label(), text))
+            }
+        };
+        self.read.insert(Text::new(name), template);
+        self.work(turn)
     }
 
     fn worked(&mut self, turn: &mut Turn<Note>) -> Next<'a> {

@@ -11,7 +11,7 @@ use common::{
     queue::{Priority, Queue},
     refs,
     revision::{CONTROLLER_REVISIONS, template::PodTemplate},
-    store::{Event, IndexValue, Origin, Store},
+    store::{ByNamespace, Event, IndexValue, Origin, Store},
 };
 
 use crate::{
@@ -19,9 +19,6 @@ use crate::{
     metrics::ControllerMetrics,
     objects::{CLAIMS, CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
 };
-
-/// Position of the index of sets by namespace.
-pub(crate) const SETS_BY_NAMESPACE: usize = 0;
 
 /// Turns events into keys. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`, `enqueueStatefulSet`.
 pub(crate) struct Watch {
@@ -48,7 +45,7 @@ impl Watch {
     }
 
     /// The deletion of a claim enqueues the sets that wait for it. Upstream such a set waits until another event enqueues it.
-    pub(crate) fn on_claim(&self, event: &Event<Claim>) {
+    pub(crate) fn on_claim(&self, event: &Event<Claim>, _: Origin) {
         self.add_waiting(CLAIMS, event.meta());
         if let Event::Deleted(claim) = event {
             for set in self.awaited.take(&claim.metadata.key()) {
@@ -58,7 +55,7 @@ impl Watch {
     }
 
     /// An event of a revision enqueues the sets that wait to see it.
-    pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>) {
+    pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, _: Origin) {
         self.add_waiting(CONTROLLER_REVISIONS, event.meta());
     }
 
@@ -123,7 +120,7 @@ impl Watch {
             return;
         }
         let namespace = IndexValue::Text(pod.namespace.clone());
-        for set in self.sets.readable_by_index(SETS_BY_NAMESPACE, &namespace) {
+        for set in self.sets.readable_by_index(ByNamespace, &namespace) {
             if set.selector.matches_orphan(&pod.labels) {
                 self.queue.add(set.metadata.key(), Priority::Normal);
             }

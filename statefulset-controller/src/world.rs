@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
+    controller::Sequenced as _,
     object::Object,
     refs::{self, Owner},
     revision::{Data, Numbers, template::PodTemplate},
@@ -11,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    StatefulSetController,
     decide::revisions,
     objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Reconcile, Work},
@@ -251,7 +253,8 @@ impl World {
 
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
-        crate::explain(&self.snapshot()).actions
+        let snapshot = self.snapshot();
+        StatefulSetController::explain(&snapshot, snapshot.now).actions
     }
 
     /// What is done about Pods, in short: `+1` creates, `-1` deletes, `~1` mends the Pod itself, `pvc 1` makes claims,

@@ -12,6 +12,7 @@ use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
 use common::{
+    controller::Sequenced as _,
     meta::Key,
     object::Object,
     refs::{self, Owner},
@@ -20,14 +21,15 @@ use common::{
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use proptest::prelude::*;
+use sandbox::memory::limited;
 use serde_json::{Value, json};
 use statefulset_controller::{
+    StatefulSetController,
     decide::{
         decide,
         scaling::MAX_CLAIM_WRITES,
         situation::{MAX_CLAIMS_PER_SYNC, MAX_CREATES_PER_SYNC, missing_ordinals},
     },
-    explain,
     objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Work},
     snapshot::{Limits, Snapshot},
@@ -45,14 +47,6 @@ const CLUSTER: usize = 512 << 20;
 
 /// The limit is the process's, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
-
-/// Runs `work` with at most that much memory more than is allocated now.
-fn limited<T>(memory: usize, work: impl FnOnce() -> T) -> T {
-    ALLOCATOR.set_limit(ALLOCATOR.allocated() + memory).unwrap();
-    let result = work();
-    ALLOCATOR.set_limit(usize::MAX).unwrap();
-    result
-}
 
 fn read<T: Object>(value: &Value) -> Option<Arc<T>> {
     let mut object: T = serde_json::from_str(&value.to_string()).ok()?;
@@ -129,6 +123,27 @@ fn count(plan: &Plan, is_counted: fn(&Work) -> bool) -> usize {
     plan.reconcile.phases.iter().flat_map(|phase| &phase.work).filter(|work| is_counted(work)).count()
 }
 
+/// How much memory a cached revision may take, whatever its data.
+const REVISION: usize = 8 << 10;
+
+#[test]
+fn a_cached_revision_takes_little_memory_whatever_its_data() {
+    let _alone = ALONE.lock();
+    let revision = |n: usize| {
+        let ballast = format!("{n}{}", "x".repeat(1 << 20));
+        let template =
+            json!({"metadata": {"annotations": {"example.com/ballast": ballast}}, "spec": {"containers": []}});
+        json!({"metadata": {"name": format!("r{n}"), "namespace": "shop", "uid": format!("R{n}"), "resourceVersion": "1",
+            "labels": {"app": "web"}}, "revision": 1, "data": {"spec": {"template": template}}})
+    };
+    let first: Arc<ControllerRevision> = read(&revision(0)).unwrap();
+    let before = ALLOCATOR.allocated();
+    let cached: Vec<Arc<ControllerRevision>> = (1..=20).map(|n| read(&revision(n)).unwrap()).collect();
+    let taken = (ALLOCATOR.allocated() - before) / cached.len();
+    assert!(taken <= REVISION, "{taken} bytes of a megabyte are kept");
+    assert!(!first.holds_the_same_as(&cached[0]));
+}
+
 proptest! {
     #[test]
     fn no_number_in_a_spec_makes_a_decision_expensive(
@@ -140,9 +155,9 @@ proptest! {
         let pods: Vec<(i32, bool)> = pods.into_iter().collect();
         let limits = Limits { max_unavailable, replaces_stuck_pods, semantic_comparison: true, reads_own_writes: true };
         let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
-        let (plan, explanation) = limited(DECISION, || {
+        let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = explain(&snapshot);
+            let explanation = StatefulSetController::explain(&snapshot, snapshot.now);
             (plan, explanation)
         });
         let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
@@ -189,7 +204,7 @@ fn a_sync_creates_a_bounded_number_of_claims_for_a_pod_and_the_pod_after_the_las
     for policy in ["OrderedReady", "Parallel"] {
         for (templates, left) in [(MAX_CLAIM_WRITES, 0), (MAX_CLAIM_WRITES + 1, 1), (3000, 3000 - MAX_CLAIM_WRITES)] {
             let snapshot = with_claims(0, templates, policy);
-            let plan = limited(DECISION, || decide(&snapshot));
+            let plan = limited(&ALLOCATOR, DECISION, || decide(&snapshot));
             let work: Vec<&Work> = plan.reconcile.phases.iter().flat_map(|phase| &phase.work).collect();
             let (claims, creates) = match work[..] {
                 [Work::Create { claims, .. }] => (claims, true),
@@ -211,9 +226,9 @@ fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
     let _alone = ALONE.lock();
     for policy in ["OrderedReady", "Parallel"] {
         let snapshot = with_claims(1000, 3000, policy);
-        let plan = limited(DECISION, || decide(&snapshot));
+        let plan = limited(&ALLOCATOR, DECISION, || decide(&snapshot));
         let problem = "1000 Pods with 3000 claims each are more than the 200000 claims that a StatefulSet may have";
-        let explanation = limited(DECISION, || explain(&snapshot));
+        let explanation = limited(&ALLOCATOR, DECISION, || StatefulSetController::explain(&snapshot, snapshot.now));
         assert_eq!(explanation.waiting, [problem]);
         assert!(explanation.actions.is_empty() && plan.problem.is_some());
         assert!(decide(&with_claims(1000, 200, policy)).problem.is_none());
@@ -249,7 +264,7 @@ fn only_as_many_ordinals_are_visited_as_there_are_pods_and_pods_to_create() {
 fn a_set_of_two_thousand_million_replicas_costs_its_neighbours_nothing() {
     let _alone = ALONE.lock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-    limited(CLUSTER, || runtime.block_on(neighbours()));
+    limited(&ALLOCATOR, CLUSTER, || runtime.block_on(neighbours()));
 }
 
 /// How long a hundred sets of two Pods take to become ready, and what the requests for them are, with and without hostile sets.

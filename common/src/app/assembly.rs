@@ -15,6 +15,7 @@ use crate::{
     leader::{self, Election, End},
     metrics::{Metrics, Requests},
     runtime::{Context, LoopDefinition, Running, Shared},
+    sequence::AccountObserver,
     settings::Settings,
     succession::Writes,
 };
@@ -24,6 +25,37 @@ const LAST_EVENTS: Duration = Duration::from_millis(250);
 
 /// Is told of every loop that starts.
 type Started = Arc<dyn Fn(&'static str, &Arc<dyn Running>) + Send + Sync>;
+
+/// How the loops come to lead.
+#[derive(Clone)]
+pub enum Leadership {
+    /// There is no election: the gate is open from the start.
+    Always,
+    /// The gate never opens.
+    Nobody,
+    /// The holder of this Lease leads.
+    Lease(leader::Settings),
+    /// The caller decides, by the keeper of this gate; the writes of the loops are noted for their successor.
+    Caller {
+        /// Opens and closes the gate.
+        keeper: Arc<Keeper>,
+        /// The gate that all writes of the loops pass.
+        gate: Gate,
+        /// What the loops have written.
+        writes: Writes,
+    },
+}
+
+impl Leadership {
+    /// The gate of the loops with its keeper, and where their writes are noted: the caller's, or new ones.
+    fn permission(&self, clock: &Clock) -> (Arc<Keeper>, Gate, Writes) {
+        if let Self::Caller { keeper, gate, writes } = self {
+            return (Arc::clone(keeper), gate.clone(), writes.clone());
+        }
+        let (keeper, gate) = gate::gate(clock.clone());
+        (Arc::new(keeper), gate, Writes::default())
+    }
+}
 
 /// What is put together.
 pub struct Parts {
@@ -39,8 +71,8 @@ pub struct Parts {
     pub settings: Arc<Settings>,
     /// The loops.
     pub loops: Vec<LoopDefinition>,
-    /// Who stands for which Lease; without election the gate is open from the start.
-    pub election: Option<leader::Settings>,
+    /// How the loops come to lead.
+    pub leadership: Leadership,
     /// Whether a standby runs its informers.
     pub standby_warm: bool,
     /// Requests a second and at once, for each loop.
@@ -53,6 +85,8 @@ pub struct Parts {
     pub component: &'static str,
     /// Is told of every loop that starts.
     pub started: Started,
+    /// Sees the accounts of syncs.
+    pub accounts: Option<Arc<dyn AccountObserver>>,
 }
 
 impl Parts {
@@ -65,13 +99,14 @@ impl Parts {
             metrics: Metrics::new(),
             settings: Arc::default(),
             loops: loops.to_vec(),
-            election: None,
+            leadership: Leadership::Always,
             standby_warm: true,
             rate: None,
             host: String::new(),
             start_interval: Duration::ZERO,
             component: loops.first().map_or("controller", |l| l.name),
             started: Arc::new(|_, _| {}),
+            accounts: None,
         }
     }
 }
@@ -104,6 +139,7 @@ pub struct Assembly {
 struct Campaign {
     stop: leader::Stop,
     status: leader::Status,
+    question: leader::Question,
     task: JoinHandle<End>,
     /// The gate of the election's own requests is open for as long as this lives.
     _always: Keeper,
@@ -119,9 +155,10 @@ impl fmt::Debug for Assembly {
 ///
 /// Must be called inside a tokio runtime.
 pub fn assemble(parts: Parts) -> Assembly {
-    let (keeper, gate) = gate::gate(parts.clock.clone());
-    let keeper = Arc::new(keeper);
-    let writes = Writes::default();
+    let shadow = parts.settings.shadow();
+    // In shadow mode nobody opens the gate: even a loop that forgot about it could not write.
+    let leadership = if shadow { Leadership::Nobody } else { parts.leadership };
+    let (keeper, gate, writes) = leadership.permission(&parts.clock);
     let requests = Arc::new(Requests::new(&parts.metrics, &parts.host));
     let api = |client: &kube::Client, name: &str, gate: &Gate| {
         Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name)).with_observer(Arc::<
@@ -130,30 +167,28 @@ pub fn assemble(parts: Parts) -> Assembly {
             &requests,
         ))
     };
-    let shadow = parts.settings.shadow();
     let sender = (!shadow).then(|| Sender::start(api(&parts.client, parts.component, &gate), &parts.metrics));
     let recorder = |component, client| match &sender {
         Some(sender) => sender.recorder(Source { component, client }),
         None => Recorder::silent(component, parts.clock.clone()),
     };
-    // In shadow mode nobody opens the gate: even a loop that forgot about it could not write.
-    let election = match &parts.election {
-        Some(settings) if !shadow => {
+    let loops = Loops::default();
+    let election = match leadership {
+        Leadership::Lease(settings) => {
             let (always, open) = gate::gate(parts.clock.clone());
             always.open();
             let api = api(&parts.lease_client, "leader-election", &open);
             let recorder = recorder(parts.component, parts.component);
-            let election =
-                Election::new(settings.clone(), api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics);
-            let (stop, status) = (election.stop(), election.status());
-            Some(Campaign { stop, status, task: tokio::spawn(election.run()), _always: always })
+            let election = Election::new(settings, api, Arc::clone(&keeper), writes.clone(), recorder, &parts.metrics)
+                .asks_when(warmth(&loops, parts.loops.len(), parts.standby_warm));
+            let (stop, status, question) = (election.stop(), election.status(), election.question());
+            Some(Campaign { stop, status, question, task: tokio::spawn(election.run()), _always: always })
         }
-        _ => {
-            if !shadow {
-                keeper.open();
-            }
+        Leadership::Always => {
+            keeper.open();
             None
         }
+        Leadership::Nobody | Leadership::Caller { .. } => None,
     };
     let shared = Shared::default();
     let starts: Vec<_> = parts
@@ -168,13 +203,12 @@ pub fn assemble(parts: Parts) -> Assembly {
                 settings: Arc::clone(&parts.settings),
                 metrics: parts.metrics.clone(),
                 recorder: recorder(definition.component, definition.client),
-                accounts: None,
+                accounts: parts.accounts.clone(),
                 shared: shared.clone(),
             };
             (*definition, context)
         })
         .collect();
-    let loops = Loops::default();
     let begin = {
         let (loops, started) = (Arc::clone(&loops), Arc::clone(&parts.started));
         move |definition: LoopDefinition, context: Context| {
@@ -206,6 +240,15 @@ pub fn assemble(parts: Parts) -> Assembly {
     Assembly { keeper, gate, metrics: parts.metrics, loops, starter, sender, election }
 }
 
+/// Whether all loops have started and have their caches filled; always, if standbys do not fill them.
+fn warmth(loops: &Loops, count: usize, standby_warm: bool) -> impl Fn() -> bool + Send + Sync + 'static {
+    let loops = Arc::clone(loops);
+    move || {
+        let started = loops.lock().clone();
+        !standby_warm || (started.len() == count && started.iter().all(|(_, running)| running.ready().is_ok()))
+    }
+}
+
 impl Assembly {
     /// The permission to write.
     pub fn gate(&self) -> &Gate {
@@ -235,6 +278,18 @@ impl Assembly {
                 tracing::debug!(?ended, "The election ended");
             }
             None => future::pending().await,
+        }
+    }
+
+    /// Resolves when a standby of a new version asks for the Lease that this process holds. The process then has to
+    /// [shut down](Self::shutdown), and to start again as a standby.
+    pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
+        let question = self.election.as_ref().map(|election| election.question.clone());
+        async {
+            match question {
+                Some(question) => question.asked().await,
+                None => future::pending().await,
+            }
         }
     }
 

@@ -15,7 +15,9 @@ use clap::{
 
 use super::{Definition, names, values};
 use crate::{
-    client, duration, leader, logging,
+    client, duration,
+    leader::{self, probation::Probation},
+    logging,
     metrics::Limits,
     runtime::LoopDefinition,
     server,
@@ -213,6 +215,12 @@ fn own(definition: &Definition) -> Command {
             "standby-warm",
             true,
             "Whether a standby keeps its caches filled, so that it can take over at once",
+        ))
+        .arg(time(
+            ELECTION,
+            "probation",
+            Duration::ZERO,
+            "How long a version that has not led before has to lead until it is ready; it asks the leader of another version for the Lease, which another version takes back if it dies before. 0: versions do not matter",
         ));
     counting::add(serving::add(command, definition.name))
         .arg(
@@ -259,7 +267,12 @@ fn appendix(definition: &Definition) -> String {
 
 fn version_line(definition: &Definition) -> String {
     let v = version::VERSION;
-    format!("{} {} (Kubernetes {})", definition.name, v.nonet, v.git_version)
+    format!("{} {} (Kubernetes {}, commit {})", definition.name, definition.version, v.git_version, v.commit)
+}
+
+/// The version that a Lease shows: with the commit, so that two builds of one version differ.
+fn full_version(definition: &Definition) -> String {
+    format!("{}+{}", definition.version, version::VERSION.commit)
 }
 
 /// Flag names may be written with underscores.
@@ -345,7 +358,11 @@ fn options(
             master: Some(given.text("master")).filter(|master| !master.is_empty()),
         },
         rate: rate(&given)?,
-        election: if given.switch("leader-elect") && !shadow { Some(election(&given, identity)?) } else { None },
+        election: if given.switch("leader-elect") && !shadow {
+            Some(election(definition, &given, identity)?)
+        } else {
+            None
+        },
         server,
         questions: serving::questions(matches),
         metrics: counting::limits(matches)?,
@@ -384,7 +401,11 @@ fn rate(given: &Given<'_>) -> Result<Option<(f64, u32)>, String> {
     }
 }
 
-fn election(given: &Given<'_>, identity: impl FnOnce() -> String) -> Result<leader::Settings, String> {
+fn election(
+    definition: &Definition,
+    given: &Given<'_>,
+    identity: impl FnOnce() -> String,
+) -> Result<leader::Settings, String> {
     let kind = given.text("leader-elect-resource-lock");
     if kind != "leases" {
         return Err(format!("--leader-elect-resource-lock must be \"leases\", but is {kind:?}"));
@@ -405,6 +426,9 @@ fn election(given: &Given<'_>, identity: impl FnOnce() -> String) -> Result<lead
         lease_duration: given.time("leader-elect-lease-duration"),
         renew_deadline: given.time("leader-elect-renew-deadline"),
         retry_period: given.time("leader-elect-retry-period"),
+        probation: Some(given.time("probation"))
+            .filter(|time| !time.is_zero())
+            .map(|time| Probation { version: full_version(definition), time }),
         ..leader::Settings::new(&namespace, &name, identity())
     };
     settings.check().map(|()| settings).map_err(|why| format!("--leader-elect-*: {why}"))

@@ -8,7 +8,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::{Assembly, Definition, Options, Parts, Stopped, assemble, flags};
+use super::{Assembly, Definition, Leadership, Options, Parts, Stopped, assemble, flags};
 use crate::{
     api::{Api, Error},
     client,
@@ -119,7 +119,13 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
         Err(error) => return Ended::Refused(error.to_string()),
     };
     let v = version::VERSION;
-    tracing::info!(version = v.nonet, kubernetes = v.git_version, commit = v.commit, "Starting {}", definition.name);
+    tracing::info!(
+        version = definition.version,
+        kubernetes = v.git_version,
+        commit = v.commit,
+        "Starting {}",
+        definition.name
+    );
     for (name, value) in &options.given {
         tracing::debug!(v = 1, "FLAG: --{name}={value:?}");
     }
@@ -165,7 +171,7 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
         lease_client,
         metrics,
         settings: Arc::new(options.settings.clone()),
-        election: options.election.clone(),
+        leadership: options.election.clone().map_or(Leadership::Always, Leadership::Lease),
         standby_warm: options.standby_warm,
         rate: options.rate,
         host: client::host(&config),
@@ -175,14 +181,18 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
         ..Parts::new(client, clock.clone(), &options.loops)
     });
     if let Some(status) = assembly.election().cloned() {
-        state.live().add("leaderElection", move || status.healthy());
+        let live = status.clone();
+        state.live().add("leaderElection", move || live.healthy());
+        state.ready().add("probation", move || status.ready());
     }
     running.set(Ok(()));
 
+    let asked = assembly.asked();
     tokio::select! {
         biased;
         () = signals.asked() => {}
         () = assembly.lost() => return Ended::Badly,
+        () = asked => tracing::info!("Ending to hand the lease over; to be started again as a standby"),
     }
     running.set(Err("shutting down".to_owned()));
     let timeout = Some(options.shutdown_timeout).filter(|timeout| !timeout.is_zero());

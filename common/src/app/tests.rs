@@ -102,11 +102,16 @@ struct Ticker {
     stopping: Arc<AtomicBool>,
     /// How long it takes to finish.
     finish: Duration,
+    clock: Clock,
+    /// When its caches are full.
+    warm_at: crate::clock::Instant,
 }
 
 impl Ticker {
     fn start(context: Context) -> Arc<dyn Running> {
         let finish = context.settings.duration(&FINISH);
+        let clock = context.clock.clone();
+        let warm_at = clock.instant() + context.settings.duration(&WARM_UP);
         let stopping = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&stopping);
         let task = tokio::spawn(async move {
@@ -117,7 +122,7 @@ impl Ticker {
                 context.clock.sleep(Duration::from_secs(1)).await;
             }
         });
-        Arc::new(Self { task, stopping, finish })
+        Arc::new(Self { task, stopping, finish, clock, warm_at })
     }
 }
 
@@ -129,7 +134,7 @@ impl Drop for Ticker {
 
 impl Running for Ticker {
     fn ready(&self) -> Result<(), String> {
-        Ok(())
+        if self.clock.instant() < self.warm_at { Err("filling caches".to_owned()) } else { Ok(()) }
     }
     fn debug_queue(&self) -> Value {
         Value::Null
@@ -152,6 +157,7 @@ impl Running for Ticker {
 }
 
 const FINISH: Tune = Tune { name: "finish", default: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
+const WARM_UP: Tune = Tune { name: "warm-up", default: crate::settings::TuneValue::Duration(Duration::ZERO), help: "" };
 const TICKER: LoopDefinition = LoopDefinition {
     name: "ticker-controller",
     alias: "ticker",
@@ -162,6 +168,7 @@ const TICKER: LoopDefinition = LoopDefinition {
 
 pub(super) const DEFINITION: Definition = Definition {
     name: "ticker-controller",
+    version: "1.2.3",
     about: "Ticks.",
     loops: &[TICKER],
     workers: &[],
@@ -173,7 +180,11 @@ pub(super) const DEFINITION: Definition = Definition {
 fn parts(world: &World, seed: u64, settings: Settings) -> Parts {
     let clock = Clock::simulated(Timestamp::from_second(1_700_000_000).unwrap(), seed);
     let election = leader::Settings::new("kube-system", "ticker-controller", format!("c{seed}"));
-    Parts { settings: Arc::new(settings), election: Some(election), ..Parts::new(world.client(), clock, &[TICKER]) }
+    Parts {
+        settings: Arc::new(settings),
+        leadership: Leadership::Lease(election),
+        ..Parts::new(world.client(), clock, &[TICKER])
+    }
 }
 
 async fn pass(seconds: u64) {
@@ -200,6 +211,59 @@ async fn the_leader_works_and_the_standby_waits_until_it_is_released() {
         world.written.lock().iter().map(|(agent, _)| agent.rsplit('/').next().unwrap().to_owned()).collect();
     assert_eq!(agents.into_iter().collect::<Vec<_>>(), ["ticker-client", "ticker-controller"]);
     assert!(world.written.lock().iter().any(|(_, call)| call == "POST /api/v1/namespaces/kube-system/events"));
+}
+
+/// A replica of a version that leads on probation for a minute.
+fn versioned(world: &World, seed: u64, version: &str, warm_up: u64) -> Parts {
+    let warm_up = crate::settings::TuneValue::Duration(Duration::from_secs(warm_up));
+    let probation = leader::probation::Probation { version: version.to_owned(), time: Duration::from_mins(1) };
+    let election = leader::Settings {
+        probation: Some(probation),
+        ..leader::Settings::new("kube-system", "ticker-controller", format!("c{seed}"))
+    };
+    Parts {
+        leadership: Leadership::Lease(election),
+        ..parts(world, seed, Settings::new().with_tune("warm-up", warm_up))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_standby_of_a_new_version_is_handed_the_lease_between_two_writes() {
+    let world = World::default();
+    let old = assemble(versioned(&world, 1, "1", 0));
+    pass(30).await;
+    let new = assemble(versioned(&world, 2, "2", 40));
+    let asked = old.asked();
+    let start = new.gate().clone();
+    let early = tokio::time::timeout(Duration::from_secs(39), asked).await;
+    assert!(early.is_err() && !start.is_open(), "its caches are not full");
+    tokio::time::timeout(Duration::from_secs(8), old.asked()).await.unwrap();
+    let (before, clock) = (world.posts(), Clock::system());
+    let since = clock.instant();
+    assert_eq!(old.shutdown(Some(Duration::from_secs(10))).await, Stopped::Clean);
+    let lease = world.lease.lock().clone().unwrap();
+    let reserved = lease["metadata"]["annotations"][leader::probation::RESERVED].to_string();
+    assert!(reserved.contains("c2") && world.holder().is_empty(), "{lease}");
+    assert!(clock.instant() - since < Duration::from_millis(1300), "one pause of the loop and what it takes");
+    assert!(world.posts() <= before + 1, "nothing is begun");
+    // Watches are forbidden here: the standby polls.
+    pass(5).await;
+    assert_eq!(world.holder(), "c2");
+    let status = new.election().unwrap().clone();
+    assert!(new.gate().is_open() && status.ready().unwrap_err().starts_with("on probation: leads for "));
+    pass(62).await;
+    assert_eq!(status.ready(), Ok(()));
+    let events = world.written.lock().iter().filter(|(_, call)| call.ends_with("/events")).count();
+    assert!(events >= 4, "two leaders, a probation begun and passed: {events}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_does_not_fill_its_caches_asks_at_once() {
+    let world = World::default();
+    let old = assemble(versioned(&world, 1, "1", 0));
+    pass(30).await;
+    let _new = assemble(Parts { standby_warm: false, ..versioned(&world, 2, "2", 40) });
+    tokio::time::timeout(Duration::from_secs(3), old.asked()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -301,8 +365,12 @@ async fn shadow_mode_writes_nothing_at_all() {
 async fn without_election_the_loops_just_run() {
     let world = World::default();
     let metrics = Metrics::new();
-    let alone =
-        Parts { election: None, metrics: metrics.clone(), host: "h:1".to_owned(), ..parts(&world, 1, Settings::new()) };
+    let alone = Parts {
+        leadership: Leadership::Always,
+        metrics: metrics.clone(),
+        host: "h:1".to_owned(),
+        ..parts(&world, 1, Settings::new())
+    };
     let alone = assemble(alone);
     pass(3).await;
     assert!(world.posts() >= 3 && world.lease.lock().is_none());
@@ -313,7 +381,7 @@ async fn without_election_the_loops_just_run() {
 #[tokio::test(start_paused = true)]
 async fn a_rate_that_is_given_is_kept() {
     let world = World::default();
-    let alone = Parts { election: None, rate: Some((0.1, 2)), ..parts(&world, 1, Settings::new()) };
+    let alone = Parts { leadership: Leadership::Always, rate: Some((0.1, 2)), ..parts(&world, 1, Settings::new()) };
     let _alone = assemble(alone);
     pass(31).await;
     assert_eq!(world.posts(), 2 + 3);

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::{Controller, Explain, Explanation, Observed, Requeue};
 use crate::{
+    consistency::Ledger,
     events::ObjectRef,
     informer::AnyInformer,
     map::HashSet,
@@ -31,7 +32,7 @@ pub trait Describe {
 }
 
 /// A controller whose syncs are sequences of requests.
-pub trait Sequenced: Send + Sync + 'static {
+pub trait Sequenced: Send + Sync + Sized + 'static {
     /// What its queue holds.
     type Key: QueueKey;
     /// Everything one sync may look at.
@@ -40,24 +41,23 @@ pub trait Sequenced: Send + Sync + 'static {
     type Plan: Describe + Send + Sync;
     /// A change of the controller's memory.
     type Note: Note + Sync;
-    /// Why a key cannot be observed.
-    type Error: super::Failure;
+    /// See [`Controller::STALE_SYNC_SKIPS`].
+    const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
     /// Reads the caches. No requests, no waiting.
-    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Self::Error>;
+    fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
     /// Decides. Pure: the same snapshot gives the same plan.
     fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
     /// The requests that carry the plan out. Pure, too.
     fn sequence<'a>(snapshot: &'a Self::Snapshot, plan: &'a Self::Plan) -> impl Sequence<Self::Note> + 'a;
-    /// The time of a snapshot, by which its sync is forecast.
-    fn time(snapshot: &Self::Snapshot) -> Timestamp;
     /// The object of a sync: as its Events name it, and its uid, under which the ledger keeps what was written for it.
     fn object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
     /// Changes memory as a sequence says.
     fn note(&self, snapshot: &Self::Snapshot, note: Self::Note);
-    /// Reads caches and memory for a sequence that asks for them anew.
-    fn fresh(&self, snapshot: &Self::Snapshot, question: <Self::Note as Note>::Question)
-    -> <Self::Note as Note>::Fresh;
+    /// Reads caches and memory for a sequence that asks for them anew; `None` if they say the same as the snapshot.
+    fn fresh(&self, _: &Self::Snapshot, _: <Self::Note as Note>::Question) -> Option<<Self::Note as Note>::Fresh> {
+        None
+    }
     /// Updates memory that later snapshots depend on; see [`Controller::record`].
     fn record(&self, _snapshot: &Self::Snapshot, _plan: &Self::Plan) {}
     /// Tidies memory up after a sync, however it ended.
@@ -66,36 +66,35 @@ pub trait Sequenced: Send + Sync + 'static {
     fn children(&self, _snapshot: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()
     }
-    /// Whether the process ends: nothing new is begun then.
-    fn ends(&self) -> bool;
-    /// What carries sequences out.
-    fn executor(&self) -> &Executor;
+    /// The ledger of what this process wrote, if there is one.
+    fn ledger(&self) -> Option<&Ledger> {
+        None
+    }
     /// The caches that must be filled before the first sync.
     fn informers(&self) -> Vec<&dyn AnyInformer>;
-    /// Hears of a sync that waits; see [`Controller::waiting`].
+    /// Notes a sync that waits; see [`Controller::waiting`].
     fn waiting(&self, _key: &Self::Key) {}
-}
 
-/// What a plan says, with the requests that carry it out.
-pub fn explain<N: Note>(plan: &impl Describe, sequence: &mut dyn Sequence<N>, now: Timestamp) -> Explanation {
-    let actions = forecast(sequence, now).lines();
-    Explanation { situation: plan.situation(), waiting: plan.waiting(), actions }
+    /// What the plan for a snapshot says, with the requests that carry it out.
+    fn explain(snapshot: &Self::Snapshot, now: Timestamp) -> Explanation {
+        <Self as Controller>::decide(snapshot, now).explain()
+    }
 }
 
 /// A plan and the forecast of its requests.
 pub struct Forecasted<P, N: Note> {
     plan: P,
     forecast: Forecast<N>,
-    account: Account,
 }
 
 impl<P: Describe, N: Note> Explain for Forecasted<P, N> {
     fn explain(&self) -> Explanation {
-        Explanation { situation: self.plan.situation(), waiting: self.plan.waiting(), actions: self.forecast.lines() }
+        let actions = self.account().map(Account::lines).unwrap_or_default();
+        Explanation { situation: self.plan.situation(), waiting: self.plan.waiting(), actions }
     }
 
     fn acts(&self) -> bool {
-        !self.forecast.is_quiet() || self.plan.is_notable()
+        self.account().is_some() || self.plan.is_notable()
     }
 
     fn requeue_after(&self) -> Option<std::time::Duration> {
@@ -103,7 +102,7 @@ impl<P: Describe, N: Note> Explain for Forecasted<P, N> {
     }
 
     fn account(&self) -> Option<&Account> {
-        Some(&self.account)
+        self.forecast.account.as_ref()
     }
 }
 
@@ -111,71 +110,45 @@ impl<C: Sequenced> Controller for C {
     type Key = C::Key;
     type Snapshot = C::Snapshot;
     type Plan = Forecasted<C::Plan, C::Note>;
-    type Error = SyncError<C::Error>;
 
-    fn observe(&self, key: &C::Key, now: Timestamp) -> Result<Observed<C::Snapshot>, Self::Error> {
-        Sequenced::observe(self, key, now).map_err(SyncError::Observe)
+    const STALE_SYNC_SKIPS: Option<&'static str> = C::STALE_SYNC_SKIPS;
+
+    fn observe(&self, key: &C::Key, now: Timestamp) -> Result<Observed<C::Snapshot>, Failed> {
+        Sequenced::observe(self, key, now)
     }
 
-    fn decide(snapshot: &C::Snapshot) -> Self::Plan {
+    fn decide(snapshot: &C::Snapshot, now: Timestamp) -> Self::Plan {
         let plan = <C as Sequenced>::decide(snapshot);
-        let forecast = forecast(&mut C::sequence(snapshot, &plan), C::time(snapshot));
-        let account = forecast.account();
-        Forecasted { plan, forecast, account }
+        let forecast = forecast(&mut C::sequence(snapshot, &plan), now);
+        Forecasted { plan, forecast }
     }
 
     fn record(&self, snapshot: &C::Snapshot, plan: &Self::Plan) {
         Sequenced::record(self, snapshot, &plan.plan);
     }
 
-    async fn act(&self, snapshot: C::Snapshot, plan: Self::Plan) -> Result<Requeue, Self::Error> {
-        let Forecasted { plan, forecast, account } = plan;
+    async fn act(&self, executor: &Executor, snapshot: C::Snapshot, plan: Self::Plan) -> Result<Requeue, Failed> {
+        let Forecasted { plan, forecast } = plan;
         let subject = Subject {
             object: &|| C::object(&snapshot),
             children: &|| self.children(&snapshot),
-            ends: &|| self.ends(),
             note: &|note| self.note(&snapshot, note),
             fresh: &|question| self.fresh(&snapshot, question),
         };
-        let mut sequence = C::sequence(&snapshot, &plan);
-        let outcome = self.executor().execute(&subject, &mut sequence, forecast, &account).await;
-        account.shorten();
+        let outcome = executor.execute(&subject, &mut C::sequence(&snapshot, &plan), forecast).await;
         self.ended(&snapshot);
-        outcome.map_err(SyncError::Act)
+        outcome
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         Sequenced::informers(self)
     }
 
+    fn ledger(&self) -> Option<&Ledger> {
+        Sequenced::ledger(self)
+    }
+
     fn waiting(&self, key: &C::Key) {
         Sequenced::waiting(self, key);
-    }
-}
-
-/// Why a sync failed: before its first request, or after.
-#[derive(Debug, thiserror::Error)]
-pub enum SyncError<E> {
-    /// The key could not be observed.
-    #[error("{0}")]
-    Observe(E),
-    /// A request failed, or an answer did not allow to go on.
-    #[error("{0}")]
-    Act(Failed),
-}
-
-impl<E: super::Failure> super::Failure for SyncError<E> {
-    fn retry(&self) -> super::Retry {
-        match self {
-            Self::Observe(error) => error.retry(),
-            Self::Act(failed) => failed.retry(),
-        }
-    }
-
-    fn label(&self) -> &'static str {
-        match self {
-            Self::Observe(error) => error.label(),
-            Self::Act(failed) => failed.label(),
-        }
     }
 }

@@ -1,32 +1,21 @@
 //! The loop with a controller that does as it is told, in virtual time.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use crate::{
     api::Api,
     clock::Clock,
     events::Recorder,
     gate::{Keeper, gate},
+    leader::LEASES,
     meta::Key,
     metrics::Metrics,
     settings::Settings,
 };
 
-#[derive(Debug)]
-struct Trouble(Retry);
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("in trouble")
-    }
-}
-
-impl Failure for Trouble {
-    fn retry(&self) -> Retry {
-        self.0
-    }
-    fn label(&self) -> &'static str {
-        "trouble"
-    }
+fn trouble(retry: Retry) -> Failed {
+    Failed::new("trouble", "in trouble").with_retry(retry)
 }
 
 /// A plan for the key it was made for.
@@ -70,26 +59,30 @@ impl Controller for Puppet {
     type Key = Key;
     type Snapshot = String;
     type Plan = Obey;
-    type Error = Trouble;
+    const STALE_SYNC_SKIPS: Option<&'static str> = Some("test_stale_sync_skips_total");
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<String>, Trouble> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<String>, Failed> {
         Ok(match &*key.name {
             "gone" => Observed::Gone,
-            "behind" => Observed::Waiting { why: "own writes".to_owned(), at_most: Duration::from_secs(300) },
+            "behind" => Observed::Waiting {
+                why: "own writes".to_owned(),
+                at_most: Duration::from_secs(300),
+                stale: Some(LEASES),
+            },
             name => Observed::Ready(name.to_owned()),
         })
     }
 
-    fn decide(snapshot: &String) -> Obey {
+    fn decide(snapshot: &String, _: Timestamp) -> Obey {
         Obey(snapshot.clone())
     }
 
-    async fn act(&self, snapshot: String, _plan: Obey) -> Result<Requeue, Trouble> {
+    async fn act(&self, _: &Executor, snapshot: String, _plan: Obey) -> Result<Requeue, Failed> {
         self.acts.lock().push((snapshot, (self.clock.instant() - self.started).as_millis()));
         let next = self.script.lock().pop_front();
         match next {
-            Some(Move::Fail) => Err(Trouble(Retry::Backoff)),
-            Some(Move::GiveUp) => Err(Trouble(Retry::Forget)),
+            Some(Move::Fail) => Err(trouble(Retry::Backoff)),
+            Some(Move::GiveUp) => Err(trouble(Retry::Forget)),
             Some(Move::Panic) => panic!("as told"),
             Some(Move::Take(time)) => {
                 self.clock.sleep(time).await;
@@ -109,6 +102,7 @@ impl Controller for Puppet {
 #[derive(Default)]
 struct Cache {
     lost: Mutex<Option<String>>,
+    replays: AtomicUsize,
 }
 
 impl AnyInformer for Cache {
@@ -132,6 +126,9 @@ impl AnyInformer for Cache {
     }
     fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+    fn replay(&self) {
+        self.replays.fetch_add(1, Ordering::Relaxed);
     }
     fn catch_up<'a>(&'a self, _: &'a crate::succession::Succession) -> futures::future::BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))
@@ -199,6 +196,21 @@ async fn nobody_acts_before_the_gate_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_that_dropped_keys_replays_its_caches_when_it_leads() {
+    for (keys, replays) in [(1, 0), (60_000, 1)] {
+        let world = world(Settings::new(), &[]);
+        for key in 0..keys {
+            world.add(&key.to_string());
+        }
+        world.after(60).await;
+        assert_eq!(world.puppet.cache.replays.load(Ordering::Relaxed), 0);
+        world.keeper.open();
+        world.after(1).await;
+        assert_eq!(world.puppet.cache.replays.load(Ordering::Relaxed), replays, "{keys}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_key_backs_off_and_says_so_until_it_succeeds() {
     let world = world(Settings::new(), &[Move::Fail, Move::Fail, Move::Fail]);
     world.keeper.open();
@@ -237,6 +249,9 @@ async fn a_key_given_up_or_gone_or_behind_does_not_spin() {
     assert_eq!(world.after(100).await, [0]);
     assert_eq!(world.running.explain(Some("ns/behind"))["waiting"][0], "own writes");
     assert_eq!(world.running.explain(Some("ns/gone"))["state"], "gone");
+    let text = world.running.shared.context.metrics.prometheus();
+    let counted = "test_stale_sync_skips_total{group=\"coordination.k8s.io\",resource=\"leases\"} 1\n";
+    assert!(text.contains(counted), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use k8s_openapi::{
+    api::core::v1::{Event, EventSource},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -174,31 +178,35 @@ impl Task {
     }
 }
 
-fn time(at: jiff::Timestamp) -> String {
-    format!("{at:.0}")
+/// Times of Events are whole seconds.
+fn time(at: jiff::Timestamp) -> Time {
+    Time(at)
 }
 
 fn patch(event: &Outgoing) -> Value {
     json!({"count": event.count, "lastTimestamp": time(event.last), "message": event.message})
 }
 
-fn body(event: &Outgoing) -> Value {
-    json!({
-        "kind": "Event",
-        "apiVersion": "v1",
-        "metadata": {"name": event.name, "namespace": event.object.event_namespace()},
-        "involvedObject": event.object,
-        "reason": event.reason,
-        "message": event.message,
-        "source": {"component": event.source.component},
-        "firstTimestamp": time(event.first),
-        "lastTimestamp": time(event.last),
-        "count": event.count,
-        "type": event.event_type.as_str(),
-        "eventTime": null,
-        "reportingComponent": if event.reporting { event.source.component } else { "" },
-        "reportingInstance": "",
-    })
+fn body(event: &Outgoing) -> Event {
+    let component = event.source.component.to_owned();
+    Event {
+        metadata: ObjectMeta {
+            name: Some(event.name.clone()),
+            namespace: Some(event.object.event_namespace().to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: event.object.reference(),
+        reason: Some(event.reason.to_string()),
+        message: Some(event.message.clone()),
+        source: Some(EventSource { component: Some(component.clone()), host: None }),
+        first_timestamp: Some(time(event.first)),
+        last_timestamp: Some(time(event.last)),
+        count: Some(i32::try_from(event.count).unwrap_or(i32::MAX)),
+        type_: Some(event.event_type.as_str().to_owned()),
+        reporting_component: Some(if event.reporting { component } else { String::new() }),
+        reporting_instance: Some(String::new()),
+        ..Event::default()
+    }
 }
 
 #[cfg(test)]
@@ -307,7 +315,7 @@ mod tests {
                     "reason": "SuccessfulCreate", "message": "Created pod: a",
                     "source": {"component": "replicaset-controller"},
                     "firstTimestamp": "2026-01-02T03:04:05Z", "lastTimestamp": "2026-01-02T03:04:05Z",
-                    "count": 1, "type": "Normal", "eventTime": null,
+                    "count": 1, "type": "Normal",
                     "reportingComponent": "replicaset-controller", "reportingInstance": "",
                 })
             )

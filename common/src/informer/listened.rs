@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use crate::{
     api::Api,
     object::Object,
-    store::{Event, Index, Origin, Store},
+    store::{Event, Origin, Store},
 };
 
 use super::{Config, Handler, Informer};
@@ -20,7 +20,7 @@ pub struct Listened<K> {
 
 impl<K: Object> Listened<K> {
     /// Starts watching.
-    pub fn start(api: Api, config: Config, indexes: &[Index<K>]) -> Self {
+    pub fn start(api: Api, config: Config) -> Self {
         let listeners: Arc<Mutex<Vec<Handler<K>>>> = Arc::default();
         let told = Arc::clone(&listeners);
         let tell: Handler<K> = Box::new(move |event, origin| {
@@ -28,7 +28,7 @@ impl<K: Object> Listened<K> {
                 listener(event, origin);
             }
         });
-        let informer = Informer::start(api, config, indexes, vec![tell]);
+        let informer = Informer::start(api, config, vec![tell]);
         Self { informer, listeners }
     }
 

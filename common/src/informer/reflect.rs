@@ -253,36 +253,47 @@ impl<S: Sink> Reflector<S> {
     /// Applies the events of a watch until it ends.
     async fn follow(&mut self, mut lines: Lines) -> End {
         let opened = self.api.clock().instant();
-        let mut seen = 0u32;
+        let (mut seen, mut is_new) = (0u32, true);
         self.shared.phase("watching");
         loop {
             if let Some(end) = self.answer_refresh(&mut lines).await {
                 return end;
             }
-            let silence = self.silence();
+            let silence = match seen {
+                0 if is_new => VERY_SHORT,
+                0 => self.silence().saturating_sub(VERY_SHORT),
+                _ => self.silence(),
+            };
             let line = match self.line(&mut lines, silence, true).await {
                 Ok(Some(line)) => line,
+                // A watch that stays open is an answer, though it may bring nothing for minutes.
+                Err(NoLine::Silent) if is_new => {
+                    is_new = false;
+                    (self.failures, self.complained) = (0, None);
+                    self.shared.got_through();
+                    continue;
+                }
                 Ok(None) if seen == 0 && self.api.clock().instant() - opened < VERY_SHORT => {
                     return End::Pause("the server closed a watch at once".to_owned());
                 }
                 Ok(None) => return End::Closed,
-                Err(e) if e == REFRESH => continue,
+                Err(NoLine::RefreshWanted) => continue,
                 // The answer to the next watch tells whether the server lives; the connection has its own pings.
-                Err(e) if e == SILENT => {
+                Err(NoLine::Silent) => {
                     tracing::debug!(resource = %self.resource, seconds = silence.as_secs(), "Watch is silent, resuming");
                     self.silences = self.silences.saturating_add(1);
                     return End::Closed;
                 }
                 // What broke is the connection, not our state: resume where we are. After a pause if that was in the middle of
                 // a line: it may be the line that breaks it.
-                Err(e) if seen > 0 && !lines.in_a_line() => {
-                    tracing::debug!(resource = %self.resource, err = e, "Watch broke off, resuming");
+                Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_line() => {
+                    tracing::debug!(resource = %self.resource, err = error, "Watch broke off, resuming");
                     return End::Closed;
                 }
-                Err(e) => return End::Pause(e),
+                Err(NoLine::Broken(error)) => return End::Pause(error),
             };
             seen += 1;
-            self.silences = 0;
+            (is_new, self.silences) = (false, 0);
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
@@ -307,19 +318,18 @@ impl<S: Sink> Reflector<S> {
 
     /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
     ///
-    /// Silence for longer is the error [`SILENT`]. With `refreshable`, a request for a fresh cache is answered with the error
-    /// [`REFRESH`].
+    /// With `refreshable`, a request for a fresh cache ends the wait ([`NoLine::RefreshWanted`]).
     async fn line(
         &mut self,
         lines: &mut Lines,
         silence: Duration,
         refreshable: bool,
-    ) -> Result<Option<bytes::Bytes>, String> {
+    ) -> Result<Option<bytes::Bytes>, NoLine> {
         let deadline = self.api.clock().instant() + silence;
         let mut refresh = self.shared.refresh.subscribe();
         loop {
             if refreshable && refresh.borrow_and_update().number > self.met {
-                return Err(REFRESH.to_owned());
+                return Err(NoLine::RefreshWanted);
             }
             let replay = async {
                 match self.resync_at {
@@ -329,10 +339,11 @@ impl<S: Sink> Reflector<S> {
             };
             tokio::select! {
                 biased;
-                line = lines.next() => return line.map_err(|e| e.to_string()),
+                line = lines.next() => return line.map_err(|error| NoLine::Broken(error.to_string())),
                 _ = refresh.changed(), if refreshable => {}
                 () = replay => self.resync(),
-                () = tokio::time::sleep_until(deadline) => return Err(SILENT.to_owned()),
+                () = self.shared.replay.notified() => self.resync(),
+                () = tokio::time::sleep_until(deadline) => return Err(NoLine::Silent),
             }
         }
     }
@@ -421,10 +432,17 @@ impl<S: Sink> Reflector<S> {
     }
 }
 
-/// Marks that a line was not waited for because a refresh is wanted.
-const REFRESH: &str = "refresh";
-/// Marks that no line came in time.
-const SILENT: &str = "no line came in time";
+/// Why no line came although the watch or the list has not ended.
+#[derive(Debug, thiserror::Error)]
+enum NoLine {
+    /// Nobody waited for it.
+    #[error("a fresh cache is asked for")]
+    RefreshWanted,
+    #[error("no line came in time")]
+    Silent,
+    #[error("{0}")]
+    Broken(String),
+}
 
 fn relist(why: &str) -> End {
     End::Relist { why: why.to_owned(), pause: true }

@@ -23,6 +23,7 @@ struct Thing {
 
 impl Object for Thing {
     const RESOURCE: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+    type Indexes = ();
     fn meta(&self) -> &Meta {
         &self.metadata
     }
@@ -169,7 +170,7 @@ impl World {
             seen.lock().push(format!("{what} {from}"));
             changed.notify_one();
         });
-        self.informer = Some(Informer::start(api, config, &[], vec![handler]));
+        self.informer = Some(Informer::start(api, config, vec![handler]));
     }
 
     fn informer(&self) -> &Informer<Thing> {
@@ -362,14 +363,42 @@ async fn a_cache_has_lost_touch_when_nothing_but_failures_came_for_longer_than_a
     let lost = world.informer().lost_touch().unwrap();
     assert!(lost.starts_with("nothing heard of things for 9") && lost.contains("connection refused"), "{lost}");
     assert!(world.informer().is_synced());
-    // It is back: in touch with the first word.
+    // A watch that the server ends at once is no touch.
     world.script.answers.lock().clear();
+    for _ in 0..3 {
+        drop(world.script.stream());
+    }
     let again = world.script.stream();
-    again.bookmark(12);
     let asked = world.script.requests().len();
-    world.script.asked(asked + 1).await;
+    world.script.asked(asked + 3).await;
+    assert!(world.informer().lost_touch().is_some());
+    // It is back: in touch with the first word.
+    again.bookmark(12);
+    world.script.asked(asked + 4).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(world.informer().lost_touch(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_stays_open_is_in_touch_though_it_brings_nothing() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.initial_end(10);
+    world.informer().synced().await;
+    for _ in 0..30 {
+        world.script.then(Answer::Refused);
+    }
+    drop(feed);
+    tokio::time::sleep(Duration::from_secs(95)).await;
+    assert!(world.informer().lost_touch().is_some());
+    world.script.answers.lock().clear();
+    let _quiet = world.script.stream();
+    let asked = world.script.requests().len();
+    world.script.asked(asked + 1).await;
+    tokio::time::sleep(Duration::from_millis(1001)).await;
+    let state = world.informer().state();
+    assert_eq!((world.informer().lost_touch(), state.error, state.failing_since), (None, None, None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -649,6 +678,18 @@ async fn the_cache_is_replayed_at_its_interval() {
     world.start(Config { resync: Some(Duration::from_secs(60)), ..Config::default() });
     feed.line("ADDED", &thing("a", 9));
     feed.initial_end(10);
+    world.saw(&["+a i", "~a r"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cache_is_replayed_when_somebody_asks() {
+    let mut world = World::new();
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    feed.initial_end(10);
+    world.saw(&["+a i"]).await;
+    world.informer().replay();
     world.saw(&["+a i", "~a r"]).await;
 }
 

@@ -5,9 +5,15 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::{
+    Resource as _,
+    api::coordination::v1::{self, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::micro_time;
+use super::probation::{self, Annotations, Applicant, Probation, Term};
 use crate::{
     clock::Instant,
     succession::{self, Left},
@@ -26,6 +32,32 @@ pub struct Record {
     pub renewed: Option<Timestamp>,
     /// How often the holder changed.
     pub transitions: i64,
+}
+
+impl From<&Record> for LeaseSpec {
+    fn from(record: &Record) -> Self {
+        let number = |number: i64| Some(i32::try_from(number).unwrap_or(i32::MAX));
+        Self {
+            holder_identity: Some(record.holder.clone()),
+            lease_duration_seconds: number(record.duration_seconds),
+            acquire_time: record.acquired.map(MicroTime),
+            renew_time: record.renewed.map(MicroTime),
+            lease_transitions: number(record.transitions),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<LeaseSpec> for Record {
+    fn from(spec: LeaseSpec) -> Self {
+        Self {
+            holder: spec.holder_identity.unwrap_or_default(),
+            duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
+            acquired: spec.acquire_time.map(|time| time.0),
+            renewed: spec.renew_time.map(|time| time.0),
+            transitions: spec.lease_transitions.unwrap_or_default().into(),
+        }
+    }
 }
 
 impl Record {
@@ -73,12 +105,72 @@ pub struct Memory {
     read: Option<Record>,
     /// What the last holder left, as of the last look.
     left: Option<Left>,
+    /// Nothing if versions do not matter.
+    probation: Option<Probation>,
+    /// Whether this candidate could lead at once, and may ask for the Lease therefore.
+    warm: bool,
+    /// What this candidate says about its version as a leader, since it last tried to become one.
+    term: Option<Term>,
+    /// The version that failed in the term before, until it is told.
+    condemned: Option<String>,
+    /// The standby that has asked for the Lease, until it is told.
+    applicant: Option<Applicant>,
 }
 
 impl Memory {
     /// A candidate that has seen nothing.
     pub fn new(identity: &str, lease_duration: Duration) -> Self {
-        Self { identity: identity.to_owned(), lease_duration, observed: None, read: None, left: None }
+        Self {
+            identity: identity.to_owned(),
+            lease_duration,
+            observed: None,
+            read: None,
+            left: None,
+            probation: None,
+            warm: false,
+            term: None,
+            condemned: None,
+            applicant: None,
+        }
+    }
+
+    /// The same candidate, of a version that matters.
+    #[must_use]
+    pub fn with_probation(mut self, probation: Option<Probation>) -> Self {
+        self.probation = probation;
+        self
+    }
+
+    /// Notes whether this candidate could lead at once.
+    pub fn set_warm(&mut self, warm: bool) {
+        self.warm = warm;
+    }
+
+    /// Ends the probation of this leader. Its next write of the Lease says so.
+    pub fn pass(&mut self) {
+        if let Some(term) = &mut self.term {
+            term.on_probation = false;
+        }
+    }
+
+    /// What this candidate says about its version as a leader; nothing if it never tried to lead, or versions do not matter.
+    pub fn term(&self) -> Option<&Term> {
+        self.term.as_ref()
+    }
+
+    /// The version that failed in the term before. It is told once.
+    pub fn take_condemned(&mut self) -> Option<String> {
+        self.condemned.take()
+    }
+
+    /// The standby that has asked for the Lease and may have it. It is told once.
+    pub fn take_applicant(&mut self) -> Option<Applicant> {
+        self.applicant.take()
+    }
+
+    /// What the annotations of the Lease said when it was last read or written; nothing if it never was.
+    pub fn annotations(&self) -> Option<Annotations> {
+        self.observed.as_ref().map(|(lease, _)| Annotations::read(lease))
     }
 
     /// Who was last seen to hold the Lease.
@@ -105,6 +197,32 @@ impl Memory {
             renewed: Some(now),
             transitions,
         }
+    }
+
+    /// Writes the term of this leader into its Lease.
+    fn sign(&self, lease: &mut Lease) {
+        if let (Some(probation), Some(term)) = (&self.probation, &self.term) {
+            probation::sign(lease, term, probation);
+        }
+    }
+
+    /// Begins a term, for a Lease as it was found.
+    fn accede(&mut self, found: &Annotations, record: &Record, lease: &mut Lease) {
+        let Some(probation) = &self.probation else { return };
+        let accession = found.accession(&probation.version, record);
+        probation::condemn(lease, &accession.failed);
+        self.term = Some(accession.term);
+        self.condemned = accession.condemned;
+        self.sign(lease);
+    }
+
+    /// The Lease with this standby's question, if it is to ask.
+    fn question(&self, lease: &Lease, found: &Annotations) -> Option<Lease> {
+        let probation = self.probation.as_ref().filter(|_| self.warm && found.asks.is_none())?;
+        let mut question = lease.clone();
+        let applicant = Applicant { identity: self.identity.clone(), version: probation.version.clone() };
+        probation::ask(&mut question, &applicant);
+        found.standing_of(&probation.version).may_ask().then_some(question)
     }
 }
 
@@ -163,6 +281,11 @@ pub enum Ended {
         /// Who.
         by: String,
     },
+    /// Nobody holds it, and it is left to others for a while.
+    LeftToOthers {
+        /// Until when.
+        until: Instant,
+    },
     /// Nothing is known.
     Failed {
         /// Why.
@@ -185,6 +308,8 @@ enum Waiting {
     Lease,
     /// For a write made from it.
     Write,
+    /// For a question to its holder.
+    Question,
 }
 
 impl Attempt {
@@ -197,6 +322,7 @@ impl Attempt {
             let mut renewal = lease.clone();
             renewal.record.renewed = Some(now.wall);
             renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
+            memory.sign(&mut renewal);
             return (Self { waiting_for: Waiting::Renewal, slow_path: false }, Request::Replace(renewal));
         }
         (Self { waiting_for: Waiting::Lease, slow_path: false }, Request::Get)
@@ -221,11 +347,20 @@ impl Attempt {
             }
             (Waiting::Lease, Reply::Missing(_)) => {
                 self.waiting_for = Waiting::Write;
-                Next::Ask(Request::Create(Lease { metadata: Map::new(), record: memory.taking(now.wall, 0) }))
+                let mut created = Lease { metadata: Map::new(), record: memory.taking(now.wall, 0) };
+                memory.accede(&Annotations::default(), &Record::default(), &mut created);
+                Next::Ask(Request::Create(created))
             }
             (Waiting::Lease, Reply::Lease(lease)) => self.judge(memory, lease, now),
             (Waiting::Lease, Reply::Failed(why)) | (Waiting::Write, Reply::Failed(why) | Reply::Missing(why)) => {
                 Next::End(Ended::Failed { why })
+            }
+            (Waiting::Question, reply) => {
+                // A question that is not understood, or comes too late, is asked again by the next attempt.
+                if let (Reply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
+                    *observed = lease;
+                }
+                Next::End(Ended::Held { by: memory.holder().to_owned() })
             }
         }
     }
@@ -239,19 +374,38 @@ impl Attempt {
         memory.read = Some(lease.record.clone());
         memory.observed = Some((lease.clone(), since));
         let record = &lease.record.clone();
+        let found = Annotations::read(&lease);
         let ours = record.holder == memory.identity;
-        if !record.holder.is_empty() && !ours && since + record.duration() > now.instant {
+        let free_at = if record.holder.is_empty() { since } else { since + record.duration() };
+        if !record.holder.is_empty() && !ours && free_at > now.instant {
+            if let Some(question) = memory.question(&lease, &found) {
+                self.waiting_for = Waiting::Question;
+                return Next::Ask(Request::Replace(question));
+            }
             return Next::End(Ended::Held { by: record.holder.clone() });
         }
-        let mut written = memory.taking(now.wall, record.transitions.saturating_add(1));
+        if let Some(probation) = memory.probation.as_ref().filter(|_| !ours) {
+            let until = free_at + found.restraint(&memory.identity, &probation.version, record, memory.lease_duration);
+            if until > now.instant {
+                return Next::End(Ended::LeftToOthers { until });
+            }
+        }
+        let mut record_written = memory.taking(now.wall, record.transitions.saturating_add(1));
         if ours {
-            written.acquired = record.acquired.or(written.acquired);
-            written.transitions = record.transitions;
+            record_written.acquired = record.acquired.or(record_written.acquired);
+            record_written.transitions = record.transitions;
             self.slow_path = true;
         }
         memory.left = take_left(&mut lease.metadata, record);
+        let mut written = Lease { metadata: lease.metadata, record: record_written };
+        if ours {
+            memory.applicant = found.successor().cloned();
+            memory.sign(&mut written);
+        } else {
+            memory.accede(&found, record, &mut written);
+        }
         self.waiting_for = Waiting::Write;
-        Next::Ask(Request::Replace(Lease { metadata: lease.metadata, record: written }))
+        Next::Ask(Request::Replace(written))
     }
 }
 
@@ -272,22 +426,35 @@ pub fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration)
 }
 
 /// The Lease as its holder leaves it behind, with what it has written; nothing if it is not its holder.
-pub fn given_up(lease: &Lease, identity: &str, now: Timestamp, left: Option<&Left>) -> Option<Lease> {
-    let mut metadata = lease.metadata.clone();
+///
+/// A leader whose version matters reserves it for `heir`, or else for a standby that has asked for it meanwhile.
+pub fn given_up(
+    lease: &Lease,
+    memory: &Memory,
+    now: Timestamp,
+    left: Option<&Left>,
+    heir: Option<&Applicant>,
+) -> Option<Lease> {
+    if lease.record.holder != memory.identity {
+        return None;
+    }
+    let mut released = lease.clone();
+    released.record = Record {
+        holder: String::new(),
+        duration_seconds: 1,
+        acquired: Some(now),
+        renewed: Some(now),
+        transitions: lease.record.transitions,
+    };
     if let Some(left) = left {
-        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        let annotations = released.metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[succession::ANNOTATION] = json!(left.write(lease.record.transitions));
     }
-    (lease.record.holder == identity).then(|| Lease {
-        metadata,
-        record: Record {
-            holder: String::new(),
-            duration_seconds: 1,
-            acquired: Some(now),
-            renewed: Some(now),
-            transitions: lease.record.transitions,
-        },
-    })
+    if memory.probation.is_some() {
+        let found = Annotations::read(lease);
+        probation::reserve(&mut released, heir.or(found.successor()));
+    }
+    Some(released)
 }
 
 /// A Lease as it is sent. All five fields are always written, an empty holder too.
@@ -296,34 +463,24 @@ pub fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
     metadata.insert("namespace".to_owned(), json!(namespace));
     metadata.insert("name".to_owned(), json!(name));
     json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
+        "apiVersion": v1::Lease::API_VERSION,
+        "kind": v1::Lease::KIND,
         "metadata": metadata,
-        "spec": {
-            "holderIdentity": lease.record.holder,
-            "leaseDurationSeconds": lease.record.duration_seconds,
-            "acquireTime": lease.record.acquired.map(micro_time),
-            "renewTime": lease.record.renewed.map(micro_time),
-            "leaseTransitions": lease.record.transitions,
-        },
+        "spec": LeaseSpec::from(&lease.record),
     })
 }
 
 /// A Lease as it is received. Fields that are absent count as empty.
 pub fn read(bytes: &[u8]) -> Result<Lease, String> {
-    let mut object: Value = serde_json::from_slice(bytes).map_err(|e| format!("the lease cannot be read: {e}"))?;
-    let Some(mut metadata) = object.get_mut("metadata").and_then(Value::as_object_mut).map(std::mem::take) else {
-        return Err("the lease cannot be read: it has no metadata".to_owned());
-    };
+    /// Metadata goes back as it came, whatever is in it.
+    #[derive(Deserialize)]
+    struct Received {
+        metadata: Map<String, Value>,
+        #[serde(default)]
+        spec: LeaseSpec,
+    }
+    let Received { mut metadata, spec } =
+        serde_json::from_slice(bytes).map_err(|error| format!("the lease cannot be read: {error}"))?;
     metadata.remove("managedFields");
-    let spec = &object["spec"];
-    let time = |field: &str| spec[field].as_str().and_then(|text| text.parse().ok());
-    let record = Record {
-        holder: spec["holderIdentity"].as_str().unwrap_or_default().to_owned(),
-        duration_seconds: spec["leaseDurationSeconds"].as_i64().unwrap_or(0),
-        acquired: time("acquireTime"),
-        renewed: time("renewTime"),
-        transitions: spec["leaseTransitions"].as_i64().unwrap_or(0),
-    };
-    Ok(Lease { metadata, record })
+    Ok(Lease { metadata, record: spec.into() })
 }

@@ -7,6 +7,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use jiff::SignedDuration;
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{sync::broadcast, task::JoinHandle};
 
@@ -16,9 +17,13 @@ use crate::{
     succession,
 };
 
+mod upgrades;
+
 type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
 
 const SECOND: Duration = Duration::from_secs(1);
+/// How many clients the server tells apart.
+const CLIENTS: usize = 5;
 
 /// What happens to a request besides what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +47,12 @@ struct ServerState {
     version: u64,
     /// Writes that took effect: who, what was written.
     writes: Vec<(usize, Value)>,
-    faults: [VecDeque<Fault>; 3],
-    down: [bool; 3],
+    faults: [VecDeque<Fault>; CLIENTS],
+    down: [bool; CLIENTS],
     /// Whose requests are never answered.
-    mute: [bool; 3],
+    mute: [bool; CLIENTS],
     /// How long answers are on their way after a request took effect.
-    slow: [Duration; 3],
+    slow: [Duration; CLIENTS],
     watch_forbidden: bool,
     /// For how many seconds watches are told to come back later, and how many were told.
     watch_busy: Option<(u64, usize)>,
@@ -177,9 +182,23 @@ struct Candidate {
     task: JoinHandle<End>,
     writes: Writes,
     said: Arc<Mutex<Vec<String>>>,
+    question: Question,
+    /// Closed when the task has ended.
+    running: channel::Receiver<()>,
 }
 
 fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
+    let settings = Settings::new("kube-system", "replicaset-controller", format!("c{who}"));
+    start(server, who, skew, settings, || true)
+}
+
+fn start(
+    server: &Server,
+    who: usize,
+    skew: i64,
+    settings: Settings,
+    warm: impl Fn() -> bool + Send + Sync + 'static,
+) -> Candidate {
     let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), who as u64 + 1);
     clock.skew(SignedDuration::from_secs(skew));
     let (always, open) = gate::gate(clock.clone());
@@ -191,16 +210,16 @@ fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
     let recorder = Recorder::tapped("test", clock.clone(), move |object, _, reason, message| {
         heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
     });
-    let settings = Settings::new("kube-system", "replicaset-controller", format!("c{who}"));
     let (metrics, writes) = (Metrics::new(), Writes::default());
-    let election = Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics);
-    let (stop, status) = (election.stop(), election.status());
+    let election = Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics).asks_when(warm);
+    let (stop, status, question) = (election.stop(), election.status(), election.question());
+    let (runs, running) = channel::channel(());
     let task = tokio::spawn(async move {
         // The keeper of a gate that is open for good must live as long as its candidate.
-        let _always = always;
+        let (_always, _runs) = (always, runs);
         election.run().await
     });
-    Candidate { gate, stop, status, metrics, clock, task, writes, said }
+    Candidate { gate, stop, status, metrics, clock, task, writes, said, question, running }
 }
 
 async fn pass(duration: Duration) {
@@ -232,6 +251,7 @@ async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds()
     );
     pass(SECOND * 20).await;
     let renewed = server.lease();
+    assert_eq!(renewed["metadata"].get("annotations"), None, "versions do not matter unless they are given");
     assert_eq!(renewed["spec"]["acquireTime"], created["spec"]["acquireTime"]);
     assert_eq!(renewed["spec"]["leaseTransitions"], 0);
     assert_eq!(server.writes(0), 1 + 9, "one creation, a renewal every 2 s plus what it takes");
@@ -477,7 +497,7 @@ async fn no_two_candidates_ever_lead_at_once() {
     for seed in 0..40 {
         let server = Server::new();
         let mut candidates: Vec<_> = (0..3).map(|who| candidate(&server, who, who as i64 * 1000 - 500)).collect();
-        let dice = Clock::simulated(Timestamp::UNIX_EPOCH, 1000 + seed);
+        let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1000 + seed);
         for _ in 0..600 {
             pass(dice.jitter(Duration::from_millis(150), 2.0)).await;
             let open = candidates.iter().filter(|c| c.gate.is_open()).count();
@@ -495,7 +515,7 @@ async fn no_two_candidates_ever_lead_at_once() {
                 _ => {}
             }
         }
-        server.state.lock().down = [false; 3];
+        server.state.lock().down = [false; CLIENTS];
         server.state.lock().faults = Default::default();
         pass(SECOND * 30).await;
         let open = candidates.iter().filter(|c| c.gate.is_open()).count();
@@ -520,7 +540,7 @@ fn renewals_within_one_second_look_like_none() {
     let mut memory = Memory::new("me", SECOND * 15);
     let start = tokio::time::Instant::from_std(std_instant());
     let mut look = |record: step::Record, seconds: u64| {
-        let now = Moment { instant: start + SECOND * seconds as u32, wall: Timestamp::UNIX_EPOCH };
+        let now = Moment { instant: start + SECOND * seconds as u32, wall: jiff::Timestamp::UNIX_EPOCH };
         let (mut attempt, request) = Attempt::begin(&memory, now);
         assert_eq!(request, Request::Get);
         attempt.answered(&mut memory, Reply::Lease(step::Lease { record, ..Default::default() }), now.instant, now)

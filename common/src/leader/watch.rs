@@ -1,14 +1,14 @@
-//! Notices at once that the Lease was released.
+//! Notices at once that the Lease was released, or that a standby asks for it.
 //!
 //! A released Lease has an empty holder, or is gone. Nothing else a watch brings matters here: whether another's Lease has run
-//! out is judged by reading it, as always. Without the right to watch, polling does.
+//! out is judged by reading it, as always, and so is whether a question is granted. Without the right to watch, polling does.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinHandle};
 
-use super::{LEASES, Settings};
+use super::{LEASES, Settings, probation};
 use crate::{
     api::{Api, Error, MAX_RETRY_AFTER},
     clock::Clock,
@@ -21,32 +21,44 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// Pause between two watches that ended well.
 const BREATH: Duration = Duration::from_secs(1);
 
-/// Tells when the Lease is released, for as long as it lives.
-pub(super) struct Released {
-    seen: Arc<Notify>,
+/// Watches the Lease for as long as it lives.
+pub(super) struct LeaseWatch {
+    seen: Arc<Seen>,
     task: JoinHandle<()>,
 }
 
-impl Released {
+/// What was seen and not waited for yet.
+#[derive(Default)]
+struct Seen {
+    release: Notify,
+    question: Notify,
+}
+
+impl LeaseWatch {
     pub(super) fn new(api: &Api, settings: &Settings) -> Self {
-        let seen = Arc::new(Notify::new());
+        let seen = Arc::new(Seen::default());
         let task = tokio::spawn(watch(api.clone(), settings.clone(), Arc::clone(&seen)));
         Self { seen, task }
     }
 
     /// Waits until the Lease is seen to be free. Safe to cancel.
-    pub(super) async fn seen(&self) {
-        self.seen.notified().await;
+    pub(super) async fn released(&self) {
+        self.seen.release.notified().await;
+    }
+
+    /// Waits until a standby is seen to ask for the Lease. Safe to cancel.
+    pub(super) async fn asked(&self) {
+        self.seen.question.notified().await;
     }
 }
 
-impl Drop for Released {
+impl Drop for LeaseWatch {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn watch(api: Api, settings: Settings, seen: Arc<Notify>) {
+async fn watch(api: Api, settings: Settings, seen: Arc<Seen>) {
     let clock: Clock = api.clock().clone();
     // Whether the Lease was free when last looked at: only becoming free is news.
     let mut free = None;
@@ -63,7 +75,7 @@ async fn watch(api: Api, settings: Settings, seen: Arc<Notify>) {
     }
 }
 
-async fn one_watch(api: &Api, settings: &Settings, seen: &Notify, free: &mut Option<bool>) -> Result<(), Error> {
+async fn one_watch(api: &Api, settings: &Settings, seen: &Seen, free: &mut Option<bool>) -> Result<(), Error> {
     let timeout = api.clock().jitter(WATCH, 1.0).as_secs();
     // Without a version the watch begins with the Lease as it is now.
     let query = format!("watch=true&fieldSelector=metadata.name%3D{}&timeoutSeconds={timeout}", settings.name);
@@ -79,7 +91,10 @@ async fn one_watch(api: &Api, settings: &Settings, seen: &Notify, free: &mut Opt
             _ => continue,
         };
         if now_free && *free != Some(true) {
-            seen.notify_one();
+            seen.release.notify_one();
+        }
+        if event["object"]["metadata"]["annotations"][probation::ASKS].is_string() {
+            seen.question.notify_one();
         }
         *free = Some(now_free);
     }

@@ -116,44 +116,33 @@ impl fmt::Display for Entry {
 
 /// Everything that a sequence does if every request is granted.
 pub struct Forecast<N: Note> {
-    entries: Vec<Entry>,
+    /// The account of a sync that is about to begin; `None` if it sends nothing.
+    pub account: Option<Account>,
+    /// What a sync that sends nothing does besides.
     pub(super) effects: Vec<Effect<N>>,
     pub(super) outcome: Option<Result<Requeue, Failed>>,
 }
 
-impl<N: Note> Forecast<N> {
-    /// Whether nothing is sent. The effects are then all there is.
-    pub fn is_quiet(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The account of a sync that is about to begin.
-    pub fn account(&self) -> Account {
-        Account::new(self.entries.clone())
-    }
-
-    /// The expected requests in order, a line each.
-    pub fn lines(&self) -> Vec<String> {
-        lines(&self.entries, 0)
-    }
-}
-
 /// Runs a sequence to its end with the answers of a server that grants everything.
 pub fn forecast<N: Note>(sequence: &mut dyn Sequence<N>, now: Timestamp) -> Forecast<N> {
-    let mut entries = Vec::new();
+    let mut state = State::default();
     let mut turn = Turn::new(now, true);
-    run(sequence, &mut turn, &mut Index::default(), &mut entries);
-    Forecast { entries, effects: turn.effects, outcome: turn.outcome }
+    run(sequence, &mut turn, &mut state);
+    let Turn { effects, outcome, .. } = turn;
+    if state.entries.is_empty() {
+        return Forecast { account: None, effects, outcome };
+    }
+    Forecast { account: Some(Account(Arc::new(Mutex::new(state)))), effects: Vec::new(), outcome }
 }
 
-fn run<N: Note>(sequence: &mut dyn Sequence<N>, turn: &mut Turn<N>, index: &mut Index, entries: &mut Vec<Entry>) {
+fn run<N: Note>(sequence: &mut dyn Sequence<N>, turn: &mut Turn<N>, state: &mut State) {
     loop {
         match sequence.next(turn) {
-            Next::Send(request) => index.entry(entries, &request).expected += 1,
+            Next::Send(request) => state.entry(&request).expected += 1,
             Next::All(members, _) => {
                 let outcome = turn.outcome.take();
                 for member in members {
-                    run(member, turn, index, entries);
+                    run(member, turn, state);
                 }
                 turn.outcome = outcome;
             }
@@ -173,46 +162,38 @@ fn lines(entries: &[Entry], left_out: usize) -> Vec<String> {
     lines.into_vec()
 }
 
-/// Where the entries of actions are.
-#[derive(Default)]
-struct Index(HashMap<Action, usize>);
-
-impl Index {
-    fn of(entries: &[Entry]) -> Self {
-        Self(entries.iter().enumerate().map(|(at, entry)| (entry.action.clone(), at)).collect())
-    }
-
-    fn entry<'e>(&mut self, entries: &'e mut Vec<Entry>, request: &Request) -> &'e mut Entry {
-        let action = Action::of(request);
-        let at = *self.0.entry(action.clone()).or_insert(entries.len());
-        if at == entries.len() {
-            let why = request.why.clone();
-            entries.push(Entry { action, why, expected: 0, sent: 0, refused: None, deviation: None });
-        } else {
-            entries[at].also_because(&request.why);
-        }
-        &mut entries[at]
-    }
-}
-
 /// What a sync does, kept up to date while it runs: a request is in it before it leaves. Clones share it.
 #[derive(Clone)]
 pub struct Account(Arc<Mutex<State>>);
 
+#[derive(Default)]
 struct State {
     entries: Vec<Entry>,
-    index: Index,
+    /// The positions of the entries.
+    index: HashMap<Action, usize>,
     /// The last answer other than expected.
     cause: Option<String>,
     left_out: usize,
 }
 
-impl Account {
-    fn new(entries: Vec<Entry>) -> Self {
-        let index = Index::of(&entries);
-        Self(Arc::new(Mutex::new(State { entries, index, cause: None, left_out: 0 })))
+impl State {
+    /// The entry of a request; a new one if it is the first of its sort.
+    fn entry(&mut self, request: &Request) -> &mut Entry {
+        let action = Action::of(request);
+        let at = if let Some(&at) = self.index.get(&action) {
+            self.entries[at].also_because(&request.why);
+            at
+        } else {
+            self.index.insert(action.clone(), self.entries.len());
+            let why = request.why.clone();
+            self.entries.push(Entry { action, why, expected: 0, sent: 0, refused: None, deviation: None });
+            self.entries.len() - 1
+        };
+        &mut self.entries[at]
     }
+}
 
+impl Account {
     /// Whether it shows that such a request was sent. `name` is empty for an object to create.
     pub fn shows(&self, method: &str, plural: &str, namespace: &str, name: &str, subresource: &str) -> bool {
         let is_shown = |entry: &Entry| {
@@ -235,21 +216,23 @@ impl Account {
 
     /// Notes that a request is about to be sent.
     pub(super) fn sends(&self, request: &Request) {
-        let state = &mut *self.0.lock();
-        let entry = state.index.entry(&mut state.entries, request);
+        let mut state = self.0.lock();
+        let cause = state.cause.clone();
+        let entry = state.entry(request);
         entry.sent += 1;
         if entry.sent > entry.expected {
-            entry.deviation.clone_from(&state.cause);
+            entry.deviation = cause;
         }
     }
 
     /// Notes that a request was refused.
     pub(super) fn refused(&self, request: &Request, refusal: &Refusal) {
-        let state = &mut *self.0.lock();
-        let entry = state.index.entry(&mut state.entries, request);
+        let mut state = self.0.lock();
         let text = refusal.error.to_string();
-        state.cause = Some(format!("{}: {text}", entry.action.describe(1)));
-        entry.refused = Some(text);
+        let entry = state.entry(request);
+        entry.refused = Some(text.clone());
+        let cause = format!("{}: {text}", entry.action.describe(1));
+        state.cause = Some(cause);
     }
 
     /// Notes another reason why the sync goes on otherwise than expected.
@@ -281,7 +264,7 @@ impl Account {
         state.left_out += state.entries.len().saturating_sub(KEPT);
         state.entries.truncate(KEPT);
         state.entries.shrink_to_fit();
-        state.index = Index::default();
+        state.index = HashMap::default();
     }
 
     /// The writes, a line each.

@@ -20,6 +20,7 @@ use crate::{
     events::{ObjectRef, Recorder},
     map::{HashMap, HashSet},
     meta::{Meta, Uid, Version},
+    queue::{Queue, QueueKey},
     runtime::Context,
 };
 
@@ -33,6 +34,8 @@ pub struct Executor {
     pub(super) recorder: Recorder,
     pub(super) ledger: Option<Ledger>,
     pub(super) accounts: Option<Arc<dyn AccountObserver>>,
+    /// Whether the process ends: nothing new is begun then.
+    pub(super) ends: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// The object of one sync.
@@ -41,41 +44,39 @@ pub struct Subject<'a, N: Note> {
     pub object: &'a (dyn Fn() -> (ObjectRef, Uid) + Send + Sync),
     /// The uids of the children that the cache shows. Asked for before the first create, in case its answer is lost.
     pub children: &'a (dyn Fn() -> HashSet<Uid> + Send + Sync),
-    /// Whether the process ends: nothing new is begun then.
-    pub ends: &'a (dyn Fn() -> bool + Send + Sync),
     /// Changes the controller's memory.
     pub note: &'a (dyn Fn(N) + Send + Sync),
     /// Reads the controller's caches and memory.
-    pub fresh: &'a (dyn Fn(N::Question) -> N::Fresh + Send + Sync),
+    pub fresh: &'a (dyn Fn(N::Question) -> Option<N::Fresh> + Send + Sync),
 }
 
 impl Executor {
-    /// An executor that notes writes in `ledger`, if there is one.
-    pub fn new(context: &Context, ledger: Option<Ledger>) -> Self {
-        let accounts = context.accounts.clone();
-        Self { api: context.api.clone(), recorder: context.recorder.clone(), ledger, accounts }
+    /// An executor for the loop whose keys are in `queue`. It notes writes in `ledger`, if there is one.
+    pub(crate) fn new<K: QueueKey>(context: &Context, queue: &Queue<K>, ledger: Option<Ledger>) -> Self {
+        let Context { api, recorder, accounts, .. } = context.clone();
+        let queue = queue.clone();
+        Self { api, recorder, ledger, accounts, ends: Arc::new(move || queue.is_closed()) }
     }
 
-    /// Carries out a sequence of which `forecast` is the forecast. `account` is kept up to date meanwhile.
+    /// Carries out a sequence of which `forecast` is the forecast, and keeps the account up to date meanwhile.
     pub async fn execute<N: Note>(
         &self,
         subject: &Subject<'_, N>,
         sequence: &mut dyn Sequence<N>,
         forecast: Forecast<N>,
-        account: &Account,
     ) -> Result<Requeue, Failed> {
         let run = Run {
             executor: self,
             subject,
-            account,
+            account: forecast.account.as_ref(),
             object: OnceLock::new(),
             versions: WrittenVersions::default(),
             known: tokio::sync::OnceCell::new(),
         };
-        if forecast.is_quiet() {
+        let Some(account) = run.account else {
             run.apply(forecast.effects);
             return forecast.outcome.unwrap_or(Ok(Requeue::No));
-        }
+        };
         self.accounts.iter().for_each(|accounts| accounts.begins(account));
         let mut outcome = None;
         let stopped = run.sequence(sequence, &mut outcome).await;
@@ -86,6 +87,7 @@ impl Executor {
         }
         account.end();
         self.accounts.iter().for_each(|accounts| accounts.ends(account));
+        account.shorten();
         match stopped {
             Ok(()) => outcome.unwrap_or(Ok(Requeue::No)),
             Err(Stopped) => Err(Failed::stopped()),
@@ -115,7 +117,8 @@ impl WrittenVersions {
 struct Run<'r, N: Note> {
     executor: &'r Executor,
     subject: &'r Subject<'r, N>,
-    account: &'r Account,
+    /// `None` if nothing is sent.
+    account: Option<&'r Account>,
     /// What [`Subject::object`] says, once it is needed.
     object: OnceLock<(ObjectRef, Uid)>,
     /// The versions at which writes of this sync have left objects.
@@ -153,7 +156,7 @@ impl<N: Note> Run<'_, N> {
                     Next::All(members, pace) => self.all(members, pace).await?,
                     Next::Pause(duration) => clock.sleep(duration).await,
                     Next::PauseWithJitter(duration, factor) => clock.sleep(clock.jitter(duration, factor)).await,
-                    Next::Observe(question) => fresh = Some((self.subject.fresh)(question)),
+                    Next::Observe(question) => fresh = (self.subject.fresh)(question),
                     Next::Done => return Ok(()),
                 }
             }
@@ -185,8 +188,8 @@ impl<N: Note> Run<'_, N> {
 
     /// Runs a member of a group; returns whether it keeps its siblings from being begun.
     async fn member(&self, member: &mut dyn Sequence<N>) -> Result<bool, Stopped> {
-        if (self.subject.ends)() {
-            self.account.deviates("the process ends");
+        if (self.executor.ends)() {
+            self.deviates("the process ends");
             return Ok(true);
         }
         self.sequence(member, &mut None).await?;
@@ -200,14 +203,20 @@ impl<N: Note> Run<'_, N> {
                     self.executor.recorder.event(&self.object().0, kind, reason, message);
                 }
                 Effect::Note(note) => (self.subject.note)(note),
-                Effect::Deviate(why) => self.account.deviates(why),
+                Effect::Deviate(why) => self.deviates(why),
             }
+        }
+    }
+
+    fn deviates(&self, why: impl Into<String>) {
+        if let Some(account) = self.account {
+            account.deviates(why);
         }
     }
 
     /// Sends a request and notes what it means for the caches.
     async fn send(&self, request: &Request) -> Result<Result<(Fields, bytes::Bytes), Refusal>, Stopped> {
-        self.account.sends(request);
+        self.account.inspect(|account| account.sends(request));
         self.before(request).await;
         let answer = match self.request(request).await {
             // Some servers answer a deletion with something else than a status or the object.
@@ -304,7 +313,7 @@ impl<N: Note> Run<'_, N> {
     }
 
     fn refused(&self, request: &Request, refusal: &Refusal) {
-        self.account.refused(request, refusal);
+        self.account.inspect(|account| account.refused(request, refusal));
         if matches!((&request.verb, request.role), (Verb::Delete(..), Role::Awaited)) && refusal.error.is_not_found() {
             self.await_deletion(request);
         }

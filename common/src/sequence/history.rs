@@ -228,6 +228,11 @@ impl DeleteRevision {
         Self { name: Arc::clone(&revision.name), request: Some(request), refusal: None }
     }
 
+    /// The refusal; `None` if the revision is deleted or gone, or if its deletion was not begun.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
+    }
+
     /// The failure of the first that could not be deleted; `what` is put before its name. A revision that is gone is no failure.
     pub fn failure(deletions: &[Self], what: &str) -> Option<Failed> {
         let failure = |deletion: &Self| {

@@ -15,9 +15,15 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
+use k8s_openapi::{
+    ClusterResourceScope,
+    api::{
+        authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+        authorization::v1::{NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
+    },
+};
 use parking_lot::Mutex;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{admission::Peer, health::Reasons};
 use crate::{
@@ -25,21 +31,6 @@ use crate::{
     clock::Instant,
     object::Resource,
     siphash::SipHash,
-};
-
-const TOKEN_REVIEWS: Resource = Resource {
-    group: "authentication.k8s.io",
-    version: "v1",
-    plural: "tokenreviews",
-    kind: "TokenReview",
-    namespaced: false,
-};
-const ACCESS_REVIEWS: Resource = Resource {
-    group: "authorization.k8s.io",
-    version: "v1",
-    plural: "subjectaccessreviews",
-    kind: "SubjectAccessReview",
-    namespaced: false,
 };
 
 /// How long an answer counts. Upstream: the default of `--authentication-token-webhook-cache-ttl` and its like.
@@ -58,15 +49,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TOKEN: usize = 16 << 10;
 
 /// A user, as a `TokenReview` describes it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct User {
     username: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
     uid: String,
     groups: Vec<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     extra: BTreeMap<String, Vec<String>>,
+}
+
+impl From<UserInfo> for User {
+    fn from(user: UserInfo) -> Self {
+        Self {
+            username: user.username.unwrap_or_default(),
+            uid: user.uid.unwrap_or_default(),
+            groups: user.groups.unwrap_or_default(),
+            extra: user.extra.unwrap_or_default(),
+        }
+    }
 }
 
 impl User {
@@ -83,21 +82,6 @@ impl User {
     fn anonymous() -> Self {
         Self::named("system:anonymous".to_owned(), vec!["system:unauthenticated".to_owned()])
     }
-}
-
-/// What a `TokenReview` says.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Authentication {
-    authenticated: bool,
-    user: User,
-}
-
-/// What a `SubjectAccessReview` says.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Authorization {
-    allowed: bool,
 }
 
 /// Answers that count for a while: the newest [`CACHE`] of them.
@@ -274,10 +258,13 @@ impl Access {
             return Ok(None);
         }
         self.may_ask(call, Some(digest), now)?;
-        let status: Authentication = ask(&self.authentication, TOKEN_REVIEWS, json!({"token": token})).await?;
-        if status.authenticated {
-            self.users.put(digest, status.user.clone(), now, self.questions.token);
-            Ok(Some(status.user))
+        let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let status = ask(&self.authentication, &review).await?.status.unwrap_or_default();
+        if status.authenticated == Some(true) {
+            let user = User::from(status.user.unwrap_or_default());
+            self.users.put(digest, user.clone(), now, self.questions.token);
+            Ok(Some(user))
         } else {
             self.strangers.put(digest, (), now, self.questions.token);
             Ok(None)
@@ -295,18 +282,26 @@ impl Access {
             return Ok(false);
         }
         self.may_ask(call, digest, now)?;
-        let user = &key.0;
-        let spec = json!({
-            "user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra,
-            "nonResourceAttributes": {"path": call.path, "verb": call.verb},
-        });
-        let status: Authorization = ask(&self.authorization, ACCESS_REVIEWS, spec).await?;
-        if status.allowed {
+        let user = key.0.clone();
+        let spec = SubjectAccessReviewSpec {
+            user: Some(user.username),
+            uid: Some(user.uid).filter(|uid| !uid.is_empty()),
+            groups: Some(user.groups),
+            extra: Some(user.extra).filter(|extra| !extra.is_empty()),
+            non_resource_attributes: Some(NonResourceAttributes {
+                path: Some(call.path.clone()),
+                verb: Some(call.verb.clone()),
+            }),
+            resource_attributes: None,
+        };
+        let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
+        let is_allowed = ask(&self.authorization, &review).await?.status.is_some_and(|status| status.allowed);
+        if is_allowed {
             self.allowed.put(key, (), now, self.questions.allowed);
         } else {
             self.denied.put(key, (), now, self.questions.denied);
         }
-        Ok(status.allowed)
+        Ok(is_allowed)
     }
 }
 
@@ -377,19 +372,24 @@ impl Budget {
     }
 }
 
-/// Puts a question to the API server.
-async fn ask<S: for<'de> Deserialize<'de>>(api: &Api, resource: Resource, spec: Value) -> Result<S, Denied> {
-    #[derive(Deserialize)]
-    struct Review<S> {
-        status: S,
-    }
-    let body = json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec});
-    let asked = tokio::time::timeout(PATIENCE, api.create(Target::object(resource, "", ""), &body)).await;
+/// Puts a question to the API server. Its answer is the same object with a status.
+async fn ask<R>(api: &Api, review: &R) -> Result<R, Denied>
+where
+    R: k8s_openapi::Resource<Scope = ClusterResourceScope> + Serialize + DeserializeOwned,
+{
+    let resource = Resource {
+        group: R::GROUP,
+        version: R::VERSION,
+        plural: R::URL_PATH_SEGMENT,
+        kind: R::KIND,
+        namespaced: false,
+    };
+    let asked = tokio::time::timeout(PATIENCE, api.create(Target::object(resource, "", ""), review)).await;
     let answer = match asked {
-        Ok(answer) => answer.and_then(|bytes| Ok(serde_json::from_slice::<Review<S>>(&bytes)?)),
+        Ok(answer) => answer.and_then(|bytes| Ok(serde_json::from_slice::<R>(&bytes)?)),
         Err(_) => Err(Error::Lost(format!("no answer within {}s", PATIENCE.as_secs()))),
     };
-    answer.map(|review| review.status).map_err(|error| {
+    answer.map_err(|error| {
         tracing::error!(err = %error, review = resource.kind, "Cannot ask the API server who may read this");
         Denied::Unavailable
     })

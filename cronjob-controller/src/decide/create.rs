@@ -77,20 +77,15 @@ pub(super) fn create_due_job(plan: &mut Plan, snapshot: &Snapshot) {
             return plan.steps.push(Step::Emit(Event::normal("JobAlreadyActive", message)));
         }
         Concurrency::Replace => {
+            let known = || snapshot.jobs.iter().chain(snapshot.answers.values().flatten());
             // Each leaves the status once it has been deleted.
             let active = plan.status.active.iter();
-            plan.steps.extend(active.map(|reference| {
-                Step::Delete {
-                    name: reference.name.clone(),
-                    uid: reference.uid.clone(),
-                    version: snapshot
-                        .jobs
-                        .iter()
-                        .find(|job| job.metadata.uid == reference.uid)
-                        .map(|job| job.metadata.resource_version),
-                    reason: Reason::Replaced,
-                    if_refused: None,
-                }
+            plan.steps.extend(active.map(|reference| Step::Delete {
+                name: reference.name.clone(),
+                uid: reference.uid.clone(),
+                version: known().find(|job| job.metadata.uid == reference.uid).map(|job| job.metadata.resource_version),
+                reason: Reason::Replaced,
+                if_refused: None,
             }));
         }
     }

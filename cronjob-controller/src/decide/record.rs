@@ -63,7 +63,7 @@ pub(super) fn reconcile(
         }
         match snapshot.answers.get(&reference.name) {
             // Another Job of the same name is not the one that is recorded.
-            Some(uid) if uid.as_ref() == Some(&reference.uid) => true,
+            Some(job) if job.as_ref().is_some_and(|job| job.metadata.uid == reference.uid) => true,
             Some(_) => {
                 let message = format!("Active job went missing: {}", reference.name);
                 plan.steps.push(Step::Emit(Event::normal("MissingJob", message)));

@@ -1,11 +1,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{intern::Text, refs::Owner};
+use common::{controller::Sequenced as _, intern::Text, refs::Owner};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{create::wall_time, *};
 use crate::{
+    CronJobController,
     objects::{CRON_JOBS, SCHEDULED_TIMESTAMP},
     plan::{Question, Reason, Step},
     schedule::{Schedule, Zone},
@@ -48,7 +49,11 @@ fn running(names: &[&str]) -> Value {
 
 /// What is deleted, and why.
 fn deletions(snapshot: &Snapshot) -> Vec<String> {
-    crate::explain(snapshot).actions.into_iter().filter(|action| action.starts_with("delete")).collect()
+    CronJobController::explain(snapshot, snapshot.now)
+        .actions
+        .into_iter()
+        .filter(|action| action.starts_with("delete"))
+        .collect()
 }
 
 #[test]
@@ -166,7 +171,8 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
     let plan = decide(&world(json!({}), running(&["gone"]), &[job("stray", Some(1), None)]));
     assert_eq!(plan.questions, [Question::CronJob, Question::Job("gone".into())]);
     assert!(plan.steps.is_empty() && !plan.changed);
-    let explained = crate::explain(&world(json!({}), running(&["gone"]), &[]));
+    let snapshot = world(json!({}), running(&["gone"]), &[]);
+    let explained = CronJobController::explain(&snapshot, snapshot.now);
     assert_eq!(
         explained.situation,
         "1 active Job; first read Job gone: it is listed as active, and the cache does not hold it"

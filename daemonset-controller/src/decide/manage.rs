@@ -70,7 +70,7 @@ fn prune_with_surge<'a>(running: &[&'a PodRef], criteria: &Criteria, now: Timest
     }
     let (mut new, mut old) = (None, None);
     for pod in running {
-        let kept = if pod.hash() == criteria.hash.as_str() { &mut new } else { &mut old };
+        let kept = if criteria.is_of_revision(pod) { &mut new } else { &mut old };
         match kept {
             None => *kept = Some(*pod),
             Some(_) => actions.delete.push((pod, Why::Duplicate)),

@@ -1,6 +1,6 @@
 //! The current and the earlier revisions of a set.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use common::{intern::Text, refs::Claims, revision};
 
@@ -26,6 +26,8 @@ pub struct Revisions {
     pub duplicates: Vec<RevisionRef>,
     /// The hash of the current revision, which its Pods carry.
     pub hash: Text,
+    /// The other hashes under which the set's template is stored. A Pod that carries one is not outdated.
+    pub same_hashes: BTreeSet<Text>,
 }
 
 /// The revision of a set's template.
@@ -48,11 +50,17 @@ impl Revisions {
     /// Leaves revisions as they are that the server has refused to change.
     pub(crate) fn leave(&mut self, is_refused: impl Fn(&RevisionRef) -> bool) {
         self.unlabelled.retain(|revision| !is_refused(revision));
+        self.duplicates.retain(|revision| !is_refused(revision));
         if let Current::Renumber(revision, _) = &self.current
             && is_refused(revision)
         {
             self.current = Current::Stored(Arc::clone(revision));
         }
+    }
+
+    /// Leaves the duplicates with these hashes as they are: Pods carry them, and the server has refused to relabel those Pods.
+    pub(crate) fn keep_duplicates(&mut self, hashes: &BTreeSet<&str>) {
+        self.duplicates.retain(|revision| !hashes.contains(hash_of(revision)));
     }
 }
 
@@ -88,7 +96,9 @@ pub fn choose(set: &DaemonSet, template: &DaemonTemplate, claims: Claims<Revisio
             (if newest { Current::Stored(kept) } else { Current::Renumber(kept, number) }, hash)
         }
     };
-    Revisions { adopt: claims.adopt, release: claims.release, unlabelled, old, current, duplicates: equal, hash }
+    let same_hashes = equal.iter().map(hash_of).filter(|same| *same != &*hash).map(Text::new).collect();
+    let (adopt, release) = (claims.adopt, claims.release);
+    Revisions { adopt, release, unlabelled, old, current, duplicates: equal, hash, same_hashes }
 }
 
 /// Decides which revisions are deleted because the history is longer than its limit: the oldest that no Pod has.

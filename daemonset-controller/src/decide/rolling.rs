@@ -1,11 +1,6 @@
 //! How many outdated Pods are replaced at once.
 
-use std::collections::BTreeSet;
-
-use common::{
-    intern::Text,
-    intstr::{IntOrString, Round},
-};
+use common::intstr::{IntOrString, Round};
 
 use super::standing::{Criteria, Replacement, Tally};
 use crate::{
@@ -71,8 +66,10 @@ pub fn sunsets(tally: &Tally) -> usize {
     usize::try_from(tally.serving.saturating_sub(tally.desired)).unwrap_or(0)
 }
 
-/// Decides which outdated Pods are replaced. On nodes that are held back no Pod is created, and others take their turn. Upstream: `pkg/controller/daemon`, `rollingUpdate`.
-pub fn update(snapshot: &Snapshot, held_back: &BTreeSet<&Text>, plan: &mut Plan) {
+/// Decides which outdated Pods are replaced. On nodes that are held back no Pod is created, and others take their turn.
+///
+/// Upstream: `pkg/controller/daemon`, `rollingUpdate`.
+pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
     let nodes = &snapshot.nodes;
     let (tally, criteria) = (&nodes.tally, &nodes.criteria);
     if criteria.replacement == Replacement::OnDelete {
@@ -106,7 +103,7 @@ pub fn update(snapshot: &Snapshot, held_back: &BTreeSet<&Text>, plan: &mut Plan)
             let sunset = nodes.sunset.nodes.iter().take(sunsets(tally));
             plan.deletes.extend(sunset.filter_map(|node| outdated(node, criteria, Why::NotEligible)));
             let create = |node: &NodePods, lack| Creation { node: node.name.clone(), lack };
-            let is_free = |node: &&NodePods| !held_back.contains(&node.name);
+            let is_free = |node: &&NodePods| !snapshot.held_back.contains(&node.name);
             let unavailable = nodes.replace.nodes.iter().filter(is_free);
             plan.creates.extend(unavailable.map(|node| create(node, Lack::OldUnavailable)));
             let chosen = nodes.candidates.nodes.iter().filter(is_free).take(room);
@@ -122,14 +119,12 @@ pub fn update(snapshot: &Snapshot, held_back: &BTreeSet<&Text>, plan: &mut Plan)
     }
 }
 
-/// How many nodes may have a second Pod by a request that was not answered. A node without a Pod would have its first.
+/// How many nodes may have a second Pod by a request that was not answered.
 fn unseen_surge(snapshot: &Snapshot) -> usize {
-    let nodes = &snapshot.nodes;
-    if nodes.criteria.replacement != Replacement::CreateFirst {
-        return 0;
+    match snapshot.nodes.criteria.replacement {
+        Replacement::CreateFirst => snapshot.unseen_second_pods,
+        Replacement::DeleteFirst | Replacement::OnDelete => 0,
     }
-    let lacking: BTreeSet<&Text> = nodes.create.nodes.iter().map(|node| &node.name).collect();
-    snapshot.lost_creates.keys().filter(|node| !lacking.contains(node)).count()
 }
 
 fn outdated(node: &NodePods, criteria: &Criteria, why: Why) -> Option<Deletion> {

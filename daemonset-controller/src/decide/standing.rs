@@ -4,7 +4,10 @@
 //! node contributes; [`Tally`] is the sum over all nodes. Both depend on nothing but the node's eligibility, its Pods, the
 //! [`Criteria`] and the time.
 
-use std::ops::{AddAssign, SubAssign};
+use std::{
+    collections::BTreeSet,
+    ops::{AddAssign, SubAssign},
+};
 
 use common::{intern::Text, pods::Phase};
 use jiff::{SignedDuration, Timestamp};
@@ -17,6 +20,8 @@ use crate::{objects::DaemonSet, snapshot::PodRef};
 pub struct Criteria {
     /// The hash of the current revision.
     pub hash: Text,
+    /// The hashes of other revisions of the same template.
+    pub same_hashes: BTreeSet<Text>,
     /// The generation of the template, as the label of Pods has it.
     pub template_generation: Option<Text>,
     /// How long a Pod must be ready before it is available, in seconds.
@@ -43,6 +48,7 @@ impl Criteria {
     pub fn new(set: &DaemonSet, hash: &str, desired: i32) -> Self {
         Self {
             hash: Text::new(hash),
+            same_hashes: BTreeSet::new(),
             template_generation: set.template_generation().map(|generation| Text::new(&generation.to_string())),
             min_ready_seconds: set.min_ready_seconds,
             allows_surge: set.allows_surge(),
@@ -50,12 +56,22 @@ impl Criteria {
         }
     }
 
+    /// The same where the template is also stored under other hashes.
+    #[must_use]
+    pub fn with_same_hashes(self, same_hashes: &BTreeSet<Text>) -> Self {
+        Self { same_hashes: same_hashes.clone(), ..self }
+    }
+
+    /// Whether a Pod carries the hash of a revision of the current template.
+    pub fn is_of_revision(&self, pod: &PodRef) -> bool {
+        !self.hash.is_empty() && (pod.hash() == self.hash.as_str() || self.same_hashes.contains(pod.hash()))
+    }
+
     /// Whether a Pod is of the current template: by the hash of the revision, or by the generation of the template.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `IsPodUpdated`.
     pub fn is_updated(&self, pod: &PodRef) -> bool {
-        let by_hash = !self.hash.is_empty() && pod.hash() == self.hash.as_str();
-        by_hash
+        self.is_of_revision(pod)
             || (self.template_generation.is_some() && pod.template_generation() == self.template_generation.as_deref())
     }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{
     plan::{Problem, Scope},
     snapshot::{Blocked, Cursor},
-    world::{empty, pod, world},
+    world::{World, empty, pod, template, world},
 };
 
 #[test]
@@ -125,6 +125,41 @@ fn nodes_that_wait_for_an_answer_or_an_adoption_keep_no_other_node_from_being_up
     // Neither gets a second Pod.
     let world = world(2).rollout_to("b").second(0, pod().orphan()).manages().limits(json!(0), json!(2));
     assert_eq!(world.work(), ["+n1"]);
+}
+
+#[test]
+fn nodes_that_are_held_back_take_the_place_of_no_other_node() {
+    // More nodes are held back than one sync creates Pods for, and they come first.
+    let mut missing = empty(5).pod(0, pod().orphan()).pod(1, pod().orphan()).lost_create(2).manages();
+    missing.limits.burst = 2;
+    assert_eq!(missing.work(), ["+n3", "+n4"]);
+    let orphans = |world: World| world.second(0, pod().orphan()).second(1, pod().orphan()).manages();
+    assert_eq!(orphans(world(4).rollout_to("b").limits(json!(0), json!(1))).work(), ["+n2"]);
+    let unready = (0..4).fold(empty(4).rollout_to("b"), |world, n| world.pod(n, pod().unready()));
+    let mut unready = orphans(unready.limits(json!(0), json!(1)));
+    unready.limits.burst = 2;
+    assert_eq!(unready.work(), ["+n2", "+n3"]);
+    // Nothing is left for later syncs but what is held back.
+    assert_eq!(unready.plan().deferred.total(), 0);
+}
+
+#[test]
+fn pods_with_the_hash_of_another_revision_of_the_same_template_are_not_outdated() {
+    let twins =
+        |world: World| world.revision_of("twin", 7, &template("a")).pod(1, pod().of("twin")).pod(2, pod().of("z"));
+    let snapshot = twins(world(3)).snapshot();
+    assert_eq!((snapshot.revisions.hash.as_str(), snapshot.nodes.tally.updated), ("twin", 2));
+    assert_eq!(snapshot.relabel.len(), 1);
+    // The server has refused to relabel the Pod: it stays, and counts as a new one where there are two.
+    let unchanged = |world: World| {
+        let mut snapshot = world.snapshot();
+        snapshot.relabel.clear();
+        let plan = super::decide(&snapshot);
+        plan.deletes.iter().map(|deletion| deletion.pod.meta().name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(unchanged(twins(world(3))), ["p2"]);
+    let surge = twins(world(3)).limits(json!(0), json!(1)).second(0, pod().of("twin"));
+    assert_eq!(unchanged(surge).len(), 1, "it is one of two new Pods");
 }
 
 #[test]

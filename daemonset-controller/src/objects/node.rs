@@ -51,6 +51,7 @@ impl Node {
 
 impl Object for Node {
     const RESOURCE: Resource = NODES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -8,6 +8,7 @@ use common::{
     meta::{Annotations, Meta},
     object::{Object, Resource},
     pods::{PODS, Phase, Pod, Readiness, Spec, Status},
+    store::{ByController, OrphansByNamespace},
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -67,6 +68,7 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
+    type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.pod.meta

@@ -7,6 +7,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
+    store::ByNamespace,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
@@ -130,6 +131,7 @@ impl DaemonSet {
 
 impl Object for DaemonSet {
     const RESOURCE: Resource = DAEMON_SETS;
+    type Indexes = (ByNamespace,);
 
     fn meta(&self) -> &Meta {
         &self.metadata

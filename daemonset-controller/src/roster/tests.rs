@@ -12,7 +12,7 @@ use crate::{
 /// Everything that syncs see of a roster.
 fn seen(roster: &Roster, world: &World) -> String {
     let set: Arc<DaemonSet> = read(&world.set);
-    let nodes = roster.nodes(&set, 100, &world.cursors, &world.around());
+    let nodes = roster.nodes(&set, 100, &world.cursors, &BTreeSet::new(), &world.around());
     format!("{nodes:#?}\n{:#?}\n{:#?}", roster.unselected(), roster.hashes)
 }
 
@@ -134,13 +134,13 @@ fn a_sync_looks_at_the_nodes_of_which_something_has_changed() {
     around.update(&mut roster, &set, "b", world.now + SignedDuration::from_secs(50));
     assert_eq!(roster.take_decided(), 5000);
     // A sync gets the one node that it may update, and three names for people.
-    let nodes = roster.nodes(&set, 250, &world.cursors, &around);
+    let nodes = roster.nodes(&set, 250, &world.cursors, &BTreeSet::new(), &around);
     assert_eq!((nodes.candidates.nodes.len(), nodes.candidates.count), (1, 5000));
     assert_eq!(nodes.blocking.nodes.len(), 0);
     drop(around);
     world = world.limits(json!("100%"), json!(0));
     let set: Arc<DaemonSet> = read(&world.set);
-    assert_eq!(roster.nodes(&set, 250, &world.cursors, &world.around()).candidates.nodes.len(), 250);
+    assert_eq!(roster.nodes(&set, 250, &world.cursors, &BTreeSet::new(), &world.around()).candidates.nodes.len(), 250);
 }
 
 #[test]

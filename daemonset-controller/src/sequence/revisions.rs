@@ -1,6 +1,6 @@
 //! Claiming, labelling, storing, renumbering and deleting revisions.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
     api::Patch,
@@ -11,22 +11,22 @@ use common::{
     revision::body::NewRevision,
     sequence::{
         self, ChangeRevision, Class, DeleteRevision, Failed, Pace, RawMembers, Refusal, Refused, Request, Role,
-        Sequence, Step, StoreRevision, Stored, Turn, members,
+        Sequence, Step, StoreRevision, Stored, Then, Turn, members,
     },
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Next, Note, State, end, refused, tell_refusal};
+use super::{Next, Note, State, end, note_denied_pod, refused, tell_denial};
 use crate::{
-    decide::revisions::{Current, name},
+    decide::revisions::{Current, hash_of, name},
     objects::{DAEMON_SETS, HASH_LABEL, Status},
     snapshot::{PodRef, RevisionRef},
 };
 
 const NOT_CONSTRUCTED: &str = "failed to construct revisions of DaemonSet";
 /// What is put before the name of a revision that could not be deleted.
-pub(super) const NOT_CLEANED_UP: &str = "failed to clean up revisions of DaemonSet: delete";
+const NOT_CLEANED_UP: &str = "failed to clean up revisions of DaemonSet: delete";
 
 /// What is read of a set before its collision count is written.
 #[derive(Deserialize)]
@@ -44,8 +44,8 @@ impl<'a> State<'a> {
 
     fn released_revisions(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         for (revision, refusal) in self.release_revisions.give_up_releases(|refusal| refusal.error.is_denied()) {
-            let failed = note_refusal(turn, "release", &revision.meta, &refusal);
-            self.unreleased = self.unreleased.take().or(failed);
+            let denied = note_denied(turn, "FailedUpdate", "release", &revision.meta, &refusal);
+            self.denied = self.denied.take().or(denied);
         }
         match self.release_revisions.result() {
             Ok(()) => Step::All(|state| vec![&mut state.adopt_revisions], Pace::AtOnce, Self::adopted_revisions),
@@ -55,7 +55,7 @@ impl<'a> State<'a> {
 
     fn adopted_revisions(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         for (revision, refusal) in self.adopt_revisions.refused() {
-            note_refusal(turn, "adopt", &revision.meta, refusal);
+            note_denied(turn, "FailedUpdate", "adopt", &revision.meta, refusal);
         }
         if let Err(failed) = self.adopt_revisions.result() {
             return end(turn, Err(failed.while_doing(NOT_CONSTRUCTED)));
@@ -84,20 +84,52 @@ impl<'a> State<'a> {
         Step::All(|state| members(&mut state.relabels), Pace::AtOnce, Self::relabelled)
     }
 
+    /// A Pod that the server denies to relabel keeps its hash, and the duplicate with that hash stays, too.
     fn relabelled(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        if let Some(refusal) = self.relabels.iter().find_map(Relabel::failure) {
-            return end(turn, Err(refused("relabel Pods of a duplicate ControllerRevision", refusal)));
+        let mut kept_hashes = BTreeSet::new();
+        for (pod, refusal) in self.relabels.iter().filter_map(Relabel::refused) {
+            let Some(denied) = note_denied_pod(turn, "relabel", pod, refusal) else {
+                return end(turn, Err(refused("relabel Pods of a duplicate ControllerRevision", refusal)));
+            };
+            self.denied.get_or_insert(denied);
+            kept_hashes.insert(pod.hash());
         }
-        let delete =
-            |revision: &RevisionRef| DeleteRevision::new(&revision.meta, "another one holds the same template");
-        self.deletions = self.plan.revisions.duplicates.iter().map(delete).collect();
-        Step::All(|state| members(&mut state.deletions), Pace::InOrder, Self::deleted_duplicates)
+        let duplicates = &self.plan.revisions.duplicates;
+        let unused = duplicates.iter().filter(|revision| !kept_hashes.contains(hash_of(revision)));
+        self.delete_revisions(unused.cloned().collect(), "another one holds the same template", |state, turn| {
+            match state.not_deleted(turn) {
+                Some(failed) => end(turn, Err(failed)),
+                None => state.deleted_duplicates(turn),
+            }
+        })
+    }
+
+    /// Deletes revisions, one after the other.
+    pub(super) fn delete_revisions(
+        &mut self,
+        revisions: Vec<RevisionRef>,
+        why: &'static str,
+        then: Then<Self, Note>,
+    ) -> Next<'a> {
+        self.deletions = revisions.iter().map(|revision| DeleteRevision::new(&revision.meta, why)).collect();
+        self.deleted = revisions;
+        Step::All(|state| members(&mut state.deletions), Pace::InOrder, then)
+    }
+
+    /// Why a revision could not be deleted, unless the server denies it: then the sync goes on without that deletion.
+    pub(super) fn not_deleted(&mut self, turn: &mut Turn<Note>) -> Option<Failed> {
+        let mut refused = self.deleted.iter().zip(&self.deletions);
+        let (revision, refusal) = refused.find_map(|(revision, deletion)| Some((revision, deletion.refusal()?)))?;
+        match note_denied(turn, "FailedDelete", "delete", &revision.meta, refusal) {
+            Some(denied) => {
+                self.denied.get_or_insert(denied);
+                None
+            }
+            None => Some(Failed::request(&format!("{NOT_CLEANED_UP} {}", revision.meta.name), refusal)),
+        }
     }
 
     fn deleted_duplicates(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        if let Some(failed) = DeleteRevision::failure(&self.deletions, NOT_CLEANED_UP) {
-            return end(turn, Err(failed));
-        }
         match &self.plan.revisions.current {
             Current::Stored(_) => Self::claim_pods(),
             Current::Renumber(revision, number) => {
@@ -121,7 +153,7 @@ impl<'a> State<'a> {
             None => Step::Done,
             Some(Refused::Gone) => end(turn, Err(is_gone(&revision.name))),
             Some(Refused::Request(refusal)) => {
-                note_refusal(turn, verb, revision, refusal);
+                note_denied(turn, "FailedUpdate", verb, revision, refusal);
                 end(turn, Err(refused(&format!("{NOT_CONSTRUCTED}: {verb} {}", revision.name), refusal)))
             }
         })
@@ -219,12 +251,18 @@ fn is_gone(revision: &str) -> Failed {
 }
 
 /// If the server denies a change of a revision, reports it and has the next syncs go on without that change.
-fn note_refusal(turn: &mut Turn<Note>, verb: &str, revision: &Meta, refusal: &Refusal) -> Option<Failed> {
+fn note_denied(
+    turn: &mut Turn<Note>,
+    reason: &'static str,
+    verb: &str,
+    revision: &Meta,
+    refusal: &Refusal,
+) -> Option<Failed> {
     if !refusal.error.is_denied() {
         return None;
     }
     turn.note(Note::RefusedRevision(Box::new(revision.clone())));
-    Some(tell_refusal(turn, &format!("{verb} ControllerRevision"), revision, refusal))
+    Some(tell_denial(turn, reason, &format!("{verb} ControllerRevision"), revision, refusal))
 }
 
 /// Gives a revision without the label of the hash its own name as hash. Returns whether it had none.
@@ -260,9 +298,10 @@ impl Relabel {
         matches!(self.outcome, Some(Ok(())))
     }
 
-    /// The refusal, unless the Pod is gone.
-    fn failure(&self) -> Option<&Refusal> {
-        self.outcome.as_ref()?.as_ref().err().filter(|refusal| !refusal.error.is_not_found())
+    /// The Pod and the refusal, unless the Pod is gone.
+    fn refused(&self) -> Option<(&PodRef, &Refusal)> {
+        let refusal = self.outcome.as_ref()?.as_ref().err().filter(|refusal| !refusal.error.is_not_found());
+        refusal.map(|refusal| (&self.pod, refusal))
     }
 }
 

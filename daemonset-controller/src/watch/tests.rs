@@ -5,7 +5,6 @@ use common::{
     meta::{Uid, Version},
     object::{Malformed, Object},
     queue::Backoff,
-    store::by_namespace,
 };
 use serde_json::{Value, json};
 
@@ -15,7 +14,7 @@ use crate::world::{PodBuilder, pod, read, world};
 /// The set `agent` selects `app=agent`.
 fn watch() -> Watch {
     let clock = Clock::simulated(crate::world::now(), 1);
-    let sets = Arc::new(Store::new(&[by_namespace()]));
+    let sets: Arc<Store<DaemonSet>> = Arc::default();
     sets.fill(vec![serde_json::from_str(&world(0).set.to_string()).unwrap()], Version::parse("9"));
     Watch {
         queue: Queue::new(clock.clone(), Backoff::default(), None),

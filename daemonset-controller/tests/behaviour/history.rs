@@ -301,6 +301,107 @@ async fn a_duplicate_is_adopted_labelled_and_deleted_in_one_sync() {
     assert_eq!((world.asked("patch", REVISIONS), world.asked("delete", REVISIONS)), (1, 1));
 }
 
+/// A world in which the revision that all Pods carry turns out to be a duplicate of `agent-twin`, while the server refuses a verb on a
+/// resource. Returns the name of the duplicate.
+async fn refused_duplicate(refusal: &Action, verb: &str, resource: &str) -> (World, String) {
+    let mut world = World::new().await;
+    world.apply(set(json!({}))).await;
+    world.settle().await;
+    world.crash();
+    let first = world.names(REVISIONS).await.remove(0);
+    let mut twin = world.get(REVISIONS, &first).await;
+    let owners = twin["metadata"]["ownerReferences"].take();
+    twin["metadata"] = json!({"name": "agent-twin", "namespace": NS, "ownerReferences": owners,
+        "labels": {"app": "agent", "controller-revision-hash": "twin"}});
+    twin["revision"] = json!(7);
+    world.apply(twin).await;
+    world.sandbox.faults().add(Rule::new(refusal.clone()).identity(ME).verb(verb).resource(resource));
+    world.forget();
+    world.start();
+    world.wait(4).await;
+    (world, first)
+}
+
+/// Asserts that a set with such a duplicate goes on: a node that joins gets its Pod, and a rollout reaches every node.
+async fn goes_on(world: &World) {
+    assert!(world.done().iter().all(|done| done.starts_with('~')), "no Pod is restarted: {:?}", world.done());
+    world.nodes.add();
+    world.nodes.ready().await;
+    world.wait(10).await;
+    let status = world.status().await;
+    assert_eq!((&status["numberReady"], &status["updatedNumberScheduled"]), (&json!(4), &json!(4)));
+    assert_eq!(world.pod_on("node-3").await["metadata"]["labels"]["controller-revision-hash"], "twin");
+    world.roll_out("img:2", json!({})).await;
+    world.wait(120).await;
+    let images = ["node-0 img:2", "node-1 img:2", "node-2 img:2", "node-3 img:2"];
+    assert_eq!(world.images().await, images);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_whose_pods_the_server_refuses_to_relabel_holds_up_nothing() {
+    for refusal in [Action::Invalid, Action::Forbidden] {
+        let (world, first) = refused_duplicate(&refusal, "patch", "pods").await;
+        let pod = name(&world.pod_on("node-1").await).to_owned();
+        let told = format!("Warning FailedUpdate Error: cannot relabel Pod {pod}");
+        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let waiting = world.explain()["waiting"].to_string();
+        assert!(waiting.contains(&format!("Pod {pod} stays as it is: the server refused to change it")), "{waiting}");
+        assert_eq!(world.names(REVISIONS).await.len(), 2, "a revision that Pods carry stays");
+        world.wait(300).await;
+        let tries = world.asked("patch", "pods");
+        assert!((9..=24).contains(&tries), "each of three is tried later and later: {tries}");
+        goes_on(&world).await;
+        // Once the server allows it, what is left is tidied up.
+        let (world, _) = refused_duplicate(&refusal, "patch", "pods").await;
+        world.sandbox.faults().clear();
+        world.wait(60).await;
+        assert_eq!(world.names(REVISIONS).await, ["agent-twin"], "{first}");
+        for pod in world.pods().await {
+            assert_eq!(pod["metadata"]["labels"]["controller-revision-hash"], "twin");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_duplicate_that_the_server_refuses_to_delete_holds_up_nothing() {
+    for refusal in [Action::Invalid, Action::Forbidden] {
+        let (world, first) = refused_duplicate(&refusal, "delete", "controllerrevisions").await;
+        let told = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
+        assert!(world.told(&told).await, "{:?}", world.events().await);
+        let waiting = world.explain()["waiting"].to_string();
+        assert!(waiting.contains(&format!("revision {first} stays as it is")), "{waiting}");
+        world.wait(300).await;
+        let tries = world.asked("delete", REVISIONS);
+        assert!((3..=8).contains(&tries), "it is tried later and later: {tries}");
+        goes_on(&world).await;
+        world.sandbox.faults().clear();
+        world.change(json!({"revisionHistoryLimit": 0})).await;
+        world.wait(900).await;
+        assert_eq!(history(&world).await, ["8 img:2"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_revision_that_the_server_refuses_to_delete_is_reported_and_tried_again() {
+    let world = World::new().await;
+    world.apply(set(json!({"revisionHistoryLimit": 0}))).await;
+    world.settle().await;
+    let first = world.names(REVISIONS).await.remove(0);
+    let refuse = Rule::new(Action::Forbidden).identity(ME).verb("delete").resource("controllerrevisions");
+    world.sandbox.faults().add(refuse.object(NS, &first));
+    for image in ["img:2", "img:3"] {
+        world.roll_out(image, json!({})).await;
+        world.wait(60).await;
+    }
+    assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));
+    let told = format!("Warning FailedDelete Error: cannot delete ControllerRevision {first}");
+    assert!(world.told(&told).await, "{:?}", world.events().await);
+    assert_eq!(history(&world).await, ["1 img:1", "3 img:3"], "it keeps no other from being deleted");
+    world.sandbox.faults().clear();
+    world.wait(900).await;
+    assert_eq!(history(&world).await, ["3 img:3"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_another_controller_has_taken_is_not_renumbered() {
     let world = World::new().await;

@@ -499,12 +499,33 @@ async fn an_orphan_that_cannot_be_adopted_keeps_no_other_node_waiting() {
     world.wait(60).await;
     assert_eq!(world.done(), ["+node-1", "+node-2"]);
     assert_eq!(world.status().await["numberReady"], json!(2));
-    assert!((5..=20).contains(&world.asked("patch", "pods")), "it backs off: {}", world.asked("patch", "pods"));
+    assert!((3..=8).contains(&world.asked("patch", "pods")), "it backs off: {}", world.asked("patch", "pods"));
+    assert!(world.told("Warning FailedUpdate Error: cannot adopt Pod stray").await, "{:?}", world.events().await);
+    let waiting = world.explain()["waiting"].to_string();
+    assert!(waiting.contains("Pod stray stays as it is: the server refused to change it"), "{waiting}");
     world.forget();
     world.change(limits(json!(2), json!(0))).await;
     world.roll_out("img:2", json!({})).await;
     world.wait(60).await;
     assert_eq!(world.done(), ["-node-1", "+node-1", "-node-2", "+node-2"]);
+    world.sandbox.faults().clear();
+    world.wait(900).await;
+    assert_eq!(world.images().await, ["node-0 img:2", "node-1 img:2", "node-2 img:2"], "it is adopted, and replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_that_cannot_be_adopted_do_not_fill_the_list_of_nodes_that_lack_a_pod() {
+    // Each of these has the first nodes take all the places of one sync.
+    for refusal in [Action::Invalid, Action::InternalError] {
+        let world = World::with(Settings::new().with_tune("burst-replicas", TuneValue::Count(1))).await;
+        world.sandbox.faults().add(Rule::new(refusal.clone()).identity(ME).verb("patch").resource("pods"));
+        world.apply(orphan("stray-0", "node-0")).await;
+        world.apply(orphan("stray-1", "node-1")).await;
+        world.apply(set(json!({}))).await;
+        world.wait(60).await;
+        assert_eq!(world.done(), ["+node-2"], "{refusal:?}");
+        assert_eq!(world.status().await["numberReady"], json!(1));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -601,7 +622,7 @@ async fn a_pod_whose_release_is_refused_holds_up_nothing() {
         let told = format!("Warning FailedUpdate Error: cannot release Pod {stray}");
         assert!(world.told(&told).await, "{:?}", world.events().await);
         let waiting = world.explain()["waiting"].to_string();
-        assert!(waiting.contains(&format!("Pod {stray} is not released: the server refused it")), "{waiting}");
+        assert!(waiting.contains(&format!("Pod {stray} stays as it is: the server refused to change it")), "{waiting}");
         world.roll_out("img:2", json!({})).await;
         world.wait(300).await;
         assert_eq!(world.status().await["updatedNumberScheduled"], json!(3));

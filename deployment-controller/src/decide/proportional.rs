@@ -65,8 +65,10 @@ fn fraction(draft: &Draft<'_>, at: usize) -> i64 {
     if before <= 0 {
         return 0;
     }
+    let [size, most, max] = [set.replicas, limits.most(), before].map(i128::from);
     // Rounded half away from zero; nothing here is below it.
-    (2 * set.replicas * limits.most() + before) / (2 * before) - set.replicas
+    let share = (2 * size * most + max) / (2 * max);
+    i64::try_from(share).unwrap_or(i64::MAX) - set.replicas
 }
 
 #[cfg(test)]
@@ -132,6 +134,9 @@ mod tests {
     fn products_do_not_overflow() {
         let got = scaled(1_000_000, 0, &[("a", 60_000, "100000"), ("b", 40_000, "100000")], 100_000);
         assert_eq!(got, [("a".to_owned(), 600_000), ("b".to_owned(), 400_000)]);
+        let most = i64::from(i32::MAX);
+        let got = scaled(most - 1, most, &[("a", most, "1"), ("b", 1, "1")], 2);
+        assert_eq!(got.iter().map(|(_, size)| size).sum::<i64>(), 2 * most - 1);
     }
 
     proptest! {

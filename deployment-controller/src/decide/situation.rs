@@ -196,13 +196,13 @@ mod tests {
     use crate::decide::{conditions::*, world::World};
 
     fn waiting(world: &World) -> Vec<String> {
-        crate::explain(&world.snapshot()).waiting
+        world.explain().waiting
     }
 
     #[test]
     fn a_rollout_that_waits_for_its_pods_says_for_how_many() {
         let world = World::new(10).set("old", 9, 9).set("new", 4, 1).current("new");
-        let explanation = crate::explain(&world.snapshot());
+        let explanation = world.explain();
         assert_eq!(
             explanation.situation,
             "10 desired, 4 updated, 9 old, 10 ready, 10 available; at most 13 (maxSurge 3), at least 8 available (maxUnavailable 2)"

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     conditions::{self as list, Condition},
-    controller::Requeue,
+    controller::{Explanation, Requeue, Sequenced as _},
     meta::Uid,
     object::Object as _,
     refs::{self, Owner},
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use super::{conditions, decide, limits::Limits, scale};
 use crate::{
+    DeploymentController,
     objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION, ReplicaSet},
     plan::{Action, Plan, SetChange},
     snapshot::{Snapshot, TerminatingReplicas, sort_by_creation},
@@ -148,6 +149,11 @@ impl World {
         conditions::set(&mut status, conditions::available(true, world.now));
         world.status = status.to_value();
         world
+    }
+
+    pub(crate) fn explain(&self) -> Explanation {
+        let snapshot = self.snapshot();
+        DeploymentController::explain(&snapshot, snapshot.now)
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

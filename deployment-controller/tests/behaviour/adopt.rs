@@ -112,6 +112,24 @@ async fn a_release_that_fails_ends_the_sync() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_set_whose_labels_came_back_unseen_is_kept() {
+    let world = releasing(Action::InternalError).await;
+    let set = name(&world.sets().await[0]).to_owned();
+    // The refusals end, and the watch stays behind.
+    world.sandbox.faults().clear();
+    world.sandbox.faults().hold_watch(ME, "replicasets");
+    world.sandbox.merge(SETS, Some(NS), &set, None, json!({"metadata": {"labels": {"app": "web"}}})).await.unwrap();
+    world.forget();
+    world.wait(600.0).await;
+    assert!(world.asked("patch", SETS) >= 1, "it was not tried");
+    assert_eq!((released(&world).await, world.sets().await.len()), (0, 1));
+    world.sandbox.faults().clear();
+    world.wait(60.0).await;
+    assert_eq!(world.condition("Progressing").await.0, "NewReplicaSetAvailable");
+    assert_eq!((released(&world).await, world.sets().await.len()), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_others_own_is_left_alone() {
     let world = World::new().await;
     let mut set = orphan("theirs", "img:1", 1);

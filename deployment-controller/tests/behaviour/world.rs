@@ -1,4 +1,4 @@
-//! A sandbox with nodes, the ReplicaSet controller and the loop under test.
+//! A sandbox with nodes, ReplicaSets that get their Pods, and the loop under test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use common::{clock::Clock, settings::Settings};
-use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes};
+use sandbox::{Builder, Change, Sandbox, Write, loops::Loops, nodes::Nodes, replica_sets::ReplicaSets};
 use serde_json::{Value, json};
 
 /// What the loop under test is known as to the sandbox.
@@ -21,7 +21,7 @@ pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     pub(crate) loops: Option<Loops>,
-    pub(crate) neighbours: Option<Loops>,
+    pub(crate) neighbours: Option<ReplicaSets>,
     settings: Settings,
     _nodes: Nodes,
 }
@@ -37,9 +37,7 @@ impl World {
         let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
-        let neighbours =
-            Loops::start(&sandbox.client("replicasets"), &clock, settings.clone(), replicaset_controller::LOOPS);
-        let neighbours = Some(neighbours);
+        let neighbours = Some(ReplicaSets::start(&sandbox, "replicasets"));
         let mut world = Self { sandbox, clock, loops: None, neighbours, settings, _nodes: nodes };
         world.start();
         world.settle().await;

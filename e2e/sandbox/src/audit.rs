@@ -51,6 +51,14 @@ impl Write {
     pub fn after(&self) -> Option<Arc<Value>> {
         (self.change != Change::Deleted).then(|| self.after.value())
     }
+
+    /// The same write with other states of the object before and after it, which no server need allow: a test of an oracle whose case
+    /// the sandbox refuses.
+    #[must_use]
+    pub fn with_states(&self, before: Value, after: Value) -> Self {
+        let version = |value| Arc::new(Version::new(Change::Modified, self.rv, value));
+        Self { change: Change::Modified, before: Some(version(before)), after: version(after), ..self.clone() }
+    }
 }
 
 /// Who writes, and how.

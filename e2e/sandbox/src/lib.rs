@@ -27,7 +27,8 @@
 //!
 //! # What it plays besides the API server
 //! The namespace controller (what is in a deleted namespace goes, then the namespace), and that definitions of custom
-//! resources become established. Nothing else: no garbage collection, no scheduling, no kubelet.
+//! resources become established. Nothing else by itself: nodes with a scheduler ([`nodes`]), controllers under test
+//! ([`loops`]) and a stand-in for the ReplicaSet controller ([`replica_sets`]) are clients that a test starts.
 //!
 //! # Identities
 //! A client is known by a name: what [`Sandbox::client`] was given, or over TCP the bearer token or client certificate
@@ -39,6 +40,7 @@ mod audit;
 mod certificates;
 mod core;
 mod custom;
+pub mod declared;
 mod decode;
 mod delete;
 mod discovery;
@@ -50,6 +52,7 @@ mod json;
 pub mod kinds;
 pub mod loops;
 mod managed;
+pub mod memory;
 mod names;
 pub mod nodes;
 mod object;
@@ -59,6 +62,7 @@ mod protobuf;
 mod quota;
 mod raw;
 mod read;
+pub mod replica_sets;
 mod request;
 mod resource;
 mod reviews;

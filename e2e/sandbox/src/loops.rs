@@ -1,14 +1,13 @@
-//! Control loops in this process: the real code without a binary, flags or an election around it.
+//! Control loops in this process: put together as the binaries do it, without flags and with an election that tests play.
 
 use std::sync::Arc;
 
 use common::{
-    api::Api,
+    app::{Assembly, Leadership, Parts, assemble},
     clock::Clock,
-    events,
     gate::{Keeper, gate},
     metrics::Metrics,
-    runtime::{Context, LoopDefinition, Running, Shared},
+    runtime::{LoopDefinition, Running},
     sequence::AccountObserver,
     settings::Settings,
     succession::{Left, Writes},
@@ -19,9 +18,7 @@ pub struct Loops {
     keeper: Arc<Keeper>,
     writes: Writes,
     clock: Clock,
-    running: Vec<Arc<dyn Running>>,
-    events: events::Sender,
-    metrics: Metrics,
+    assembly: Assembly,
 }
 
 impl Loops {
@@ -46,25 +43,12 @@ impl Loops {
         accounts: Option<Arc<dyn AccountObserver>>,
     ) -> Self {
         let (keeper, gate) = gate(clock.clone());
-        let metrics = Metrics::new();
-        let (settings, shared, writes) = (Arc::new(settings), Shared::default(), Writes::default());
-        let api = |name: &str| Api::new(client.clone(), clock.clone(), gate.clone(), &common::client::user_agent(name));
-        let events = events::Sender::start(api("events"), &metrics);
-        let start = |definition: &LoopDefinition| {
-            (definition.start)(Context {
-                api: api(definition.client).with_writes(writes.clone()),
-                clock: clock.clone(),
-                gate: gate.clone(),
-                settings: Arc::clone(&settings),
-                metrics: metrics.clone(),
-                recorder: events
-                    .recorder(events::Source { component: definition.component, client: definition.client }),
-                accounts: accounts.clone(),
-                shared: shared.clone(),
-            })
-        };
-        let running = definitions.iter().map(start).collect();
-        Self { keeper: Arc::new(keeper), writes, clock: clock.clone(), running, events, metrics }
+        let (keeper, writes) = (Arc::new(keeper), Writes::default());
+        let leadership = Leadership::Caller { keeper: Arc::clone(&keeper), gate, writes: writes.clone() };
+        let settings = Arc::new(settings);
+        let parts = Parts::new(client.clone(), clock.clone(), definitions);
+        let assembly = assemble(Parts { settings, leadership, accounts, ..parts });
+        Self { keeper, writes, clock: clock.clone(), assembly }
     }
 
     /// Gives the permission to write.
@@ -97,28 +81,28 @@ impl Loops {
 
     /// Whether every cache is filled; otherwise what is waited for.
     pub fn ready(&self) -> Result<(), String> {
-        self.running.iter().try_for_each(|l| l.ready())
+        self.running().try_for_each(|l| l.ready())
     }
 
     /// What is wrong with them that does not keep them from their work.
     pub fn troubles(&self) -> Vec<String> {
-        self.running.iter().filter_map(|l| l.troubles()).collect()
+        self.running().filter_map(|l| l.troubles()).collect()
     }
 
     /// What their queues hold.
     pub fn queues(&self) -> serde_json::Value {
-        self.running.iter().map(|l| l.debug_queue()).collect()
+        self.running().map(|l| l.debug_queue()).collect()
     }
 
     /// What the loops say of one key, or of all.
     pub fn explain(&self, key: Option<&str>) -> serde_json::Value {
-        self.running.iter().map(|l| l.explain(key)).collect()
+        self.running().map(|l| l.explain(key)).collect()
     }
 
     /// When the loops decided to act on a key, and the actions, in order; each loop remembers its last 128 such plans.
     pub fn plans(&self, key: &str) -> Vec<(jiff::Timestamp, Vec<String>)> {
         let mut plans = Vec::new();
-        for explained in self.running.iter().map(|running| running.explain(None)) {
+        for explained in self.running().map(|running| running.explain(None)) {
             for plan in explained["recent"].as_array().into_iter().flatten().filter(|plan| plan["key"] == key) {
                 let at = plan["at"].as_str().and_then(|at| at.parse().ok()).unwrap_or_default();
                 let actions = plan["actions"].as_array().into_iter().flatten();
@@ -131,14 +115,15 @@ impl Loops {
 
     /// Their metrics.
     pub fn metrics(&self) -> &Metrics {
-        &self.metrics
+        self.assembly.metrics()
+    }
+
+    fn running(&self) -> impl Iterator<Item = Arc<dyn Running>> {
+        self.assembly.loops().into_iter().map(|(_, running)| running)
     }
 
     /// Ends them in order: syncs in progress are finished, Events are sent.
     pub async fn shutdown(self) {
-        for running in &self.running {
-            running.shutdown().await;
-        }
-        self.events.flush().await;
+        self.assembly.shutdown(None).await;
     }
 }

@@ -145,7 +145,7 @@ impl Builder {
             let scheduler = scheduler::Scheduler::new(api("kube-scheduler"));
             tasks.push(tokio::spawn(scheduler.run(from_scheduler)));
             let handler = node_handler(to_scheduler.clone());
-            watched = Some(Informer::<Node>::start(api("kube-scheduler"), Config::default(), &[], vec![handler]));
+            watched = Some(Informer::<Node>::start(api("kube-scheduler"), Config::default(), vec![handler]));
         }
         let names = Mutex::new(Names { known: BTreeMap::new(), next: 0 });
         let prefix = self.prefix;
@@ -166,7 +166,7 @@ impl Builder {
             this.add();
         }
         // After the nodes, so that no Pod is seen before its node is known.
-        let pods = Informer::<Pod>::start(api("kubelet"), Config::default(), &[], vec![handler]);
+        let pods = Informer::<Pod>::start(api("kubelet"), Config::default(), vec![handler]);
         this.watched_pods = Some(pods);
         this
     }
@@ -282,17 +282,22 @@ impl Nodes {
 
     /// Cuts a node off from the API server: no heartbeat, no status, no Pod is ended. Its Pods run on.
     pub fn silence(&self, node: &str) -> Result<(), UnknownNode> {
-        self.switch(node, kubelet::Power::Silent, false)
+        self.switch(node, kubelet::Power::Silent, heartbeat::Contact::None)
+    }
+
+    /// Lets a node renew its Lease and do nothing else: its status is not reported and no Pod is ended.
+    pub fn renew_only(&self, node: &str) -> Result<(), UnknownNode> {
+        self.switch(node, kubelet::Power::Silent, heartbeat::Contact::Renewals)
     }
 
     /// Switches a node off, which is lost on the API server like [`Self::silence`]; its Pods' containers are lost.
     pub fn kill(&self, node: &str) -> Result<(), UnknownNode> {
-        self.switch(node, kubelet::Power::Off, false)
+        self.switch(node, kubelet::Power::Off, heartbeat::Contact::None)
     }
 
     /// Brings back a node that was silent or off.
     pub fn restore(&self, node: &str) -> Result<(), UnknownNode> {
-        self.switch(node, kubelet::Power::On, true)
+        self.switch(node, kubelet::Power::On, heartbeat::Contact::Full)
     }
 
     /// Sets a condition of a node: `Ready`, `MemoryPressure`, `DiskPressure` or `PIDPressure`.
@@ -315,10 +320,10 @@ impl Nodes {
         self.names.lock().known.get(node).cloned().ok_or_else(|| UnknownNode(node.to_owned()))
     }
 
-    fn switch(&self, node: &str, power: kubelet::Power, talks: bool) -> Result<(), UnknownNode> {
+    fn switch(&self, node: &str, power: kubelet::Power, contact: heartbeat::Contact) -> Result<(), UnknownNode> {
         let name = self.find(node)?;
         let _ = self.to_kubelets.send(kubelet::News::Node(Arc::clone(&name), power));
-        let _ = self.to_heartbeat.send(heartbeat::News::Talk(name, talks));
+        let _ = self.to_heartbeat.send(heartbeat::News::Talk(name, contact));
         Ok(())
     }
 }

@@ -63,7 +63,7 @@ pub(super) struct Version {
 }
 
 impl Version {
-    fn new(change: Change, rv: u64, mut value: Value) -> Self {
+    pub(super) fn new(change: Change, rv: u64, mut value: Value) -> Self {
         set_meta(&mut value, "resourceVersion", rv.to_string());
         let raw = raw::take(&mut value);
         let mut line = Vec::with_capacity(1024);

@@ -29,6 +29,7 @@ struct Status {
 
 impl Object for Job {
     const RESOURCE: Resource = resources::JOBS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -50,7 +51,7 @@ impl Progress {
         keeper.open();
         let api = Api::new(cluster.client().clone(), clock, gate, super::NAME);
         let config = Config { namespace: namespace.to_owned(), ..Config::default() };
-        let jobs = Informer::start(api, config, &[], Vec::new());
+        let jobs = Informer::start(api, config, Vec::new());
         jobs.synced().await;
         Self { jobs, _keeper: keeper }
     }

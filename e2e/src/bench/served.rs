@@ -43,6 +43,7 @@ struct Condition {
 
 impl Object for Pod {
     const RESOURCE: Resource = resources::PODS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -86,6 +87,7 @@ struct Target {
 
 impl Object for Slice {
     const RESOURCE: Resource = resources::ENDPOINT_SLICES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -170,8 +172,8 @@ impl Served {
         let api = Api::new(cluster.client().clone(), clock.clone(), gate, super::NAME);
         let config = || Config { namespace: namespace.to_owned(), ..Config::default() };
         let state = Arc::new(Mutex::new(State::default()));
-        let pods = Informer::start(api.clone(), config(), &[], vec![pod_handler(&state, clock.clone())]);
-        let slices = Informer::start(api, config(), &[], vec![slice_handler(&state, clock)]);
+        let pods = Informer::start(api.clone(), config(), vec![pod_handler(&state, clock.clone())]);
+        let slices = Informer::start(api, config(), vec![slice_handler(&state, clock)]);
         pods.synced().await;
         slices.synced().await;
         Self { state, _pods: pods, _slices: slices, _keeper: keeper }

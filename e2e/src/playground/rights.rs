@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// One directory for each controller.
-const COMPONENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/components");
-/// The files of a component that rights depend on.
+const CONTROLLERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/controllers");
+/// The files of a controller that rights depend on.
 const FILES: [&str; 2] = ["serviceaccount.yaml", "rbac.yaml"];
 
 /// Why rights cannot be given.
@@ -32,7 +32,7 @@ pub(super) enum Error {
 /// Gives a controller the rights of its manifests.
 pub(super) async fn give(sandbox: &Sandbox, definition: &Definition) -> Result<(), Error> {
     for file in FILES {
-        let path = Path::new(COMPONENTS).join(definition.name).join(file);
+        let path = Path::new(CONTROLLERS).join(definition.name).join(file);
         let shown = path.display().to_string();
         let text = fs::read_to_string(&path).map_err(|e| Error::File(shown.clone(), e))?;
         for object in objects(&text).map_err(|e| Error::Yaml(shown.clone(), e))? {

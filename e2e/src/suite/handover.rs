@@ -18,10 +18,10 @@ const ENDING: Duration = Duration::from_secs(30);
 /// How long kube-controller-manager takes to fill its caches.
 const FILLING: Duration = Duration::from_secs(2);
 
-/// A loop that both have.
+/// A loop that changes hands between two processes.
 pub struct Hands {
-    /// kube-controller-manager.
-    peer: PathBuf,
+    /// The binary of kube-controller-manager, if it is at hand.
+    peer: Option<PathBuf>,
     /// The program of Nonet.
     program: &'static str,
     /// The name of the loop.
@@ -30,7 +30,7 @@ pub struct Hands {
 
 /// One of the two at work.
 pub enum Worker {
-    /// kube-controller-manager.
+    /// kube-controller-manager, or the process that takes its part.
     Theirs(Process),
     /// The program of Nonet.
     Ours(Process),
@@ -38,18 +38,26 @@ pub enum Worker {
 
 impl Hands {
     /// The loop of that name in a program.
-    pub fn find(program: &'static str, name: &'static str) -> Result<Self, Failure> {
-        Ok(Self { peer: peer().map_err(Failure)?, program, name })
+    ///
+    /// Where there is no kube-controller-manager, a second process of the same program takes its part: without an election,
+    /// and killed in the midst of what it does.
+    pub fn find(program: &'static str, name: &'static str) -> Self {
+        let peer = peer().inspect_err(|why| eprintln!("{why}: a second {program} takes the part of {PEER}"));
+        Self { peer: peer.ok(), program, name }
     }
 
-    /// What every test with these needs: the binary of kube-controller-manager beside those of etcd and kube-apiserver.
-    pub fn available() -> Result<(), String> {
+    /// What a test needs that compares the two: the binary of kube-controller-manager beside those of etcd and kube-apiserver.
+    pub fn differ() -> Result<(), String> {
         peer().map(drop)
     }
 
     /// Starts kube-controller-manager with this loop alone, and gives it time to fill its caches.
     pub async fn theirs(&self, c: &Context) -> Result<Worker, Failure> {
-        let process = self.launch(c, &self.peer)?;
+        let Some(peer) = &self.peer else {
+            let loops = format!("--controllers={}", self.name);
+            return Ok(Worker::Theirs(c.start(self.program, &[&loops, "--leader-elect=false"]).await?));
+        };
+        let process = self.launch(c, peer)?;
         c.sleep(FILLING).await;
         Ok(Worker::Theirs(process))
     }
@@ -87,7 +95,7 @@ fn peer() -> Result<PathBuf, String> {
 }
 
 impl Worker {
-    /// Ends it: kube-controller-manager in the midst of what it does, because without a Lease it has nothing to give up.
+    /// Ends it: theirs in the midst of what it does, because without a Lease it has nothing to give up.
     pub async fn end(self) -> Outcome {
         match self {
             Self::Theirs(mut process) => {

@@ -32,7 +32,7 @@ fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
 }
 
 fn is_settled(world: &Snapshot) -> bool {
-    !<SliceController as Controller>::decide(world).acts()
+    !<SliceController as Controller>::decide(world, Timestamp::UNIX_EPOCH).acts()
 }
 
 /// What is written where slices of these sizes are there and so many Pods come.

@@ -1,23 +1,20 @@
 //! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
-use common::{consistency::Cache, controller::Observed, meta::Key, object::Unreadable};
+use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
 
 use super::{
     EndpointsController,
     decide::{EndpointsSnapshot, Members},
     record,
 };
-use crate::{
-    memory::Memory,
-    observe::{RECHECK, wait_for_index},
-};
+use crate::{memory::Memory, observe::wait_for_index};
 
 impl EndpointsController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<EndpointsSnapshot>, Unreadable> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<EndpointsSnapshot>, Failed> {
         let store = self.endpoints.store();
         let caches: [&dyn Cache; 1] = [&**store];
-        if let Some((behind, left)) = self.ledger.behind(&record(key), &caches, Default::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        if let Some(behind) = self.ledger.behind(&record(key), &caches, Default::default) {
+            return Ok(Observed::behind(behind));
         }
         let members = match self.members.services.store().get(&key.namespace, &key.name)? {
             Some(service) => {

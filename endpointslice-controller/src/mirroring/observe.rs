@@ -1,18 +1,15 @@
 //! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
-use common::{consistency::Cache, controller::Observed, meta::Key, object::Unreadable};
+use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
 
 use super::{MirroringController, decide::MirrorSnapshot, record};
-use crate::{
-    objects::MIRRORING,
-    observe::{RECHECK, slices_of},
-};
+use crate::{objects::MIRRORING, observe::slices_of};
 
 impl MirroringController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<MirrorSnapshot>, Unreadable> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<MirrorSnapshot>, Failed> {
         let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some((behind, left)) = self.ledger.behind(&record(key), &caches, Default::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        if let Some(behind) = self.ledger.behind(&record(key), &caches, Default::default) {
+            return Ok(Observed::behind(behind));
         }
         Ok(Observed::Ready(MirrorSnapshot {
             key: key.clone(),

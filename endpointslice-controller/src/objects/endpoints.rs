@@ -87,6 +87,7 @@ pub struct SubsetPort {
 
 impl Object for Endpoints {
     const RESOURCE: Resource = ENDPOINTS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

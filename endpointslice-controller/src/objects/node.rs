@@ -68,6 +68,7 @@ impl<'de> Deserialize<'de> for Node {
 
 impl Object for Node {
     const RESOURCE: Resource = NODES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -164,6 +164,7 @@ impl<'de> Deserialize<'de> for Pod {
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

@@ -89,6 +89,7 @@ impl Service {
 
 impl Object for Service {
     const RESOURCE: Resource = SERVICES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

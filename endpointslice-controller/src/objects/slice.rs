@@ -7,6 +7,7 @@ use common::{
     json::null_as_default,
     meta::Meta,
     object::{Object, Resource},
+    store::{Index, IndexValue},
 };
 use serde::{Deserialize, Serialize};
 
@@ -109,6 +110,7 @@ impl Slice {
 
 impl Object for Slice {
     const RESOURCE: Resource = ENDPOINT_SLICES;
+    type Indexes = (ByService,);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -126,4 +128,18 @@ impl Object for Slice {
     fn keep(&self) -> bool {
         self.service().is_some() && (self.is_managed_by(CONTROLLER) || self.is_managed_by(MIRRORING))
     }
+}
+/// Files slices under their Service.
+#[derive(Clone, Copy, Debug)]
+pub struct ByService;
+
+impl Index<Slice> for ByService {
+    fn value(meta: &Meta, _: Option<&Slice>) -> Option<IndexValue> {
+        meta.labels.get(SERVICE_NAME).map(|name| service_value(&meta.namespace, name))
+    }
+}
+
+/// What slices of that Service are filed under.
+pub(crate) fn service_value(namespace: &str, name: &str) -> IndexValue {
+    IndexValue::Text(Text::new(&format!("{namespace}/{name}")))
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use common::{consistency::Cache, controller::Observed, meta::Key, object::Unreadable};
+use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
 
 use super::SliceController;
 use crate::{
     objects::CONTROLLER,
-    observe::{RECHECK, slices_of, wait_for_index},
+    observe::{slices_of, wait_for_index},
     snapshot::{MAX_NEW_PORTS, Snapshot},
 };
 
 impl SliceController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Unreadable> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
         let Some(service) = self.members.services.store().get(&key.namespace, &key.name)? else {
             return Ok(Observed::Gone);
         };
@@ -31,8 +31,8 @@ impl SliceController {
             return Ok(Observed::Ready(snapshot));
         }
         let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some((behind, left)) = self.ledger.behind(uid, &caches, Default::default) {
-            return Ok(Observed::Waiting { why: behind.to_string(), at_most: left.min(RECHECK) });
+        if let Some(behind) = self.ledger.behind(uid, &caches, Default::default) {
+            return Ok(Observed::behind(behind));
         }
         let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
         snapshot.pods = pods;

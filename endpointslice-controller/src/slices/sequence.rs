@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use common::{
-    controller::{Failure as _, Requeue},
+    controller::Requeue,
     events::EventType,
     sequence::{Class, Failed, Sequence, Step, Steps, Turn},
 };

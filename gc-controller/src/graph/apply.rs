@@ -183,7 +183,7 @@ impl Graph {
     /// The server says that there is no such object.
     ///
     /// Only what was asked for is gone: dependents that name another place for the same uid are not concerned, and while
-    /// there are such, a virtual node walks from one claimed place to the next until one exists or nobody claims any.
+    /// there are such, a virtual node walks from one claimed place to the next until one exists or all are known to be empty.
     pub fn absent(&mut self, identity: &Identity, out: &mut Vec<Work>) {
         let Some(id) = self.nodes.find(&identity.uid) else { return };
         let node = self.nodes.get(id);
@@ -209,8 +209,14 @@ impl Graph {
             out.extend(matching.into_iter().map(|d| Work::Judge(self.nodes.get(d).uid.clone())));
         }
         if !observed && same {
-            if let Some(next) = self.alternate(&mismatching, identity) {
-                self.rename(id, next);
+            self.absent.insert(identity.clone());
+            let claimed = self.claimed(&mismatching, identity);
+            let next = claimed.iter().find(|claim| !self.absent.contains(claim));
+            if next.is_none() && !claimed.is_empty() {
+                return self.remove(id, identity.clone(), out);
+            }
+            if let Some(next) = next {
+                self.rename(id, next.clone());
                 out.push(Work::Forget(identity.uid.clone()));
             }
             out.push(Work::JudgeLater(identity.uid.clone()));
@@ -407,9 +413,9 @@ impl Graph {
         (other_place || unsure, None)
     }
 
-    /// The place to look for an owner next that is not at `identity`: claimed places are tried in their order, round and
-    /// round.
-    fn alternate(&self, mismatching: &[NodeId], identity: &Identity) -> Option<Identity> {
+    /// The other places where an owner may be that is not at `identity`, in the order in which they are looked at: those after
+    /// this one, and then those before it.
+    fn claimed(&self, mismatching: &[NodeId], identity: &Identity) -> Vec<Identity> {
         let mut claimed = Vec::new();
         for id in mismatching {
             let dependent = self.nodes.get(*id);
@@ -429,9 +435,12 @@ impl Graph {
             let kind = self.kinds.get(i.kind);
             (kind.kind.clone(), kind.api_version.clone(), i.namespace.clone(), i.name.clone(), i.uid.clone())
         };
-        claimed.sort_by_cached_key(order);
         let here = order(identity);
-        claimed.iter().find(|claim| order(claim) > here).or(claimed.first()).cloned()
+        claimed.sort_by_cached_key(|claim| {
+            let place = order(claim);
+            (place < here, place)
+        });
+        claimed
     }
 
     fn remove(&mut self, id: NodeId, identity: Identity, out: &mut Vec<Work>) {

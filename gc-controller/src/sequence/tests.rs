@@ -1,19 +1,24 @@
 //! What is forecast for an object.
 
 use common::{
+    controller::{Explanation, Sequenced as _},
     meta::{Meta, Uid},
     object::Resource,
 };
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::explain;
 use crate::{
+    collector::Collector,
     decide::{Owner, OwnerKind, Situation},
     graph::{Graph, OwnerState},
 };
 
 const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
+
+fn explain(situation: &Situation) -> Explanation {
+    Collector::explain(situation, situation.now)
+}
 
 /// An object with one owner, which it blocks, and one dependent.
 fn situation(state: OwnerState) -> Situation {

@@ -4,12 +4,10 @@
 
 mod background;
 mod custom;
-mod deployments;
 mod faults;
 mod foreground;
 mod orphan;
 mod parked;
 mod references;
 mod standby;
-mod trace;
 mod world;

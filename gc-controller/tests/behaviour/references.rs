@@ -260,3 +260,35 @@ async fn an_owner_that_is_found_missing_is_named() {
         1 added: owner v1/ConfigMap other does not exist";
     assert_eq!(sync["actions"], json!([deleted]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn owners_that_are_not_there_are_asked_for_once_each() {
+    const OWNERS: usize = 30;
+    let w = World::new().await;
+    w.settle().await;
+    w.forget();
+    let nobody = |name: &str, n: usize| {
+        let (version, kind) =
+            [("v1", "ConfigMap"), ("v1", "Namespace"), ("neighbour.example.com/v1", "Nothing")][n % 3];
+        json!({"apiVersion": version, "kind": kind, "name": name, "blockOwnerDeletion": true,
+            "uid": format!("00000000-0000-4000-8000-{n:012x}")})
+    };
+    let kept = |name: &str, references: &[Value]| {
+        let mut kept = map(name, references);
+        kept["metadata"]["finalizers"] = json!(["example.com/keep"]);
+        kept
+    };
+    // Each names the other, by a uid that others use for something else.
+    for n in 0..2 {
+        w.create(kept(&format!("ring-{n}"), &[nobody(&format!("ring-{}", 1 - n), 1 - n)])).await;
+    }
+    for number in 0..10 {
+        let numbers = number * OWNERS..(number + 1) * OWNERS;
+        let references: Vec<Value> = numbers.map(|n| nobody(&format!("nobody-{n}"), n)).collect();
+        w.create(kept(&format!("kept-{number}"), &references)).await;
+    }
+    w.wait(3600).await;
+    assert_eq!(w.maps().await.len(), 12, "owners of a kind that is not served may exist");
+    let asked = (w.asked("get", "configmaps"), w.asked("get", "namespaces"));
+    assert!(asked.0 <= 10 * OWNERS as u64 && asked.1 <= 10 * OWNERS as u64, "{asked:?}");
+}

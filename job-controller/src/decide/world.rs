@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use common::{
+    controller::{Explanation, Sequenced as _},
     map::HashSet,
     meta::Uid,
     refs::{self, Owner},
@@ -11,8 +12,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Blocked, Limits, Plan, PodRef, Record, Snapshot, decide};
-use crate::objects::{
-    COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status,
+use crate::{
+    JobController,
+    objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
 };
 
 /// That many seconds after the time of every sync in tests.
@@ -221,6 +223,11 @@ impl World {
         self.backoff = Record { failures, last: Some(at(last)) };
         self
     }
+    pub(crate) fn explain(&self) -> Explanation {
+        let snapshot = self.snapshot();
+        JobController::explain(&snapshot, snapshot.now)
+    }
+
     pub(crate) fn snapshot(&self) -> Snapshot {
         let job = Arc::new(self.job.read());
         let owner = Owner::new(JOBS, &job.metadata);

@@ -6,6 +6,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
+    store::ByNamespace,
 };
 use serde::{
     Deserialize, Deserializer,
@@ -109,6 +110,7 @@ impl Job {
 
 impl Object for Job {
     const RESOURCE: Resource = JOBS;
+    type Indexes = (ByNamespace,);
 
     fn meta(&self) -> &Meta {
         &self.metadata

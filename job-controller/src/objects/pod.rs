@@ -8,6 +8,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     pods::{self, PODS, Phase, Pod, Readiness},
+    store::{ByController, OrphansByNamespace},
 };
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -83,6 +84,7 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
+    type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {
         &self.pod.meta

@@ -90,6 +90,7 @@ impl Workload {
 
 impl Object for Workload {
     const RESOURCE: Resource = WORKLOADS;
+    type Indexes = (ByReference,);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -133,6 +134,7 @@ impl PodGroup {
 
 impl Object for PodGroup {
     const RESOURCE: Resource = POD_GROUPS;
+    type Indexes = (ByReference,);
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -144,14 +146,20 @@ pub(crate) fn named(namespace: &str, name: &str) -> IndexValue {
     IndexValue::Text(format!("{namespace}/{name}").as_str().into())
 }
 
-/// Files Workloads under the Job they refer to.
-pub(crate) fn workloads_by_job() -> Index<Workload> {
-    Index { name: "job", of: |meta, workload| Some(named(&meta.namespace, workload?.job()?)) }
+/// Files Workloads under the Job they refer to, and `PodGroups` under the Workload.
+#[derive(Clone, Copy, Debug)]
+pub struct ByReference;
+
+impl Index<Workload> for ByReference {
+    fn value(meta: &Meta, workload: Option<&Workload>) -> Option<IndexValue> {
+        Some(named(&meta.namespace, workload?.job()?))
+    }
 }
 
-/// Files `PodGroups` under the Workload they refer to.
-pub(crate) fn groups_by_workload() -> Index<PodGroup> {
-    Index { name: "workload", of: |meta, group| Some(named(&meta.namespace, group?.workload()?)) }
+impl Index<PodGroup> for ByReference {
+    fn value(meta: &Meta, group: Option<&PodGroup>) -> Option<IndexValue> {
+        Some(named(&meta.namespace, group?.workload()?))
+    }
 }
 
 #[cfg(test)]
@@ -166,7 +174,7 @@ mod tests {
             let json = json!({"metadata": {"name": "w", "namespace": "shop"},
                 "spec": {"controllerRef": reference, "podGroupTemplates": []}});
             let workload: Workload = serde_json::from_str(&json.to_string()).unwrap();
-            (workloads_by_job().of)(&workload.metadata, Some(&workload))
+            ByReference::value(&workload.metadata, Some(&workload))
         };
         let job = |group: &str, kind: &str, name: &str| of(json!({"apiGroup": group, "kind": kind, "name": name}));
         assert_eq!(job("batch", "Job", "sum"), Some(named("shop", "sum")));
@@ -182,7 +190,7 @@ mod tests {
             let json = json!({"metadata": {"name": "g", "namespace": "shop"},
                 "spec": {"podGroupTemplateRef": reference, "schedulingPolicy": {"basic": {}}}});
             let group: PodGroup = serde_json::from_str(&json.to_string()).unwrap();
-            (groups_by_workload().of)(&group.metadata, Some(&group))
+            ByReference::value(&group.metadata, Some(&group))
         };
         let reference = json!({"workload": {"workloadName": "w", "podGroupTemplateName": "t"}});
         assert_eq!(of(reference), Some(named("shop", "w")));

@@ -92,9 +92,7 @@ impl<'a> State<'a> {
         }
         Step::Pause(PAUSE, |_, _| {
             Step::Observe((), |state, turn| {
-                if let Some(known) = turn.fresh() {
-                    state.gang = gang::gang(state.snapshot, &state.situation, known.as_ref());
-                }
+                state.gang = gang::gang(state.snapshot, &state.situation, turn.fresh().as_ref());
                 state.ensure_gang(turn)
             })
         })

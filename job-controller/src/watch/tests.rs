@@ -21,7 +21,7 @@ fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> J
 fn fixture() -> Fixture {
     let clock = Clock::simulated(at(0), 0);
     let labels = json!({"job": "j"});
-    let jobs = Arc::new(Store::new(&[common::store::by_namespace()]));
+    let jobs: Arc<Store<Job>> = Arc::default();
     jobs.fill(
         vec![
             named("j", "u-job", &labels, false),
@@ -33,7 +33,7 @@ fn fixture() -> Fixture {
     let queue = || Queue::new(clock.clone(), Backoff::default(), None);
     let orphans = Queue::new(clock.clone(), Backoff::default(), None);
     let metrics = ControllerMetrics::new(&common::metrics::Metrics::new());
-    let pods = Arc::new(Store::new(&[]));
+    let pods = Arc::default();
     let memory = Memory::default();
     Fixture { watch: Watch { queue: queue(), orphans, jobs, pods, memory, metrics, batch: Duration::from_secs(1) } }
 }

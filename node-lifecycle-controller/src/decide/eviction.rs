@@ -8,16 +8,19 @@ use common::{
     meta::{Key, Uid},
     taints::Taint,
 };
-use jiff::Timestamp;
 
 use crate::objects::CachedPod;
+
+use super::taints;
 
 /// The longest wait: longer than any cluster lives, and short enough to be added to any time.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// How long a Pod may stay on a node that is ready and has a taint of the node monitor, which is about to be removed, before
-/// the node is looked at again: several passes of the monitor.
-const CONTRADICTION: Duration = Duration::from_secs(15);
+/// How long a Pod stays at most before its node is looked at again, if its taint seems to be wrong: several passes of the monitor,
+/// which is about to remove the taint.
+const RECHECK: Duration = Duration::from_secs(15);
+/// How long a Pod stays at least then.
+const SOON: Duration = Duration::from_millis(10);
 
 /// Everything one sync of a Pod may look at.
 #[derive(Clone, Debug)]
@@ -28,12 +31,9 @@ pub struct Snapshot {
     pub pod: Option<Arc<CachedPod>>,
     /// The `NoExecute` taints of its node; `None` if the node does not exist.
     pub taints: Option<Vec<Taint>>,
-    /// Whether the node reports that it is ready and all these taints say that it is not.
-    pub is_contradicted: bool,
-    /// When the Lease of such a node was renewed last, as the server has it; `None` if there is no Lease, or if it was not read.
-    pub renewal: Option<Timestamp>,
-    /// How long a node may be silent.
-    pub grace: Duration,
+    /// For how long at least the node may be well by what this process hears of it, whatever its taints say; not asked for the
+    /// cache.
+    pub doubt: Option<Duration>,
     /// The timer of the Pod, or of an earlier Pod of the same name.
     pub timer: Option<Timer>,
     /// The time of the sync.
@@ -49,19 +49,8 @@ pub struct Timer {
     pub pod: Uid,
     /// The time of the deletion.
     pub due: Instant,
-    /// Whether the deletion was due before and the taint was expected to be removed.
-    pub is_last: bool,
-    /// The last renewal of the Lease of the node, once the taint has been expected in vain.
-    pub heard: Option<Heard>,
-}
-
-/// A renewal of a Lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// The time of the renewal, which is only compared with others.
-    pub renewal: Timestamp,
-    /// When it was first seen.
-    pub at: Instant,
+    /// Whether the deletion was due before and put off.
+    pub is_put_off: bool,
 }
 
 impl Timer {
@@ -128,43 +117,28 @@ fn stay(pod: &CachedPod, taints: &[Taint], compares: bool) -> Stay {
 /// Decides whether a Pod stays, waits or is deleted. Upstream: `pkg/controller/tainteviction`, `processPodOnNode`.
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let plan = decide_by_taints(snapshot);
-    match (&plan.then, &snapshot.pod) {
-        (Then::Delete { .. }, Some(pod)) if snapshot.is_contradicted => wait_for_the_monitor(snapshot, pod, plan),
+    match (&plan.then, &snapshot.pod, &snapshot.taints) {
+        (Then::Delete { .. }, Some(pod), Some(taints)) if taints::are_ours(taints) => put_off(snapshot, pod, plan),
         _ => plan,
     }
 }
 
-/// Waits for the taint to be removed instead of deleting the Pod: a little, and for as long as the node renews its Lease.
-fn wait_for_the_monitor(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
-    let last = snapshot.timer.as_ref().filter(|timer| timer.is_last && timer.pod == pod.meta.uid);
-    let timer = match last {
-        Some(timer) if !timer.is_due(snapshot.now) => timer.clone(),
-        Some(timer) => {
-            let Some(heard) = sign_of_life(snapshot, timer) else { return plan };
-            Timer { due: snapshot.now + CONTRADICTION, heard: Some(heard), ..timer.clone() }
+/// Lets a Pod stay a little longer if its node may be well.
+fn put_off(snapshot: &Snapshot, pod: &CachedPod, plan: Plan) -> Plan {
+    let known = snapshot.timer.as_ref().filter(|timer| timer.is_put_off && timer.pod == pod.meta.uid);
+    let timer = match (known.filter(|timer| !timer.is_due(snapshot.now)), snapshot.doubt) {
+        (Some(timer), _) => timer.clone(),
+        (None, Some(doubt)) => {
+            let due = snapshot.now + doubt.clamp(SOON, RECHECK);
+            Timer { pod: pod.meta.uid.clone(), due, is_put_off: true }
         }
-        None => Timer { pod: pod.meta.uid.clone(), due: snapshot.now + CONTRADICTION, is_last: true, heard: None },
+        (None, None) => return plan,
     };
     Plan {
         requeue_after: Some(timer.due.saturating_duration_since(snapshot.now)),
-        cancels: plan.cancels && last.is_none(),
+        cancels: plan.cancels && known.is_none(),
         then: Then::Wait(timer),
-        why: CONTRADICTED,
-    }
-}
-
-/// The last renewal of the Lease of the node, if there is one and the node has not been silent for its grace period since.
-///
-/// Who looks much later than the timer said was paused or could not read; the node may not have been able to renew then.
-fn sign_of_life(snapshot: &Snapshot, timer: &Timer) -> Option<Heard> {
-    let Snapshot { renewal, grace, now, .. } = snapshot;
-    let renewal = (*renewal)?;
-    let is_late = *now > timer.due + CONTRADICTION;
-    match timer.heard {
-        Some(heard) if heard.renewal == renewal && !is_late => {
-            (now.saturating_duration_since(heard.at) < *grace).then_some(heard)
-        }
-        _ => Some(Heard { renewal, at: *now }),
+        why: DOUBTFUL,
     }
 }
 
@@ -205,23 +179,19 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
         }
         // A timer is kept as it is, even if the present taints would give another time.
         (Stay::For(_), Some(timer)) => {
-            plan(false, Then::Wait(timer.clone()), if timer.is_last { CONTRADICTED } else { LIMITED })
+            plan(false, Then::Wait(timer.clone()), if timer.is_put_off { DOUBTFUL } else { LIMITED })
         }
         (Stay::For(Duration::ZERO), None) => {
             plan(cancels_other, Then::Delete { since: *now }, "it tolerates a taint of its node for no time")
         }
         (Stay::For(limit), None) => {
             let due = now.checked_add(limit).unwrap_or(*now);
-            plan(
-                cancels_other,
-                Then::Wait(Timer { pod: pod.meta.uid.clone(), due, is_last: false, heard: None }),
-                LIMITED,
-            )
+            plan(cancels_other, Then::Wait(Timer { pod: pod.meta.uid.clone(), due, is_put_off: false }), LIMITED)
         }
     }
 }
 
-const CONTRADICTED: &str = "its node is ready, so the taint should be removed soon";
+const DOUBTFUL: &str = "its node may be well, so its taint may be removed soon";
 const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 
 impl Describe for Plan {
@@ -255,7 +225,7 @@ mod tests {
         serde_json::from_str(&json.to_string()).unwrap()
     }
 
-    fn taints(keys: &str) -> Vec<Taint> {
+    fn taints_of(keys: &str) -> Vec<Taint> {
         let one = |key: &str| Taint { key: key.into(), effect: "NoExecute".into(), ..Taint::default() };
         keys.split_whitespace().map(one).collect()
     }
@@ -284,12 +254,12 @@ mod tests {
             (json!([t("a", json!(60)), t("b", json!(20))]), "a b", seconds(20)),
             (json!([t("a", json!(i64::MAX))]), "a", Stay::For(FOR_EVER)),
         ] {
-            assert_eq!(stay(&pod(&tolerations), &taints(keys), false), expected, "{tolerations} {keys}");
+            assert_eq!(stay(&pod(&tolerations), &taints_of(keys), false), expected, "{tolerations} {keys}");
         }
     }
 
     fn timer_of(uid: &str, due: Instant) -> Timer {
-        Timer { pod: Uid::new(uid), due, is_last: false, heard: None }
+        Timer { pod: Uid::new(uid), due, is_put_off: false }
     }
 
     fn snapshot(tolerations: &Value, keys: Option<&str>, timer: Option<(&str, i64)>) -> Snapshot {
@@ -301,10 +271,8 @@ mod tests {
         Snapshot {
             key: Key::new("shop", "p"),
             pod: Some(Arc::new(pod(tolerations))),
-            taints: keys.map(taints),
-            is_contradicted: false,
-            renewal: None,
-            grace: Duration::from_secs(50),
+            taints: keys.map(taints_of),
+            doubt: None,
             timer: timer.map(|(uid, seconds)| timer_of(uid, due(seconds))),
             now,
             compares: false,
@@ -359,61 +327,43 @@ mod tests {
         assert_eq!(does(&gone), "nothing", "its Pod was deleted");
     }
 
+    /// Each line: what is tolerated, the taints, the timer and whether it was put off, for how long the node may be well.
     #[test]
-    fn a_pod_on_a_ready_node_waits_once_for_the_taint_to_be_removed() {
+    fn a_pod_whose_node_may_be_well_is_not_deleted_for_taints_of_the_monitor() {
         let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
-        let contradicted = |tolerations, timer, is_last| {
-            let mut snapshot = snapshot(tolerations, Some("k"), timer);
-            snapshot.is_contradicted = true;
+        let (ours, both, others) = (taints::NOT_READY, format!("{} {}", taints::NOT_READY, taints::UNREACHABLE), "k");
+        let mixed = format!("{} k", taints::UNREACHABLE);
+        for (tolerations, keys, timer, is_put_off, doubt, expected) in [
+            (&none, ours, None, false, Some(3600), "wait 15"),
+            (&none, &*both, None, false, Some(3600), "wait 15"),
+            (&none, ours, None, false, None, "delete"),
+            (&none, ours, None, false, Some(1), "wait 1"),
+            (&for_300, ours, Some(("u", 0)), true, Some(2), "wait 2"),
+            (&none, others, None, false, Some(3600), "delete"),
+            (&none, &*mixed, None, false, Some(3600), "delete"),
+            (&none, ours, Some(("u", 10)), true, Some(3600), "wait 10"),
+            // The cache is not asked again before the time is over.
+            (&none, ours, Some(("u", 10)), true, None, "wait 10"),
+            // A taint of somebody else has come.
+            (&none, &*mixed, Some(("u", 10)), true, Some(3600), "cancel, delete"),
+            (&none, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
+            (&none, ours, Some(("u", 0)), true, None, "delete"),
+            (&none, ours, Some(("v", 0)), true, Some(3600), "wait 15"),
+            (&none, ours, Some(("u", 200)), false, Some(3600), "cancel, wait 15"),
+            (&for_300, ours, None, false, Some(3600), "wait 300"),
+            (&for_300, ours, Some(("u", 200)), false, Some(3600), "wait 200"),
+            (&for_300, ours, Some(("u", 0)), false, Some(3600), "wait 15"),
+            (&for_300, ours, Some(("u", -600)), false, Some(3600), "wait 15"),
+            (&for_300, ours, Some(("u", 0)), false, None, "delete"),
+            (&for_300, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
+            (&for_300, others, Some(("u", 0)), false, Some(3600), "delete"),
+        ] {
+            let mut snapshot = snapshot(tolerations, Some(keys), timer);
+            snapshot.doubt = doubt.map(Duration::from_secs);
             if let Some(timer) = &mut snapshot.timer {
-                timer.is_last = is_last;
+                timer.is_put_off = is_put_off;
             }
-            does(&snapshot)
-        };
-        for (tolerations, timer, is_last, expected) in [
-            (&none, None, false, "wait 15"),
-            (&none, Some(("u", 10)), true, "wait 10"),
-            (&none, Some(("u", 0)), true, "delete"),
-            (&none, Some(("v", 0)), true, "wait 15"),
-            (&none, Some(("u", 200)), false, "cancel, wait 15"),
-            (&for_300, None, false, "wait 300"),
-            (&for_300, Some(("u", 200)), false, "wait 200"),
-            (&for_300, Some(("u", 0)), false, "wait 15"),
-            (&for_300, Some(("u", 10)), true, "wait 10"),
-            (&for_300, Some(("u", 0)), true, "delete"),
-        ] {
-            assert_eq!(contradicted(tolerations, timer, is_last), expected, "{tolerations} {timer:?} {is_last}");
-        }
-    }
-
-    #[test]
-    fn a_pod_stays_on_a_ready_node_while_its_lease_is_renewed() {
-        let (first, second) = (Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + Duration::from_secs(10));
-        // The renewal that is read; the one known and for how long; how late the sync is. What is done, and since when what
-        // is read is known then.
-        for (renewal, known, late, expected, heard) in [
-            (None, None, 0, "delete", None),
-            (None, Some((first, 15)), 0, "delete", None),
-            (Some(first), None, 0, "wait 15", Some(0)),
-            (Some(first), Some((first, 45)), 0, "wait 15", Some(45)),
-            (Some(first), Some((first, 50)), 0, "delete", None),
-            (Some(first), Some((first, 60)), 15, "delete", None),
-            (Some(first), Some((first, 61)), 16, "wait 15", Some(0)),
-            (Some(second), Some((first, 60)), 0, "wait 15", Some(0)),
-            // The clock of the node went back.
-            (Some(first), Some((second, 60)), 0, "wait 15", Some(0)),
-        ] {
-            let mut snapshot = snapshot(&json!([]), Some("k"), Some(("u", -late)));
-            (snapshot.is_contradicted, snapshot.renewal) = (true, renewal);
-            let timer = snapshot.timer.as_mut().unwrap();
-            timer.is_last = true;
-            let at = |ago| snapshot.now - Duration::from_secs(ago);
-            timer.heard = known.map(|(renewal, ago)| Heard { renewal, at: at(ago) });
-            let about = format!("{renewal:?} {known:?} {late}");
-            assert_eq!(does(&snapshot), expected, "{about}");
-            let Then::Wait(timer) = decide(&snapshot).then else { continue };
-            let since = timer.heard.map(|heard| (Some(heard.renewal), (snapshot.now - heard.at).as_secs()));
-            assert_eq!(since, heard.map(|ago| (renewal, ago)), "{about}");
+            assert_eq!(does(&snapshot), expected, "{tolerations} {keys} {timer:?} {is_put_off} {doubt:?}");
         }
     }
 

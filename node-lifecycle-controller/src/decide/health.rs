@@ -50,8 +50,10 @@ impl Grace {
 pub struct Examined {
     /// The newest known state.
     pub node: Arc<Node>,
-    /// When the last sign of life was seen.
+    /// When the last sign of life was seen, or its grace period began anew.
     pub heard: Instant,
+    /// Its conditions are not written before this time, because the server denied that.
+    pub denied_until: Option<Instant>,
     /// Whether it waits for a taint already.
     pub waits: bool,
     /// Whether it counts for the state of its zone, by its condition.
@@ -83,6 +85,8 @@ pub struct Snapshot {
     pub arrived: Vec<(Arc<str>, Uid)>,
     /// See `arrived`.
     pub departed: Vec<(Arc<str>, Uid)>,
+    /// Nodes whose conditions became `Unknown` by a write of this process that was not answered.
+    pub lapsed: Vec<(Arc<str>, Uid)>,
     /// The pause between two passes.
     pub period: Duration,
 }
@@ -137,6 +141,8 @@ pub struct Plan {
     pub arrived: Vec<(Arc<str>, Uid)>,
     /// See `arrived`.
     pub departed: Vec<(Arc<str>, Uid)>,
+    /// Nodes whose conditions became `Unknown` by a write of this process that was not answered.
+    pub lapsed: Vec<(Arc<str>, Uid)>,
     /// The pause before the next pass.
     pub pause: Duration,
 }
@@ -171,12 +177,13 @@ pub fn silent_at(node: &Node, heard: Instant, from: Instant, grace: Grace) -> In
 
 /// What happens to one node. `is_total`: every zone is fully disrupted.
 fn judge(examined: &Examined, now: Instant, from: Instant, grace: Grace, is_total: bool) -> Judged {
-    let Examined { node, heard, waits, .. } = examined;
+    let Examined { node, heard, waits, denied_until, .. } = examined;
     let silent_at = silent_at(node, *heard, from, grace);
     let is_silent = now > silent_at;
-    let due = (!is_silent).then_some(silent_at);
+    let denied_until = denied_until.filter(|until| *until > now);
+    let due = if is_silent { denied_until } else { Some(silent_at) };
     let judged = |action| Judged { node: Arc::clone(node), due, action };
-    let lapsing = if is_silent { lapsing(node) } else { Vec::new() };
+    let lapsing = if is_silent && denied_until.is_none() { lapsing(node) } else { Vec::new() };
     if !lapsing.is_empty() {
         return judged(Some(Action::Lapse(lapsing)));
     }
@@ -221,6 +228,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         disruption: if snapshot.was_total { Disruption::Lasts } else { Disruption::None },
         arrived: snapshot.arrived.clone(),
         departed: snapshot.departed.clone(),
+        lapsed: snapshot.lapsed.clone(),
         pause: *period,
     };
     if let Some(trouble) = &snapshot.trouble {

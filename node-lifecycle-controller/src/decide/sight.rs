@@ -22,6 +22,8 @@ pub struct Sight {
     since: Option<Instant>,
     /// The last proof.
     last: Option<Instant>,
+    /// Whether the process was blind after it had seen.
+    was_lost: bool,
     check_after: Duration,
     limit: Duration,
 }
@@ -30,13 +32,20 @@ impl Sight {
     /// Blind. `period` is the pause between two passes, `grace` the time after which a node counts as silent.
     pub fn new(period: Duration, grace: Duration) -> Self {
         let check_after = CHECK_AFTER.min(grace / 4).max(period);
-        Self { since: None, last: None, check_after, limit: check_after + period + ANSWER.min(grace / 10) }
+        Self {
+            since: None,
+            last: None,
+            was_lost: false,
+            check_after,
+            limit: check_after + period + ANSWER.min(grace / 10),
+        }
     }
 
     /// Takes note of a proof.
     pub fn note(&mut self, now: Instant) {
         let is_gap = self.last.is_none_or(|last| now.saturating_duration_since(last) > self.limit);
         if is_gap || self.since.is_none() {
+            self.was_lost |= self.last.is_some();
             self.since = Some(now);
         }
         self.last = Some(now);
@@ -51,6 +60,11 @@ impl Sight {
     pub fn since(&self, now: Instant) -> Option<Instant> {
         let last = self.last?;
         self.since.filter(|_| now.saturating_duration_since(last) <= self.limit)
+    }
+
+    /// Whether the process was blind after it had seen: it may remember what is no longer so.
+    pub fn was_lost(&self) -> bool {
+        self.was_lost
     }
 
     /// Whether the last proof is young enough to decide on.
@@ -85,7 +99,7 @@ mod tests {
         for second in [0, 10, 30, 50] {
             sight.note(at(second));
         }
-        assert_eq!(sight.since(at(70)), Some(at(0)));
+        assert_eq!((sight.since(at(70)), sight.was_lost()), (Some(at(0)), false));
         assert_eq!(sight.blind_for(at(70)), None);
         assert_eq!(sight.blind_for(at(71)), Some(Duration::from_secs(21)));
         assert!(sight.is_fresh(at(62)) && !sight.is_fresh(at(63)));
@@ -97,6 +111,7 @@ mod tests {
         sight.note(at(0));
         sight.note(at(21));
         assert_eq!(sight.since(at(21)), Some(at(21)));
+        assert!(sight.was_lost());
         sight.lose();
         assert_eq!((sight.since(at(22)), sight.is_fresh(at(22))), (None, false));
         sight.note(at(23));

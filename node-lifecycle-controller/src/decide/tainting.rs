@@ -47,7 +47,7 @@ pub struct BrakeLimits {
 /// Nodes as a share of all nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
-    /// Nodes that have a `NoExecute` taint of this program, or wait for one.
+    /// Nodes that have a `NoExecute` taint of this program, or wait for one that their zone allows.
     pub count: usize,
     /// All nodes.
     pub nodes: usize,
@@ -112,6 +112,8 @@ pub struct Plan {
     pub held: usize,
     /// All nodes that wait.
     pub waiting: usize,
+    /// Those of them whose zone lets nodes be tainted now.
+    pub expected: usize,
     pause: Option<Duration>,
 }
 
@@ -119,10 +121,11 @@ pub struct Plan {
 pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { now, nodes, tainted, brake, period, .. } = snapshot;
     let waiting: usize = snapshot.zones.iter().map(|zone| zone.count).sum();
+    let expected: usize = snapshot.zones.iter().filter(|zone| zone.limiter.rate() > 0.0).map(|zone| zone.count).sum();
     let share = |count: usize| Share { count, nodes: *nodes };
-    let is_alarmed = share(tainted + waiting).is_alarming(brake.alarm);
+    let is_alarmed = share(tainted + expected).is_alarming(brake.alarm);
     let mut plan =
-        Plan { chosen: Vec::new(), over: Vec::new(), alarm: None, is_alarmed, held: 0, waiting, pause: None };
+        Plan { chosen: Vec::new(), over: Vec::new(), alarm: None, is_alarmed, held: 0, waiting, expected, pause: None };
     if snapshot.zones.is_empty() {
         return plan;
     }
@@ -149,7 +152,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
         }
     }
     if is_alarmed && !snapshot.is_alarmed && !(plan.chosen.is_empty() && plan.held == 0) {
-        plan.alarm = Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + waiting));
+        plan.alarm = Some(format!("{} of {nodes} nodes have a NoExecute taint or wait for it", tainted + expected));
     }
     // A held node is looked at again with every pass.
     let until = later.map(|later| later.saturating_duration_since(*now).max(Duration::from_millis(1)));

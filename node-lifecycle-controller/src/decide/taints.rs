@@ -69,10 +69,9 @@ pub fn has_any_cause(node: &Node) -> bool {
     has_cause(node, Cause::NotReady) || has_cause(node, Cause::Unreachable)
 }
 
-/// Whether the node reports that it is ready, and Pods have to leave it only for causes of this program.
-pub fn is_contradicted(node: &Node) -> bool {
-    let is_ours = |taint: &Taint| taint.key == NOT_READY || taint.key == UNREACHABLE;
-    node.ready() == NodeReady::True && has_any_cause(node) && node.evicting().all(is_ours)
+/// Whether Pods have to leave a node with these `NoExecute` taints only for causes of this program.
+pub fn are_ours(taints: &[Taint]) -> bool {
+    taints.iter().all(|taint| taint.key == NOT_READY || taint.key == UNREACHABLE)
 }
 
 /// A change of the taints of one effect.

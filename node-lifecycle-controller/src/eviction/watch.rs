@@ -15,11 +15,16 @@ use crate::{
     objects::{CachedPod, Node},
 };
 
-use super::Timers;
+use super::{NodeViews, Timers};
 
 /// Registers the handlers of both caches.
-pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers) {
-    let watch = || Watch { queue: queue.clone(), caches: Arc::downgrade(caches), timers: Arc::clone(timers) };
+pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers, nodes: &NodeViews) {
+    let watch = || Watch {
+        queue: queue.clone(),
+        caches: Arc::downgrade(caches),
+        timers: Arc::clone(timers),
+        nodes: Arc::clone(nodes),
+    };
     let (of_pods, of_nodes) = (watch(), watch());
     caches.pods.listen(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
     caches.nodes.listen(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
@@ -30,6 +35,7 @@ struct Watch {
     queue: Queue<Key>,
     caches: Weak<Caches>,
     timers: Timers,
+    nodes: NodeViews,
 }
 
 /// The Pods of a node that an event of the node concerns.
@@ -63,6 +69,9 @@ impl Watch {
 
     /// Enqueues the Pods of a node whose `NoExecute` taints changed.
     fn on_node(&self, event: &Event<Node>, origin: Origin) {
+        if origin != Origin::Resync {
+            self.nodes.lock().forget(&event.meta().name);
+        }
         let concerned = match event {
             Event::Added(node) if node.evicting().next().is_some() => Concerned::All,
             // A node that was re-created without its taints ends the timers of its Pods.

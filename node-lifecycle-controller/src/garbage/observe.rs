@@ -11,7 +11,10 @@ use crate::{
         quarantine::Quarantine,
     },
     objects::CachedPod,
+    sequence::garbage::CHUNK,
 };
+
+use super::ended::EndedPods;
 
 /// The configured limits of a pass.
 #[derive(Clone, Copy)]
@@ -24,10 +27,16 @@ pub(super) struct Limits {
 /// Reads the caches. Changes nothing, so it can be called for diagnostics as well.
 ///
 /// The cost grows with the number of nodes and of Pods that may be removed, not with the number of Pods.
-pub(super) fn observe(caches: CacheView<'_>, quarantine: Quarantine, now: Instant, limits: Limits) -> Snapshot {
+pub(super) fn observe(
+    caches: CacheView<'_>,
+    ended: &EndedPods,
+    quarantine: Quarantine,
+    now: Instant,
+    limits: Limits,
+) -> Snapshot {
     let Limits { threshold, period, quarantine_period } = limits;
-    let ended_count = caches.ended_count();
-    let ended = if excess(ended_count, threshold) > 0 { caches.ended_pods() } else { Vec::new() };
+    let ended_count = ended.len();
+    let ended = ended.first(excess(ended_count, threshold).min(CHUNK), None);
     let missing = caches.missing_nodes();
     let pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>> = quarantine
         .due(&missing, now, quarantine_period)
@@ -63,7 +72,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{caches::POD_INDEXES, objects::Node};
+    use crate::objects::Node;
 
     const LIMITS: Limits =
         Limits { threshold: 1000, period: Duration::from_secs(20), quarantine_period: Duration::from_secs(40) };
@@ -79,11 +88,12 @@ mod tests {
     struct Cluster {
         nodes: Store<Node>,
         pods: Store<CachedPod>,
+        ended: EndedPods,
     }
 
     impl Cluster {
         fn new(change: impl Fn(usize, &mut Value)) -> Self {
-            let (nodes, pods) = (Store::new(&[]), Store::new(POD_INDEXES));
+            let (nodes, pods) = (Store::default(), Store::default());
             let node = |number: usize| -> Node {
                 let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
                 let taints = if number == 1 { taints } else { json!([]) };
@@ -94,12 +104,16 @@ mod tests {
             nodes.fill((0..200).filter(|number| number % 10 != 0).map(node).collect(), Version::parse("1"));
             let on_node = |number| pod(number, &format!("n{}", number % 200), |pod| change(number, pod));
             pods.fill((0..20_000).map(on_node).collect(), Version::parse("1"));
-            Self { nodes, pods }
+            let mut ended = EndedPods::default();
+            for pod in pods.all() {
+                ended.insert(&pod);
+            }
+            Self { nodes, pods, ended }
         }
 
         fn observe(&self, quarantine: &Quarantine, now: Instant) -> Snapshot {
             let view = CacheView { nodes: &self.nodes, pods: &self.pods };
-            observe(view, quarantine.clone(), now, LIMITS)
+            observe(view, &self.ended, quarantine.clone(), now, LIMITS)
         }
 
         /// The number of cached Pods that something besides the cache holds.
@@ -146,7 +160,7 @@ mod tests {
         assert_eq!(&*snapshot.terminating[0].0.metadata.name, "n1");
         assert_eq!(names(&snapshot.terminating[0].1), expected(&["p1", "p201"]));
         assert_eq!(names(&snapshot.unscheduled), expected(&["p3"]));
-        assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1001, 1001));
+        assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1001, 1));
     }
 
     #[test]

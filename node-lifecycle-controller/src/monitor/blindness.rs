@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use common::{clock::Instant, runtime::Context};
 use parking_lot::Mutex;
 
-use super::fleet::Fleet;
+use crate::fleet::Fleet;
 
 /// Whether passes judge nodes, and since when they do not.
 pub(crate) struct Blindness {

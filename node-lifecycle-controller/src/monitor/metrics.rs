@@ -47,6 +47,8 @@ pub(crate) struct MonitorMetrics {
     pub(crate) blind_times: Counter,
     /// The share of nodes that have or wait for a `NoExecute` taint.
     pub(crate) tainted_share: Gauge,
+    /// The share that is announced.
+    pub(crate) alarm_share: Gauge,
     writes_failed: Counters,
     /// Nodes that are not tainted because of the cap.
     pub(crate) held: Gauge,
@@ -98,7 +100,11 @@ impl MonitorMetrics {
             ),
             tainted_share: own_gauge(
                 "nonet_node_tainted_share",
-                "Share of all nodes that have a NoExecute taint of this program or wait for one",
+                "Share of all nodes that have a NoExecute taint of this program or wait for one that their zone allows",
+            ),
+            alarm_share: own_gauge(
+                "nonet_node_taint_alarm_share",
+                "The share of all nodes that --node-taint-alarm-share announces; 0: none",
             ),
             held: own_gauge(
                 "nonet_node_taints_held",

@@ -1,7 +1,5 @@
 //! What sequences note in the memory of the monitor, and what they ask it.
 
-use std::sync::Arc;
-
 use common::{
     api,
     events::{EventType, ObjectRef},
@@ -11,7 +9,7 @@ use common::{
 
 use crate::{
     decide::upkeep::Failure,
-    objects::{LEASE_NAMESPACE, NODES, Node},
+    objects::{LEASE_NAMESPACE, NODES},
     sequence::monitor::{Note, Question},
 };
 
@@ -41,6 +39,7 @@ impl Monitor {
                 );
             }
             Note::NotReady(name, uid) => {
+                self.fleet.lock().was_lapsed(&name);
                 self.report(&name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
             }
             Note::Alarm(alarm) => {
@@ -52,13 +51,14 @@ impl Monitor {
             Note::Unanswered(error) => {
                 tracing::warn!(logger = "node-controller", err = %error, "Leases cannot be read");
             }
-            Note::Seen(node) => self.take_in(&node),
+            Note::Seen(node) => self.heartbeats.node_was_read(&node),
             Note::Renewed(name, renewal) => {
                 let mut fleet = self.fleet.lock();
                 fleet.renewed(&name, renewal, now());
                 fleet.touch(&name);
             }
-            Note::Spared(name) => self.fleet.lock().spare(&name, now()),
+            Note::Spared(name, is_unanswered) => self.fleet.lock().spare(&name, is_unanswered, now()),
+            Note::Denied(name) => self.fleet.lock().deny(&name, now()),
             Note::Changed(name, what, error) => {
                 if let Some(error) = &error {
                     tracing::error!(logger = "node-controller", node = &*name, err = %error, "Failed to update node");
@@ -90,6 +90,7 @@ impl Monitor {
         let fleet = self.fleet.lock();
         match question {
             Question::IsSilent(name) => fleet.is_silent(&name, now),
+            Question::MayBeTainted(name) => fleet.may_be_tainted(&name, now),
             Question::IsNews(name, renewal) => fleet.is_news(&name, renewal),
         }
     }
@@ -97,17 +98,6 @@ impl Monitor {
     fn report(&self, name: &str, uid: Uid, reason: &'static str, message: String) {
         let node = ObjectRef::bare(NODES, "", name, uid);
         self.context.recorder.event(&node, EventType::Normal, reason, message);
-    }
-
-    /// Takes note of a node as the server sent it, which also proves that the server can be reached.
-    fn take_in(&self, node: &Arc<Node>) {
-        let now = self.context.clock.instant();
-        let mut fleet = self.fleet.lock();
-        fleet.sight.note(now);
-        // A node that is not known comes with its event.
-        if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
-            fleet.see(node, None, now);
-        }
     }
 
     /// Counts a change of a node that failed, and keeps it for explanations until a change succeeds.

@@ -1,6 +1,6 @@
 //! Marks Pods as not ready whose node is not ready.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     controller::{Observed, Sequenced},
@@ -8,13 +8,12 @@ use common::{
     informer::AnyInformer,
     meta::{Key, Uid},
     pods::PODS,
-    sequence::{Executor, Sequence},
+    sequence::{Failed, Sequence},
 };
 use jiff::Timestamp;
 
 use crate::{
     decide::readiness::{self as decide, Plan, Snapshot},
-    observation::Observation,
     sequence::{
         self,
         monitor::{Note, Question},
@@ -28,12 +27,11 @@ pub(crate) struct Readiness(pub(crate) Arc<Monitor>);
 
 impl Sequenced for Readiness {
     type Key = Key;
-    type Snapshot = Observation<Snapshot>;
+    type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, key: &Key, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
+    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let Some(pod) = self.0.caches.pods.store().get_readable(&key.namespace, &key.name) else {
             return Ok(Observed::Gone);
         };
@@ -41,43 +39,31 @@ impl Sequenced for Readiness {
         let fleet = self.0.fleet.lock();
         if let Some(blind_for) = fleet.sight.blind_for(now) {
             let why = format!("this process does not see what nodes do, since {}s", blind_for.as_secs());
-            return Ok(Observed::Waiting { why, at_most: self.0.period });
+            return Ok(Observed::wait(why, self.0.heartbeats.period));
         }
         let node = fleet.node(&pod.node).map(|node| node.ready());
-        Ok(Observed::Ready(Observation { snapshot: Snapshot { pod, node }, time }))
+        Ok(Observed::Ready(Snapshot { pod, node }))
     }
 
-    fn decide(observation: &Self::Snapshot) -> Plan {
-        decide::decide(&observation.snapshot)
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
     }
 
-    fn sequence<'a>(observation: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::readiness::sequence(&observation.snapshot, plan)
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::readiness::sequence(snapshot, plan)
     }
 
-    fn time(observation: &Self::Snapshot) -> Timestamp {
-        observation.time
-    }
-
-    fn object(observation: &Self::Snapshot) -> (ObjectRef, Uid) {
-        let meta = &observation.snapshot.pod.meta;
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let meta = &snapshot.pod.meta;
         (ObjectRef::new(PODS, meta), meta.uid.clone())
     }
 
-    fn note(&self, _: &Self::Snapshot, note: Note) {
+    fn note(&self, _: &Snapshot, note: Note) {
         self.0.note(note);
     }
 
-    fn fresh(&self, _: &Self::Snapshot, question: Question) -> bool {
-        self.0.answer(question)
-    }
-
-    fn ends(&self) -> bool {
-        self.0.rounds.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.0.executor
+    fn fresh(&self, _: &Snapshot, question: Question) -> Option<bool> {
+        Some(self.0.answer(question))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

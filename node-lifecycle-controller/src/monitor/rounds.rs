@@ -1,6 +1,6 @@
 //! The rounds of the node monitor: passes over nodes that changed or are due, and the tainting of nodes that wait.
 
-use std::{convert::Infallible, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
@@ -10,7 +10,7 @@ use common::{
     informer::AnyInformer,
     meta::Uid,
     queue::{Priority, QueueKey},
-    sequence::{Executor, Sequence},
+    sequence::{Failed, Sequence},
 };
 use jiff::Timestamp;
 
@@ -19,7 +19,6 @@ use crate::{
         health,
         tainting::{self, Share},
     },
-    observation::Observation,
     sequence::{
         self,
         monitor::{Note, Question},
@@ -27,9 +26,6 @@ use crate::{
 };
 
 use super::{Monitor, blindness::Change};
-
-/// A longer suspension of the machine than this makes it blind.
-const SUSPENSION: Duration = Duration::from_secs(1);
 
 /// The rounds, as keys of their queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,40 +111,35 @@ pub(crate) struct Rounds(pub(crate) Arc<Monitor>);
 
 impl Sequenced for Rounds {
     type Key = Round;
-    type Snapshot = Observation<Snapshot>;
+    type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, round: &Round, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
+    fn observe(&self, round: &Round, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let snapshot = match round {
             Round::Health => Snapshot::Health(Box::new(self.0.observe_health())),
             Round::Tainting => Snapshot::Tainting(self.0.observe_tainting()),
         };
-        Ok(Observed::Ready(Observation { snapshot, time }))
+        Ok(Observed::Ready(snapshot))
     }
 
-    fn decide(observation: &Self::Snapshot) -> Plan {
-        match &observation.snapshot {
+    fn decide(snapshot: &Snapshot) -> Plan {
+        match snapshot {
             Snapshot::Health(snapshot) => Plan::Health(Box::new(health::decide(snapshot))),
             Snapshot::Tainting(snapshot) => Plan::Tainting(tainting::decide(snapshot)),
         }
     }
 
-    fn sequence<'a>(_: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+    fn sequence<'a>(_: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
         sequence::rounds::sequence(plan)
     }
 
-    fn time(observation: &Self::Snapshot) -> Timestamp {
-        observation.time
-    }
-
-    fn object(_: &Self::Snapshot) -> (ObjectRef, Uid) {
+    fn object(_: &Snapshot) -> (ObjectRef, Uid) {
         (ObjectRef::default(), Uid::default())
     }
 
-    fn note(&self, observation: &Self::Snapshot, note: Note) {
-        match (note, &observation.snapshot) {
+    fn note(&self, snapshot: &Snapshot, note: Note) {
+        match (note, snapshot) {
             (Note::Passed, Snapshot::Health(snapshot)) => {
                 let took = self.0.context.clock.instant().saturating_duration_since(snapshot.now);
                 self.0.metrics.pass_duration.observe(took.as_secs_f64());
@@ -157,24 +148,16 @@ impl Sequenced for Rounds {
         }
     }
 
-    fn fresh(&self, _: &Self::Snapshot, question: Question) -> bool {
-        self.0.answer(question)
+    fn fresh(&self, _: &Snapshot, question: Question) -> Option<bool> {
+        Some(self.0.answer(question))
     }
 
-    fn record(&self, observation: &Self::Snapshot, plan: &Plan) {
-        match (&observation.snapshot, plan) {
+    fn record(&self, snapshot: &Snapshot, plan: &Plan) {
+        match (snapshot, plan) {
             (Snapshot::Health(snapshot), Plan::Health(plan)) => self.0.record_health(snapshot, plan),
             (Snapshot::Tainting(snapshot), Plan::Tainting(plan)) => self.0.record_tainting(snapshot, plan),
             _ => {}
         }
-    }
-
-    fn ends(&self) -> bool {
-        self.0.rounds.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.0.executor
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -184,38 +167,24 @@ impl Sequenced for Rounds {
 
 impl Monitor {
     fn observe_health(&self) -> health::Snapshot {
-        let now = self.context.clock.instant();
+        let (now, trouble) = (self.context.clock.instant(), self.heartbeats.trouble());
         let fleet = self.fleet.lock();
         let due = fleet.due(now);
         health::Snapshot {
             now,
             sight: fleet.sight,
-            trouble: self.trouble(),
+            trouble,
             grace_from: due.grace_from,
-            grace: self.grace,
+            grace: self.heartbeats.grace,
             examined: due.examined,
             zones: due.zones,
             was_total: due.was_total,
-            limits: self.limits,
+            limits: self.heartbeats.limits,
             arrived: due.arrived,
             departed: due.departed,
-            period: self.period,
+            lapsed: due.lapsed,
+            period: self.heartbeats.period,
         }
-    }
-
-    /// Why the caches do not show what nodes do, if they do not.
-    fn trouble(&self) -> Option<String> {
-        let suspended = self.context.clock.suspended().saturating_sub(*self.suspended.lock());
-        if suspended > SUSPENSION {
-            return Some(format!("the machine was suspended for {}", duration::format(suspended)));
-        }
-        let watches: [&dyn AnyInformer; 2] = [self.caches.nodes.informer(), self.leases.informer()];
-        watches.into_iter().find_map(|watch| {
-            let state = watch.state();
-            state.failing_since?;
-            let error = state.error.map_or_else(String::new, |(error, _)| error);
-            Some(format!("{} cannot be watched: {error}", watch.resource()))
-        })
     }
 
     /// What keeps nodes from being judged, if anything does.
@@ -224,19 +193,16 @@ impl Monitor {
             .blindness
             .duration()
             .map(|time| format!("blind since {} ago", duration::format(Duration::from_secs(time.as_secs()))));
-        match (self.trouble(), blind) {
+        match (self.heartbeats.trouble(), blind) {
             (Some(trouble), Some(blind)) => Some(format!("{blind}: {trouble}")),
             (trouble, blind) => trouble.or(blind),
         }
     }
 
     fn record_health(&self, snapshot: &health::Snapshot, plan: &health::Plan) {
-        *self.suspended.lock() = self.context.clock.suspended();
+        let unseen_for = self.fleet.lock().sight.blind_for(snapshot.now);
+        self.heartbeats.note_trouble(snapshot.trouble.is_some());
         let mut fleet = self.fleet.lock();
-        let unseen_for = fleet.sight.blind_for(snapshot.now);
-        if snapshot.trouble.is_some() {
-            fleet.sight.lose();
-        }
         fleet.passed(plan, snapshot.now);
         self.metrics.zones(&fleet.standings(), &fleet.take_vanished());
         self.metrics.examined.inc_by(plan.judged.len() as u64);
@@ -246,7 +212,7 @@ impl Monitor {
         } else {
             self.metrics.held.set(0.0);
         }
-        let share = Share { count: fleet.tainted() + waiting, nodes: fleet.len() };
+        let share = Share { count: fleet.tainted() + fleet.expected(), nodes: fleet.len() };
         self.metrics.tainted_share.set(share.value());
         if !share.is_alarming(self.brake.alarm) {
             *self.is_alarmed.lock() = false;
@@ -276,7 +242,7 @@ impl Monitor {
 
     fn observe_tainting(&self) -> tainting::Snapshot {
         let now = self.context.clock.instant();
-        let trouble = self.trouble();
+        let trouble = self.heartbeats.trouble();
         let fleet = self.fleet.lock();
         tainting::Snapshot {
             now,
@@ -286,7 +252,7 @@ impl Monitor {
             tainted: fleet.tainted(),
             brake: self.brake,
             is_alarmed: *self.is_alarmed.lock(),
-            period: self.period,
+            period: self.heartbeats.period,
         }
     }
 
@@ -300,7 +266,7 @@ impl Monitor {
         }
         let mut is_alarmed = self.is_alarmed.lock();
         *is_alarmed = plan.alarm.is_some() || (*is_alarmed && plan.is_alarmed);
-        let share = Share { count: snapshot.tainted + plan.waiting, nodes: snapshot.nodes };
+        let share = Share { count: snapshot.tainted + plan.expected, nodes: snapshot.nodes };
         self.metrics.tainted_share.set(share.value());
         self.metrics.held.set(plan.held as f64);
     }

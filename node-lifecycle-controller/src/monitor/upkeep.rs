@@ -1,20 +1,19 @@
 //! Taints that follow from the conditions of a node, and copies of its labels.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use common::{
     controller::{Observed, Sequenced},
     events::ObjectRef,
     informer::AnyInformer,
     meta::{Key, Uid},
-    sequence::{Executor, Sequence},
+    sequence::{Failed, Sequence},
 };
 use jiff::Timestamp;
 
 use crate::{
     decide::upkeep::{self as decide, Plan, Snapshot},
     objects::NODES,
-    observation::Observation,
     sequence::{
         self,
         monitor::{Note, Question},
@@ -28,51 +27,38 @@ pub(crate) struct Upkeep(pub(crate) Arc<Monitor>);
 
 impl Sequenced for Upkeep {
     type Key = Key;
-    type Snapshot = Observation<Snapshot>;
+    type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
-    type Error = Infallible;
 
-    fn observe(&self, key: &Key, time: Timestamp) -> Result<Observed<Self::Snapshot>, Infallible> {
+    fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let blind_for = self.0.blindness.duration();
         let fleet = self.0.fleet.lock();
         let standing = fleet.standing(&key.name, self.0.context.clock.instant(), blind_for);
         let snapshot = |(node, standing)| Snapshot { node: Arc::clone(node), standing };
         let found = fleet.node(&key.name).zip(standing).map(snapshot);
-        Ok(found.map_or(Observed::Gone, |snapshot| Observed::Ready(Observation { snapshot, time })))
+        Ok(found.map_or(Observed::Gone, Observed::Ready))
     }
 
-    fn decide(observation: &Self::Snapshot) -> Plan {
-        decide::decide(&observation.snapshot)
+    fn decide(snapshot: &Snapshot) -> Plan {
+        decide::decide(snapshot)
     }
 
-    fn sequence<'a>(observation: &'a Self::Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::node::upkeep(&observation.snapshot, plan)
+    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
+        sequence::node::upkeep(snapshot, plan)
     }
 
-    fn time(observation: &Self::Snapshot) -> Timestamp {
-        observation.time
-    }
-
-    fn object(observation: &Self::Snapshot) -> (ObjectRef, Uid) {
-        let meta = &observation.snapshot.node.metadata;
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
+        let meta = &snapshot.node.metadata;
         (ObjectRef::new(NODES, meta), meta.uid.clone())
     }
 
-    fn note(&self, _: &Self::Snapshot, note: Note) {
+    fn note(&self, _: &Snapshot, note: Note) {
         self.0.note(note);
     }
 
-    fn fresh(&self, _: &Self::Snapshot, question: Question) -> bool {
-        self.0.answer(question)
-    }
-
-    fn ends(&self) -> bool {
-        self.0.rounds.is_closed()
-    }
-
-    fn executor(&self) -> &Executor {
-        &self.0.executor
+    fn fresh(&self, _: &Snapshot, question: Question) -> Option<bool> {
+        Some(self.0.answer(question))
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

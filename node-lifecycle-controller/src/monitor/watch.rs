@@ -1,11 +1,9 @@
-//! The events that the node monitor learns from, and those that bring keys into its queues.
+//! The events that bring keys into the queues of the node monitor.
 
 use std::sync::{Arc, Weak};
 
 use common::{
-    clock::Clock,
     controller::priority,
-    informer::Listened,
     meta::Key,
     object::Object as _,
     queue::Queue,
@@ -16,74 +14,41 @@ use parking_lot::Mutex;
 use crate::{
     caches::Caches,
     decide::upkeep,
-    objects::{CachedPod, LEASE_NAMESPACE, Lease, Node, NodeReady, ReadyCondition},
+    fleet::{Fleet, Name},
+    objects::{CachedPod, Node, NodeReady, ReadyCondition},
 };
 
-use super::fleet::{Fleet, Name};
-
-/// Whether an event proves that this process sees: a replay of the cache does not.
-fn is_news(origin: Origin) -> bool {
-    origin != Origin::Resync
-}
-
-/// What handlers write to. Holds the caches weakly, because the caches hold the handlers.
+/// What handlers write to. Holds the caches weakly, because the caches hold the handlers. The records of nodes have taken an
+/// event in before it comes here.
 #[derive(Clone)]
 pub(super) struct Watch {
     pub(super) fleet: Arc<Mutex<Fleet>>,
-    pub(super) clock: Clock,
     pub(super) caches: Weak<Caches>,
-    pub(super) leases: Weak<Listened<Lease>>,
     pub(super) nodes: Queue<Key>,
     pub(super) pods: Queue<Key>,
 }
 
 impl Watch {
-    /// Registers the handlers of all caches.
-    pub(super) fn register(self, caches: &Caches, leases: &Listened<Lease>) {
-        let (of_leases, of_nodes, of_pods) = (self.clone(), self.clone(), self);
-        leases.listen(Box::new(move |event, origin| of_leases.on_lease(event, origin)));
+    /// Registers the handlers of both caches.
+    pub(super) fn register(self, caches: &Caches) {
+        let (of_nodes, of_pods) = (self.clone(), self);
         caches.nodes.listen(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
         caches.pods.listen(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
     }
 
-    fn on_lease(&self, event: &Event<Lease>, origin: Origin) {
-        let now = self.clock.instant();
-        let mut fleet = self.fleet.lock();
-        if is_news(origin) {
-            fleet.sight.note(now);
-        }
-        if let Event::Added(lease) | Event::Updated { new: lease, .. } = event {
-            fleet.renewed(&lease.meta().name, lease.renewed(), now);
-        }
-    }
-
     fn on_node(&self, event: &Event<Node>, origin: Origin) {
-        let now = self.clock.instant();
-        let name: &Name = &event.meta().name;
-        let mut fleet = self.fleet.lock();
-        if is_news(origin) {
-            fleet.sight.note(now);
-        }
-        let was_ready = fleet.node(name).map(|node| node.ready());
-        let node = match event {
-            Event::Added(node) | Event::Updated { new: node, .. } => node,
-            // A node that cannot be read is not judged.
-            Event::Deleted(_) | Event::Unreadable(_) => return fleet.forget(name),
+        let (node, was_ready) = match event {
+            Event::Added(node) => (node, true),
+            Event::Updated { old, new } => (new, old.ready() == NodeReady::True),
+            Event::Deleted(_) | Event::Unreadable(_) => return,
         };
-        let lease = self.leases.upgrade().and_then(|leases| leases.store().get_readable(LEASE_NAMESPACE, name));
-        fleet.see(node, lease.map(|lease| lease.renewed()), now);
-        let newest = fleet.node(name).map(Arc::clone);
-        drop(fleet);
+        let name = &node.metadata.name;
+        let newest = self.fleet.lock().node(name).map(Arc::clone);
         if newest.is_some_and(|node| upkeep::is_needed(&node)) {
             self.nodes.add(Key::new("", name), priority(origin));
         }
         // Nobody else marks the Pods of a node that fell silent, or did while nobody watched.
-        let is_lost = node.ready() == NodeReady::Unknown
-            && match event {
-                Event::Updated { old, .. } => old.ready() == NodeReady::True || was_ready == Some(NodeReady::True),
-                _ => true,
-            };
-        if is_lost {
+        if was_ready && node.ready() == NodeReady::Unknown {
             self.mark_pods(name, origin);
         }
     }

@@ -148,6 +148,7 @@ impl Node {
 
 impl Object for Node {
     const RESOURCE: Resource = NODES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -189,6 +190,7 @@ impl Lease {
 
 impl Object for Lease {
     const RESOURCE: Resource = LEASES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

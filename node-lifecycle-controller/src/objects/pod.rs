@@ -26,22 +26,23 @@ pub enum ReadyCondition {
     Other,
 }
 
-/// A time in whole seconds, as servers write it, or none. Takes 8 bytes, where an `Option<Timestamp>` takes 24.
+/// A time in whole seconds between 1970 and 2106, as servers write it, or none. Takes 4 bytes, where an `Option<Timestamp>`
+/// takes 24.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DisruptedSince(i64);
+pub struct DisruptedSince(u32);
 
 impl DisruptedSince {
     /// No time.
-    pub const NEVER: Self = Self(i64::MIN);
+    pub const NEVER: Self = Self(u32::MAX);
 
     /// That time.
     pub fn new(since: Timestamp) -> Self {
-        Self(since.as_second())
+        Self(since.as_second().clamp(0, i64::from(u32::MAX) - 1) as u32)
     }
 
     /// The time, if there is one.
     pub fn get(self) -> Option<Timestamp> {
-        (self != Self::NEVER).then(|| Timestamp::from_second(self.0).unwrap_or(Timestamp::UNIX_EPOCH))
+        (self != Self::NEVER).then(|| Timestamp::from_second(self.0.into()).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
     /// Whether there is a time.
@@ -77,6 +78,7 @@ pub struct CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
+    type Indexes = (ByNode, TerminatingByNode);
 
     fn meta(&self) -> &Meta {
         &self.meta
@@ -98,24 +100,23 @@ impl CachedPod {
 }
 
 /// Files assigned Pods under the name of their node.
-pub(crate) const fn by_node() -> Index<CachedPod> {
-    Index {
-        name: "node",
-        of: |_, pod| pod.filter(|pod| !pod.node.is_empty()).map(|pod| IndexValue::Text(pod.node.clone())),
+#[derive(Clone, Copy, Debug)]
+pub struct ByNode;
+
+impl Index<CachedPod> for ByNode {
+    fn value(_: &Meta, pod: Option<&CachedPod>) -> Option<IndexValue> {
+        pod.filter(|pod| !pod.node.is_empty()).map(|pod| IndexValue::Text(pod.node.clone()))
     }
 }
 
 /// Files terminating Pods under the name of their node, which may be empty.
-pub(crate) const fn terminating_by_node() -> Index<CachedPod> {
-    Index {
-        name: "terminating",
-        of: |meta, pod| pod.filter(|_| meta.is_deleting()).map(|pod| IndexValue::Text(pod.node.clone())),
-    }
-}
+#[derive(Clone, Copy, Debug)]
+pub struct TerminatingByNode;
 
-/// Files all Pods that have ended under the empty text.
-pub(crate) const fn ended() -> Index<CachedPod> {
-    Index { name: "ended", of: |_, pod| pod.filter(|pod| pod.has_ended()).map(|_| IndexValue::Text(Text::default())) }
+impl Index<CachedPod> for TerminatingByNode {
+    fn value(meta: &Meta, pod: Option<&CachedPod>) -> Option<IndexValue> {
+        pod.filter(|_| meta.is_deleting()).map(|pod| IndexValue::Text(pod.node.clone()))
+    }
 }
 
 impl<'de> Deserialize<'de> for CachedPod {

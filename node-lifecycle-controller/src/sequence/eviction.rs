@@ -1,7 +1,8 @@
 //! The deletion of a Pod that has to leave its node.
 //!
-//! The Pod and its node are read from the server and the decision is made again. The condition and the deletion name the version
-//! of the Pod that was judged: a toleration that is added in between prevents the deletion.
+//! The node and the Pod are read from the server and the decision is made again. A node that was read a moment ago for another of
+//! its Pods is not read again. The condition and the deletion name the version of the Pod that was judged: a toleration that is
+//! added in between prevents the deletion.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,8 +12,11 @@ use common::{
     conditions::{self, Condition, TRUE, seconds},
     controller::Requeue,
     events::EventType,
+    intern::Text,
+    object::Object as _,
     pods::PODS,
     sequence::{Failed, Refusal, Request, Role, Sequence, Step, Steps, Turn},
+    taints::Taint,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -23,13 +27,25 @@ use crate::{
         eviction::{Plan, Snapshot, Then, Timer, decide},
         taints,
     },
+    fleet::Renewal,
     objects::{CachedPod, DISRUPTION_TARGET, LEASE_NAMESPACE, LEASES, Lease, NODES, Node},
 };
 
 /// How often a deletion is attempted in one sync.
 const ATTEMPTS: usize = 5;
-/// The pause after a failed attempt.
+/// The pause after a failed attempt, and while another sync reads the node.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// What the server said lately of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum View {
+    /// Nothing.
+    Unknown,
+    /// Another sync reads the node.
+    Awaited,
+    /// Its `NoExecute` taints; `None` if it does not exist.
+    Known(Option<Arc<[Taint]>>),
+}
 
 /// A change of the controller's memory.
 #[derive(Debug)]
@@ -42,6 +58,14 @@ pub enum Note {
     Deleted(Instant),
     /// The Pod does not exist any more.
     Gone,
+    /// A node is about to be read.
+    Reads(Text),
+    /// The server has this state of a node.
+    Node(Arc<Node>),
+    /// The server has this renewal of the Lease of a node; `None` if it has no Lease.
+    Lease(Text, Option<Renewal>),
+    /// All reads of a node are done; nothing is known of it if one failed.
+    Read(Text, View),
 }
 
 /// What memory says at a time after the snapshot.
@@ -50,6 +74,10 @@ pub struct Fresh {
     pub timer: Option<Timer>,
     /// That time.
     pub now: Instant,
+    /// The node of the Pod.
+    pub view: View,
+    /// For how long at least that node may be well by what this process hears of it.
+    pub doubt: Option<Duration>,
 }
 
 impl common::sequence::Note for Note {
@@ -118,13 +146,91 @@ impl<'a> State<'a> {
     }
 
     fn attempt(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        let Some(pod) = &self.snapshot.pod else { return gone(turn) };
         self.attempt += 1;
-        let request = Request::get(PODS, &pod.meta.namespace, &pod.meta.name);
-        Step::Send(request.because("it must still have to leave its node"), Self::read_pod)
+        if self.node().is_empty() { self.read_pod(turn) } else { Step::Observe((), Self::look_at_node) }
+    }
+
+    fn node(&self) -> Text {
+        self.snapshot.pod.as_ref().map_or_else(Text::default, |pod| pod.node.clone())
+    }
+
+    /// Reads the node, unless its state is known or being read.
+    fn look_at_node(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        match turn.fresh().map_or(View::Unknown, |fresh| fresh.view) {
+            View::Unknown => {
+                turn.note(Note::Reads(self.node()));
+                let request = Request::get(NODES, &"".into(), &(&*self.node()).into());
+                Step::Send(request.because("it must still have the taint"), Self::node_read)
+            }
+            View::Awaited => Step::Pause(PAUSE, |_, _| Step::Observe((), Self::look_at_node)),
+            View::Known(taints) => {
+                turn.deviates("its node was read a moment ago for another Pod");
+                self.weigh(taints)
+            }
+        }
+    }
+
+    fn node_read(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let cached: Option<Arc<[Taint]>> = self.live.taints.as_deref().map(Arc::from);
+        let taints: Option<Arc<[Taint]>> = match turn.read::<Node>() {
+            // A forecast.
+            Ok(None) => cached.clone(),
+            Ok(Some(mut node)) => {
+                node.trim();
+                let taints = node.evicting().cloned().collect();
+                turn.note(Note::Node(Arc::new(node)));
+                Some(taints)
+            }
+            Err(refusal) if refusal.error.is_not_found() => None,
+            Err(refusal) => return self.node_unread(turn, &refusal),
+        };
+        let depends_on_lease =
+            |taints: &Option<Arc<[Taint]>>| taints.as_deref().is_some_and(|t| !t.is_empty() && taints::are_ours(t));
+        if depends_on_lease(&cached) != depends_on_lease(&taints) {
+            turn.deviates("the taints of its node have changed");
+        }
+        self.live.taints = taints.as_deref().map(<[Taint]>::to_vec);
+        if !depends_on_lease(&taints) {
+            return self.node_known(turn);
+        }
+        let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), &(&*self.node()).into());
+        Step::Send(request.because("the node must not have renewed it"), Self::lease_read)
+    }
+
+    fn lease_read(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let lease = match turn.read::<Lease>() {
+            Err(refusal) if refusal.error.is_not_found() => None,
+            Err(refusal) => return self.node_unread(turn, &refusal),
+            Ok(lease) => lease.map(|lease| lease.renewed()),
+        };
+        turn.note(Note::Lease(self.node(), lease));
+        self.node_known(turn)
+    }
+
+    fn node_unread(&mut self, turn: &mut Turn<Note>, refusal: &Refusal) -> Next<'a> {
+        turn.note(Note::Read(self.node(), View::Unknown));
+        self.retry(turn, refusal)
+    }
+
+    fn node_known(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let taints: Option<Arc<[Taint]>> = self.live.taints.as_deref().map(Arc::from);
+        turn.note(Note::Read(self.node(), View::Known(taints.clone())));
+        self.weigh(taints)
+    }
+
+    /// Decides on the live node, so that the Pod is only read if it has to leave as far as the cache knows it.
+    fn weigh(&mut self, taints: Option<Arc<[Taint]>>) -> Next<'a> {
+        self.live.taints = taints.as_deref().map(<[Taint]>::to_vec);
+        Step::Observe((), |state, turn| if state.has_to_leave(turn) { state.read_pod(turn) } else { Step::Done })
     }
 
     fn read_pod(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let Some(pod) = &self.snapshot.pod else { return gone(turn) };
+        let request = Request::get(PODS, &pod.meta.namespace, &pod.meta.name);
+        Step::Send(request.because("it must still have to leave its node"), Self::pod_read)
+    }
+
+    fn pod_read(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         match turn.read::<Live>() {
             Err(refusal) if refusal.error.is_not_found() => return gone(turn),
             Err(refusal) => return self.retry(turn, &refusal),
@@ -138,65 +244,27 @@ impl<'a> State<'a> {
             }
             Ok(None) => {}
         }
-        match self.node() {
-            "" => {
-                self.live.taints = None;
-                self.live.is_contradicted = false;
-                Step::Observe((), Self::judge)
-            }
-            node => Step::Send(Request::get(NODES, &"".into(), &node.into()), Self::read_node),
-        }
-    }
-
-    fn node(&self) -> &str {
-        self.live.pod.as_ref().map_or("", |pod| &pod.node)
-    }
-
-    fn read_node(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        match turn.read::<Node>() {
-            Err(refusal) if refusal.error.is_not_found() => {
-                self.live.taints = None;
-                self.live.is_contradicted = false;
-            }
-            Err(refusal) => return self.retry(turn, &refusal),
-            Ok(Some(node)) => {
-                self.live.taints = Some(node.evicting().cloned().collect());
-                self.live.is_contradicted = taints::is_contradicted(&node);
-                if self.live.is_contradicted != self.snapshot.is_contradicted {
-                    turn.deviates("its node or the taints of its node have changed");
-                }
-            }
-            Ok(None) => {}
-        }
-        self.live.renewal = None;
-        if !self.live.is_contradicted {
-            return Step::Observe((), Self::judge);
-        }
-        let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), &self.node().into());
-        Step::Send(request.because("its node reports to be ready"), Self::read_lease)
-    }
-
-    fn read_lease(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        match turn.read::<Lease>() {
-            Err(refusal) if refusal.error.is_not_found() => {}
-            Err(refusal) => return self.retry(turn, &refusal),
-            Ok(lease) => self.live.renewal = lease.and_then(|lease| lease.renewed()),
-        }
         Step::Observe((), Self::judge)
     }
 
-    /// Decides again, on the live objects.
-    fn judge(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        if let Some(Fresh { timer, now }) = turn.fresh() {
-            self.live.timer = timer;
-            self.live.now = now;
+    /// Decides again, on what is known by now. Ends the sync if the Pod may stay.
+    fn has_to_leave(&mut self, turn: &mut Turn<Note>) -> bool {
+        if let Some(Fresh { timer, now, doubt, .. }) = turn.fresh() {
+            (self.live.timer, self.live.now, self.live.doubt) = (timer, now, doubt);
         }
         let plan = decide(&self.live);
-        if !matches!(plan.then, Then::Delete { .. }) {
-            turn.deviates(plan.why);
-            self.report_cancellation(turn, &plan);
-            turn.end(Ok(plan.requeue_after.map_or(Requeue::No, Requeue::After)));
-            turn.note(Note::Revised(Box::new(self.live.clone()), Box::new(plan)));
+        if matches!(plan.then, Then::Delete { .. }) {
+            return true;
+        }
+        turn.deviates(plan.why);
+        self.report_cancellation(turn, &plan);
+        turn.end(Ok(plan.requeue_after.map_or(Requeue::No, Requeue::After)));
+        turn.note(Note::Revised(Box::new(self.live.clone()), Box::new(plan)));
+        false
+    }
+
+    fn judge(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        if !self.has_to_leave(turn) {
             return Step::Done;
         }
         if !std::mem::replace(&mut self.is_reported, true) {

@@ -22,8 +22,8 @@ use crate::{
 const NODES_AT_ONCE: usize = 8;
 /// How many Pods of one pass are removed at once.
 const PODS_AT_ONCE: usize = 50;
-/// How many removals are prepared at once; bounds the memory of a pass that removes many Pods.
-const CHUNK: usize = 500;
+/// How many removals are prepared at once; bounds the memory of a pass that removes many Pods, and the time of one step.
+pub const CHUNK: usize = 500;
 /// How often a removal is attempted when the Pod changes meanwhile.
 const ATTEMPTS: usize = 3;
 
@@ -38,15 +38,21 @@ pub enum Note {
     Unread(Text, api::Error),
 }
 
+/// Asks for that many ended Pods that are removed after this one.
+#[derive(Debug)]
+pub struct Behind(pub Arc<CachedPod>, pub usize);
+
 impl common::sequence::Note for Note {
-    type Question = ();
-    type Fresh = ();
+    type Question = Behind;
+    type Fresh = Vec<Arc<CachedPod>>;
 }
 
 /// A part of a pass.
 enum Stage<'a> {
     /// The removal of Pods.
     Remove(&'a [Victim]),
+    /// The removal of that many ended Pods behind this one.
+    Terminated(Arc<CachedPod>, usize),
     /// The reads of nodes, before the removal of the Pods of those whose state the server confirms.
     Confirm(&'a [OfNode], Reason),
 }
@@ -55,7 +61,7 @@ struct State<'a> {
     plan: &'a Plan,
     stages: VecDeque<Stage<'a>>,
     checks: Vec<Steps<Check<'a>, Note>>,
-    removals: Vec<Steps<Removal<'a>, Note>>,
+    removals: Vec<Steps<Removal, Note>>,
 }
 
 /// The requests that carry out `plan`.
@@ -63,7 +69,10 @@ pub(crate) fn sequence(plan: &Plan) -> impl Sequence<Note> + '_ {
     let confirm = |reason| move |nodes| Stage::Confirm(nodes, reason);
     let out_of_service = plan.out_of_service.chunks(NODES_AT_ONCE).map(confirm(Reason::OutOfService));
     let orphaned = plan.orphaned.chunks(NODES_AT_ONCE).map(confirm(Reason::Orphaned));
-    let stages = removals(&plan.terminated).chain(out_of_service).chain(orphaned).chain(removals(&plan.unscheduled));
+    let more = plan.terminated.last().map(|last| (&last.pod, plan.excess.saturating_sub(plan.terminated.len())));
+    let more = more.map(|(last, count)| Stage::Terminated(Arc::clone(last), count));
+    let stages = removals(&plan.terminated).chain(more).chain(out_of_service).chain(orphaned);
+    let stages = stages.chain(removals(&plan.unscheduled));
     let state = State { plan, stages: stages.collect(), checks: Vec::new(), removals: Vec::new() };
     Steps::new(state, State::stage)
 }
@@ -81,8 +90,14 @@ impl State<'_> {
                 Step::Done
             }
             Some(Stage::Remove(victims)) => {
-                self.removals = victims.iter().map(Removal::of).collect();
-                Step::All(|state| members(&mut state.removals), Pace::AtMost(PODS_AT_ONCE), Self::stage)
+                self.removals = victims.iter().cloned().map(Removal::of).collect();
+                Self::remove()
+            }
+            Some(Stage::Terminated(_, 0)) => self.stage(turn),
+            Some(Stage::Terminated(last, count)) => {
+                let next = Behind(Arc::clone(&last), count.min(CHUNK));
+                self.stages.push_front(Stage::Terminated(last, count));
+                Step::Observe(next, Self::more)
             }
             Some(Stage::Confirm(nodes, reason)) => {
                 let check = |of_node| Steps::new(Check { of_node, reason, is_confirmed: false }, Check::read);
@@ -90,6 +105,20 @@ impl State<'_> {
                 Step::All(|state| members(&mut state.checks), Pace::AtOnce, Self::confirmed)
             }
         }
+    }
+
+    fn remove() -> Step<Self, Note> {
+        Step::All(|state| members(&mut state.removals), Pace::AtMost(PODS_AT_ONCE), Self::stage)
+    }
+
+    /// Removes further ended Pods. A forecast knows of none.
+    fn more(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
+        let (pods, stage) = (turn.fresh().unwrap_or_default(), self.stages.pop_front());
+        if let (Some(last), Some(Stage::Terminated(_, count))) = (pods.last(), stage) {
+            self.stages.push_front(Stage::Terminated(Arc::clone(last), count.saturating_sub(pods.len())));
+        }
+        self.removals = pods.into_iter().map(|pod| Removal::of(Victim { pod, reason: Reason::Terminated })).collect();
+        Self::remove()
     }
 
     fn confirmed(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
@@ -137,15 +166,15 @@ impl Check<'_> {
 /// The removal of a Pod without the help of its kubelet.
 ///
 /// A Pod that changed since it was judged is read again, and removed only if the reason still holds.
-struct Removal<'a> {
-    victim: &'a Victim,
+struct Removal {
+    victim: Victim,
     judged: Arc<CachedPod>,
     attempt: usize,
 }
 
-impl<'a> Removal<'a> {
-    fn of(victim: &'a Victim) -> Steps<Self, Note> {
-        Steps::new(Self { victim, judged: Arc::clone(&victim.pod), attempt: 0 }, Self::begin)
+impl Removal {
+    fn of(victim: Victim) -> Steps<Self, Note> {
+        Steps::new(Self { judged: Arc::clone(&victim.pod), victim, attempt: 0 }, Self::begin)
     }
 
     fn begin(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {

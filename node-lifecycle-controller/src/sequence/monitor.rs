@@ -36,8 +36,10 @@ pub enum Note {
     Seen(Arc<Node>),
     /// The server has this renewal of the Lease of a node, which was not seen here.
     Renewed(Name, Option<Timestamp>),
-    /// The server takes no conditions of a silent node.
-    Spared(Name),
+    /// The server takes no conditions of a silent node, or does not answer: then the write may have taken effect.
+    Spared(Name, bool),
+    /// The server denies the conditions of a silent node for what they are.
+    Denied(Name),
     /// A change of a node, and why it failed if it did.
     Changed(Name, &'static str, Option<api::Error>),
     /// The time that the change of a node took.
@@ -57,6 +59,8 @@ pub enum Note {
 pub enum Question {
     /// Whether nothing has been heard of a node for its grace period, while this process would have heard.
     IsSilent(Name),
+    /// Whether a node may get its `NoExecute` taint, by what it and all zones are now.
+    MayBeTainted(Name),
     /// Whether a renewal of the Lease of a node is another one than the last that was seen.
     IsNews(Name, Option<Timestamp>),
 }

@@ -15,7 +15,6 @@ use serde_json::{Map, Value, json};
 use super::monitor::{LiveNode, Note, Question};
 use crate::{
     decide::{
-        health,
         taints::{self, Cause, TaintChange},
         upkeep::{self, Plan, Snapshot},
     },
@@ -42,13 +41,14 @@ pub(super) enum Change {
 
 impl Change {
     /// The change that this state of the node needs.
-    fn edit(self, node: &Node, is_silent: bool) -> Edit {
+    ///
+    /// `is_due`: whether a taint may be added now.
+    fn edit(self, node: &Node, is_due: bool) -> Edit {
         let to = |cause: Option<Cause>| cause.map_or_else(TaintChange::default, |cause| taints::to_cause(node, cause));
         let taints = match self {
             Self::Relieve => taints::to_reachable(node),
             Self::Swap => to(Cause::of(node).filter(|cause| taints::has_cause(node, cause.other()))),
-            // Something may have been heard of it, or nothing at all, while requests were on their way.
-            Self::Taint => to(Cause::of(node).filter(|_| is_silent || !health::is_lapsed(node))),
+            Self::Taint => to(Cause::of(node).filter(|_| is_due)),
             Self::Upkeep => taints::by_condition(node),
         };
         let labels = if self == Self::Upkeep { upkeep::labels(node) } else { Vec::new() };
@@ -137,17 +137,19 @@ impl EditNode {
             }
             Ok(None) => {}
         }
-        if self.change == Change::Taint && health::is_lapsed(self.node()) {
+        // Something may have been heard of it, or nothing at all, or other nodes may have failed, while requests were on their
+        // way.
+        if self.change == Change::Taint {
             let name = Arc::clone(&self.known.metadata.name);
-            return Step::Observe(Question::IsSilent(name), Self::change);
+            return Step::Observe(Question::MayBeTainted(name), Self::change);
         }
         self.change(turn)
     }
 
     fn change(&mut self, turn: &mut Turn<Note>) -> Step<Self, Note> {
-        let is_silent = turn.fresh().unwrap_or(true);
+        let is_due = turn.fresh().unwrap_or(true);
         let node = self.node();
-        let edit = self.change.edit(node, is_silent);
+        let edit = self.change.edit(node, is_due);
         if edit.is_empty() {
             turn.deviates(format!("Node {} needs no change any more", node.metadata.name));
             return self.end(Ok(false));

@@ -61,6 +61,9 @@ impl<'a> State<'a> {
         for (name, uid) in &plan.departed {
             turn.note(Note::Departed(Arc::clone(name), uid.clone()));
         }
+        for (name, uid) in &plan.lapsed {
+            turn.note(Note::NotReady(Arc::clone(name), uid.clone()));
+        }
         if plan.checks {
             // A sign that this process sees.
             let request = Request::list(LEASES, &LEASE_NAMESPACE.into(), "limit=1".to_owned());
@@ -193,11 +196,11 @@ impl<'a> Treated<'a> {
         let name = &self.node.metadata.name;
         match turn.read::<LiveNode>() {
             Ok(live) => {
-                if let Some(live) = live {
-                    turn.note(Note::Seen(live.node));
-                }
                 if self.node.ready() == NodeReady::True {
                     turn.note(Note::NotReady(Arc::clone(name), self.node.metadata.uid.clone()));
+                }
+                if let Some(live) = live {
+                    turn.note(Note::Seen(live.node));
                 }
                 self.is_lapsed = true;
                 self.end(turn, None)
@@ -210,9 +213,11 @@ impl<'a> Treated<'a> {
                 })
             }
             Err(refusal) => {
-                // A server that takes no writes from here takes none from nodes either.
-                if refusal.class != Class::Changed {
-                    turn.note(Note::Spared(Arc::clone(name)));
+                if refusal.error.is_denied() {
+                    turn.note(Note::Denied(Arc::clone(name)));
+                } else if refusal.class != Class::Changed {
+                    // A server that takes no writes from here takes none from nodes either.
+                    turn.note(Note::Spared(Arc::clone(name), refusal.class == Class::Unknown));
                 }
                 self.end(turn, Some(refusal.error))
             }

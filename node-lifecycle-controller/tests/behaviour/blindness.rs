@@ -253,3 +253,46 @@ async fn a_replay_of_the_cache_is_no_proof_of_sight() {
     cluster.wait(200).await;
     assert!(seconds(&cluster) > 150.0, "{}", seconds(&cluster));
 }
+
+/// Whether a Pod is gone or going.
+async fn is_going(cluster: &Cluster, pod: &str) -> bool {
+    cluster.get_pod(pod).await.is_none_or(|pod| !pod["metadata"]["deletionTimestamp"].is_null())
+}
+
+/// What a node does during an outage reaches nobody. Tolerations that ended meanwhile are checked when nodes had time to say
+/// that they are well.
+#[tokio::test(start_paused = true)]
+async fn tolerations_that_ended_during_an_outage_are_checked_against_a_view_that_is_live_again() {
+    for reports in [false, true] {
+        let cluster = Cluster::new(6).await;
+        cluster.wait(20).await;
+        for (pod, node) in [("back", "node-1"), ("lost", "node-2")] {
+            cluster.pod(pod, node).await;
+            if reports {
+                cluster.nodes.set_condition(node, "Ready", false).unwrap();
+            } else {
+                cluster.nodes.silence(node).unwrap();
+            }
+        }
+        for node in ["node-1", "node-2"] {
+            cluster.until(node, 90, |node| !taints(node, "NoExecute").is_empty()).await;
+        }
+        // The five minutes end a moment before the server is back.
+        cluster.wait(200).await;
+        cluster.sandbox.faults().go_down_for(Duration::from_secs(103));
+        for node in ["node-1", "node-2"] {
+            cluster.nodes.silence(node).unwrap();
+        }
+        cluster.wait(123).await;
+        assert!(!is_going(&cluster, "back").await && !is_going(&cluster, "lost").await, "reports: {reports}");
+        if reports {
+            cluster.nodes.set_condition("node-1", "Ready", true).unwrap();
+        }
+        cluster.nodes.restore("node-1").unwrap();
+        cluster.wait(150).await;
+        assert!(!is_going(&cluster, "back").await, "reports: {reports}");
+        assert!(is_going(&cluster, "lost").await, "reports: {reports}");
+        cluster.wait(900).await;
+        assert!(!is_going(&cluster, "back").await, "reports: {reports}");
+    }
+}

@@ -80,6 +80,27 @@ async fn the_oldest_of_too_many_ended_pods_go() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_ended_pods_go_in_one_pass_the_oldest_first() {
+    let few = Settings::new().with_tune(TERMINATED_POD_GC_THRESHOLD.name, TuneValue::Integer(5));
+    let mut world = World::with(few).await;
+    world.crash();
+    world.node("n", json!([])).await;
+    // Three parts of a pass.
+    for number in 0..1205 {
+        let name = format!("p{number:04}");
+        world.pod(&name, "n", json!([])).await;
+        world.status(&name, json!({"phase": "Succeeded"})).await;
+        world.clock.sleep(Duration::from_millis(100)).await;
+    }
+    world.start();
+    world.wait(15).await;
+    let left = world.sandbox.list("pods", Some(NS)).await.unwrap();
+    let left: Vec<&str> = left.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(left, ["p1200", "p1201", "p1202", "p1203", "p1204"]);
+    assert_eq!(world.asked("delete", "pods"), 1200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_going_goes_where_nothing_runs_any_more() {
     let world = World::new().await;
     let out = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]);
@@ -250,6 +271,7 @@ async fn a_pass_without_work_sends_nothing() {
     let before = world.sandbox.requests().count(Some(ME), None, None);
     world.wait(3600).await;
     let since = world.sandbox.requests().count(Some(ME), None, None) - before;
-    let watches = world.asked("watch", "pods") + world.asked("watch", "nodes");
+    let watches = ["pods", "nodes", "leases.coordination.k8s.io"].map(|resource| world.asked("watch", resource));
+    let watches: u64 = watches.iter().sum();
     assert!(since <= watches, "{since} requests, {watches} of them watches that were opened again");
 }

@@ -11,6 +11,9 @@ use crate::{
     world::condition,
 };
 
+/// Leases, as the sandbox counts requests for them.
+const LEASES: &str = "leases.coordination.k8s.io";
+
 /// From the last renewal of a node to the pass that finds it silent: the grace period, the pause between two passes, and the
 /// moments that both take.
 const SILENT: std::ops::RangeInclusive<u64> = 40..=57;
@@ -81,9 +84,9 @@ async fn a_taint_that_cannot_be_removed_costs_a_living_node_no_pod() {
     let is_going = async || !cluster.get_pod("p").await.unwrap()["metadata"]["deletionTimestamp"].is_null();
     assert_eq!(taints(&cluster.node("node-1").await, "NoExecute"), [UNREACHABLE], "nobody removes it");
     assert!(!is_going().await, "its node lives");
-    let read = cluster.asked("get", "leases");
+    let read = cluster.asked("get", LEASES);
     cluster.wait(600).await;
-    assert!(cluster.asked("get", "leases") - read <= 40, "one read every 15 seconds");
+    assert!(cluster.asked("get", LEASES) - read <= 40, "one read every 15 seconds");
     // Its conditions cannot be written either: the silence alone shows that it is lost.
     faults.add(Rule::new(Action::InternalError).identity(ME).verb("patch").resource("nodes/status"));
     cluster.nodes.silence("node-1").unwrap();
@@ -248,4 +251,71 @@ async fn nodes_that_renew_their_leases_cost_no_request() {
     cluster.wait(3600).await;
     assert_eq!(counted() - before, watches() - watched, "only watches that were opened again");
     assert_eq!(cluster.unknown_count().await, 0);
+}
+
+/// A node that renews its Lease lives, also while it has not reported its status: the condition and the taint are ours.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_renews_its_lease_and_reports_nothing_keeps_its_pods() {
+    let cluster = Cluster::new(6).await;
+    cluster.pod("p", "node-1").await;
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.until("node-1", 90, |node| !taints(node, "NoExecute").is_empty()).await;
+    cluster.wait(200).await;
+    cluster.nodes.renew_only("node-1").unwrap();
+    // Pods that are new there are in no worse position.
+    cluster.wait(60).await;
+    let untolerant = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "new", "namespace": NS},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "img:1"}], "tolerations": [
+            {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0}]}});
+    cluster.sandbox.create(untolerant).await.unwrap();
+    cluster.wait(900).await;
+    let node = cluster.node("node-1").await;
+    assert_eq!((status(&node, "Ready"), taints(&node, "NoExecute")), ("Unknown", vec![UNREACHABLE.to_owned()]));
+    let is_going = async |pod| !cluster.get_pod(pod).await.unwrap()["metadata"]["deletionTimestamp"].is_null();
+    assert!(!is_going("p").await && !is_going("new").await, "its node lives");
+    let read = cluster.asked("get", "nodes") + cluster.asked("get", LEASES) + cluster.asked("get", "pods");
+    cluster.wait(600).await;
+    let more = cluster.asked("get", "nodes") + cluster.asked("get", LEASES) + cluster.asked("get", "pods") - read;
+    assert!(more <= 2 * 2 * 41, "{more} reads: a node and its Lease, once for both Pods or twice, every 15 seconds");
+    cluster.nodes.silence("node-1").unwrap();
+    cluster.wait(40).await;
+    assert!(!is_going("p").await, "the grace period is not over");
+    cluster.wait(30).await;
+    assert!(is_going("p").await && is_going("new").await);
+}
+
+/// The write took effect and its answer is lost: the Event and the taint come as if it were not.
+#[tokio::test(start_paused = true)]
+async fn conditions_that_were_written_without_an_answer_cost_neither_the_event_nor_time() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(10).await;
+    let lost = Rule::new(Action::CutAfter).identity(ME).verb("patch").resource("nodes/status");
+    cluster.sandbox.faults().add(lost.times(1));
+    cluster.nodes.silence("node-1").unwrap();
+    let tainted = cluster.until("node-1", 120, |node| !taints(node, "NoExecute").is_empty()).await;
+    assert!(tainted <= 62, "{tainted}");
+    cluster.wait(6).await;
+    let events = cluster.events("default").await;
+    let not_ready: Vec<_> = events.iter().filter(|event| event.contains("NodeNotReady")).collect();
+    assert_eq!(not_ready, ["Normal NodeNotReady Node node-1 status is now: NodeNotReady"]);
+}
+
+/// The queues of upstream whose metrics are not served here are named in the documentation of the crate.
+#[tokio::test(start_paused = true)]
+async fn the_queues_of_upstream_are_served_or_documented() {
+    let cluster = Cluster::new(1).await;
+    let (metrics, documentation) = (cluster.loops().metrics().prometheus(), include_str!("../../src/lib.rs"));
+    let is_served = |queue: &str| metrics.contains(&format!("workqueue_adds_total{{name=\"{queue}\"}}"));
+    let upstream = [
+        "node_lifecycle_controller",
+        "node_lifecycle_controller_pods",
+        "noexec_taint_node",
+        "noexec_taint_pod",
+        "orphaned_pods_nodes",
+    ];
+    let missing: Vec<&str> = upstream.into_iter().filter(|queue| !is_served(queue)).collect();
+    assert_eq!(missing, ["noexec_taint_node", "orphaned_pods_nodes"]);
+    for queue in missing.into_iter().chain(["pod_garbage_collector", "node_lifecycle_controller_rounds"]) {
+        assert!(documentation.contains(&format!("`{queue}`")), "{queue}");
+    }
 }

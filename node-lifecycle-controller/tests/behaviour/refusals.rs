@@ -37,7 +37,7 @@ async fn conditions_that_the_server_refuses_are_counted_and_explained_until_they
     cluster.nodes.silence("node-1").unwrap();
     cluster.wait(180).await;
     assert_eq!(status(&cluster.node("node-1").await, "Ready"), "True");
-    assert!((2..=4).contains(&failed(&cluster)), "once in a grace period: {}", failed(&cluster));
+    assert!((5..=7).contains(&failed(&cluster)), "with pauses that grow: {}", failed(&cluster));
     let error = last_error(&cluster, "node-1").unwrap();
     assert!(error.starts_with("set the conditions to Unknown: ") && error.contains("is invalid"), "{error}");
     let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
@@ -78,4 +78,17 @@ async fn removals_of_taints_that_the_server_refuses_are_counted_and_explained() 
     assert!(failed(&cluster) >= 5, "{}", failed(&cluster));
     let said = explained(&cluster, Some("node-1"))["waiting"].to_string();
     assert!(said.contains("remove the NoExecute taints") && said.contains("is invalid"), "{said}");
+}
+
+/// A denial is about what one write holds. The server takes others, and heartbeats: the node gets no grace period for it.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_denied_once_gives_its_node_no_time() {
+    let cluster = Cluster::new(6).await;
+    cluster.wait(20).await;
+    let denied = Rule::new(Action::Invalid).identity(ME).verb("patch").resource("nodes/status");
+    cluster.sandbox.faults().add(denied.times(1));
+    cluster.nodes.silence("node-1").unwrap();
+    let silent = cluster.until("node-1", 120, |node| status(node, "Ready") == "Unknown").await;
+    assert!(silent <= 67, "{silent}");
+    assert_eq!(failed(&cluster), 1);
 }

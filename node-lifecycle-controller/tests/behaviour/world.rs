@@ -12,6 +12,21 @@ pub(crate) const ME: &str = "controllers";
 /// Where everything happens.
 pub(crate) const NS: &str = "shop";
 
+/// Where Leases of nodes are.
+const LEASES: &str = "kube-node-lease";
+
+/// Renews the Lease of a node that has no other part in a test: the loops see that they are not cut off.
+async fn witness(sandbox: Sandbox, clock: Clock) {
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "witness", "namespace": LEASES}});
+    sandbox.create(lease).await.unwrap();
+    loop {
+        let renewed = json!({"spec": {"renewTime": clock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()}});
+        sandbox.merge("leases.coordination.k8s.io", Some(LEASES), "witness", None, renewed).await.unwrap();
+        clock.sleep(Duration::from_secs(10)).await;
+    }
+}
+
 /// The loops that act on Pods. Here nobody judges the nodes.
 const LOOPS: &[LoopDefinition] = &[eviction::TAINT_EVICTION, garbage::POD_GARBAGE_COLLECTOR];
 
@@ -56,6 +71,7 @@ impl World {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = sandbox.clock(clock.clone()).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
+        tokio::spawn(witness(sandbox.clone(), clock.clone()));
         let mut world = Self { sandbox, clock, settings, loops: None };
         world.start();
         world.wait(1).await;
@@ -128,6 +144,13 @@ impl World {
     /// A user deletes it.
     pub(crate) async fn delete(&self, resource: &str, namespace: Option<&str>, name: &str) {
         self.sandbox.delete(resource, namespace, name).await.unwrap();
+    }
+
+    /// It goes at once.
+    pub(crate) async fn delete_now(&self, pod: &str) {
+        let path = format!("/api/v1/namespaces/{NS}/pods/{pod}");
+        let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+        self.sandbox.send(http::Method::DELETE, &path, "application/json", Some(&now)).await.unwrap();
     }
 
     /// How many requests of the loops there were.

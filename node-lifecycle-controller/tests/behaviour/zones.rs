@@ -161,6 +161,9 @@ async fn an_alarm_comes_before_the_taint_that_makes_the_share_large_and_a_cap_ho
     cluster.wait(600).await;
     assert_eq!(cluster.evicted_nodes().await.len(), 2);
     assert_eq!(alarms(&cluster).await, [ALARM]);
+    // The alert compares the share with what the flag says.
+    let announced: f32 = cluster.metric("nonet_node_taint_alarm_share").parse().unwrap();
+    assert!((announced - 0.3).abs() < f32::EPSILON, "{announced}");
     let gauges = || ["nonet_node_taints_held", "nonet_node_tainted_share"].map(|name| cluster.metric(name));
     assert_eq!(gauges(), ["2", "0.4"]);
     // When all nodes are back, the alarm is over, and the next outage raises it again.
@@ -213,4 +216,49 @@ async fn a_node_of_which_something_is_heard_while_it_waits_is_not_tainted() {
     }
     assert_eq!(taint_times(&cluster, since).len(), 3);
     assert!(!cluster.evicted_nodes().await.contains(&"node-3".to_owned()));
+}
+
+/// Requests take their time, and what a zone is when a node's turn comes may not be what it is when the taint is sent.
+#[tokio::test(start_paused = true)]
+async fn a_taint_on_its_way_is_not_sent_when_its_zone_is_stopped_meanwhile() {
+    for others_fail in [false, true] {
+        let cluster = Cluster::of_one_zone(10, Settings::new()).await;
+        cluster.wait(20).await;
+        let slow = Rule::new(Action::Latency(std::time::Duration::from_secs(20))).identity(ME).verb("get");
+        cluster.sandbox.faults().add(slow.resource("nodes"));
+        silence(&cluster, 0..2);
+        cluster.until("node-1", 90, |node| status(node, "Ready") == "Unknown").await;
+        cluster.until("node-0", 90, |node| status(node, "Ready") == "Unknown").await;
+        cluster.wait(2).await;
+        if others_fail {
+            for node in 4..9 {
+                cluster.nodes.set_condition(&format!("node-{node}"), "Ready", false).unwrap();
+            }
+        }
+        cluster.wait(60).await;
+        assert_eq!(cluster.evicted_nodes().await.is_empty(), others_fail, "{:?}", cluster.evicted_nodes().await);
+    }
+}
+
+/// Every flag of the zones means what it says.
+#[tokio::test(start_paused = true)]
+async fn rates_and_thresholds_are_those_of_the_flags() {
+    let settings = || {
+        flags(&[
+            ("unhealthy-zone-threshold", TuneValue::Ratio(0.8)),
+            ("large-cluster-size-threshold", TuneValue::Integer(5)),
+            ("secondary-node-eviction-rate", TuneValue::Ratio(0.05)),
+            ("node-eviction-rate", TuneValue::Ratio(0.5)),
+        ])
+    };
+    for (lost, pause) in [(7, 2), (8, 20)] {
+        let cluster = Cluster::of_one_zone(10, settings()).await;
+        cluster.wait(20).await;
+        let since = cluster.clock.now();
+        silence(&cluster, 0..lost);
+        cluster.wait(170).await;
+        let times = taint_times(&cluster, since);
+        let pauses: Vec<i64> = times.windows(2).skip(1).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.len() >= 3 && pauses.iter().all(|p| (p - pause).abs() <= 1), "{lost} of 10: {times:?}");
+    }
 }

@@ -1,11 +1,15 @@
 mod options;
 
-use common::controller::Explanation;
+use common::controller::{Explanation, Sequenced as _};
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::world::{PodBuilder, World, ago, now, pod, pods, world};
+use crate::{
+    ReplicaController,
+    kind::ReplicaSets,
+    world::{PodBuilder, World, ago, now, pod, pods, world},
+};
 
 fn plan(world: &World) -> Plan {
     decide(&world.snapshot())
@@ -18,7 +22,8 @@ fn writes_status(world: &World) -> bool {
 
 /// What the plan says, requests included.
 fn explained(world: &World) -> Explanation {
-    crate::explain(&world.snapshot())
+    let snapshot = world.snapshot();
+    ReplicaController::<ReplicaSets>::explain(&snapshot, snapshot.now)
 }
 
 /// What is done about the number of Pods, in short.

@@ -1,7 +1,6 @@
 use common::{
     api::Api,
     clock::Clock,
-    controller::Controller as _,
     events::Recorder,
     gate::gate,
     meta::Version,
@@ -128,10 +127,9 @@ async fn nothing_is_decided_before_own_writes_are_seen() {
         controller.waits_for().as_deref(),
         Some("read version: 9 is not as new as written version: 10 for group resource pods")
     );
-    controller.waiting(&Key::new("shop", "web"));
-    let text = controller.context.metrics.prometheus();
-    let counted = "replicaset_controller_stale_sync_skips_total{group=\"\",resource=\"pods\"} 1\n";
-    assert!(text.contains(counted), "{text}");
+    let key = Key::new("shop", "web");
+    let Ok(Observed::Waiting { stale, .. }) = controller.observe(&key, now()) else { panic!("it waits") };
+    assert_eq!(stale, Some(PODS), "such a sync is counted");
     controller.know(&[web(3)], &[pod("a"), pod("b")], 10);
     assert_eq!(names(&controller.ready().claims.keep), ["a", "b"]);
 }

@@ -28,7 +28,7 @@ fn set(name: &str, uid: &str, selector: &Value, min_ready: i32) -> Set<ReplicaSe
 /// The sets `web` and `slow` select `app=web`, `db` selects `app=db`; `slow` waits 30 s for its Pods.
 fn fixture() -> Fixture {
     let clock = Clock::simulated(crate::world::now(), 0);
-    let sets = Arc::new(Store::new(&[common::store::by_controller(), common::store::by_namespace()]));
+    let sets: Arc<Store<Set<ReplicaSets>>> = Arc::default();
     let app = |app: &str| json!({"matchLabels": {"app": app}});
     sets.fill(
         vec![

@@ -27,18 +27,46 @@ pub struct Revision {
 
 #[derive(Clone, Debug)]
 enum Source {
-    /// A stored revision.
+    /// A stored revision of another template. The cache has no data of it.
     Stored(RevisionRef),
+    /// A stored revision that holds the template of the set.
+    StoredTemplate(Arc<PodTemplate>),
     /// The template of the set, whose revision this sync stores.
     Template(Arc<PodTemplate>),
     /// A name in the status of a set that is being deleted. Nothing is made from it.
     Recorded,
 }
 
+/// Where the Pod template of a revision is found.
+#[derive(Clone, Debug)]
+pub enum TemplateSource {
+    /// It is the template of the set, which holds the same.
+    Set(Arc<PodTemplate>),
+    /// In the data of this revision, which are read from the server.
+    Server(RevisionRef),
+    /// Nowhere.
+    None,
+}
+
+impl TemplateSource {
+    /// The template, unless it is read from the server.
+    pub fn known(&self) -> Option<Value> {
+        match self {
+            Self::Set(template) => revision::template_in(template.data().bytes()),
+            Self::Server(_) | Self::None => None,
+        }
+    }
+}
+
 impl Revision {
-    /// A revision that is stored.
-    pub fn stored(revision: &RevisionRef) -> Self {
-        Self { name: Text::new(&revision.meta.name), source: Source::Stored(Arc::clone(revision)) }
+    /// A revision that is stored. `template` is that of the set.
+    fn stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
+        let source = if revision.holds(template.data()) {
+            Source::StoredTemplate(Arc::clone(template))
+        } else {
+            Source::Stored(Arc::clone(revision))
+        };
+        Self { name: Text::new(&revision.meta.name), source }
     }
 
     /// The revision of a set's template under that name.
@@ -46,12 +74,12 @@ impl Revision {
         Self { name: Text::new(name), source: Source::Template(Arc::clone(template)) }
     }
 
-    /// The Pod template to make Pods from; `None` if the revision holds none.
-    pub fn template(&self) -> Option<Value> {
+    /// Where to find the Pod template to make Pods from.
+    pub fn template(&self) -> TemplateSource {
         match &self.source {
-            Source::Stored(revision) => revision::template_in(revision.data.text().as_bytes()),
-            Source::Template(template) => revision::template_in(template.data().bytes()),
-            Source::Recorded => None,
+            Source::Stored(revision) => TemplateSource::Server(Arc::clone(revision)),
+            Source::StoredTemplate(template) | Source::Template(template) => TemplateSource::Set(Arc::clone(template)),
+            Source::Recorded => TemplateSource::None,
         }
     }
 }
@@ -129,10 +157,12 @@ pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
     let new = || Revision::of_template(template, &name(set, &hash(template, collisions)));
     let recorded = |name: &Text| (!name.is_empty()).then(|| Revision { name: name.clone(), source: Source::Recorded });
     let (update, step) = match (equal, latest) {
-        (Some(equal), Some(latest)) if Arc::ptr_eq(equal, latest) => (Revision::stored(latest), Step::Nothing),
-        (Some(equal), _) => (Revision::stored(equal), Step::Renumber { revision: Arc::clone(equal), number }),
+        (Some(equal), Some(latest)) if Arc::ptr_eq(equal, latest) => {
+            (Revision::stored(latest, template), Step::Nothing)
+        }
+        (Some(equal), _) => (Revision::stored(equal, template), Step::Renumber { revision: Arc::clone(equal), number }),
         (None, latest) => match latest.filter(equal_with_defaults) {
-            Some(latest) => (Revision::stored(latest), Step::Nothing),
+            Some(latest) => (Revision::stored(latest, template), Step::Nothing),
             None if snapshot.owner.deleting => {
                 (recorded(&set.status.update_revision).unwrap_or_else(new), Step::Nothing)
             }
@@ -141,7 +171,8 @@ pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
     };
     let step = if snapshot.owner.deleting { Step::Nothing } else { step };
     let current_name = &set.status.current_revision;
-    let current = stored.iter().find(|revision| *revision.meta.name == **current_name).map(Revision::stored);
+    let current = stored.iter().find(|revision| *revision.meta.name == **current_name);
+    let current = current.map(|revision| Revision::stored(revision, template));
     let current = match current {
         None if snapshot.owner.deleting => recorded(current_name),
         current => current,
@@ -156,7 +187,7 @@ pub fn choose(snapshot: &Snapshot, stored: Vec<RevisionRef>) -> Revisions {
 pub fn created(revisions: &Revisions, template: &Arc<PodTemplate>, name: &str, collisions: i32) -> Revisions {
     let update = Revision::of_template(template, name);
     let current = match revisions.current.source {
-        Source::Stored(_) => revisions.current.clone(),
+        Source::Stored(_) | Source::StoredTemplate(_) => revisions.current.clone(),
         Source::Template(_) | Source::Recorded => update.clone(),
     };
     Revisions { current, update, collisions, step: Step::Nothing, stored: revisions.stored.clone() }

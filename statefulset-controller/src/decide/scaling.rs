@@ -1,6 +1,9 @@
 //! Creating the Pods in range and deleting those out of range.
 
-use std::ops::ControlFlow::{self, Break, Continue};
+use std::{
+    collections::BTreeSet,
+    ops::ControlFlow::{self, Break, Continue},
+};
 
 use common::{meta::OwnerRef, pods::Phase as PodPhase, sequence::Pace};
 
@@ -231,9 +234,13 @@ fn repair(
 /// Upstream: `processCondemned`.
 pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
-    let mut claims = Vec::new();
+    let (mut claims, mut unprepared) = (Vec::new(), BTreeSet::new());
     for (ordinal, pod) in &situation.condemned {
+        let deferred = plan.deferred;
         repair(situation, pod, *ordinal, Claims::default(), None, Occasion::Condemned, (plan, &mut claims));
+        if plan.deferred > deferred {
+            unprepared.insert(*ordinal);
+        }
     }
     let _ = end(plan, set, claims, Continue(()));
     let first = situation.first_unavailable();
@@ -245,6 +252,9 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
             flow = Break(());
         } else if set.is_monotonic() && blocking(situation, pod).is_some() && first != Some(*ordinal) {
             plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod before it are unavailable"));
+            flow = Break(());
+        } else if unprepared.contains(ordinal) {
+            plan.waiting.push(|| format!("Pod {name} is not deleted: more of its claims get their owners first"));
             flow = Break(());
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });

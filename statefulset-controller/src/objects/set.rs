@@ -9,6 +9,7 @@ use common::{
     meta::Meta,
     object::{Object, Resource},
     selector::Selector,
+    store::ByNamespace,
 };
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
@@ -211,6 +212,7 @@ impl StatefulSet {
 
 impl Object for StatefulSet {
     const RESOURCE: Resource = STATEFUL_SETS;
+    type Indexes = (ByNamespace,);
 
     fn meta(&self) -> &Meta {
         &self.metadata

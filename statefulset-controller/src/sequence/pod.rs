@@ -1,6 +1,6 @@
 //! The requests for one Pod: its claims, the Pod itself, the owner references of its claims.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     api::Patch,
@@ -32,31 +32,52 @@ const MAX_NAMED_PROBLEMS: usize = 10;
 /// A revision that Pods are made from.
 struct PodSource {
     revision: Text,
-    /// Its Pod template; `None` if no Pod can be made from the revision.
-    template: Option<Value>,
+    template: Result<Value, Unusable>,
+}
+
+/// The Pod template of a revision as it was read from the server.
+pub(super) type ReadTemplate = Result<Option<Value>, Unusable>;
+
+/// Why no Pod can be made from a revision.
+#[derive(Clone, Debug)]
+pub(super) enum Unusable {
+    /// Its data could not be read: the label of the failure, and its text.
+    Unread(&'static str, String),
+    /// It holds no Pod template.
+    NoTemplate,
 }
 
 /// The revisions that one phase creates Pods from. Each is parsed once, and only if a Pod is created from it.
 pub(super) struct PodSources<'r> {
     snapshot: &'r Snapshot,
     revisions: &'r Revisions,
+    /// The templates that were read from the server, by the names of their revisions.
+    read: &'r BTreeMap<Text, ReadTemplate>,
     current: Option<Arc<PodSource>>,
     update: Option<Arc<PodSource>>,
 }
 
 impl<'r> PodSources<'r> {
-    pub(super) fn new(snapshot: &'r Snapshot, revisions: &'r Revisions) -> Self {
-        Self { snapshot, revisions, current: None, update: None }
+    pub(super) fn new(
+        snapshot: &'r Snapshot,
+        revisions: &'r Revisions,
+        read: &'r BTreeMap<Text, ReadTemplate>,
+    ) -> Self {
+        Self { snapshot, revisions, read, current: None, update: None }
     }
 
     fn get(&mut self, role: RevisionRole) -> Arc<PodSource> {
-        let Self { snapshot, revisions, current, update } = self;
+        let Self { snapshot, revisions, read, current, update } = self;
         let parse = |revision: &Revision| {
             let makes_pods = |template: &Value| {
                 body::pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some()
             };
-            let template = revision.template().filter(makes_pods);
-            Arc::new(PodSource { revision: revision.name.clone(), template })
+            let template = match read.get(&revision.name) {
+                Some(template) => template.clone(),
+                None => Ok(revision.template().known()),
+            };
+            let usable = |template: Option<Value>| template.filter(makes_pods).ok_or(Unusable::NoTemplate);
+            Arc::new(PodSource { revision: revision.name.clone(), template: template.and_then(usable) })
         };
         let known = match role {
             RevisionRole::Current => current,
@@ -278,10 +299,16 @@ impl<'a> State<'a> {
     fn create(&mut self, turn: &mut Turn<Note>, ordinal: i32, revision: RevisionRole) -> Go<'a> {
         let (Snapshot { set, owner, .. }, Some(source)) = (self.snapshot, &self.source) else { return Step::Done };
         let PodSource { revision: from, template } = &**source;
-        let Some(template) = template else {
-            let trouble = Trouble::template(&format!("Pod {} from revision {from}", self.name));
-            self.tell(turn, Verb::Create, Some(&trouble.failed.to_string()));
-            return self.fail(trouble);
+        let template = match template {
+            Ok(template) => template,
+            Err(unusable) => {
+                let trouble = match unusable {
+                    Unusable::NoTemplate => Trouble::template(&format!("Pod {} from revision {from}", self.name)),
+                    Unusable::Unread(label, text) => Trouble { failed: Failed::new(label, text.clone()), class: None },
+                };
+                self.tell(turn, Verb::Create, Some(&trouble.failed.to_string()));
+                return self.fail(trouble);
+            }
         };
         let body = turn.body(|| body::pod(set, owner, ordinal, template.clone(), from));
         let why = match revision {

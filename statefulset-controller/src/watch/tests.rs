@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use common::{clock::Clock, meta::Version, metrics::Metrics, object::Object, queue::Backoff, store::by_namespace};
+use common::{clock::Clock, meta::Version, metrics::Metrics, object::Object, queue::Backoff};
 use serde_json::json;
 
 use super::*;
@@ -17,7 +17,7 @@ fn read<T: Object>(value: &serde_json::Value) -> T {
 
 fn ground(min_ready_seconds: i32) -> Ground {
     let clock = Clock::simulated(crate::world::now(), 1);
-    let sets = Arc::new(Store::new(&[by_namespace()]));
+    let sets: Arc<Store<StatefulSet>> = Arc::default();
     sets.fill(vec![read(&world(3).spec("minReadySeconds", json!(min_ready_seconds)).set)], Version::parse("9"));
     let watch = Watch {
         queue: Queue::new(clock.clone(), Backoff::default(), None),
@@ -80,13 +80,13 @@ async fn a_pod_that_got_ready_brings_its_set_again_once_it_is_available() {
 async fn the_deletion_of_a_claim_enqueues_the_sets_that_wait_for_it() {
     let ground = ground(0);
     let claim: Arc<Claim> = Arc::new(read(&json!({"metadata": {"name": "data-web-0", "namespace": "shop"}})));
-    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)));
+    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)), Origin::Watch);
     assert!(ground.watch.queue.is_empty());
     ground.watch.awaited.replace(&Key::new("shop", "web"), vec![claim.metadata.key()]);
-    ground.watch.on_claim(&Event::Added(Arc::clone(&claim)));
+    ground.watch.on_claim(&Event::Added(Arc::clone(&claim)), Origin::Watch);
     assert!(ground.watch.queue.is_empty());
-    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)));
-    ground.watch.on_claim(&Event::Deleted(claim));
+    ground.watch.on_claim(&Event::Deleted(Arc::clone(&claim)), Origin::Watch);
+    ground.watch.on_claim(&Event::Deleted(claim), Origin::Watch);
     assert_eq!(ground.watch.queue.len(), 1);
 }
 

@@ -25,7 +25,7 @@ async fn every_pod_has_claims_that_outlive_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_claims_than_a_sync_creates_are_created_before_their_pod() {
+async fn more_claims_than_a_sync_writes_are_ready_before_their_pod_comes_or_goes() {
     for policy in ["OrderedReady", "Parallel"] {
         let world = World::new().await;
         let mut spec = claims("Delete", "Delete");
@@ -45,6 +45,13 @@ async fn more_claims_than_a_sync_creates_are_created_before_their_pod() {
         for claim in ["c000-web-0", "c249-web-0"] {
             assert_eq!(owners(&world.get(CLAIMS, claim).await), ["StatefulSet web"], "{policy}");
         }
+        world.change(json!({"replicas": 0})).await;
+        world.settle().await;
+        let done = world.done();
+        let since = &done[done.iter().position(|what| what == "+web-0").unwrap()..];
+        let deleted = since.iter().position(|what| what == "-web-0").unwrap();
+        let marked = since[..deleted].iter().filter(|what| what.starts_with("~c")).count();
+        assert_eq!(marked, 250, "{policy}: every claim goes with its Pod");
     }
 }
 

@@ -1,9 +1,10 @@
 //! A new template reaches Pods.
 
 use common::settings::Settings;
+use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{World, set};
+use crate::world::{ME, REVISIONS, World, set};
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_goes_from_the_highest_one_at_a_time() {
@@ -40,6 +41,35 @@ async fn a_partition_keeps_the_first_as_they_are_also_when_they_come_back() {
     world.change(partition(0)).await;
     world.settle().await;
     assert_eq!(world.images().await, ["web-0 img:2", "web-1 img:2", "web-2 img:2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_template_is_read_only_where_a_pod_is_made_from_it() {
+    let world = World::new().await;
+    let partition = json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 3}}});
+    world.apply(set(3, partition)).await;
+    world.settle().await;
+    let current = world.status().await["currentRevision"].as_str().unwrap().to_owned();
+    assert_eq!(world.asked("get", REVISIONS), 0, "the set itself has the template");
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    assert_eq!(world.asked("get", REVISIONS), 0);
+    world.sandbox.delete("pods", Some("shop"), "web-1").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.images().await[1], "web-1 img:1");
+    assert_eq!(world.asked("get", REVISIONS), 1);
+    // As long as it cannot be read, the Pod is missing, and an Event says why.
+    let refuse = Rule::new(Action::InternalError).identity(ME).verb("get").resource("controllerrevisions");
+    world.sandbox.faults().add(refuse);
+    world.sandbox.delete("pods", Some("shop"), "web-2").await.unwrap();
+    world.wait(10).await;
+    assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1"]);
+    let told = "Warning FailedCreate Create Pod web-2 in StatefulSet web failed error: cannot read ControllerRevision";
+    assert!(world.told(&format!("{told} {current}")).await, "{:?}", world.events().await);
+    assert_eq!(world.status().await["readyReplicas"], json!(2));
+    world.sandbox.faults().clear();
+    world.settle().await;
+    assert_eq!(world.images().await[2], "web-2 img:1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,7 @@ const fn a_loop(name: &'static str, alias: &'static str) -> LoopDefinition {
 
 const DEFINITION: Definition = Definition {
     name: "replicaset-controller",
+    version: "1.2.3-rc.1",
     about: "Keeps as many Pods as ReplicaSets want.",
     loops: &[
         a_loop("replicaset-controller", "replicaset"),
@@ -107,6 +108,7 @@ fn defaults_are_upstreams() {
         (election.lease_duration, election.renew_deadline, election.retry_period),
         (Duration::from_secs(15), Duration::from_secs(10), Duration::from_secs(2))
     );
+    assert_eq!(election.probation, None);
     assert_eq!(o.server.secure, Some("0.0.0.0:10257".parse().unwrap()));
     assert_eq!(o.server.debug, None);
     assert_eq!(o.questions.open, ["/healthz", "/readyz", "/livez"]);
@@ -144,6 +146,7 @@ fn what_is_given_is_what_counts() {
         "--node-monitor-period=2s",
         "--insecure-debug",
         "--standby-warm=false",
+        "--probation=90s",
         "--threads=2",
         "-v=4",
         "--vmodule=store=6",
@@ -156,6 +159,9 @@ fn what_is_given_is_what_counts() {
     assert_eq!(o.settings.workers(&WORKERS), 9);
     let election = o.election.unwrap();
     assert_eq!((election.lease_duration, &*election.namespace), (Duration::from_mins(1), "other"));
+    let probation = election.probation.unwrap();
+    let commit = crate::version::VERSION.commit;
+    assert_eq!((probation.time, probation.version), (Duration::from_secs(90), format!("1.2.3-rc.1+{commit}")));
     assert_eq!(o.server.secure, Some("[::1]:8443".parse().unwrap()));
     assert_eq!(o.server.debug, Some("127.0.0.1:0".parse().unwrap()));
     assert!(!o.settings.gate(&GATE));
@@ -420,5 +426,6 @@ fn help_lists_gates_and_tuned_values_and_no_hidden_flags() {
         assert!(!text.contains("profiling"), "{text}");
     }
     let Ok(Parsed::Print(text)) = read(&["--version"]) else { panic!("--version prints") };
-    assert!(text.starts_with("replicaset-controller ") && text.ends_with("(Kubernetes v1.36.2)\n"), "{text}");
+    let commit = crate::version::VERSION.commit;
+    assert_eq!(text, format!("replicaset-controller 1.2.3-rc.1 (Kubernetes v1.36.2, commit {commit})\n"));
 }

@@ -15,6 +15,7 @@ struct Thing {
 
 impl Object for Thing {
     const RESOURCE: Resource = Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+    type Indexes = ();
     fn meta(&self) -> &Meta {
         &self.metadata
     }

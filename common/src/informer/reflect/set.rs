@@ -72,7 +72,7 @@ impl<S: Sink> Reflector<S> {
                     return End::NoStreaming("the server closed a streaming list at once".to_owned());
                 }
                 Ok(None) => return relist("the server closed a streaming list before its end"),
-                Err(e) => return relist(&e),
+                Err(e) => return relist(&e.to_string()),
             };
             bytes += line.len();
             if bytes > self.config.longest {

@@ -38,11 +38,22 @@ pub(super) enum News {
     /// A node is to be registered; the number is its place among all nodes.
     Add(Arc<str>, u32),
     /// A node stops or goes on reporting.
-    Talk(Arc<str>, bool),
+    Talk(Arc<str>, Contact),
     /// A condition of a node changes.
     Condition(Arc<str>, Box<str>, bool),
     /// A node is to be deleted.
     Remove(Arc<str>),
+}
+
+/// What a node says to the API server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contact {
+    /// Nothing.
+    None,
+    /// It renews its Lease. Its status is not reported.
+    Renewals,
+    /// Everything.
+    Full,
 }
 
 /// How nodes behave towards the API server.
@@ -73,7 +84,7 @@ struct Host {
     lease: Option<Version>,
     reported: Option<Instant>,
     conditions: BTreeMap<Box<str>, Override>,
-    talks: bool,
+    contact: Contact,
     /// Whether a request is on its way.
     busy: bool,
     /// Whether there is something to say besides the heartbeat.
@@ -147,7 +158,7 @@ impl Heartbeat {
                     lease: None,
                     reported: None,
                     conditions: BTreeMap::new(),
-                    talks: true,
+                    contact: Contact::Full,
                     busy: false,
                     dirty: true,
                     failures: 0,
@@ -156,11 +167,11 @@ impl Heartbeat {
                 self.hosts.insert(Arc::clone(&name), host);
                 self.plan(&name, clock.instant());
             }
-            News::Talk(name, talks) => {
+            News::Talk(name, contact) => {
                 let Some(host) = self.hosts.get_mut(&name) else { return };
-                host.talks = talks;
-                host.dirty |= talks;
-                if talks {
+                host.contact = contact;
+                host.dirty |= contact == Contact::Full;
+                if contact != Contact::None {
                     self.plan(&name, clock.instant());
                 }
             }
@@ -211,13 +222,13 @@ impl Heartbeat {
             let name = entry.remove();
             let Some(host) = self.hosts.get_mut(&name) else { continue };
             host.due = None;
-            if !host.talks || host.busy {
+            if host.contact == Contact::None || host.busy {
                 continue;
             }
             host.busy = true;
-            let report =
-                host.dirty || host.reported.is_none_or(|at| self.settings.every.is_some() && now - at >= REPORT_EVERY);
-            host.dirty = false;
+            let is_old = |at| self.settings.every.is_some() && now - at >= REPORT_EVERY;
+            let report = host.contact == Contact::Full && (host.dirty || host.reported.is_none_or(is_old));
+            host.dirty &= !report;
             self.requests.push(Box::pin(report_node(self.api.clone(), host.clone(), self.settings.clone(), report)));
         }
     }
@@ -240,7 +251,11 @@ impl Heartbeat {
         let next = match done.result {
             Ok(()) => {
                 host.failures = 0;
-                if host.dirty { Some(now) } else { self.settings.every.map(|every| now + every) }
+                if host.dirty && host.contact == Contact::Full {
+                    Some(now)
+                } else {
+                    self.settings.every.map(|every| now + every)
+                }
             }
             Err(error) => {
                 tracing::debug!(node = &*done.name, err = %error, "Heartbeat failed, trying again");

@@ -185,6 +185,7 @@ impl Pod {
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata
@@ -241,6 +242,7 @@ pub(super) struct NodeStatus {
 
 impl Object for Node {
     const RESOURCE: Resource = NODES;
+    type Indexes = ();
 
     fn meta(&self) -> &Meta {
         &self.metadata

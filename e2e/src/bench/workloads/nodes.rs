@@ -15,6 +15,8 @@ use crate::{
 const ZONES: u32 = 5;
 /// How many Pods a node has.
 const PODS_PER_NODE: u32 = 30;
+/// How many nodes the zone has that is lost, by default.
+const NODES_OF_LOST_ZONE: u32 = 1000;
 /// How long nodes at rest are measured, in renewals of each Lease.
 const RENEWALS: u32 = 6;
 /// The time between two renewals.
@@ -105,11 +107,11 @@ impl Workload for ZoneLost {
     }
 
     fn about(&self) -> &'static str {
-        "a node for every 30 Pods: one zone of five falls silent until all its nodes are unreachable and 5 have to be left; then it returns"
+        "a node for every 30 Pods: one zone of five, which has 1,000 nodes by default, falls silent until all its nodes are unreachable and 5 have to be left; then it returns"
     }
 
     fn pods(&self) -> u32 {
-        30_000
+        NODES_OF_LOST_ZONE * ZONES * PODS_PER_NODE
     }
 
     fn nodes(&self, pods: u32) -> Option<u32> {
@@ -154,5 +156,15 @@ impl Workload for ZoneLost {
             stage.finish(phase, Amount::objects(1)).await
         }
         .boxed_local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_zone_that_is_lost_has_a_thousand_nodes_by_default() {
+        assert_eq!(ZoneLost.nodes(ZoneLost.pods()), Some(1000 * ZoneLost.zones()));
     }
 }

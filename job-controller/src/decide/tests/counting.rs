@@ -179,7 +179,7 @@ fn the_first_status_is_always_written_and_a_settled_one_never() {
     assert!(postponed.plan().tracked.writes);
     let settled = job("j").status("active", 1).status("ready", 1).with([pod("a")]);
     assert!(!settled.plan().tracked.writes);
-    assert!(crate::explain(&settled.snapshot()).actions.is_empty());
+    assert!(settled.explain().actions.is_empty());
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn nothing_is_created_or_deleted_when_it_must_not_be() {
         (job("j").spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})), "nothing"),
     ] {
         let world = job.clone().with([pod("a").failed()]);
-        let told = crate::explain(&world.snapshot());
+        let told = world.explain();
         assert!(world.plan().left_alone.is_some() && told.actions.is_empty(), "{job:?}");
         assert_eq!(job.with([]).does(), want);
     }

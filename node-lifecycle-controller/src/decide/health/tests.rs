@@ -43,12 +43,19 @@ fn snapshot(node: Arc<Node>, heard_ago: u64) -> Snapshot {
         trouble: None,
         grace_from: None,
         grace: GRACE,
-        examined: vec![Examined { node, heard: now - Duration::from_secs(heard_ago), waits: false, counts: true }],
+        examined: vec![Examined {
+            node,
+            heard: now - Duration::from_secs(heard_ago),
+            denied_until: None,
+            waits: false,
+            counts: true,
+        }],
         zones: [(Text::default(), standing)].into(),
         was_total: false,
         limits: LIMITS,
         arrived: Vec::new(),
         departed: Vec::new(),
+        lapsed: Vec::new(),
         period: PERIOD,
     }
 }

@@ -1,0 +1,589 @@
+//! Elections among versions: hand-over, probation, failure, roll-back, and electors that know nothing of these.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+const A: &str = "1.0.0+a";
+const B: &str = "1.1.0+b";
+const C: &str = "1.2.0+c";
+const PROBATION: Duration = Duration::from_mins(1);
+/// How long a container is down between two of its processes.
+const RESTART: Duration = Duration::from_secs(2);
+
+fn settings_of(version: &str, identity: &str) -> Settings {
+    let probation = Probation { version: version.to_owned(), time: PROBATION };
+    Settings {
+        probation: Some(probation),
+        ..Settings::new("kube-system", "replicaset-controller", identity.to_owned())
+    }
+}
+
+/// A candidate whose version matters, and which is not ended by a question.
+fn versioned(server: &Server, who: usize, version: &str) -> Candidate {
+    start(server, who, 0, settings_of(version, &format!("{version}/{who}")), || true)
+}
+
+/// What becomes of the processes of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quality {
+    /// They run until they are told to end.
+    Good,
+    /// They crash after they have led for that long.
+    CrashesAfterLeading(Duration),
+}
+
+/// A container: a process of one version, which is started again whenever it ends. Dropping it deletes it at once.
+struct Container {
+    current: Arc<Mutex<Arc<Candidate>>>,
+    starts: Arc<AtomicUsize>,
+    kubelet: JoinHandle<()>,
+}
+
+impl Container {
+    fn run(server: &Server, who: usize, version: &'static str, quality: Quality) -> Self {
+        let starts = Arc::new(AtomicUsize::new(0));
+        let begin = {
+            let (server, starts) = (server.clone(), Arc::clone(&starts));
+            move || {
+                let n = starts.fetch_add(1, Ordering::Relaxed);
+                let settings = settings_of(version, &format!("{version}/{who}/{n}"));
+                Arc::new(start(&server, who, 0, settings, || true))
+            }
+        };
+        let current = Arc::new(Mutex::new(begin()));
+        let slot = Arc::clone(&current);
+        let kubelet = tokio::spawn(async move {
+            loop {
+                let process = Arc::clone(&slot.lock());
+                let crash = async {
+                    process.gate.opened().await;
+                    match quality {
+                        Quality::Good => std::future::pending().await,
+                        Quality::CrashesAfterLeading(time) => pass(time).await,
+                    }
+                };
+                tokio::select! {
+                    () = crash => process.task.abort(),
+                    () = process.question.clone().asked() => process.end_in_order().await,
+                    () = process.ended() => {}
+                }
+                pass(RESTART).await;
+                *slot.lock() = begin();
+            }
+        });
+        Self { current, starts, kubelet }
+    }
+
+    fn now(&self) -> Arc<Candidate> {
+        Arc::clone(&self.current.lock())
+    }
+
+    fn leads(&self) -> bool {
+        self.now().gate.is_open()
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        self.now().status.ready()
+    }
+
+    fn starts(&self) -> usize {
+        self.starts.load(Ordering::Relaxed)
+    }
+
+    /// Ends as a Pod that is deleted.
+    async fn delete(self) {
+        self.kubelet.abort();
+        self.now().end_in_order().await;
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.kubelet.abort();
+        self.now().task.abort();
+    }
+}
+
+impl Candidate {
+    /// Ends as a process does that is told to: a little work is finished before the Lease is given up.
+    async fn end_in_order(&self) {
+        self.stop.drain();
+        pass(Duration::from_millis(50)).await;
+        self.stop.release();
+        self.ended().await;
+    }
+
+    async fn ended(&self) {
+        // Nothing is ever sent: only the end of the task ends this.
+        let _ = self.running.clone().changed().await;
+    }
+}
+
+/// How long it took until the condition held, and how long nobody of these led meanwhile. Two never lead at once.
+async fn until(containers: &[&Container], most: Duration, condition: impl Fn() -> bool) -> (Duration, Duration) {
+    step_until(containers, Duration::from_millis(5), most, condition).await
+}
+
+/// For how long nobody of these led in that time. Two never lead at once.
+async fn watch_for(containers: &[&Container], time: Duration) -> Duration {
+    let end = containers[0].now().clock.instant() + time;
+    let over = || containers[0].now().clock.instant() >= end;
+    step_until(containers, Duration::from_millis(100), time + SECOND, over).await.1
+}
+
+async fn step_until(
+    containers: &[&Container],
+    step: Duration,
+    most: Duration,
+    condition: impl Fn() -> bool,
+) -> (Duration, Duration) {
+    let (mut passed, mut without) = (Duration::ZERO, Duration::ZERO);
+    while !condition() {
+        let leaders = containers.iter().filter(|container| container.leads()).count();
+        assert!(leaders <= 1, "{leaders} lead at once");
+        without += if leaders == 0 { step } else { Duration::ZERO };
+        assert!(passed < most, "still not after {passed:?}");
+        pass(step).await;
+        passed += step;
+    }
+    (passed, without)
+}
+
+fn annotation(server: &Server, key: &str) -> Option<String> {
+    server.lease()["metadata"]["annotations"].get(key).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn said(candidate: &Candidate, what: &str) -> bool {
+    candidate.said.lock().iter().any(|said| said.contains(what))
+}
+
+fn counted(candidate: &Candidate, result: &str) -> u64 {
+    let line = format!("nonet_leader_probations_total{{name=\"replicaset-controller\",result=\"{result}\"}} ");
+    let text = candidate.metrics.prometheus();
+    let value = text.lines().find_map(|l| l.strip_prefix(&line)).unwrap_or_else(|| panic!("{line} is not in {text}"));
+    value.parse().unwrap()
+}
+
+/// A leader of version A that has led for a while.
+async fn leading_a(server: &Server) -> Container {
+    let a = Container::run(server, 0, A, Quality::Good);
+    until(&[&a], SECOND, || a.leads()).await;
+    assert_eq!(a.ready(), Ok(()), "who follows nobody is on no probation");
+    pass(SECOND * 21).await;
+    a
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_version_asks_is_given_the_lease_within_a_second_and_is_ready_after_its_probation() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::Good);
+    assert_eq!(b.ready().unwrap_err(), "the Lease has not been read yet");
+    until(&[&a, &b], SECOND * 5, || server.writes(1) > 0).await;
+    assert!(annotation(&server, probation::ASKS).unwrap().contains("1.1.0+b/1/0"));
+    let waits = b.ready().unwrap_err();
+    assert!(waits.starts_with("version 1.1.0+b has not led yet, and asks version 1.0.0+a for the Lease"), "{waits}");
+    let (took, without) = until(&[&a, &b], SECOND * 5, || b.leads()).await;
+    assert!(took < SECOND && without < Duration::from_millis(100), "{took:?}, of which {without:?} without a leader");
+    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(B));
+    assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some(A));
+    assert_eq!(annotation(&server, probation::PROBATION).as_deref(), Some("1m0s"));
+    assert_eq!(annotation(&server, probation::ASKS), None);
+    assert_eq!(annotation(&server, probation::RESERVED), None);
+    assert!(said(&b.now(), "ProbationBegun: version 1.1.0+b leads on probation for 1m0s"));
+    assert!(b.now().gate.opened().await.left.is_some(), "the leader has left what it wrote");
+    pass(SECOND * 12 + Duration::from_millis(500)).await;
+    assert_eq!(b.ready().unwrap_err(), "on probation: leads for 12s of 1m0s");
+    assert_eq!((a.starts(), a.leads(), a.ready()), (2, false, Ok(())), "who gave the Lease up stands by");
+    pass(SECOND * 46).await;
+    assert!(b.ready().is_err());
+    pass(SECOND * 4).await;
+    assert_eq!((b.ready(), a.ready()), (Ok(()), Ok(())));
+    assert_eq!(annotation(&server, probation::PROBATION), None);
+    assert!(said(&b.now(), "ProbationPassed"));
+    assert_eq!((counted(&b.now(), "begun"), counted(&b.now(), "passed"), counted(&b.now(), "failed")), (1, 1, 0));
+    assert_eq!(watch_for(&[&a, &b], SECOND * 600).await, Duration::ZERO);
+    assert_eq!((a.starts(), b.starts()), (2, 1), "nobody asks any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_dies_on_probation_is_followed_by_the_old_one_and_not_given_the_lease_again() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 20));
+    until(&[&a, &b], SECOND * 10, || b.leads()).await;
+    pass(SECOND * 10).await;
+    assert_eq!((b.starts(), a.ready()), (1, Ok(())));
+    until(&[&a, &b], SECOND * 20, || !b.leads()).await;
+    let (took, _) = until(&[&a, &b], SECOND * 30, || a.leads()).await;
+    assert!(took >= SECOND * 12 && took <= SECOND * 24, "{took:?}");
+    assert_eq!(annotation(&server, probation::FAILED).as_deref(), Some(B));
+    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A));
+    assert_eq!(annotation(&server, probation::PRECEDED_BY), None);
+    assert_eq!(annotation(&server, probation::PROBATION), None);
+    assert_eq!(a.ready(), Ok(()), "who has led before is on no probation");
+    assert!(said(&a.now(), "ProbationFailed: version 1.1.0+b has failed its probation; version 1.0.0+a leads"));
+    assert_eq!(counted(&a.now(), "failed"), 1);
+    let without = watch_for(&[&a, &b], SECOND * 1800).await;
+    assert_eq!((without, b.starts()), (Duration::ZERO, 2), "it neither leads nor dies again");
+    assert_eq!(
+        b.ready().unwrap_err(),
+        "version 1.1.0+b has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease -n kube-system replicaset-controller nonet/failed-"
+    );
+    // What the line says works.
+    {
+        let mut state = server.state.lock();
+        state.version += 1;
+        let version = state.version.to_string();
+        let lease = state.lease.as_mut().unwrap();
+        lease["metadata"]["annotations"].as_object_mut().unwrap().remove(probation::FAILED);
+        lease["metadata"]["resourceVersion"] = json!(version);
+    }
+    until(&[&a, &b], SECOND * 10, || b.leads()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn among_two_old_standbys_the_new_one_gets_the_lease() {
+    for seed in 0..4 {
+        let server = Server::new();
+        let a = leading_a(&server).await;
+        let standbys = [2, 3].map(|who| Container::run(&server, who, A, Quality::Good));
+        pass(SECOND * 10 + Duration::from_millis(137) * seed).await;
+        let b = Container::run(&server, 1, B, Quality::Good);
+        let all = [&a, &standbys[0], &standbys[1], &b];
+        until(&all, SECOND * 10, || b.leads()).await;
+        let transitions = server.lease()["spec"]["leaseTransitions"].clone();
+        assert_eq!(transitions, 1, "nobody was in between");
+        watch_for(&all, PROBATION * 2).await;
+        assert!(b.leads() && all.iter().all(|container| container.ready() == Ok(())));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_not_taken_by_whom_it_was_reserved_for_is_taken_by_another_after_five_seconds() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let standby = Container::run(&server, 2, A, Quality::Good);
+    pass(SECOND * 5).await;
+    let b = versioned(&server, 1, B);
+    until(&[&a, &standby], SECOND * 10, || server.writes(1) > 0).await;
+    b.task.abort();
+    until(&[&a, &standby], SECOND * 2, || server.holder().is_empty()).await;
+    let (took, _) = until(&[&a, &standby], SECOND * 12, || a.leads() || standby.leads()).await;
+    assert!(took >= SECOND * 5 && took <= SECOND * 5 + Duration::from_millis(200), "{took:?}");
+    assert_eq!(
+        annotation(&server, probation::FAILED).as_deref(),
+        Some(B),
+        "it was given the Lease and did not take it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_always_crashes_leads_once() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let standby = Container::run(&server, 2, A, Quality::Good);
+    let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(Duration::ZERO));
+    let without = watch_for(&[&a, &standby, &b], SECOND * 1800).await;
+    assert!(without < SECOND * 25, "{without:?}");
+    assert_eq!((b.starts(), server.lease()["spec"]["leaseTransitions"].clone()), (2, json!(2)));
+    assert!(a.ready().is_ok() && standby.ready().is_ok() && b.ready().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_version_alone_leads_whatever_it_did_before() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 5));
+    until(&[&a, &b], SECOND * 60, || annotation(&server, probation::FAILED).is_some() && a.leads()).await;
+    // Its own death on probation and its failure make it wait; that nobody else comes makes it lead.
+    drop(a);
+    let (took, _) = until(&[&b], SECOND * 60, || b.leads()).await;
+    assert!(took >= SECOND * 40 && took <= SECOND * 50, "{took:?}");
+    assert!(b.ready().unwrap_err().starts_with("on probation"));
+    until(&[&b], SECOND * 10, || !b.leads()).await;
+    let (took, _) = until(&[&b], SECOND * 60, || b.leads()).await;
+    assert!(took >= SECOND * 40 && took <= SECOND * 55, "{took:?}");
+    drop(b);
+    // A replica of it that does not crash proves it.
+    let good = Container::run(&server, 3, B, Quality::Good);
+    until(&[&good], SECOND * 60, || good.leads()).await;
+    watch_for(&[&good], PROBATION + SECOND * 3).await;
+    assert_eq!((good.ready(), annotation(&server, probation::FAILED)), (Ok(()), None));
+    let another = Container::run(&server, 2, B, Quality::Good);
+    pass(SECOND).await;
+    assert_eq!(another.ready(), Ok(()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_replica_of_a_version_on_probation_is_not_ready_either() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = [1, 2].map(|who| Container::run(&server, who, B, Quality::Good));
+    let all = [&a, &b[0], &b[1]];
+    until(&all, SECOND * 10, || b[0].leads() || b[1].leads()).await;
+    pass(SECOND * 5).await;
+    let (leader, standby) = if b[0].leads() { (&b[0], &b[1]) } else { (&b[1], &b[0]) };
+    assert_eq!(standby.ready().unwrap_err(), "version 1.1.0+b leads on probation in another replica");
+    watch_for(&all, PROBATION).await;
+    assert_eq!((leader.leads(), leader.ready(), standby.ready()), (true, Ok(()), Ok(())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_roll_back_needs_no_probation() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::Good);
+    until(&[&a, &b], SECOND * 100, || b.leads() && b.ready().is_ok()).await;
+    a.delete().await;
+    let b2 = Container::run(&server, 2, B, Quality::Good);
+    pass(SECOND * 30).await;
+    assert_eq!(b2.ready(), Ok(()));
+    // Replicas of the old version come back, one after the other, and those of the new one go.
+    let a = Container::run(&server, 0, A, Quality::Good);
+    pass(SECOND).await;
+    assert_eq!(a.ready(), Ok(()));
+    watch_for(&[&a, &b, &b2], SECOND * 60).await;
+    assert!(b.leads(), "an old version does not ask");
+    b.delete().await;
+    until(&[&a, &b2], SECOND, || a.leads() || b2.leads()).await;
+    watch_for(&[&a, &b2], SECOND * 30).await;
+    b2.delete().await;
+    until(&[&a], SECOND, || a.leads()).await;
+    assert_eq!((a.ready(), a.starts()), (Ok(()), 1));
+    assert_eq!(annotation(&server, probation::FAILED), None);
+    assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some(B));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_roll_back_in_the_middle_of_a_probation_is_no_failure() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::Good);
+    until(&[&a, &b], SECOND * 10, || b.leads()).await;
+    pass(SECOND * 20).await;
+    b.delete().await;
+    let (took, _) = until(&[&a], SECOND * 2, || a.leads()).await;
+    assert!(took < SECOND, "{took:?}");
+    assert_eq!((a.ready(), annotation(&server, probation::FAILED)), (Ok(()), None));
+    let b = Container::run(&server, 1, B, Quality::Good);
+    until(&[&a, &b], SECOND * 10, || b.leads()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_on_probation_is_asked_for_nothing() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::Good);
+    until(&[&a, &b], SECOND * 10, || b.leads()).await;
+    let c = Container::run(&server, 2, C, Quality::Good);
+    watch_for(&[&a, &b, &c], SECOND * 50).await;
+    assert_eq!((b.leads(), server.writes(2)), (true, 0));
+    let waits = c.ready().unwrap_err();
+    assert!(waits.ends_with("waits until version 1.1.0+b has passed its probation"), "{waits}");
+    until(&[&a, &b, &c], SECOND * 20, || c.leads()).await;
+    assert_eq!(annotation(&server, probation::PRECEDED_BY).as_deref(), Some("1.1.0+b,1.0.0+a"));
+    watch_for(&[&a, &b, &c], SECOND * 600).await;
+    assert!(c.leads() && [&a, &b, &c].iter().all(|each| each.ready() == Ok(())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_asks_only_once_its_caches_are_full() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let warm = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_warm = Arc::clone(&warm);
+    let b = start(&server, 1, 0, settings_of(B, "b"), move || is_warm.load(Ordering::Relaxed));
+    watch_for(&[&a], SECOND * 60).await;
+    assert_eq!((server.writes(1), a.leads()), (0, true));
+    warm.store(true, Ordering::Relaxed);
+    assert!(wait_open(&b).await < SECOND * 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_handed_over_without_the_right_to_watch() {
+    let server = Server::new();
+    server.state.lock().watch_forbidden = true;
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::Good);
+    until(&[&a, &b], SECOND * 5, || server.writes(1) > 0).await;
+    let (took, _) = until(&[&a, &b], SECOND * 10, || b.leads()).await;
+    assert!(took < SECOND * 8, "the next renewal and the next poll: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_whose_answer_is_lost_is_a_question() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::Good);
+    // The first two requests are the read of the Lease and the watch; the third is the question.
+    let before = server.state.lock().requests;
+    while server.state.lock().requests < before + 2 {
+        pass(Duration::from_millis(1)).await;
+    }
+    server.state.lock().faults[1].push_back(Fault::AnswerLost);
+    until(&[&a, &b], SECOND, || server.writes(1) > 0).await;
+    assert!(server.state.lock().faults[1].is_empty());
+    until(&[&a, &b], SECOND * 15, || b.leads()).await;
+    watch_for(&[&a, &b], PROBATION + SECOND * 3).await;
+    assert!(b.leads() && b.ready().is_ok());
+}
+
+/// An elector as client-go's: it takes what is free or has run out, renews, and writes metadata back as it read it.
+struct ClientGo {
+    task: JoinHandle<()>,
+    leads: Arc<std::sync::atomic::AtomicBool>,
+    release: Arc<tokio::sync::Notify>,
+}
+
+impl ClientGo {
+    fn run(server: &Server, who: usize) -> Self {
+        let api = {
+            let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), 77);
+            let (always, open) = gate::gate(clock.clone());
+            always.open();
+            std::mem::forget(always);
+            Api::new(server.client(who), clock, open, "client-go")
+        };
+        let leads = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let release = Arc::new(tokio::sync::Notify::new());
+        let (is_leading, wish) = (Arc::clone(&leads), Arc::clone(&release));
+        let task = tokio::spawn(async move {
+            let target = || Target::object(LEASES, "kube-system", "replicaset-controller");
+            let mut observed: Option<(Value, Instant)> = None;
+            loop {
+                let now = api.clock().instant();
+                let lease: Value = serde_json::from_slice(&api.get(target()).await.unwrap()).unwrap();
+                if observed.as_ref().is_none_or(|(spec, _)| *spec != lease["spec"]) {
+                    observed = Some((lease["spec"].clone(), now));
+                }
+                let since = observed.as_ref().unwrap().1;
+                let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned();
+                let has_run_out = now >= since + SECOND * 15;
+                let mut written = lease.clone();
+                let time = json!(format!("{:.6}", api.clock().now()));
+                written["spec"]["renewTime"] = time.clone();
+                if holder != "client-go" && (holder.is_empty() || has_run_out) {
+                    let transitions = lease["spec"]["leaseTransitions"].as_i64().unwrap() + 1;
+                    written["spec"] = json!({"holderIdentity": "client-go", "leaseDurationSeconds": 15,
+                        "acquireTime": time, "renewTime": time, "leaseTransitions": transitions});
+                } else if holder != "client-go" {
+                    is_leading.store(false, Ordering::Relaxed);
+                    pass(SECOND * 2).await;
+                    continue;
+                }
+                let written = api.replace(target(), &written).await;
+                is_leading.store(written.is_ok(), Ordering::Relaxed);
+                tokio::select! {
+                    () = pass(SECOND * 2) => {}
+                    () = wish.notified() => {
+                        is_leading.store(false, Ordering::Relaxed);
+                        let mut lease: Value = serde_json::from_slice(&api.get(target()).await.unwrap()).unwrap();
+                        lease["spec"]["holderIdentity"] = json!("");
+                        lease["spec"]["leaseDurationSeconds"] = json!(1);
+                        api.replace(target(), &lease).await.unwrap();
+                        return;
+                    }
+                }
+            }
+        });
+        Self { task, leads, release }
+    }
+
+    fn leads(&self) -> bool {
+        self.leads.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for ClientGo {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_elector_of_client_go_that_leads_is_not_asked_and_what_it_leaves_is_not_believed() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    a.delete().await;
+    let foreign = ClientGo::run(&server, 4);
+    pass(SECOND).await;
+    assert!(foreign.leads());
+    assert_eq!(annotation(&server, probation::VERSION).as_deref(), Some(A), "it leaves in place what it does not know");
+    let b = Container::run(&server, 1, B, Quality::Good);
+    watch_for(&[&b], SECOND * 120).await;
+    assert_eq!((foreign.leads(), b.leads(), b.ready(), server.writes(1)), (true, false, Ok(()), 0));
+    foreign.release.notify_one();
+    until(&[&b], SECOND, || b.leads()).await;
+    assert_eq!(
+        (b.ready(), annotation(&server, probation::PRECEDED_BY)),
+        (Ok(()), None),
+        "there is nobody to go back to"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_elector_of_client_go_beside_a_hand_over_is_not_disturbed_and_disturbs_nothing() {
+    let server = Server::new();
+    let a = leading_a(&server).await;
+    let b = Container::run(&server, 1, B, Quality::CrashesAfterLeading(SECOND * 10));
+    let foreign = ClientGo::run(&server, 4);
+    let mut were = [false; 3];
+    for _ in 0..12_000 {
+        pass(Duration::from_millis(50)).await;
+        let lead = [a.leads(), b.leads(), foreign.leads()];
+        // The elector learns a moment later that it has lost its Lease, as it would without us.
+        assert!(!(lead[0] && lead[1]), "two versions lead at once");
+        assert!(!(foreign.leads() && (lead[0] || lead[1])), "two electors lead at once");
+        for (was, is) in were.iter_mut().zip(lead) {
+            *was |= is;
+        }
+    }
+    assert!(were[0] && (were[1] || were[2]), "{were:?}");
+    assert!(a.leads() || b.leads() || foreign.leads());
+}
+
+/// Whatever crashes and whatever is lost on the way: no two lead at once, and a version that works leads in the end.
+#[tokio::test(start_paused = true)]
+async fn no_mix_of_versions_and_faults_ends_without_a_leader_or_with_two() {
+    for seed in 0..12 {
+        let server = Server::new();
+        let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 5000 + seed);
+        let bad = Quality::CrashesAfterLeading(SECOND * (1 + dice.random_below(55) as u32));
+        let mut containers = vec![
+            Container::run(&server, 0, A, Quality::Good),
+            Container::run(&server, 1, if seed % 3 == 0 { A } else { B }, Quality::Good),
+            Container::run(&server, 2, C, bad),
+        ];
+        for _ in 0..1500 {
+            pass(dice.jitter(Duration::from_millis(150), 2.0)).await;
+            let open = containers.iter().filter(|c| c.leads()).count();
+            assert!(open <= 1, "seed {seed}: {open} gates are open");
+            let who = dice.random_below(3);
+            if dice.random_below(300) == 0 {
+                let version = [A, B, C][dice.random_below(3)];
+                containers.remove(who);
+                containers.insert(who, Container::run(&server, who, version, Quality::Good));
+            }
+            let mut state = server.state.lock();
+            match dice.random_below(30) {
+                0 => state.faults[who].push_back(Fault::Refused),
+                1 | 2 => state.faults[who].push_back(Fault::AnswerLost),
+                3 => state.down[who] = !state.down[who],
+                _ => {}
+            }
+        }
+        server.state.lock().down = [false; CLIENTS];
+        server.state.lock().faults = Default::default();
+        pass(SECOND * 300).await;
+        let good = Container::run(&server, 3, A, Quality::Good);
+        containers.push(good);
+        let all: Vec<_> = containers.iter().collect();
+        watch_for(&all, SECOND * 600).await;
+        let without = watch_for(&all, SECOND * 600).await;
+        let lease = server.lease();
+        assert_eq!(without, Duration::ZERO, "seed {seed}: {}", lease["metadata"]["annotations"]);
+        assert_eq!(annotation(&server, probation::PROBATION), None, "seed {seed}: the leader is proven");
+    }
+}

@@ -1,0 +1,58 @@
+# Images of all controllers from one compile for each architecture:
+#   docker buildx bake -f deploy/images/docker-bake.hcl --load --set '*.platform=linux/amd64'      # into this machine's Docker
+#   REGISTRY=registry.example/nonet TAG=v0.1.0 docker buildx bake -f deploy/images/docker-bake.hcl --push
+# NONET_COMMIT and SOURCE_DATE_EPOCH come from the environment: the same commit gives the same digests.
+
+variable "REGISTRY" { default = "registry.invalid/nonet" }
+variable "TAG" { default = "dev" }
+variable "NONET_COMMIT" { default = "unknown" }
+# `git log -1 --format=%ct`
+variable "SOURCE_DATE_EPOCH" { default = "0" }
+variable "SOURCE_URL" { default = "" }
+
+group "default" {
+  targets = ["image"]
+}
+
+target "image" {
+  name = controller
+  matrix = {
+    controller = [
+      "cronjob-controller",
+      "daemonset-controller",
+      "deployment-controller",
+      "endpointslice-controller",
+      "gc-controller",
+      "job-controller",
+      "node-lifecycle-controller",
+      "replicaset-controller",
+      "statefulset-controller",
+    ]
+  }
+  context    = "."
+  dockerfile = "deploy/images/Dockerfile"
+  target     = controller
+  platforms  = ["linux/amd64", "linux/arm64"]
+  tags       = ["${REGISTRY}/${controller}:${TAG}"]
+  args = {
+    NONET_COMMIT      = NONET_COMMIT
+    SOURCE_DATE_EPOCH = SOURCE_DATE_EPOCH
+  }
+  labels = {
+    "org.opencontainers.image.title"       = controller
+    "org.opencontainers.image.description" = "${controller} of Nonet"
+    "org.opencontainers.image.version"     = trimprefix(TAG, "v")
+    "org.opencontainers.image.revision"    = NONET_COMMIT
+    "org.opencontainers.image.source"      = SOURCE_URL
+    "org.opencontainers.image.licenses"    = "Apache-2.0"
+  }
+}
+
+# The binaries alone: docker buildx bake -f deploy/images/docker-bake.hcl binaries --set binaries.output=out
+target "binaries" {
+  context    = "."
+  dockerfile = "deploy/images/Dockerfile"
+  target     = "binaries"
+  platforms  = ["linux/amd64", "linux/arm64"]
+  args       = { NONET_COMMIT = NONET_COMMIT }
+}

@@ -1,0 +1,513 @@
+//! Where all processes of a run meet: writes are counted here, and here it is decided what goes wrong with which.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use common::{
+    clock::{Clock, Instant},
+    watched as watch,
+};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::{
+    accounts::Accounts,
+    json::{at, text},
+    neighbour,
+    perturbation::{At, Failure, Fault, Kind, Moment, Perturbation},
+    trace::Digest,
+};
+use sandbox::Sandbox;
+
+/// Whether a process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It does.
+    Running,
+    /// It hangs: nothing leaves it and nothing reaches it.
+    Hanging,
+    /// It is no more.
+    Dead,
+}
+
+/// One incarnation of a program.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// The program: `deployment-controller`; or `nodes`.
+    pub(super) program: &'static str,
+    /// What the API server knows it as: `deployment-controller#2`.
+    pub(super) identity: String,
+    /// Its own clock.
+    pub(super) clock: Clock,
+    /// The accounts of the syncs in progress.
+    pub(super) accounts: Arc<Accounts>,
+    life: watch::Sender<Life>,
+    deposed: Mutex<Option<Instant>>,
+}
+
+impl Process {
+    pub(super) fn new(program: &'static str, incarnation: u32, clock: Clock, accounts: Accounts) -> Arc<Self> {
+        let identity = format!("{program}#{incarnation}");
+        let (life, accounts) = (watch::Sender::new(Life::Running), Arc::new(accounts));
+        Arc::new(Self { program, identity, clock, accounts, life, deposed: Mutex::default() })
+    }
+
+    /// Ends, hangs, or wakes up. The dead stay dead.
+    pub(super) fn set(&self, life: Life) {
+        self.life.send_if_modified(|now| *now != Life::Dead && std::mem::replace(now, life) != life);
+    }
+
+    /// Waits until it runs: for ever, if it never will again.
+    pub(super) async fn runs(&self) {
+        if *self.life.borrow() == Life::Running {
+            return;
+        }
+        if self.life.subscribe().wait_for(|life| *life == Life::Running).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it is no more.
+    pub(super) async fn dies(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.life.subscribe().wait_for(|life| *life == Life::Dead).await;
+    }
+
+    /// Whether it is no more.
+    pub(super) fn is_dead(&self) -> bool {
+        *self.life.borrow() == Life::Dead
+    }
+
+    /// Notes that it may not write from now on.
+    pub(super) fn depose(&self) {
+        self.deposed.lock().get_or_insert(self.clock.instant());
+    }
+
+    /// Whether it has been forbidden to write, before now.
+    pub(super) fn is_deposed(&self) -> bool {
+        self.deposed.lock().is_some_and(|at| at < self.clock.instant())
+    }
+
+    /// Whether its writes are counted: those of programs under test are.
+    fn counts(&self) -> bool {
+        self.program != super::stage::NODES
+    }
+}
+
+/// A request, as far as faults ask.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    pub(super) path: String,
+    pub(super) query: String,
+}
+
+impl Asked {
+    pub(super) fn is_watch(&self) -> bool {
+        self.query.split('&').any(|part| part == "watch=true")
+    }
+
+    fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    /// Whether it asks for a single Lease, only to know whether the server is there.
+    pub(super) fn proves_sight(&self) -> bool {
+        self.resource() == "leases" && self.query.split('&').any(|part| part == "limit=1")
+    }
+
+    /// Whether it patches an object itself, and not a subresource.
+    pub(super) fn patches_an_object(&self) -> bool {
+        self.method == Method::PATCH && !self.resource().contains('/')
+    }
+
+    /// Whether it is about an object of a hostile neighbour.
+    fn is_beside(&self) -> bool {
+        let rest = self.path.split_once("/namespaces/").map(|(_, rest)| rest);
+        rest.and_then(|rest| rest.split('/').next()) == Some(neighbour::NAMESPACE)
+    }
+
+    /// The resource and subresource: `pods`, `replicasets/status`.
+    pub(super) fn resource(&self) -> String {
+        match self.object() {
+            Some(Object { plural, subresource: "", .. }) => plural.to_owned(),
+            Some(Object { plural, subresource, .. }) => format!("{plural}/{subresource}"),
+            None => String::new(),
+        }
+    }
+
+    /// The object or the collection it is about.
+    pub(super) fn object(&self) -> Option<Object<'_>> {
+        let segments: Vec<&str> = self.path.split('/').filter(|s| !s.is_empty()).collect();
+        let rest = match segments.as_slice() {
+            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
+            _ => &[],
+        };
+        let (namespace, plural, rest) = match rest {
+            ["namespaces", namespace, plural, rest @ ..] => (*namespace, *plural, rest),
+            [plural, rest @ ..] => ("", *plural, rest),
+            [] => return None,
+        };
+        let part = |at: usize| rest.get(at).copied().unwrap_or_default();
+        Some(Object { plural, namespace, name: part(0), subresource: part(1) })
+    }
+}
+
+/// What the path of a request names. A part that it does not name is empty.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Object<'a> {
+    pub(super) plural: &'a str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) subresource: &'a str,
+}
+
+/// A write of the controllers, as it left.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Who sent it.
+    pub program: &'static str,
+    /// Its method.
+    pub method: Method,
+    /// The resource and subresource.
+    pub resource: String,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is served.
+    Served,
+    /// It is refused with that status, for that reason.
+    Refused(u16),
+    /// The process crashes.
+    Crash(Moment),
+    /// It fails.
+    Fails(Failure),
+    /// It is served and the process hangs.
+    Hangs,
+}
+
+impl Fate {
+    /// Whether it is the last of the process, for now or for good.
+    fn ends(&self) -> bool {
+        matches!(self, Self::Crash(_) | Self::Hangs)
+    }
+}
+
+/// Something that has gone wrong with a write, whose consequences go on.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) kind: Kind,
+    pub(super) process: Arc<Process>,
+}
+
+/// What the run has shown besides accepted writes.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    pub(super) digest: Digest,
+    pub(super) points: Vec<Point>,
+    pub(super) watched: BTreeSet<(&'static str, String)>,
+    pub(super) violations: Vec<(&'static str, String)>,
+    pub(super) requests: u64,
+    /// Writes of the controllers for a hostile neighbour, Events aside.
+    pub(super) beside: u64,
+}
+
+struct Refusal {
+    code: u16,
+    method: Method,
+    resource: String,
+    until: Instant,
+}
+
+/// What all processes share.
+pub(super) struct Hub {
+    pub(super) sandbox: Sandbox,
+    pub(super) clock: Clock,
+    start: Instant,
+    faults: Vec<Fault>,
+    refusals: Mutex<Vec<Refusal>>,
+    /// Whose reads fail, until when.
+    unread: Mutex<Option<(&'static str, Instant)>>,
+    acting: Mutex<BTreeMap<&'static str, Arc<Process>>>,
+    news: mpsc::UnboundedSender<News>,
+    /// Faults whose consequences are not over.
+    pub(super) pending: watch::Sender<usize>,
+    pub(super) seen: Mutex<Seen>,
+}
+
+impl Hub {
+    pub(super) fn new(sandbox: Sandbox, perturbation: &Perturbation) -> (Arc<Self>, mpsc::UnboundedReceiver<News>) {
+        let (news, heard) = mpsc::unbounded_channel();
+        let clock = sandbox.clock().clone();
+        let hub = Self {
+            start: clock.instant(),
+            clock,
+            sandbox,
+            faults: perturbation.0.clone(),
+            refusals: Mutex::default(),
+            unread: Mutex::default(),
+            acting: Mutex::default(),
+            news,
+            pending: watch::Sender::new(0),
+            seen: Mutex::default(),
+        };
+        (Arc::new(hub), heard)
+    }
+
+    /// How long a message takes, one way.
+    pub(super) async fn travel(&self) {
+        let time = 1 + self.clock.random_below(8) as u64;
+        self.clock.sleep(Duration::from_millis(time)).await;
+    }
+
+    /// Waits until the API server is there.
+    pub(super) async fn server_is_back(&self) {
+        while self.sandbox.faults().is_down() {
+            self.clock.sleep(Duration::from_secs(1)).await;
+        }
+    }
+
+    /// Takes a message into the digest.
+    pub(super) fn digest(&self, process: &Process, parts: &[&[u8]]) {
+        let mut seen = self.seen.lock();
+        seen.digest.word((self.clock.instant() - self.start).as_nanos() as u64);
+        seen.digest.bytes(process.identity.as_bytes());
+        for part in parts {
+            seen.digest.bytes(part);
+        }
+    }
+
+    /// Makes a process the one that acts for its program.
+    pub(super) fn acts(&self, process: &Arc<Process>) {
+        self.acting.lock().insert(process.program, Arc::clone(process));
+    }
+
+    /// Whether a leader hangs at some time.
+    pub(super) fn has_paused_leaders(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.kind, Kind::PausedLeader(_)))
+    }
+
+    /// The resources a program has watched so far.
+    pub(super) fn watched_by(&self, program: &str) -> Vec<String> {
+        let seen = self.seen.lock();
+        seen.watched.iter().filter(|(p, _)| *p == program).map(|(_, resource)| resource.clone()).collect()
+    }
+
+    /// Takes a request on its way, and says what becomes of it.
+    pub(super) fn leaves(&self, process: &Arc<Process>, asked: &Asked) -> Fate {
+        let resource = asked.resource();
+        let mut seen = self.seen.lock();
+        seen.requests += 1;
+        if !process.counts() {
+            return Fate::Served;
+        }
+        if asked.is_watch() {
+            seen.watched.insert((process.program, resource.clone()));
+        }
+        if !asked.is_write() {
+            if !asked.is_watch() && self.reads_fail(process) {
+                return Fate::Refused(500);
+            }
+            if asked.query.split('&').any(|part| part == "resourceVersion=0") {
+                let what = format!("{} reads {resource} from version 0, which may be served stale", process.identity);
+                seen.violations.push(("reads-are-consistent", what));
+            }
+            return Fate::Served;
+        }
+        if process.is_deposed() {
+            let what =
+                format!("{} sends {} {} after it has lost its lease", process.identity, asked.method, asked.path);
+            seen.violations.push(("only-leaders-write", what));
+        }
+        if resource == "events" {
+            return Fate::Served;
+        }
+        if !process.accounts.show(asked) {
+            let what = format!("{} sends {} {}, and no account shows it", process.identity, asked.method, asked.path);
+            seen.violations.push(("accounts-are-complete", what));
+        }
+        // Faults count the writes that the neighbour does not cause, so that they mean the same with and without it.
+        if asked.is_beside() {
+            seen.beside += 1;
+            return Fate::Served;
+        }
+        seen.points.push(Point { program: process.program, method: asked.method.clone(), resource: resource.clone() });
+        let count = seen.points.len() as u64;
+        drop(seen);
+        let mut fate = self.refusal(&asked.method, &resource).map_or(Fate::Served, Fate::Refused);
+        for fault in self.faults.iter().filter(|fault| fault.at == At::Write(count)) {
+            // Who has ended ends no second time, and hears of no failure.
+            if fate.ends() && fault.kind.ends() {
+                continue;
+            }
+            let struck = self.strike(fault, process, Some((asked, &resource)));
+            if !fate.ends() {
+                fate = struck.unwrap_or(fate);
+            }
+        }
+        fate
+    }
+
+    /// Takes an answer of the server on its way back. No controller may write a status that breaks the server's rules: it
+    /// would do so again and again. That an object is another one by now is nobody's fault.
+    pub(super) fn answered(&self, process: &Process, asked: &Asked, status: StatusCode, body: &Bytes) {
+        let resource = asked.resource();
+        if status != StatusCode::UNPROCESSABLE_ENTITY || !process.counts() || !resource.ends_with("/status") {
+            return;
+        }
+        let answer: Value = serde_json::from_slice(body).unwrap_or_default();
+        let causes = at(&answer, "/details/causes").and_then(Value::as_array);
+        if causes.is_some_and(|causes| causes.iter().any(|cause| cause["field"] == "metadata.uid")) {
+            return;
+        }
+        let what = format!("{} {resource}: {}", process.identity, text(&answer, "/message"));
+        self.seen.lock().violations.push(("statuses-are-valid", what));
+    }
+
+    /// Whether what the process reads is refused for now.
+    fn reads_fail(&self, process: &Process) -> bool {
+        let now = self.clock.instant();
+        self.unread.lock().as_ref().is_some_and(|(program, until)| *program == process.program && *until > now)
+    }
+
+    fn refusal(&self, method: &Method, resource: &str) -> Option<u16> {
+        let now = self.clock.instant();
+        let mut refusals = self.refusals.lock();
+        refusals.retain(|refusal| refusal.until > now);
+        refusals.iter().find(|r| r.method == *method && r.resource == resource).map(|r| r.code)
+    }
+
+    /// Lets the faults strike that come before a step of the users.
+    pub(super) fn step(&self, number: u64, program: &str) {
+        let acting = self.acting.lock().get(program).cloned();
+        let Some(process) = acting else { return };
+        let mut ended = false;
+        for fault in self.faults.iter().filter(|fault| fault.at == At::Step(number)) {
+            if ended && fault.kind.ends() {
+                continue;
+            }
+            match self.strike(fault, &process, None) {
+                Some(Fate::Crash(_)) => process.set(Life::Dead),
+                Some(Fate::Hangs) => process.set(Life::Hanging),
+                _ => continue,
+            }
+            ended = true;
+        }
+    }
+
+    /// Lets a fault take effect. What is to follow later is told.
+    fn strike(&self, fault: &Fault, process: &Arc<Process>, write: Option<(&Asked, &str)>) -> Option<Fate> {
+        let faults = self.sandbox.faults();
+        let tell = |process: &Arc<Process>| {
+            self.pending.send_modify(|n| *n += 1);
+            let news = News { kind: fault.kind.clone(), process: Arc::clone(process) };
+            // Who would hear it lives as long as the run.
+            let _ = self.news.send(news);
+        };
+        match &fault.kind {
+            Kind::Crash(moment) => {
+                tell(process);
+                Some(Fate::Crash(*moment))
+            }
+            Kind::Lag(_) => {
+                tell(process);
+                Some(Fate::Crash(Moment::AfterEffect))
+            }
+            Kind::Error(failure) => Some(Fate::Fails(*failure)),
+            Kind::Reject(code, time) => {
+                let (asked, resource) = write?;
+                let until = self.clock.instant() + *time;
+                let (method, resource) = (asked.method.clone(), resource.to_owned());
+                self.refusals.lock().push(Refusal { code: *code, method, resource, until });
+                tell(process);
+                Some(Fate::Refused(*code))
+            }
+            Kind::Unread(time) => {
+                *self.unread.lock() = Some((process.program, self.clock.instant() + *time));
+                tell(process);
+                None
+            }
+            Kind::Hold(program, resource, _) => {
+                let held = self.acting.lock().get(program.as_str()).cloned()?;
+                faults.hold_watch(&held.identity, resource);
+                tell(&held);
+                None
+            }
+            Kind::Missed(_) => {
+                for resource in self.watched_by(process.program) {
+                    faults.hold_watch(&process.identity, &resource);
+                }
+                tell(process);
+                None
+            }
+            Kind::Recreate(_) => {
+                faults.hold_watch(&process.identity, "pods");
+                tell(process);
+                None
+            }
+            Kind::PausedLeader(_) => {
+                tell(process);
+                Some(Fate::Hangs)
+            }
+            Kind::Clock(seconds) => {
+                process.clock.skew(jiff::SignedDuration::from_secs(*seconds));
+                None
+            }
+            Kind::FailOver | Kind::StaleStandby(_) | Kind::Interfere(_) | Kind::Neighbour(_) => {
+                tell(process);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The violations of a process that sends a request and gets this answer.
+    fn violations(method: Method, path: &str, query: &str, status: StatusCode, answer: Value) -> Vec<&'static str> {
+        let sandbox = Sandbox::builder().build();
+        let (hub, _news) = Hub::new(sandbox, &Perturbation::default());
+        let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
+        let asked = Asked { method, path: path.to_owned(), query: query.to_owned() };
+        assert_eq!(hub.leaves(&process, &asked), Fate::Served);
+        hub.answered(&process, &asked, status, &Bytes::from(answer.to_string()));
+        let seen = hub.seen.lock();
+        // No sync is in progress here.
+        let found = seen.violations.iter().map(|(oracle, _)| *oracle);
+        found.filter(|oracle| *oracle != "accounts-are-complete").collect()
+    }
+
+    #[test]
+    fn a_read_that_may_be_stale_is_noticed() {
+        for (query, expected) in [("resourceVersion=0", &["reads-are-consistent"][..]), ("resourceVersion=7", &[])] {
+            let found = violations(Method::GET, "/api/v1/pods", query, StatusCode::OK, json!({}));
+            assert_eq!(found, expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_breaks_the_servers_rules_is_noticed() {
+        let path = "/apis/batch/v1/namespaces/default/jobs/sum/status";
+        let invalid = |field: &str| json!({"message": "invalid", "details": {"causes": [{"field": field}]}});
+        for (status, field, expected) in [
+            (StatusCode::UNPROCESSABLE_ENTITY, "status.active", &["statuses-are-valid"][..]),
+            (StatusCode::UNPROCESSABLE_ENTITY, "metadata.uid", &[]),
+            (StatusCode::CONFLICT, "status.active", &[]),
+        ] {
+            let found = violations(Method::PATCH, path, "", status, invalid(field));
+            assert_eq!(found, expected, "{status} {field}");
+        }
+    }
+}

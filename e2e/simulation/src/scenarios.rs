@@ -1,0 +1,105 @@
+//! All suites, one a controller. Another controller is another file and another line here.
+
+mod availability;
+mod cronjob;
+mod cronjob_invariants;
+mod daemonset;
+mod daemonset_invariants;
+mod daemonset_view;
+mod deployment;
+mod deployment_invariants;
+mod endpointslice;
+mod endpointslice_invariants;
+mod gc;
+mod gc_invariants;
+mod job;
+mod job_gang;
+mod job_history;
+mod job_invariants;
+mod job_reads;
+mod neighbour;
+mod node_health;
+mod node_health_invariants;
+mod node_lifecycle;
+mod node_lifecycle_invariants;
+mod node_zones;
+mod replicaset;
+mod replicaset_invariants;
+mod statefulset;
+mod statefulset_invariants;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use node_lifecycle_controller::monitor::NODE_LIFECYCLE;
+use sandbox::nodes::{self, Nodes};
+
+pub(super) use job_history::pods_ended_untracked;
+
+use super::scenario::{Scenario, Suite};
+
+/// Every suite.
+pub const SUITES: &[&Suite] = &[
+    &deployment::SUITE,
+    &replicaset::SUITE,
+    &job::SUITE,
+    &job::CAPPED,
+    &job::STALE,
+    &job::DELETION,
+    &job_gang::GANG,
+    &cronjob::SUITE,
+    &cronjob::SERIES,
+    &cronjob::SPRING,
+    &cronjob::AUTUMN,
+    &endpointslice::SUITE,
+    &statefulset::SUITE,
+    &statefulset::MAX_UNAVAILABLE,
+    &daemonset::SUITE,
+    &daemonset::STALE,
+    &gc::SUITE,
+    &node_lifecycle::SUITE,
+    &node_health::SUITE,
+    &node_zones::SUITE,
+    &node_zones::LARGE,
+    &node_zones::CAPPED,
+    &neighbour::SUITE,
+];
+
+/// A scenario by the name `<suite>/<scenario>`.
+pub fn find(name: &str) -> Option<(&'static Suite, Scenario)> {
+    let (suite, scenario) = name.split_once('/')?;
+    let suite = SUITES.iter().copied().find(|s| s.name == suite)?;
+    let scenario = (suite.scenarios)().into_iter().find(|s| s.name == scenario)?;
+    Some((suite, scenario))
+}
+
+/// When runs of a suite begin: on a Saturday morning and a fraction of a second, unless clocks are about to change.
+pub(super) fn start(suite: &Suite) -> Timestamp {
+    let milliseconds = match suite.name {
+        "cronjob-spring" => cronjob::SPRING_START,
+        "cronjob-autumn" => cronjob::AUTUMN_START,
+        _ => 1_795_254_447_200,
+    };
+    Timestamp::from_millisecond(milliseconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The nodes of a suite. They are quiet when nothing happens, except where somebody judges them by their heartbeats.
+pub(super) fn nodes(suite: &Suite) -> nodes::Builder {
+    let has_two_zones =
+        [&node_zones::SUITE, &node_zones::LARGE, &node_zones::CAPPED].iter().any(|s| s.name == suite.name);
+    let (count, zones) = if has_two_zones { (7, 2) } else { (3, 3) };
+    let mut loops = suite.programs.iter().flat_map(|program| program.loops);
+    let are_judged = loops.any(|each| each.name == NODE_LIFECYCLE.name);
+    Nodes::builder().count(count).zones(zones).heartbeat(are_judged.then_some(Duration::from_secs(10)))
+}
+
+/// Whether the end of a run depends on what the clocks of controllers show in between, so that one that is wrong by hours
+/// rightly leads to another end.
+pub(super) fn follows_clocks(suite: &Suite) -> bool {
+    ["cronjob-series", "cronjob-spring", "cronjob-autumn"].contains(&suite.name)
+}
+
+/// Whether hostile neighbours are planned for a suite. They can be asked for in any other one.
+pub(super) fn has_neighbours(suite: &Suite) -> bool {
+    suite.name == neighbour::SUITE.name
+}

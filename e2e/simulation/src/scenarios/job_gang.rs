@@ -1,0 +1,96 @@
+//! Jobs whose Pods are scheduled as a gang: gate `WorkloadWithJob`.
+
+use serde_json::{Value, json};
+
+use super::{
+    job::{self, SUITE},
+    job_invariants::INVARIANTS,
+    job_reads::{JOBS, PODS},
+};
+use crate::{
+    json::{controller_uid, name, text, uid},
+    scenario::{Invariant, Scenario, Step, Suite, When, settled},
+    stage::NAMESPACE,
+    world::{Logged, World},
+};
+
+const WORKLOADS: &str = "workloads.scheduling.k8s.io";
+const GROUPS: &str = "podgroups.scheduling.k8s.io";
+
+/// Indexed Jobs all of whose Pods run at once.
+pub(super) const GANG: Suite = Suite {
+    name: "job-gang",
+    gates: &[("GenericWorkload", true), ("WorkloadWithJob", true)],
+    scenarios,
+    invariants: &[INVARIANTS, GANGS],
+    interferences: job::INTERFERENCES_WITH_GANGS,
+    ..SUITE
+};
+
+const GANGS: &[Invariant] = &[
+    Invariant { name: "gangs-are-made-once", spec: "job 22", check: made_once },
+    Invariant { name: "members-name-their-group", spec: "job 22", check: named_by_members },
+];
+
+fn gang(pods: Value, spec: Value) -> Value {
+    let mut all = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed"});
+    all.as_object_mut().into_iter().for_each(|all| all.extend(spec.as_object().cloned().unwrap_or_default()));
+    job::job(pods, all)
+}
+
+fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "gang",
+            about: "a gang of three, of whom one fails first",
+            // Each Pod works for longer than faults keep another one from being created: all indexes are done when the Job fails.
+            steps: vec![job::create(gang(
+                json!({"sim/exit": "0", "sim/exit-index-1": "1", "sim/after": "240", "sim/terminate-after": "2"}),
+                json!({"backoffLimit": 1}),
+            ))],
+        },
+        Scenario {
+            name: "gang-suspended",
+            about: "a gang that is suspended when it is made, runs, is suspended, and runs again",
+            steps: vec![
+                job::create(gang(job::working(job::LONG), json!({"suspend": true}))),
+                settled(job::spec(json!({"suspend": false}))),
+                Step {
+                    when: When::Shows(JOBS, job::SUM, "/status/ready", 3),
+                    what: job::spec(json!({"suspend": true})),
+                },
+                settled(job::spec(json!({"suspend": false}))),
+            ],
+        },
+    ]
+}
+
+fn made_once(world: &World, logged: &Logged) -> Result<(), String> {
+    let kinds = [WORKLOADS, GROUPS];
+    let Some(resource) = kinds.into_iter().find(|kind| logged.resource() == *kind && logged.creates()) else {
+        return Ok(());
+    };
+    let Some(made) = logged.after() else { return Ok(()) };
+    let of = |object: &Value| controller_uid(object).to_owned();
+    let recent = world.recently(JOBS, NAMESPACE, job::SUM).any(|job| uid(job) == controller_uid(&made));
+    if !recent {
+        return Err(format!("{} is made for a Job that is gone", name(&made)));
+    }
+    let others: Vec<&str> =
+        world.list(resource).filter(|o| of(o) == of(&made) && uid(o) != uid(&made)).map(|o| name(o)).collect();
+    if others.is_empty() { Ok(()) } else { Err(format!("{} is made, and there is {others:?}", name(&made))) }
+}
+
+fn named_by_members(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.after().filter(|_| logged.resource() == PODS && logged.creates() && !logged.by_user())
+    else {
+        return Ok(());
+    };
+    let group =
+        world.list(GROUPS).find(|group| controller_uid(group) == controller_uid(&pod)).map_or("", |group| name(group));
+    let named = text(&pod, "/spec/schedulingGroup/podGroupName");
+    if !group.is_empty() && named == group {
+        return Ok(());
+    }
+    Err(format!("Pod {} names group {named:?}, and there is {group:?}", name(&pod)))
+}

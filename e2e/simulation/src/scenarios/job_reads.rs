@@ -1,0 +1,176 @@
+//! What is read off Jobs, their Pods and the writes to them, for [`super::job_invariants`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
+    stage::NAMESPACE,
+    world::{Logged, World},
+};
+
+pub(super) const CONTROLLER: &str = "job-controller";
+pub(super) const JOBS: &str = "jobs.batch";
+pub(super) const PODS: &str = "pods";
+pub(super) const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+pub(super) const INDEX_FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
+pub(super) const MANAGED_BY: &str = "/spec/managedBy";
+/// The most Pods one status names.
+pub(super) const LEDGER: usize = 500;
+/// The same where it is as few as can be.
+pub(super) const SHORT: usize = 2;
+/// What a live read before an adoption does not exclude: the time the answer and the patch take.
+pub(super) const RECHECKED: Duration = Duration::from_secs(1);
+
+/// The lists of Pods being counted, each with the counter they go to.
+pub(super) const LISTS: [&str; 2] = ["succeeded", "failed"];
+/// What says that a Job's end is decided, and what says that it has come.
+pub(super) const ENDS: [(&str, &str); 2] = [("SuccessCriteriaMet", "Complete"), ("FailureTarget", "Failed")];
+
+pub(super) fn is_over(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+pub(super) fn is_active(pod: &Value) -> bool {
+    !is_deleting(pod) && !is_over(pod)
+}
+
+pub(super) fn is_tracked(pod: &Value) -> bool {
+    let finalizers = at(pod, "/metadata/finalizers").and_then(Value::as_array);
+    finalizers.is_some_and(|all| all.iter().any(|f| f == FINALIZER))
+}
+
+pub(super) fn is_true(job: &Value, kind: &str) -> bool {
+    condition(job, kind, "status") == "True"
+}
+
+pub(super) fn is_decided(job: &Value) -> bool {
+    ENDS.iter().any(|(interim, _)| is_true(job, interim))
+}
+
+pub(super) fn is_finished(job: &Value) -> bool {
+    ENDS.iter().any(|(_, terminal)| is_true(job, terminal))
+}
+
+pub(super) fn is_indexed(job: &Value) -> bool {
+    text(job, "/spec/completionMode") == "Indexed"
+}
+
+pub(super) fn is_suspended(job: &Value) -> bool {
+    at(job, "/spec/suspend") == Some(&json!(true))
+}
+
+/// Whether only Pods that have failed are replaced and counted, and not those that go.
+pub(super) fn only_replaces_failed(job: &Value) -> bool {
+    text(job, "/spec/podReplacementPolicy") == "Failed" || at(job, "/spec/podFailurePolicy").is_some()
+}
+
+/// The index of a Pod, if there is such an index.
+pub(super) fn index(job: &Value, pod: &Value) -> Option<i64> {
+    let index = annotation(pod, INDEX).parse().ok()?;
+    (0..number(job, "/spec/completions")).contains(&index).then_some(index)
+}
+
+/// The uids in one list of a status.
+pub(super) fn named<'a>(job: &'a Value, list: &str) -> BTreeSet<&'a str> {
+    let list = at(job, &format!("/status/uncountedTerminatedPods/{list}")).and_then(Value::as_array);
+    list.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// A set of indexes, as a status writes it.
+pub(super) fn indexes(job: &Value, field: &str) -> BTreeSet<i64> {
+    let items = text(job, &format!("/status/{field}")).split(',').filter(|item| !item.is_empty());
+    let range = |item: &str| {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        Some(first.parse::<i64>().ok()?..=last.parse::<i64>().ok()?)
+    };
+    items.filter_map(range).flatten().collect()
+}
+
+/// A write of a Job's status by the controller: before and after.
+pub(super) fn status_write(logged: &Logged) -> Option<(Arc<Value>, Arc<Value>)> {
+    let is = logged.by(CONTROLLER) && logged.resource() == JOBS && logged.through("status");
+    Some((logged.before()?, logged.after()?)).filter(|_| is)
+}
+
+/// A write of the controller to a Pod.
+pub(super) fn pod_write(logged: &Logged) -> bool {
+    logged.by(CONTROLLER) && logged.resource() == PODS
+}
+
+/// A write of the controller that takes the finalizer off a Pod: the Pod before.
+pub(super) fn untracks(logged: &Logged) -> Option<Arc<Value>> {
+    let before = logged.before().filter(|pod| pod_write(logged) && is_tracked(pod))?;
+    let stays = logged.after().is_some_and(|pod| is_tracked(&pod));
+    (!stays).then_some(before)
+}
+
+/// The Job a Pod belongs to, dead or alive.
+pub(super) fn job_of<'a>(world: &'a World, pod: &Value) -> Option<&'a Arc<Value>> {
+    world.by_uid(JOBS, controller_uid(pod))
+}
+
+/// The states a Job may be taken to be in.
+pub(super) fn recent_jobs<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.recently(JOBS, NAMESPACE, name(job)).filter(move |j| uid(j) == uid(job))
+}
+
+/// The states a Pod may be taken to be in.
+pub(super) fn recent_pods<'a>(world: &'a World, pod: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.recently(PODS, NAMESPACE, name(pod)).filter(move |p| uid(p) == uid(pod))
+}
+
+/// Every Pod a Job ever had, by its newest state.
+pub(super) fn all_pods<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    let of = move |pod: &&Arc<Value>| controller_uid(pod) == uid(job);
+    world.ever().filter(|((resource, _, _), ..)| resource == PODS).map(|(_, pod, _)| pod).filter(of)
+}
+
+/// The Pods a Job has now.
+pub(super) fn pods<'a>(world: &'a World, job: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.list(PODS).filter(move |pod| controller_uid(pod) == uid(job))
+}
+
+/// The active Pods a Job has now, and those that somebody else has given to it so lately that it may not know.
+pub(super) fn active<'a>(world: &'a World, job: &'a Value) -> (Vec<&'a Arc<Value>>, i64) {
+    let lately = world.now().checked_sub(world.lag()).unwrap_or(world.now());
+    let log = world.log().iter().rev().take_while(|logged| logged.at >= lately);
+    let given = |logged: &&Logged| {
+        let mine = |pod: Option<Arc<Value>>| pod.is_some_and(|pod| controller_uid(&pod) == uid(job));
+        logged.resource() == PODS && !logged.creates() && !mine(logged.before()) && mine(logged.after())
+    };
+    (pods(world, job).filter(|pod| is_active(pod)).collect(), log.filter(given).count() as i64)
+}
+
+/// The Pods that have left the lists so far, with the counter they went to. Without the newest write.
+pub(super) fn counted<'a>(world: &'a World, job: &Value) -> BTreeMap<String, &'a str> {
+    let mut counted = BTreeMap::new();
+    let earlier = world.log().split_last().map_or(&[][..], |(_, earlier)| earlier);
+    for (before, after) in earlier.iter().filter_map(status_write).filter(|(_, after)| uid(after) == uid(job)) {
+        for list in LISTS {
+            let left =
+                named(&before, list).difference(&named(&after, list)).map(|uid| (*uid).to_owned()).collect::<Vec<_>>();
+            counted.extend(left.into_iter().map(|uid| (uid, list)));
+        }
+    }
+    counted
+}
+
+/// Whether a rule of the Job's policy says that this failure does not count. The scenarios know rules about exit codes only.
+pub(super) fn is_ignored(job: &Value, pod: &Value) -> bool {
+    let rules = at(job, "/spec/podFailurePolicy/rules").and_then(Value::as_array);
+    let statuses = at(pod, "/status/containerStatuses").and_then(Value::as_array);
+    let codes: Vec<i64> =
+        statuses.into_iter().flatten().map(|status| number(status, "/state/terminated/exitCode")).collect();
+    let meets = |rule: &&Value| {
+        let values = at(rule, "/onExitCodes/values").and_then(Value::as_array);
+        values.is_some_and(|values| codes.iter().any(|code| *code != 0 && values.contains(&json!(code))))
+    };
+    rules.into_iter().flatten().find(meets).is_some_and(|rule| rule["action"] == "Ignore")
+}

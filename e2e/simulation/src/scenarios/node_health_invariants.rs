@@ -1,0 +1,490 @@
+//! What the specification says of the health of nodes, read off the API server's true state.
+
+use std::{sync::Arc, time::Duration};
+
+use common::clock::Instant;
+use serde_json::Value;
+
+use crate::{
+    json::{at, condition, is_deleting, labels, name, text},
+    scenario::{Invariant, Promise},
+    world::{Logged, World},
+};
+
+const CONTROLLER: &str = "node-lifecycle-controller";
+const NODES: &str = "nodes";
+const PODS: &str = "pods";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The flag `--node-monitor-grace-period` by default.
+const GRACE: Duration = Duration::from_secs(50);
+/// The pause between two passes of the controller.
+const PASS: Duration = Duration::from_secs(5);
+/// How long a taint may be on its way to the server.
+const ON_THE_WAY: Duration = Duration::from_secs(3);
+/// How long what the server said of a node may be old when a node is judged or a Pod is deleted because of it: a second, and three
+/// requests, each of which the server may send away for two seconds.
+const LIVE: Duration = Duration::from_secs(7);
+/// The longest time for which the rate of a zone is added up.
+const MEMORY: Duration = Duration::from_mins(30);
+/// The flags `--node-eviction-rate`, `--secondary-node-eviction-rate` and `--unhealthy-zone-threshold` by default.
+const RATE: f64 = 0.1;
+const SECONDARY_RATE: f64 = 0.01;
+const UNHEALTHY: f64 = 0.55;
+/// The flag `--large-cluster-size-threshold` by default, and in the suite of large zones.
+const USUAL_ZONE: usize = 50;
+pub(super) const LARGE_ZONE: usize = 3;
+
+pub(super) const INVARIANTS: &[Invariant] = &[
+    Invariant { name: "living-nodes-are-not-judged", spec: "node-lifecycle 16.6", check: living_nodes_are_not_judged },
+    Invariant {
+        name: "living-nodes-are-not-tainted",
+        spec: "node-lifecycle 16.6",
+        check: living_nodes_are_not_tainted,
+    },
+    Invariant { name: "pods-stay-on-living-nodes", spec: "node-lifecycle 16.9", check: pods_stay_on_living_nodes },
+    Invariant { name: "taints-of-others-stay", spec: "node-lifecycle 16.2", check: taints_of_others_stay },
+    Invariant { name: "one-cause-at-a-time", spec: "node-lifecycle 16.3", check: one_cause_at_a_time },
+];
+
+const fn rate_of_zones<const LARGE: usize>() -> Invariant {
+    Invariant {
+        name: "zones-are-tainted-at-their-rate",
+        spec: "node-lifecycle 6, 16.4, 16.5",
+        check: zones_are_tainted_at_their_rate::<LARGE>,
+    }
+}
+
+/// The rates of zones by the default flags.
+pub(super) const OF_ZONES: &[Invariant] = &[rate_of_zones::<USUAL_ZONE>()];
+/// The same where zones of more than [`LARGE_ZONE`] nodes are large.
+pub(super) const OF_LARGE_ZONES: &[Invariant] = &[rate_of_zones::<LARGE_ZONE>()];
+
+const fn promises<const LARGE: usize>() -> [Promise; 3] {
+    [
+        Promise {
+            name: "silent-nodes-are-marked",
+            spec: "node-lifecycle 5, 6",
+            check: silent_nodes_are_marked::<LARGE>,
+        },
+        Promise {
+            name: "living-nodes-are-as-they-say",
+            spec: "node-lifecycle 16.7",
+            check: living_nodes_are_as_they_say::<LARGE>,
+        },
+        Promise { name: "pods-leave-lost-nodes", spec: "node-lifecycle 9", check: pods_leave_lost_nodes::<LARGE> },
+    ]
+}
+
+pub(super) const PROMISES: &[Promise] = &promises::<USUAL_ZONE>();
+/// The same where zones of more than [`LARGE_ZONE`] nodes are large.
+pub(super) const PROMISES_OF_LARGE_ZONES: &[Promise] = &promises::<LARGE_ZONE>();
+
+/// Whether a node says that it is not ready.
+fn says_not_ready(node: &Value) -> bool {
+    condition(node, "Ready", "status") == "False"
+}
+
+/// Whether nothing has been heard of a node for its grace period.
+fn is_silent(world: &World, node: &Value) -> bool {
+    world.silence(name(node), world.now()) >= GRACE
+}
+
+/// Whether a node has been silent for long enough to be judged, or was until a moment ago: what is on its way still arrives, but
+/// not what was on its way before an outage.
+fn may_be_judged(world: &World, node: &str) -> bool {
+    let moment = |ago: u64| world.now().checked_sub(Duration::from_secs(ago)).unwrap_or(world.now());
+    (0..=LIVE.as_secs()).map(moment).any(|at| !world.was_away_since(at) && world.silence(node, at) >= GRACE)
+}
+
+/// Whether a node may have its taint: it is silent, or has said itself lately that it is not ready.
+fn may_be_tainted(world: &World, node: &str) -> bool {
+    let says_so = || world.within(NODES, "", node, LIVE).into_iter().flatten().any(|state| says_not_ready(state));
+    may_be_judged(world, node) || (says_so() && world.is_up_to_date(node, GRACE))
+}
+
+fn taints(node: &Value) -> Vec<Value> {
+    at(node, "/spec/taints").and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
+    taints(node).iter().any(|taint| taint["key"] == key && taint["effect"] == effect)
+}
+
+fn is_ours(taint: &Value) -> bool {
+    taint["key"].as_str().is_some_and(|key| key.starts_with("node.kubernetes.io/"))
+}
+
+/// The node before and after a write of the controller.
+fn changed_node(logged: &Logged) -> Option<(Arc<Value>, Arc<Value>)> {
+    let is_its = logged.by(CONTROLLER) && logged.resource() == NODES;
+    is_its.then(|| logged.before().zip(logged.after())).flatten()
+}
+
+/// The node that a write of the controller gave its `NoExecute` taint. A taint that takes the place of another is none.
+fn tainted_node(logged: &Logged) -> Option<Arc<Value>> {
+    let evicts = |node: &Value| [UNREACHABLE, NOT_READY].iter().any(|key| has_taint(node, key, "NoExecute"));
+    changed_node(logged).filter(|(before, after)| !evicts(before) && evicts(after)).map(|(_, after)| after)
+}
+
+fn living_nodes_are_not_judged(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, after)) = changed_node(logged) else { return Ok(()) };
+    let ready = |node: &Value| condition(node, "Ready", "status").to_owned();
+    if ready(&before) == ready(&after) || may_be_judged(world, name(&after)) {
+        return Ok(());
+    }
+    let silence = world.silence(name(&after), world.now());
+    Err(format!("{} becomes {} after a silence of {silence:?}", name(&after), ready(&after)))
+}
+
+fn living_nodes_are_not_tainted(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(after) = tainted_node(logged) else { return Ok(()) };
+    if may_be_tainted(world, name(&after)) {
+        return Ok(());
+    }
+    Err(format!("{} is tainted after a silence of {:?}", name(&after), world.silence(name(&after), world.now())))
+}
+
+fn pods_stay_on_living_nodes(world: &World, logged: &Logged) -> Result<(), String> {
+    let is_eviction = logged.by(CONTROLLER) && logged.resource() == PODS && logged.deletes();
+    let Some(pod) = logged.before().filter(|_| is_eviction) else { return Ok(()) };
+    let node = text(&pod, "/spec/nodeName");
+    if may_be_tainted(world, node) {
+        Ok(())
+    } else {
+        Err(format!("{} is evicted from {node}, which lives", name(&pod)))
+    }
+}
+
+fn taints_of_others_stay(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some((before, after)) = changed_node(logged) else { return Ok(()) };
+    let others = |node: &Value| taints(node).into_iter().filter(|taint| !is_ours(taint)).collect::<Vec<_>>();
+    if others(&before) == others(&after) { Ok(()) } else { Err(format!("a taint of {} is lost", name(&after))) }
+}
+
+fn one_cause_at_a_time(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some((_, after)) = changed_node(logged) else { return Ok(()) };
+    let has_both = has_taint(&after, UNREACHABLE, "NoExecute") && has_taint(&after, NOT_READY, "NoExecute");
+    if has_both { Err(format!("{} has both causes", name(&after))) } else { Ok(()) }
+}
+
+/// The zone of a node.
+fn zone(node: &Value) -> &str {
+    labels(node).get("topology.kubernetes.io/zone").copied().unwrap_or_default()
+}
+
+/// Whether a node is ready by what the server says of it.
+fn says_ready(node: &Value) -> bool {
+    condition(node, "Ready", "status") == "True"
+}
+
+/// How many nodes a second of a zone may be tainted while nodes are in these states.
+fn rate(nodes: &[&Arc<Value>], of: &str, large: usize, is_ready: impl Fn(&Value) -> bool) -> f64 {
+    let is_ready = |node: &&&Arc<Value>| is_ready(node);
+    if !nodes.iter().any(|node| is_ready(&node)) {
+        return 0.0;
+    }
+    let of_zone: Vec<&&Arc<Value>> = nodes.iter().filter(|node| zone(node) == of).collect();
+    let ready = of_zone.iter().filter(|node| is_ready(node)).count();
+    let not_ready = of_zone.len() - ready;
+    let is_partial = ready > 0 && not_ready > 2 && not_ready as f64 / of_zone.len() as f64 >= UNHEALTHY;
+    if !is_partial {
+        RATE
+    } else if of_zone.len() > large {
+        SECONDARY_RATE
+    } else {
+        0.0
+    }
+}
+
+/// The highest rate of a zone in a stretch of time.
+///
+/// A node that has been silent for long counts as not ready, too, while its conditions cannot be written: the state of a zone is
+/// that which the nodes are in, and both views of it are allowed.
+fn highest_rate(world: &World, of: &str, large: usize, from: Instant, to: Instant) -> f64 {
+    let names: Vec<&str> = world.list(NODES).map(|node| name(node)).collect();
+    let changes = names.iter().flat_map(|node| world.states(NODES, "", node)).map(|(at, _)| *at);
+    let times = changes.filter(|at| (from..=to).contains(at)).chain([from]);
+    let at_time = |time: Instant| {
+        let state = |node: &&str| {
+            let states = world.states(NODES, "", node);
+            let before = states.partition_point(|(at, _)| *at <= time).checked_sub(1)?;
+            states[before].1.as_ref()
+        };
+        let nodes = names.iter().filter_map(state).collect::<Vec<_>>();
+        let is_lost = |node: &Value| world.silence(name(node), time) >= GRACE;
+        let lives = |node: &Value| says_ready(node) && !is_lost(node);
+        rate(&nodes, of, large, says_ready).max(rate(&nodes, of, large, lives))
+    };
+    times.map(at_time).fold(0.0, f64::max)
+}
+
+/// A zone has one token, which comes back at the rate of its state. Each process has its own tokens: a new one begins with all.
+///
+/// The controller learns of a new state with its next pass, so the higher rate counts for that long.
+fn zones_are_tainted_at_their_rate<const LARGE: usize>(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(node) = tainted_node(logged) else { return Ok(()) };
+    let of = zone(&node);
+    let unseen = PASS + world.lag();
+    let rate_at = |time: Instant| highest_rate(world, of, LARGE, time.checked_sub(unseen).unwrap_or(time), time);
+    let is_earlier = |earlier: &&Logged| {
+        let is_its = earlier.write.identity == logged.write.identity && !Arc::ptr_eq(&earlier.write, &logged.write);
+        is_its && tainted_node(earlier).is_some_and(|node| zone(&node) == of)
+    };
+    let Some(last) = world.log().iter().rev().find(is_earlier) else {
+        return if rate_at(logged.at) > 0.0 {
+            Ok(())
+        } else {
+            Err(format!("{} is tainted in a zone that is stopped", name(&node)))
+        };
+    };
+    let (second, mut tokens, mut at) = (Duration::from_secs(1), 0.0, logged.at);
+    // A request may take a while, and the token of the last one was taken before.
+    let from = last.at.checked_sub(ON_THE_WAY).unwrap_or(last.at);
+    while tokens < 1.0 && at > from && logged.at.saturating_duration_since(at) < MEMORY {
+        let length = at.saturating_duration_since(from).min(second);
+        tokens += rate_at(at) * length.as_secs_f64();
+        at = at.checked_sub(second).unwrap_or(from);
+    }
+    // The sum of many small parts is not exact.
+    if tokens > 0.999 {
+        return Ok(());
+    }
+    let gap = logged.at.saturating_duration_since(last.at);
+    Err(format!("{} is tainted {gap:?} after {}, which is {tokens:.2} of a turn", name(&node), last.write.name))
+}
+
+/// Whether the state of a zone forbids to taint its nodes in the end.
+fn is_stopped(world: &World, node: &Value, large: usize) -> bool {
+    rate(&world.list(NODES).collect::<Vec<_>>(), zone(node), large, says_ready) <= 0.0
+}
+
+/// Whether no node is ready: then nothing is tainted with `NoExecute`.
+fn none_is_ready(world: &World) -> bool {
+    !world.list(NODES).any(|node| says_ready(node))
+}
+
+/// Whether a node has this condition, the taints that follow from it, and `NoExecute` as its zone demands.
+///
+/// In a zone that is stopped nodes keep the taints that they got before, unless every zone is.
+fn is_marked<const LARGE: usize>(world: &World, node: &Value, status: &str, key: &str) -> bool {
+    let is_right =
+        if has_taint(node, key, "NoExecute") { !none_is_ready(world) } else { is_stopped(world, node, LARGE) };
+    condition(node, "Ready", "status") == status && has_taint(node, key, "NoSchedule") && is_right
+}
+
+fn silent_nodes_are_marked<const LARGE: usize>(world: &World) -> Result<(), String> {
+    let is_wrong =
+        |node: &&Arc<Value>| is_silent(world, node) && !is_marked::<LARGE>(world, node, "Unknown", UNREACHABLE);
+    let wrong = world.list(NODES).find(is_wrong);
+    wrong.map_or(Ok(()), |node| Err(format!("{} is silent, with {:?}", name(node), taints(node))))
+}
+
+fn living_nodes_are_as_they_say<const LARGE: usize>(world: &World) -> Result<(), String> {
+    let is_right = |node: &Value| {
+        let is_clean = says_ready(node) && !taints(node).iter().any(is_ours);
+        is_clean || is_marked::<LARGE>(world, node, "False", NOT_READY)
+    };
+    let wrong = world.list(NODES).find(|node| !is_silent(world, node) && !is_right(node));
+    wrong.map_or(Ok(()), |node| Err(format!("{} lives, with {:?}", name(node), taints(node))))
+}
+
+fn pods_leave_lost_nodes<const LARGE: usize>(world: &World) -> Result<(), String> {
+    let is_lost = |node: &Value| is_silent(world, node) || says_not_ready(node);
+    let is_left = |node: &&Arc<Value>| is_lost(node) && !is_stopped(world, node, LARGE);
+    let left: Vec<&str> = world.list(NODES).filter(is_left).map(|node| name(node)).collect();
+    let stays = |pod: &&Arc<Value>| {
+        left.contains(&text(pod, "/spec/nodeName")) && !name(pod).ends_with("-ever") && !is_deleting(pod)
+    };
+    world.list(PODS).find(stays).map_or(Ok(()), |pod| Err(format!("{} stays", name(pod))))
+}
+
+/// The share of nodes that may have a taint, and how many of seven that are.
+pub(super) const CAP: (f32, usize) = (0.3, 2);
+
+/// No more nodes are tainted than the flag `--node-taint-max-share` allows.
+fn few_nodes_are_tainted(world: &World, logged: &Logged) -> Result<(), String> {
+    let evicts = |node: &&Arc<Value>| [UNREACHABLE, NOT_READY].iter().any(|key| has_taint(node, key, "NoExecute"));
+    let count = world.list(NODES).filter(evicts).count();
+    if tainted_node(logged).is_none() || count <= CAP.1 { Ok(()) } else { Err(format!("{count} nodes are tainted")) }
+}
+
+/// What holds besides where the share of tainted nodes is limited.
+pub(super) const OF_CAP: &[Invariant] =
+    &[Invariant { name: "few-nodes-are-tainted", spec: "flags", check: few_nodes_are_tainted }];
+
+/// What holds in the end where taints may be held back.
+pub(super) const PROMISES_OF_CAP: &[Promise] = &[Promise {
+    name: "living-nodes-are-as-they-say",
+    spec: "node-lifecycle 16.7",
+    check: living_nodes_are_as_they_say::<USUAL_ZONE>,
+}];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        impostor::{Act, violated},
+        scenario::{Suite, What},
+        scenarios::{
+            node_health::{SUITE, pods, silence},
+            node_zones,
+        },
+    };
+
+    fn unknown_node(node: &str) -> What {
+        let conditions = json!([{"type": "Ready", "status": "Unknown"}]);
+        What::MergeStatus(NODES.to_owned(), node.to_owned(), json!({"status": {"conditions": conditions}}))
+    }
+
+    fn unknown() -> What {
+        unknown_node("node-1")
+    }
+
+    fn taint(keys: &[&str]) -> What {
+        let taints: Vec<Value> = keys.iter().map(|key| json!({"key": key, "effect": "NoExecute"})).collect();
+        What::merge(NODES, "node-1", json!({"spec": {"taints": taints}}))
+    }
+
+    fn impostor(what: fn() -> What) -> Act {
+        Act::impostor(CONTROLLER, move |_| what())
+    }
+
+    #[test]
+    fn a_living_node_that_is_judged_or_tainted_is_noticed() {
+        assert_eq!(violated(&SUITE, &[]).unwrap(), Vec::<&str>::new());
+        let judged = violated(&SUITE, &[impostor(unknown)]).unwrap();
+        assert!(
+            judged.contains(&"living-nodes-are-not-judged") && judged.contains(&"living-nodes-are-as-they-say"),
+            "{judged:?}"
+        );
+        let tainted = violated(&SUITE, &[impostor(|| taint(&[UNREACHABLE]))]).unwrap();
+        assert!(tainted.contains(&"living-nodes-are-not-tainted"), "{tainted:?}");
+        let both = violated(&SUITE, &[impostor(|| taint(&[UNREACHABLE, NOT_READY]))]).unwrap();
+        assert!(both.contains(&"one-cause-at-a-time"), "{both:?}");
+    }
+
+    #[test]
+    fn a_judgement_that_comes_too_soon_is_noticed_and_one_in_time_is_not() {
+        let silence = || Act::user(|_| silence("node-1"));
+        let soon = violated(&SUITE, &[silence(), impostor(unknown)]).unwrap();
+        assert!(soon.contains(&"living-nodes-are-not-judged"), "{soon:?}");
+        let other = || Act::user(|_| What::merge(NODES, "node-0", json!({"metadata": {"labels": {"a": "b"}}})));
+        let in_time = violated(&SUITE, &[silence(), other(), impostor(unknown)]).unwrap();
+        assert!(!in_time.contains(&"living-nodes-are-not-judged"), "{in_time:?}");
+    }
+
+    #[test]
+    fn a_lost_taint_and_a_pod_that_is_evicted_from_a_living_node_are_noticed() {
+        let mark = Act::user(|_| taint(&["example.com/x"]));
+        let lost = violated(&SUITE, &[mark, impostor(|| taint(&[]))]).unwrap();
+        assert_eq!(lost, ["taints-of-others-stay"]);
+        let create = || pods("node-1").into_iter().map(|step| Act::user(move |_| step.what.clone()));
+        let mut acts: Vec<Act> = create().collect();
+        acts.push(impostor(|| What::delete_now(PODS, "node-1-while")));
+        let evicted = violated(&SUITE, &acts).unwrap();
+        assert!(evicted.contains(&"pods-stay-on-living-nodes"), "{evicted:?}");
+    }
+
+    #[test]
+    fn a_controller_that_does_nothing_breaks_the_promises_about_silent_nodes() {
+        let mut acts: Vec<Act> = pods("node-1").into_iter().map(|step| Act::user(move |_| step.what.clone())).collect();
+        acts.push(Act::user(|_| silence("node-1")));
+        acts.push(Act::user(|_| What::merge(NODES, "node-0", json!({"metadata": {"labels": {"a": "b"}}}))));
+        assert_eq!(violated(&SUITE, &acts).unwrap(), ["pods-leave-lost-nodes", "silent-nodes-are-marked"]);
+    }
+
+    #[test]
+    fn a_node_that_renews_its_lease_and_reports_nothing_counts_as_alive() {
+        let renews = || Act::user(|_| What::RenewOnly("node-1".to_owned()));
+        let judged = violated(&SUITE, &[renews(), renews(), renews(), impostor(unknown)]).unwrap();
+        assert!(judged.contains(&"living-nodes-are-not-judged"), "{judged:?}");
+        let pods = pods("node-1").into_iter().map(|step| Act::user(move |_| step.what.clone()));
+        let evicts = impostor(|| What::delete_now(PODS, "node-1-while"));
+        let evicted = violated(&SUITE, &pods.chain([renews(), renews(), evicts]).collect::<Vec<_>>()).unwrap();
+        assert!(evicted.contains(&"pods-stay-on-living-nodes"), "{evicted:?}");
+    }
+
+    #[test]
+    fn a_node_that_says_it_is_not_ready_may_be_tainted_and_one_that_says_otherwise_may_not() {
+        let says = |ready| Act::user(move |_| What::Condition("node-1".to_owned(), "Ready", ready));
+        let not_ready = || impostor(|| taint(&[NOT_READY]));
+        let found = violated(&SUITE, &[says(false), not_ready()]).unwrap();
+        assert!(!found.contains(&"living-nodes-are-not-tainted"), "{found:?}");
+        assert!(found.contains(&"living-nodes-are-as-they-say"), "nobody added its NoSchedule taint: {found:?}");
+        let found = violated(&SUITE, &[says(false), says(true), not_ready()]).unwrap();
+        assert!(found.contains(&"living-nodes-are-not-tainted"), "{found:?}");
+    }
+
+    #[test]
+    fn more_tainted_nodes_than_the_cap_allows_are_noticed() {
+        let two = tainting(&node_zones::CAPPED, &[0, 2, 4, 6], vec![evict("node-0"), evict("node-2")]);
+        assert!(!two.contains(&"few-nodes-are-tainted"), "{two:?}");
+        let three = vec![evict("node-0"), evict("node-2"), evict("node-4")];
+        let three = tainting(&node_zones::CAPPED, &[0, 2, 4, 6], three);
+        assert!(three.contains(&"few-nodes-are-tainted"), "{three:?}");
+    }
+
+    const RATE: &str = "zones-are-tainted-at-their-rate";
+
+    /// What is said of a controller that taints these nodes of a zone, when others of it are silent for long.
+    fn tainting(suite: &'static Suite, lost: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
+        judging(suite, lost, lost, acts)
+    }
+
+    /// The same where only some of those that are silent get their conditions.
+    fn judging(suite: &'static Suite, lost: &[u32], judged: &[u32], acts: Vec<Act>) -> Vec<&'static str> {
+        let names = |nodes: &[u32]| nodes.iter().map(|node| format!("node-{node}")).collect::<Vec<_>>();
+        let silences = names(lost).into_iter().map(|node| Act::user(move |_| silence(&node)));
+        let others =
+            std::iter::once(Act::user(|_| What::merge(NODES, "node-1", json!({"metadata": {"labels": {"a": "b"}}}))));
+        let judged = names(judged).into_iter().map(|node| Act::impostor(CONTROLLER, move |_| unknown_node(&node)));
+        violated(suite, &silences.chain(others).chain(judged).chain(acts).collect::<Vec<_>>()).unwrap()
+    }
+
+    fn evict(node: &'static str) -> Act {
+        let taints = json!([{"key": UNREACHABLE, "effect": "NoExecute"}]);
+        Act::impostor(CONTROLLER, move |_| What::merge(NODES, node, json!({"spec": {"taints": taints}})))
+    }
+
+    /// All nodes with a label at once.
+    fn evict_all() -> Act {
+        let taints = json!([{"key": UNREACHABLE, "effect": "NoExecute"}]);
+        let (label, zone) = ("topology.kubernetes.io/zone".to_owned(), "z0".to_owned());
+        let patch = json!({"spec": {"taints": taints}});
+        Act::impostor(CONTROLLER, move |_| What::MergeAll(NODES.to_owned(), label.clone(), zone.clone(), patch.clone()))
+    }
+
+    #[test]
+    fn taints_that_come_faster_than_the_rate_of_the_zone_are_noticed() {
+        let small = &node_zones::SUITE;
+        // An act comes 30 seconds after the one before, which is enough for a node.
+        let in_time = tainting(small, &[0, 2, 4, 6], vec![evict("node-0"), evict("node-2")]);
+        assert!(!in_time.contains(&RATE), "{in_time:?}");
+        let at_once = tainting(small, &[0, 2, 4, 6], vec![evict_all()]);
+        assert!(at_once.contains(&RATE), "{at_once:?}");
+    }
+
+    #[test]
+    fn taints_in_a_zone_that_is_stopped_are_noticed() {
+        let one = tainting(&node_zones::SUITE, &[0, 2, 4], vec![evict("node-0")]);
+        assert!(one.contains(&RATE), "most nodes of a small zone: {one:?}");
+        let half = tainting(&node_zones::SUITE, &[0, 2], vec![evict("node-0")]);
+        assert!(!half.contains(&RATE), "half of them: {half:?}");
+        let unwritten = judging(&node_zones::SUITE, &[0, 2, 4, 6], &[0, 2, 4], vec![evict("node-0")]);
+        assert!(!unwritten.contains(&RATE), "all of them, one of which could not be marked: {unwritten:?}");
+        let all = tainting(&node_zones::SUITE, &[0, 1, 2, 3, 4, 5, 6], vec![evict("node-0")]);
+        assert!(all.contains(&RATE) && all.contains(&"silent-nodes-are-marked"), "every zone: {all:?}");
+    }
+
+    #[test]
+    fn a_large_zone_that_is_partially_disrupted_has_the_secondary_rate() {
+        let large = &node_zones::LARGE;
+        let first = tainting(large, &[0, 2, 4], vec![evict("node-0")]);
+        assert!(!first.contains(&RATE), "{first:?}");
+        let second = tainting(large, &[0, 2, 4], vec![evict("node-0"), evict("node-2")]);
+        assert!(second.contains(&RATE), "30 seconds are too short: {second:?}");
+    }
+}

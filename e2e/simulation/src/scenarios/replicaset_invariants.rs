@@ -1,0 +1,287 @@
+//! What the specification of the ReplicaSet controller says always holds, read off the API server's true state.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use crate::{
+    json::{condition, controller, controller_uid, is_deleting, labels, name, number, selects, text, uid},
+    scenario::{Invariant, Promise},
+    stage::NAMESPACE,
+    world::{Logged, World},
+};
+
+const CONTROLLER: &str = "replicaset-controller";
+const REPLICA_SETS: &str = "replicasets.apps";
+const PODS: &str = "pods";
+const SELECTOR: &str = "/spec/selector";
+/// What a live read before an adoption does not exclude: the time the answer and the patch take.
+const RECHECKED: Duration = Duration::from_secs(1);
+
+pub(super) const INVARIANTS: &[Invariant] = &[
+    Invariant { name: "creates-only-what-is-missing", spec: "replicaset 24.1, 24.3", check: creates_what_is_missing },
+    Invariant { name: "deletes-only-what-is-too-much", spec: "replicaset 24.1", check: deletes_what_is_too_much },
+    Invariant { name: "the-deleted-make-nothing", spec: "replicaset 24.2", check: the_deleted_make_nothing },
+    Invariant { name: "deletes-only-its-own", spec: "replicaset 24.4", check: deletes_only_its_own },
+    Invariant { name: "other-pods-are-untouched", spec: "replicaset 24.5", check: other_pods_are_untouched },
+    Invariant { name: "pods-are-born-owned", spec: "replicaset 24.6", check: pods_are_born_owned },
+    Invariant { name: "only-the-living-adopt", spec: "replicaset 24.7", check: only_the_living_adopt },
+    Invariant { name: "counts-make-sense", spec: "replicaset 24.8", check: counts_make_sense },
+    Invariant { name: "the-unready-go-first", spec: "replicaset 24.9", check: the_unready_go_first },
+    Invariant { name: "a-release-is-a-release", spec: "replicaset 24.13", check: a_release_is_a_release },
+];
+
+pub(super) const PROMISES: &[Promise] =
+    &[Promise { name: "sets-get-there", spec: "replicaset 24.11", check: sets_get_there }];
+
+fn is_active(pod: &Value) -> bool {
+    !is_deleting(pod) && !is_over(pod)
+}
+
+fn is_over(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+fn is_ready(pod: &Value) -> bool {
+    condition(pod, "Ready", "status") == "True"
+}
+
+/// The active Pods a set controls and selects.
+fn pods<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    let of = move |pod: &&Arc<Value>| controller_uid(pod) == uid(set) && selects(set, SELECTOR, pod) && is_active(pod);
+    world.list(PODS).filter(of)
+}
+
+/// A write of the controller to a Pod.
+fn pod_write(logged: &Logged) -> bool {
+    logged.by(CONTROLLER) && logged.resource() == PODS
+}
+
+/// The states a set may be taken to be in.
+fn recent_sets<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.recently(REPLICA_SETS, NAMESPACE, name(set)).filter(move |s| uid(s) == uid(set))
+}
+
+/// How many Pods of a set others have changed so lately that the controller may not know: each may make it create or keep
+/// one that it would not, had it known.
+fn touched(world: &World, set: &Value) -> i64 {
+    let lately = world.now().checked_sub(world.lag()).unwrap_or(world.now());
+    let mut pods: Vec<&str> = Vec::new();
+    for logged in world.log().iter().rev().take_while(|logged| logged.at >= lately) {
+        if logged.resource() != PODS || logged.by(CONTROLLER) {
+            continue;
+        }
+        let states = [logged.before(), logged.after()];
+        let member = |pod: &Option<Arc<Value>>| {
+            pod.as_ref().is_some_and(|pod| {
+                let owned = controller_uid(pod) == uid(set) || controller(pod).is_none();
+                owned && selects(set, SELECTOR, pod) && is_active(pod)
+            })
+        };
+        if member(&states[0]) != member(&states[1]) && !pods.contains(&logged.write.name.as_str()) {
+            pods.push(&logged.write.name);
+        }
+    }
+    pods.len() as i64
+}
+
+fn creates_what_is_missing(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
+    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else { return Ok(()) };
+    let wanted = recent_sets(world, set).map(|set| number(set, "/spec/replicas")).max().unwrap_or(0);
+    let (there, touched) = (pods(world, set).count() as i64, touched(world, set));
+    if there > wanted + touched {
+        return Err(format!("{} gets Pod number {there} and wants {wanted}", name(set)));
+    }
+    Ok(())
+}
+
+fn deletes_what_is_too_much(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
+    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else { return Ok(()) };
+    let wanted = recent_sets(world, set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
+    let (there, touched) = (pods(world, set).count() as i64, touched(world, set));
+    if there < wanted - touched {
+        return Err(format!("{} is left with {there} Pods and wants {wanted}", name(set)));
+    }
+    Ok(())
+}
+
+fn the_deleted_make_nothing(world: &World, logged: &Logged) -> Result<(), String> {
+    if !pod_write(logged) || !(logged.creates() || logged.deletes()) {
+        return Ok(());
+    }
+    let Some(pod) = logged.after().or_else(|| logged.before()) else { return Ok(()) };
+    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else { return Ok(()) };
+    if recent_sets(world, set).all(|set| is_deleting(set)) {
+        return Err(format!("{} is gone or going, and Pod {} is written for it", name(set), name(&pod)));
+    }
+    Ok(())
+}
+
+fn deletes_only_its_own(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.before().filter(|_| pod_write(logged) && logged.deletes()) else { return Ok(()) };
+    // The deletion names the version of the Pod that was judged: it is of this state and of no earlier one.
+    let owner = world.by_uid(REPLICA_SETS, controller_uid(&pod));
+    if is_active(&pod) && owner.is_some_and(|set| selects(set, SELECTOR, &pod)) {
+        return Ok(());
+    }
+    Err(format!("Pod {} is deleted and is no ReplicaSet's", name(&pod)))
+}
+
+fn other_pods_are_untouched(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.before().filter(|_| pod_write(logged)) else { return Ok(()) };
+    let owner = controller(&pod);
+    if owner.is_some_and(|owner| owner["kind"] != "ReplicaSet") {
+        return Err(format!("Pod {} is another controller's", name(&pod)));
+    }
+    if !is_active(&pod) {
+        return Err(format!("Pod {} is over or going, and is written", name(&pod)));
+    }
+    Ok(())
+}
+
+fn pods_are_born_owned(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
+    let Some(set) = world.by_uid(REPLICA_SETS, controller_uid(&pod)) else {
+        return Err(format!("Pod {} is created for no ReplicaSet", name(&pod)));
+    };
+    if !selects(set, SELECTOR, &pod) {
+        return Err(format!("Pod {} is created for {}, which does not select it", name(&pod), name(set)));
+    }
+    let wanted = labels(&set["spec"]["template"]);
+    if wanted != labels(&pod) {
+        return Err(format!("Pod {} has other labels than the template of {}", name(&pod), name(set)));
+    }
+    Ok(())
+}
+
+fn only_the_living_adopt(world: &World, logged: &Logged) -> Result<(), String> {
+    let (Some(before), Some(after), true) = (logged.before(), logged.after(), pod_write(logged)) else {
+        return Ok(());
+    };
+    if controller(&before).is_some() || controller(&after).is_none() {
+        return Ok(());
+    }
+    let adopter = controller_uid(&after);
+    let Some(set) = world.by_uid(REPLICA_SETS, adopter) else {
+        return Err(format!("Pod {} is adopted by who never was", name(&after)));
+    };
+    let states = world.within(REPLICA_SETS, NAMESPACE, name(set), RECHECKED);
+    if !states.iter().flatten().any(|set| uid(set) == adopter && !is_deleting(set)) {
+        return Err(format!("Pod {} is adopted by {}, which is gone or going", name(&after), name(set)));
+    }
+    if !selects(set, SELECTOR, &before) {
+        return Err(format!("Pod {} is adopted by {}, which does not select it", name(&after), name(set)));
+    }
+    Ok(())
+}
+
+fn counts_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
+    let Some(set) = logged
+        .after()
+        .filter(|_| logged.by(CONTROLLER) && logged.resource() == REPLICA_SETS && logged.through("status"))
+    else {
+        return Ok(());
+    };
+    let count = |field: &str| number(&set, &format!("/status/{field}"));
+    let (replicas, ready, available) = (count("replicas"), count("readyReplicas"), count("availableReplicas"));
+    if available > ready || ready > replicas || count("fullyLabeledReplicas") > replicas {
+        return Err(format!("{} counts {available} available, {ready} ready, {replicas} in all", name(&set)));
+    }
+    if count("observedGeneration") > number(&set, "/metadata/generation") {
+        return Err(format!("{} has observed a generation that is not yet", name(&set)));
+    }
+    Ok(())
+}
+
+/// Asked when a sync that deleted a ready Pod is over: requests of one sync arrive in any order.
+///
+/// Unready Pods that are kept are no more than there are still too many Pods: those were to be deleted as well, and the
+/// server has refused it.
+fn the_unready_go_first(world: &World, logged: &Logged) -> Result<(), String> {
+    let syncing = |write: &&Logged| logged.at - write.at < Duration::from_secs(1);
+    let at_status = logged.by(CONTROLLER) && logged.resource() == REPLICA_SETS && logged.through("status");
+    let Some(set) = logged.after().filter(|_| at_status) else { return Ok(()) };
+    let log = world.log();
+    for write in log.iter().rev().take_while(syncing).filter(|write| pod_write(write) && write.deletes()) {
+        let Some(gone) = write.before().filter(|pod| controller_uid(pod) == uid(&set) && is_ready(pod)) else {
+            continue;
+        };
+        let unready = |pod: &&Arc<Value>| {
+            let states = world.recent(PODS, NAMESPACE, name(pod));
+            states.iter().all(|s| s.is_some_and(|s| uid(s) == uid(pod) && is_active(s) && !is_ready(s)))
+        };
+        let wanted = recent_sets(world, &set).map(|set| number(set, "/spec/replicas")).min().unwrap_or(0);
+        let surplus = pods(world, &set).count() as i64 - wanted;
+        let ready_before = world.recently(PODS, NAMESPACE, name(&gone)).all(|pod| is_ready(pod) || is_deleting(pod));
+        let kept: Vec<_> = pods(world, &set).filter(unready).collect();
+        if let Some(kept) = kept.first().filter(|_| ready_before && kept.len() as i64 > surplus) {
+            return Err(format!("ready Pod {} is deleted and unready Pod {} is kept", name(&gone), name(kept)));
+        }
+    }
+    Ok(())
+}
+
+fn a_release_is_a_release(_: &World, logged: &Logged) -> Result<(), String> {
+    let (Some(before), Some(after), true) = (logged.before(), logged.after(), pod_write(logged)) else {
+        return Ok(());
+    };
+    if logged.deletes() {
+        return Ok(());
+    }
+    let without = |pod: &Value| {
+        let mut pod = pod.clone();
+        pod["metadata"]["resourceVersion"] = Value::Null;
+        pod["metadata"]["managedFields"] = Value::Null;
+        pod["metadata"]["ownerReferences"] = Value::Null;
+        pod
+    };
+    if without(&before) != without(&after) {
+        return Err(format!("more than the owner of Pod {} was changed", name(&after)));
+    }
+    let others = |pod: &Value| -> Vec<Value> {
+        let all = pod["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        all.into_iter().filter(|reference| reference["controller"] != json!(true)).collect()
+    };
+    if others(&before) != others(&after) {
+        return Err(format!("an owner of Pod {} that is not its controller was changed", name(&after)));
+    }
+    Ok(())
+}
+
+/// A set that is left alone has the Pods it wants, no others, and says so.
+fn sets_get_there(world: &World) -> Result<(), String> {
+    for set in world.list(REPLICA_SETS).filter(|set| !is_deleting(set)) {
+        let (who, wanted) = (name(set), number(set, "/spec/replicas"));
+        let wrong = |what: String| Err(format!("ReplicaSet {who}: {what}"));
+        let there = pods(world, set).count() as i64;
+        if there != wanted {
+            return wrong(format!("it has {there} Pods and wants {wanted}"));
+        }
+        for pod in world.list(PODS) {
+            if controller_uid(pod) == uid(set) && !is_over(pod) && !selects(set, SELECTOR, pod) {
+                return wrong(format!("Pod {} is not released", name(pod)));
+            }
+            if controller(pod).is_none() && is_active(pod) && selects(set, SELECTOR, pod) {
+                return wrong(format!("Pod {} is not adopted", name(pod)));
+            }
+        }
+        let count = |test: fn(&Value) -> bool| pods(world, set).filter(|pod| test(pod)).count() as i64;
+        for (field, is) in
+            [("replicas", there), ("readyReplicas", count(is_ready)), ("availableReplicas", count(is_ready))]
+        {
+            let says = number(set, &format!("/status/{field}"));
+            if says != is {
+                return wrong(format!("status.{field} is {says} and should be {is}"));
+            }
+        }
+        if number(set, "/status/observedGeneration") != number(set, "/metadata/generation") {
+            return wrong("its newest generation is not observed".to_owned());
+        }
+        if !condition(set, "ReplicaFailure", "status").is_empty() {
+            return wrong("it still tells of a failure".to_owned());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,529 @@
+//! What the specification of the StatefulSet controller says always holds, read off the API server's true state.
+//!
+//! A controller may act on any state of the last moments. So an invariant about another object is violated only if no recent state
+//! of that object allows the write. What a Pod itself must be like when it is deleted is asked of the Pod as it was at that write,
+//! because deletions name the version that was judged.
+
+use std::{sync::Arc, time::Duration};
+
+use common::intstr::{IntOrString, Round};
+use serde_json::{Value, json};
+
+use super::availability::{is_ready, was_available};
+use crate::{
+    json::{at, controller, controller_uid, is_deleting, labels, name, number, owners, selects, text, uid},
+    scenario::{Invariant, Promise},
+    stage::NAMESPACE,
+    world::{Logged, World},
+};
+
+const CONTROLLER: &str = "statefulset-controller";
+const STATEFUL_SETS: &str = "statefulsets.apps";
+const REVISIONS: &str = "controllerrevisions.apps";
+const CLAIMS: &str = "persistentvolumeclaims";
+const PODS: &str = "pods";
+const SELECTOR: &str = "/spec/selector";
+const REVISION_LABEL: &str = "controller-revision-hash";
+/// What a live read before an adoption does not exclude: the time the answer and the patch take.
+const RECHECKED: Duration = Duration::from_secs(1);
+
+pub(super) const INVARIANTS: &[Invariant] = &[
+    Invariant {
+        name: "only-wanted-ordinals-are-created",
+        spec: "statefulset 21.1, 21.10",
+        check: creates_what_is_wanted,
+    },
+    Invariant { name: "ordinals-come-in-order", spec: "statefulset 21.2", check: ordinals_come_in_order },
+    Invariant { name: "surplus-goes-from-the-highest", spec: "statefulset 21.4", check: surplus_goes_from_the_highest },
+    Invariant {
+        name: "only-the-outdated-are-updated",
+        spec: "statefulset 21.5, 21.7",
+        check: only_the_outdated_are_updated,
+    },
+    Invariant { name: "used-revisions-stay", spec: "statefulset 21.9", check: used_revisions_stay },
+    Invariant { name: "deleted-sets-write-nothing", spec: "statefulset 21.10", check: deleted_sets_write_nothing },
+    Invariant { name: "claims-only-get-owners", spec: "statefulset 21.11", check: claims_only_get_owners },
+    Invariant { name: "claims-know-before-their-pods-go", spec: "statefulset 21.12", check: claims_know_first },
+    Invariant { name: "stateful-statuses-make-sense", spec: "statefulset 21.13", check: statuses_make_sense },
+    Invariant { name: "pods-of-others-stay", spec: "statefulset 21.14", check: pods_of_others_stay },
+    Invariant { name: "only-living-sets-adopt", spec: "statefulset 21.15", check: only_living_sets_adopt },
+];
+
+/// What holds besides without the gate `MaxUnavailableStatefulSet`.
+pub(super) const ONE_BY_ONE: &[Invariant] =
+    &[Invariant { name: "updates-go-one-by-one", spec: "statefulset 21.5, 21.6", check: updates_go_one_by_one }];
+
+/// What holds besides with it.
+pub(super) const LIMITED: &[Invariant] =
+    &[Invariant { name: "updates-keep-to-their-limit", spec: "statefulset 10.4", check: updates_keep_to_their_limit }];
+
+pub(super) const PROMISES: &[Promise] =
+    &[Promise { name: "stateful-sets-get-there", spec: "statefulset 21.7", check: stateful_sets_get_there }];
+
+fn is_finished(pod: &Value) -> bool {
+    matches!(text(pod, "/status/phase"), "Succeeded" | "Failed")
+}
+
+/// Whether a Pod is ready and stays.
+fn serves(pod: &Value) -> bool {
+    is_ready(pod) && !is_deleting(pod)
+}
+
+fn is_ordered(set: &Value) -> bool {
+    text(set, "/spec/podManagementPolicy") != "Parallel"
+}
+
+/// The first ordinal of a set and the one after its last.
+fn range(set: &Value) -> (i64, i64) {
+    let start = number(set, "/spec/ordinals/start");
+    (start, (start + number(set, "/spec/replicas")).min(i64::from(i32::MAX) + 1))
+}
+
+fn wants(set: &Value, ordinal: i64) -> bool {
+    let (first, end) = range(set);
+    (first..end).contains(&ordinal)
+}
+
+/// The ordinal in the name of a Pod of that set.
+fn ordinal(set: &Value, pod: &str) -> Option<i64> {
+    let digits = pod.strip_prefix(name(set))?.strip_prefix('-')?;
+    let ordinal: i64 = digits.parse().ok()?;
+    (ordinal.to_string() == digits).then_some(ordinal)
+}
+
+fn pod_name(set: &Value, ordinal: i64) -> String {
+    format!("{}-{ordinal}", name(set))
+}
+
+/// The names of the claims of an ordinal.
+fn claim_names(set: &Value, ordinal: i64) -> impl Iterator<Item = String> {
+    let templates = at(set, "/spec/volumeClaimTemplates").and_then(Value::as_array).into_iter().flatten();
+    templates.map(move |template| format!("{}-{}-{ordinal}", name(template), name(set)))
+}
+
+/// The states that a set may be taken to be in.
+fn recent_sets<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.recently(STATEFUL_SETS, NAMESPACE, name(set)).filter(move |s| uid(s) == uid(set))
+}
+
+/// Whether the Pod of an ordinal was such in a recent state.
+fn pod_was(world: &World, set: &Value, ordinal: i64, test: fn(&Value) -> bool) -> bool {
+    world.recently(PODS, NAMESPACE, &pod_name(set, ordinal)).any(|pod| test(pod))
+}
+
+/// Whether the Pod of an ordinal was available in a recent state.
+fn ordinal_was_available(world: &World, set: &Value, ordinal: i64) -> bool {
+    was_available(world, set, &pod_name(set, ordinal))
+}
+
+/// The Pods that a set controls.
+fn pods<'a>(world: &'a World, set: &'a Value) -> impl Iterator<Item = &'a Arc<Value>> {
+    world.list(PODS).filter(move |pod| controller_uid(pod) == uid(set))
+}
+
+fn revision(pod: &Value) -> &str {
+    labels(pod).get(REVISION_LABEL).copied().unwrap_or_default()
+}
+
+/// Whether a Pod was made from the template that a set has in that state.
+fn is_updated(world: &World, set: &Value, pod: &Value) -> bool {
+    let Some(revision) = world.get(REVISIONS, NAMESPACE, revision(pod)) else { return false };
+    let mut template = revision["data"]["spec"]["template"].clone();
+    if let Some(members) = template.as_object_mut() {
+        members.remove("$patch");
+    }
+    template == set["spec"]["template"]
+}
+
+fn pod_write(logged: &Logged) -> bool {
+    logged.by(CONTROLLER) && logged.resource() == PODS
+}
+
+/// A Pod that the controller creates, with its set and ordinal.
+fn created<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>, i64)> {
+    let pod = logged.after().filter(|_| pod_write(logged) && logged.creates())?;
+    let set = world.by_uid(STATEFUL_SETS, controller_uid(&pod))?;
+    let ordinal = ordinal(set, name(&pod))?;
+    Some((pod, set, ordinal))
+}
+
+/// A Pod that the controller deletes, as it was, with its set and ordinal.
+fn deleted<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>, i64)> {
+    let pod = logged.before().filter(|_| pod_write(logged) && logged.deletes())?;
+    let set = world.by_uid(STATEFUL_SETS, controller_uid(&pod))?;
+    let ordinal = ordinal(set, name(&pod))?;
+    Some((pod, set, ordinal))
+}
+
+/// The same if a rolling update is the only reason that there can be.
+fn updated<'a>(world: &'a World, logged: &Logged) -> Option<(Arc<Value>, &'a Arc<Value>, i64)> {
+    let (pod, set, ordinal) = deleted(world, logged)?;
+    let in_range = recent_sets(world, set).all(|set| wants(set, ordinal));
+    (in_range && !is_finished(&pod)).then_some((pod, set, ordinal))
+}
+
+fn creates_what_is_wanted(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.after().filter(|_| pod_write(logged) && logged.creates()) else { return Ok(()) };
+    let Some((pod, set, ordinal)) = created(world, logged) else {
+        return Err(format!("Pod {} is created for no StatefulSet", name(&pod)));
+    };
+    if !recent_sets(world, set).any(|set| wants(set, ordinal)) {
+        return Err(format!("Pod {} is created and out of range", name(&pod)));
+    }
+    let claims = at(&pod, "/spec/volumes").and_then(Value::as_array).into_iter().flatten();
+    let mounted: Vec<&str> = claims.map(|volume| text(volume, "/persistentVolumeClaim/claimName")).collect();
+    if let Some(claim) = claim_names(set, ordinal).find(|claim| !mounted.contains(&claim.as_str())) {
+        return Err(format!("Pod {} is created without claim {claim}", name(&pod)));
+    }
+    Ok(())
+}
+
+fn ordinals_come_in_order(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, set, ordinal)) = created(world, logged).filter(|(_, set, _)| is_ordered(set)) else { return Ok(()) };
+    let ready = |set: &Value| {
+        (range(set).0..ordinal).all(|lower| {
+            ordinal_was_available(world, set, lower) && pod_was(world, set, lower, |pod| !is_finished(pod))
+        })
+    };
+    if !recent_sets(world, set).any(|set| wants(set, ordinal) && ready(set)) {
+        return Err(format!("Pod {} is created before the ones below it serve", name(&pod)));
+    }
+    Ok(())
+}
+
+fn surplus_goes_from_the_highest(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, set, ordinal)) = deleted(world, logged) else { return Ok(()) };
+    let allowed = |set: &Arc<Value>| {
+        if wants(set, ordinal) {
+            // Another invariant asks for the reason.
+            return true;
+        }
+        let (first, end) = range(set);
+        let above = pods(world, set).filter(|other| {
+            let other = self::ordinal(set, name(other)).filter(|other| *other > ordinal && !wants(set, *other));
+            other.is_some_and(|other| {
+                let states = world.recent(PODS, NAMESPACE, &pod_name(set, other));
+                states.iter().all(|state| state.is_some_and(|pod| controller_uid(pod) == uid(set)))
+            })
+        });
+        !is_ordered(set) || ((first..end).all(|wanted| ordinal_was_available(world, set, wanted)) && above.count() == 0)
+    };
+    if !recent_sets(world, set).any(allowed) {
+        return Err(format!("Pod {} is deleted before it is its turn", name(&pod)));
+    }
+    Ok(())
+}
+
+fn only_the_outdated_are_updated(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, set, ordinal)) = updated(world, logged) else { return Ok(()) };
+    let allowed = |set: &Arc<Value>| {
+        let partition = number(set, "/spec/updateStrategy/rollingUpdate/partition");
+        text(set, "/spec/updateStrategy/type") == "RollingUpdate"
+            && ordinal >= range(set).0 + partition
+            && !is_updated(world, set, &pod)
+    };
+    if !recent_sets(world, set).any(allowed) {
+        return Err(format!("Pod {} is deleted, and nothing asks for that", name(&pod)));
+    }
+    Ok(())
+}
+
+fn updates_go_one_by_one(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, set, ordinal)) = updated(world, logged) else { return Ok(()) };
+    let allowed = |set: &Arc<Value>| {
+        let (first, end) = range(set);
+        let lowest = if is_ordered(set) { first } else { ordinal + 1 };
+        (lowest..end).filter(|other| *other != ordinal).all(|other| ordinal_was_available(world, set, other))
+    };
+    if !recent_sets(world, set).any(allowed) {
+        return Err(format!("Pod {} is updated while another one is unavailable", name(&pod)));
+    }
+    Ok(())
+}
+
+fn updates_keep_to_their_limit(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, set, ordinal)) = updated(world, logged).filter(|(pod, ..)| serves(pod)) else { return Ok(()) };
+    let allowed = |set: &Arc<Value>| {
+        let (first, end) = range(set);
+        let given = at(set, "/spec/updateStrategy/rollingUpdate/maxUnavailable").cloned().unwrap_or(json!(1));
+        let given: Option<IntOrString> = serde_json::from_value(given).ok();
+        let replicas = i32::try_from(number(set, "/spec/replicas")).unwrap_or(i32::MAX);
+        let limit = given.and_then(|limit| limit.resolve(replicas, Round::Down).ok()).unwrap_or(1).max(1);
+        let others = (first..end).filter(|other| *other != ordinal);
+        let unavailable = others.filter(|other| !ordinal_was_available(world, set, *other)).count() as i64;
+        unavailable < i64::from(limit)
+    };
+    if !recent_sets(world, set).any(allowed) {
+        return Err(format!("Pod {} serves and is updated beyond the limit", name(&pod)));
+    }
+    Ok(())
+}
+
+fn used_revisions_stay(world: &World, logged: &Logged) -> Result<(), String> {
+    let ours = logged.by(CONTROLLER) && logged.resource() == REVISIONS && logged.deletes();
+    let Some(gone) = logged.before().filter(|_| ours) else { return Ok(()) };
+    let Some(set) = world.by_uid(STATEFUL_SETS, controller_uid(&gone)) else {
+        return Err(format!("revision {} is deleted and is no StatefulSet's", name(&gone)));
+    };
+    let who = name(&gone);
+    let always_names = |pod: &&Arc<Value>| {
+        let states = world.recent(PODS, NAMESPACE, name(pod));
+        states.iter().all(|state| state.is_some_and(|s| revision(s) == who && controller_uid(s) == uid(set)))
+    };
+    if let Some(pod) = pods(world, set).find(always_names) {
+        return Err(format!("revision {who} is deleted, and Pod {} has it", name(pod)));
+    }
+    for field in ["/status/currentRevision", "/status/updateRevision"] {
+        if recent_sets(world, set).all(|set| text(set, field) == who) {
+            return Err(format!("revision {who} is deleted, and {field} names it"));
+        }
+    }
+    Ok(())
+}
+
+fn deleted_sets_write_nothing(world: &World, logged: &Logged) -> Result<(), String> {
+    let resource = logged.resource();
+    let writes = logged.by(CONTROLLER) && (resource == PODS || resource == REVISIONS);
+    let (creates, deletes) = (logged.creates(), logged.deletes() && resource == PODS);
+    if !writes || !(creates || deletes) {
+        return Ok(());
+    }
+    let Some(object) = logged.after().or_else(|| logged.before()) else { return Ok(()) };
+    let Some(set) = world.by_uid(STATEFUL_SETS, controller_uid(&object)) else { return Ok(()) };
+    if recent_sets(world, set).all(|set| is_deleting(set)) {
+        return Err(format!("{} is being deleted, and {} is written for it", name(set), name(&object)));
+    }
+    Ok(())
+}
+
+fn claims_only_get_owners(_: &World, logged: &Logged) -> Result<(), String> {
+    if !logged.by(CONTROLLER) || logged.resource() != CLAIMS {
+        return Ok(());
+    }
+    if logged.deletes() {
+        return Err(format!("claim {} is deleted", logged.write.name));
+    }
+    let (Some(before), Some(after)) = (logged.before(), logged.after()) else { return Ok(()) };
+    let without = |claim: &Value| {
+        let mut claim = claim.clone();
+        for field in ["resourceVersion", "managedFields", "ownerReferences"] {
+            claim["metadata"][field] = Value::Null;
+        }
+        claim
+    };
+    if without(&before) != without(&after) {
+        return Err(format!("more than the owners of claim {} was changed", name(&after)));
+    }
+    let foreign = |claim: &Value| -> Vec<Value> {
+        owners(claim).filter(|o| !matches!(text(o, "/kind"), "StatefulSet" | "Pod")).cloned().collect()
+    };
+    if foreign(&before) != foreign(&after) {
+        return Err(format!("an owner of claim {} that is neither set nor Pod was changed", name(&after)));
+    }
+    Ok(())
+}
+
+fn claims_know_first(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((pod, set, ordinal)) = deleted(world, logged) else { return Ok(()) };
+    let goes_with_pod = |set: &Arc<Value>| {
+        !wants(set, ordinal) && text(set, "/spec/persistentVolumeClaimRetentionPolicy/whenScaled") == "Delete"
+    };
+    if !recent_sets(world, set).all(goes_with_pod) {
+        return Ok(());
+    }
+    for claim in claim_names(set, ordinal) {
+        let ready = |claim: Option<&Arc<Value>>| {
+            claim.is_none_or(|claim| {
+                let of_earlier = |owner: &Value| {
+                    let same = |object: &Value, kind: &str| {
+                        text(owner, "/kind") == kind && text(owner, "/name") == name(object)
+                    };
+                    (same(&pod, "Pod") && text(owner, "/uid") != uid(&pod))
+                        || (same(set, "StatefulSet") && text(owner, "/uid") != uid(set))
+                };
+                owners(claim).any(|owner| text(owner, "/uid") == uid(&pod) || of_earlier(owner))
+            })
+        };
+        if !world.recent(CLAIMS, NAMESPACE, &claim).into_iter().any(ready) {
+            return Err(format!("Pod {} is deleted, and claim {claim} does not belong to it", name(&pod)));
+        }
+    }
+    Ok(())
+}
+
+fn statuses_make_sense(_: &World, logged: &Logged) -> Result<(), String> {
+    let ours = logged.by(CONTROLLER) && logged.resource() == STATEFUL_SETS && logged.through("status");
+    let (Some(before), Some(after), true) = (logged.before(), logged.after(), ours) else { return Ok(()) };
+    let (was, is) =
+        (|f: &str| number(&before, &format!("/status/{f}")), |f: &str| number(&after, &format!("/status/{f}")));
+    for field in ["observedGeneration", "collisionCount"] {
+        if is(field) < was(field) {
+            return Err(format!("{field} of {} goes from {} to {}", name(&after), was(field), is(field)));
+        }
+    }
+    let (replicas, ready, available) = (is("replicas"), is("readyReplicas"), is("availableReplicas"));
+    let within = ["currentReplicas", "updatedReplicas"].iter().all(|field| (0..=replicas).contains(&is(field)));
+    if available > ready
+        || ready > replicas
+        || !within
+        || is("observedGeneration") > number(&after, "/metadata/generation")
+    {
+        return Err(format!("{} says {}", name(&after), after["status"]));
+    }
+    Ok(())
+}
+
+fn pods_of_others_stay(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some(pod) = logged.before().filter(|_| pod_write(logged)) else { return Ok(()) };
+    let Some(owner) = controller(&pod) else {
+        return if logged.deletes() {
+            Err(format!("Pod {} is deleted and has no controller", name(&pod)))
+        } else {
+            Ok(())
+        };
+    };
+    let set = world.by_uid(STATEFUL_SETS, text(owner, "/uid"));
+    if set.is_none_or(|set| ordinal(set, name(&pod)).is_none() && logged.deletes()) {
+        return Err(format!("Pod {} is another controller's", name(&pod)));
+    }
+    Ok(())
+}
+
+fn only_living_sets_adopt(world: &World, logged: &Logged) -> Result<(), String> {
+    let ours = logged.by(CONTROLLER) && [PODS, REVISIONS].contains(&logged.resource().as_str());
+    let (Some(before), Some(after), true) = (logged.before(), logged.after(), ours) else { return Ok(()) };
+    if controller(&before).is_some() || controller(&after).is_none() {
+        return Ok(());
+    }
+    let Some(set) = world.by_uid(STATEFUL_SETS, controller_uid(&after)) else {
+        return Err(format!("{} is adopted by a set that never was", name(&after)));
+    };
+    let states = world.within(STATEFUL_SETS, NAMESPACE, name(set), RECHECKED);
+    if !states.iter().flatten().any(|state| uid(state) == uid(set) && !is_deleting(state)) {
+        return Err(format!("{} is adopted by {}, which is gone or being deleted", name(&after), name(set)));
+    }
+    Ok(())
+}
+
+/// A set that is left alone has exactly the Pods of its range, and its status says so. Of a set that waits for a Pod that never
+/// becomes ready, only that much is asked.
+fn stateful_sets_get_there(world: &World) -> Result<(), String> {
+    for set in world.list(STATEFUL_SETS).filter(|set| !is_deleting(set)) {
+        let wrong = |what: String| Err(format!("StatefulSet {}: {what}", name(set)));
+        if number(set, "/status/observedGeneration") != number(set, "/metadata/generation") {
+            return wrong("its newest generation is not observed".to_owned());
+        }
+        let there: Vec<i64> = pods(world, set).filter_map(|pod| ordinal(set, name(pod))).collect();
+        let (first, end) = range(set);
+        // A claim that goes with a Pod that is gone is the garbage collector's to delete, and is waited for. The claims are walked
+        // and not the ordinals, of which a hostile set has two thousand million.
+        let waits_for_collection = world.list(CLAIMS).any(|claim| {
+            let of = name(claim).rsplit_once('-').and_then(|(_, digits)| digits.parse().ok());
+            of.is_some_and(|ordinal: i64| {
+                (first..end).contains(&ordinal)
+                    && !there.contains(&ordinal)
+                    && claim_names(set, ordinal).any(|wanted| wanted == name(claim))
+                    && is_owned_by_a_pod_that_is_gone(world, claim)
+            })
+        });
+        let blocked = waits_for_collection || (is_ordered(set) && pods(world, set).any(|pod| !serves(pod)));
+        if !blocked && !(there.iter().copied().eq(first..end)) {
+            return wrong(format!("it has {there:?} and wants {first} to {}", end - 1));
+        }
+        for pod in pods(world, set) {
+            if !selects(set, SELECTOR, pod) {
+                return wrong(format!("Pod {} is not released", name(pod)));
+            }
+            if is_finished(pod) && !is_deleting(pod) {
+                return wrong(format!("Pod {} has finished and is not replaced", name(pod)));
+            }
+        }
+        let count = |test: &dyn Fn(&Value) -> bool| pods(world, set).filter(|pod| test(pod)).count() as i64;
+        for (field, is) in [
+            ("replicas", there.len() as i64),
+            ("readyReplicas", count(&is_ready)),
+            ("availableReplicas", count(&is_ready)),
+            ("updatedReplicas", count(&|pod| revision(pod) == text(set, "/status/updateRevision"))),
+        ] {
+            let says = number(set, &format!("/status/{field}"));
+            if says != is {
+                return wrong(format!("status.{field} is {says} and should be {is}"));
+            }
+        }
+        if !blocked {
+            updates_are_done(world, set)?;
+            claims_follow_the_policy(world, set)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_owned_by_a_pod_that_is_gone(world: &World, claim: &Value) -> bool {
+    let mut pods = owners(claim).filter(|owner| text(owner, "/kind") == "Pod");
+    pods.any(|owner| !world.list(PODS).any(|pod| uid(pod) == text(owner, "/uid")))
+}
+
+/// Whether a user has deleted a claim after its Pod was created. Such a claim is created again with the next Pod, not before.
+fn a_user_deleted_it_under_its_pod(world: &World, set: &Value, of: i64, claim: &str) -> bool {
+    let newest_first = || world.log().iter().rev();
+    let deleted = newest_first().find(|logged| logged.resource() == CLAIMS && logged.write.name == claim);
+    let created = newest_first()
+        .find(|logged| logged.resource() == PODS && logged.creates() && ordinal(set, &logged.write.name) == Some(of));
+    match (deleted, created) {
+        (Some(deleted), Some(created)) => deleted.by_user() && deleted.deletes() && deleted.at > created.at,
+        _ => false,
+    }
+}
+
+/// Every Pod that a rolling update reaches is of the set's template.
+fn updates_are_done(world: &World, set: &Value) -> Result<(), String> {
+    if text(set, "/spec/updateStrategy/type") == "OnDelete" {
+        return Ok(());
+    }
+    let lowest = range(set).0 + number(set, "/spec/updateStrategy/rollingUpdate/partition");
+    for pod in pods(world, set).filter(|pod| ordinal(set, name(pod)).is_some_and(|ordinal| ordinal >= lowest)) {
+        if !is_updated(world, set, pod) {
+            return Err(format!("StatefulSet {}: Pod {} is not updated", name(set), name(pod)));
+        }
+    }
+    let (current, update) = (text(set, "/status/currentRevision"), text(set, "/status/updateRevision"));
+    if lowest == range(set).0 && current != update {
+        return Err(format!("StatefulSet {}: the rollout to {update} is not complete: {current}", name(set)));
+    }
+    Ok(())
+}
+
+/// The claims of Pods in range exist, and the set owns them if it is to take them with it. A claim that an earlier set of that name
+/// owned is left to the garbage collector.
+fn claims_follow_the_policy(world: &World, set: &Value) -> Result<(), String> {
+    let owned = text(set, "/spec/persistentVolumeClaimRetentionPolicy/whenDeleted") == "Delete";
+    for ordinal in pods(world, set).filter_map(|pod| ordinal(set, name(pod))) {
+        for name in claim_names(set, ordinal) {
+            let Some(claim) = world.get(CLAIMS, NAMESPACE, &name) else {
+                if a_user_deleted_it_under_its_pod(world, set, ordinal, &name) {
+                    continue;
+                }
+                return Err(format!("claim {name} is missing"));
+            };
+            let named = |owner: &Value| text(owner, "/kind") == "StatefulSet" || text(owner, "/kind") == "Pod";
+            let earlier = |owner: &Value| {
+                named(owner)
+                    && text(owner, "/uid") != uid(set)
+                    && world.by_uid(PODS, text(owner, "/uid")).is_none_or(|pod| {
+                        world.get(PODS, NAMESPACE, self::name(pod)).is_none_or(|now| uid(now) != uid(pod))
+                    })
+            };
+            if owners(claim).any(earlier) {
+                continue;
+            }
+            let has = owners(claim).any(|owner| text(owner, "/uid") == uid(set));
+            if has != owned {
+                return Err(format!("claim {name} is owned by its set: {has}, and should be: {owned}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,487 @@
+//! The programs of a run and what becomes of them: started, crashed, restarted, replaced.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    app::Definition,
+    clock::{Clock, Instant},
+    settings::Settings,
+    settings::TuneValue,
+    succession::Left,
+};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{
+    accounts::{Accounts, Observer},
+    hub::{Hub, Life, News, Process},
+    json, neighbour,
+    perturbation::Kind,
+    safeguard::{Safeguard, Seam},
+    scenario::{Suite, What},
+    scenarios, users,
+    wire::Wire,
+    world::World,
+};
+use sandbox::{Refused, loops::Loops, nodes::Nodes};
+
+/// What nodes are called among the programs.
+pub(super) const NODES: &str = "nodes";
+/// The namespace in which everything happens.
+pub(super) const NAMESPACE: &str = "default";
+/// In which time a process that is to crash has.
+const PROMPT: Duration = Duration::from_secs(1);
+/// After how long a crashed program is started again.
+const RESTART: Duration = Duration::from_secs(5);
+/// After how long the Lease of a leader that hangs is taken by another: its duration and a try.
+const LEASE: Duration = Duration::from_secs(17);
+/// For how long a leader may write after it renewed its Lease, and how often it does.
+const RENEWED: Duration = Duration::from_secs(10);
+const RENEWAL: Duration = Duration::from_secs(2);
+/// How long a hand-over in order takes.
+const HAND_OVER: Duration = Duration::from_secs(2);
+/// In which time a standby fills its caches, and how long it stands by then if nothing happens.
+const FILLED: Duration = Duration::from_millis(300);
+const STANDS_BY: Duration = Duration::from_mins(10);
+
+/// A process with its loops.
+struct Replica {
+    process: Arc<Process>,
+    loops: Loops,
+}
+
+/// A program: who acts for it, and who does not any more.
+struct Seat {
+    definition: &'static Definition,
+    incarnations: u32,
+    acting: Option<Replica>,
+    retired: Vec<Replica>,
+    /// Who holds the Lease.
+    leader: Option<Arc<Process>>,
+}
+
+impl Seat {
+    /// The replica that a process is.
+    fn replica(&self, process: &Process) -> Option<&Replica> {
+        self.acting.iter().chain(&self.retired).find(|replica| replica.process.identity == process.identity)
+    }
+}
+
+/// Everything that runs.
+pub(super) struct Stage {
+    pub(super) hub: Arc<Hub>,
+    pub(super) world: Arc<Mutex<World>>,
+    pub(super) suite: &'static Suite,
+    without: Option<Safeguard>,
+    seed: u64,
+    seats: Mutex<Vec<Seat>>,
+    nodes: Mutex<Option<Arc<Nodes>>>,
+}
+
+impl Stage {
+    pub(super) fn new(
+        hub: Arc<Hub>,
+        world: Arc<Mutex<World>>,
+        suite: &'static Suite,
+        without: Option<Safeguard>,
+        seed: u64,
+    ) -> Arc<Self> {
+        let seat = |definition: &&'static Definition| Seat {
+            definition,
+            incarnations: 0,
+            acting: None,
+            retired: Vec::new(),
+            leader: None,
+        };
+        let seats = Mutex::new(suite.programs.iter().map(seat).collect());
+        Arc::new(Self { hub, world, suite, without, seed, seats, nodes: Mutex::default() })
+    }
+
+    /// Starts nodes that are quiet when nothing happens, except where somebody judges them by their heartbeats.
+    pub(super) async fn start_nodes(&self) {
+        let process = Process::new(NODES, 1, self.hub.clock.clone(), Accounts::default());
+        let client = kube::Client::new(Wire::new(&self.hub, &process, None), NAMESPACE);
+        let nodes = scenarios::nodes(self.suite).start(client, self.hub.clock.clone());
+        nodes.ready().await;
+        *self.nodes.lock() = Some(Arc::new(nodes));
+    }
+
+    /// Starts every program.
+    pub(super) fn start_all(&self) {
+        for definition in self.suite.programs {
+            self.start(definition.name, true);
+        }
+    }
+
+    /// Starts a process of a program; it becomes the one that acts, and whoever acted is retired.
+    fn start(&self, program: &str, leads: bool) {
+        let mut seats = self.seats.lock();
+        let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        seat.incarnations += 1;
+        // Each process has its own clock and its own luck.
+        let luck = self.seed.wrapping_mul(1009) ^ (u64::from(seat.incarnations) << 32) ^ program.len() as u64;
+        let clock = Clock::simulated(self.hub.clock.now(), luck);
+        let hides = self.missing(program) == Some(Safeguard::Account);
+        let process = Process::new(seat.definition.name, seat.incarnations, clock.clone(), Accounts::new(hides));
+        let seam = Seam::of(self.missing(program)).map(Arc::new);
+        let client = kube::Client::new(Wire::new(&self.hub, &process, seam), NAMESPACE);
+        let observer = Arc::new(Observer {
+            hub: Arc::clone(&self.hub),
+            process: process.identity.clone(),
+            accounts: Arc::clone(&process.accounts),
+        });
+        let (settings, definitions) = (self.settings(program), seat.definition.loops);
+        let loops = Loops::stand_by_observed(&client, &clock, settings, definitions, Some(observer));
+        self.hub.acts(&process);
+        seat.retired.extend(seat.acting.replace(Replica { process, loops }));
+        if leads {
+            self.elect(seat);
+        }
+    }
+
+    /// Gives who acts for a program the permission to write: for good, or, where leaders hang, for as long as it renews it.
+    /// There is one Lease: whoever else holds it has lost it.
+    fn elect(&self, seat: &mut Seat) {
+        let Some(replica) = &seat.acting else { return };
+        let elected = Arc::clone(&replica.process);
+        if let Some(last) = seat.leader.replace(elected).filter(|last| last.identity != replica.process.identity) {
+            self.unseat(seat, &last);
+        }
+        let Some(replica) = &seat.acting else { return };
+        if !self.hub.has_paused_leaders() || self.missing(replica.process.program) == Some(Safeguard::Leadership) {
+            return replica.loops.lead();
+        }
+        let (process, keeper) = (Arc::clone(&replica.process), Arc::clone(replica.loops.keeper()));
+        keeper.open_until(process.clock.instant() + RENEWED);
+        tokio::spawn(async move {
+            loop {
+                process.clock.sleep(RENEWAL).await;
+                process.runs().await;
+                if process.is_deposed() {
+                    return keeper.close();
+                }
+                keeper.open_until(process.clock.instant() + RENEWED);
+            }
+        });
+    }
+
+    /// The safeguard a program lacks: only the suite's own controller lacks any.
+    fn missing(&self, program: &str) -> Option<Safeguard> {
+        self.without.filter(|_| self.suite.programs[0].name == program)
+    }
+
+    /// The suite's settings; a ledger that forgets at once is none.
+    fn settings(&self, program: &str) -> Settings {
+        let tuned = |settings: Settings, (name, value): &(&str, TuneValue)| settings.with_tune(name, *value);
+        let settings = self.suite.tunes.iter().fold(Settings::new(), tuned);
+        let gated = |settings: Settings, (name, on): &(&str, bool)| settings.with_gate(name, *on);
+        let settings = self.suite.gates.iter().fold(settings, gated);
+        if self.missing(program) == Some(Safeguard::Consistency) {
+            return settings.with_tune("expectations-timeout", TuneValue::Duration(Duration::ZERO));
+        }
+        settings
+    }
+
+    /// Takes the permission to write from a process.
+    fn unseat(&self, seat: &Seat, process: &Process) {
+        if self.missing(process.program) != Some(Safeguard::Leadership)
+            && let Some(replica) = seat.replica(process)
+        {
+            replica.loops.depose();
+        }
+        process.depose();
+    }
+
+    /// Lets the leader of a program give its Lease up, and says who that was.
+    fn depose(&self, program: &str) -> Option<Arc<Process>> {
+        let mut seats = self.seats.lock();
+        let seat = seats.iter_mut().find(|seat| seat.definition.name == program)?;
+        let leader = seat.leader.take()?;
+        self.unseat(seat, &leader);
+        Some(leader)
+    }
+
+    /// Lets who acts for a program lead, and know what the last leader left, if that one left anything.
+    fn follow(&self, program: &str, last: Option<&Process>) {
+        let mut seats = self.seats.lock();
+        let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        let left = last.and_then(|last| seat.replica(last)).and_then(|replica| replica.loops.left());
+        let left = match self.missing(program) {
+            Some(Safeguard::Succession) => Some(Left::default()),
+            _ => left,
+        };
+        if let Some(acting) = &seat.acting {
+            acting.loops.inherit(left);
+            self.elect(seat);
+        }
+    }
+
+    /// Clears away who has crashed, if it acts for its program still, and starts another after a while if nobody acts then.
+    async fn restart(&self, process: &Process) -> bool {
+        // A request that is given up on the way, because its process leads no more, does not end it.
+        if tokio::time::timeout(PROMPT, process.dies()).await.is_err() {
+            process.set(Life::Dead);
+        }
+        let of_program = |seat: &&mut Seat| seat.definition.name == process.program;
+        let crashed = |acting: &mut Replica| acting.process.identity == process.identity;
+        if let Some(seat) = self.seats.lock().iter_mut().find(of_program) {
+            seat.acting.take_if(crashed);
+        }
+        self.hub.clock.sleep(RESTART).await;
+        let vacant = self.seats.lock().iter_mut().find(of_program).is_some_and(|seat| seat.acting.is_none());
+        if vacant {
+            self.start(process.program, true);
+        }
+        vacant
+    }
+
+    /// What every program says of itself.
+    pub(super) fn explain(&self) -> Value {
+        let seats = self.seats.lock();
+        let said = |seat: &Seat| {
+            let loops = seat.acting.as_ref().map(|replica| replica.loops.explain(None));
+            json!({"program": seat.definition.name, "explain": loops})
+        };
+        seats.iter().map(said).collect()
+    }
+
+    /// Lets the consequences of faults take their time.
+    pub(super) async fn attend(self: Arc<Self>, mut news: mpsc::UnboundedReceiver<News>) {
+        while let Some(news) = news.recv().await {
+            let stage = Arc::clone(&self);
+            tokio::spawn(async move {
+                stage.follow_up(news).await;
+                stage.hub.pending.send_modify(|n| *n -= 1);
+            });
+        }
+    }
+
+    async fn follow_up(&self, News { kind, process }: News) {
+        let (clock, faults) = (&self.hub.clock, self.hub.sandbox.faults());
+        let program = process.program;
+        match kind {
+            Kind::Crash(_) => {
+                self.restart(&process).await;
+            }
+            Kind::Lag(by) => {
+                if !self.restart(&process).await {
+                    return;
+                }
+                let Some(identity) = self.identity(program) else { return };
+                for resource in self.hub.watched_by(program) {
+                    faults.delay_watch(&identity, &resource, by);
+                }
+                clock.sleep(by * 4).await;
+                for resource in self.hub.watched_by(program) {
+                    faults.delay_watch(&identity, &resource, Duration::ZERO);
+                }
+            }
+            Kind::Hold(_, resource, time) => {
+                clock.sleep(time).await;
+                faults.release_watch(&process.identity, &resource);
+            }
+            Kind::Missed(time) => {
+                clock.sleep(time).await;
+                self.hub.sandbox.compact();
+                for resource in self.hub.watched_by(program) {
+                    faults.release_watch(&process.identity, &resource);
+                }
+            }
+            Kind::Recreate(time) => {
+                let stranger = self.recreate_a_pod().await;
+                clock.sleep(time).await;
+                if self.seed % 2 == 1 {
+                    self.hub.sandbox.compact();
+                }
+                faults.release_watch(&process.identity, "pods");
+                // The owner of a Pod with a fixed name cannot create it anew as long as the stranger has the name.
+                if let Some(stranger) = stranger {
+                    clock.sleep(time).await;
+                    let _ = self.perform(&What::delete_now("pods", &stranger)).await;
+                }
+            }
+            Kind::Reject(_, time) | Kind::Unread(time) => clock.sleep(time).await,
+            Kind::FailOver => {
+                clock.sleep(Duration::from_millis(50)).await;
+                // Who has crashed meanwhile hands nothing over.
+                let Some(last) = self.depose(program) else { return };
+                self.start(program, false);
+                clock.sleep(HAND_OVER).await;
+                self.follow(program, Some(&last));
+            }
+            Kind::StaleStandby(time) => {
+                self.start(program, false);
+                clock.sleep(FILLED).await;
+                let Some(standby) = self.identity(program) else { return };
+                let withheld = self.hub.watched_by(program);
+                let held_since = self.hold_until_a_write(program, &standby, &withheld, time).await;
+                // Who leads by now, or is no more, is no standby.
+                if self.stands_by(program, &standby) {
+                    let last = self.depose(program);
+                    // What is on its way arrives before the Lease is given up.
+                    clock.sleep(FILLED).await;
+                    // A leader that has crashed leaves nothing.
+                    self.follow(program, last.as_deref().filter(|last| !last.is_dead()));
+                }
+                clock.sleep(time.saturating_sub(clock.instant().saturating_duration_since(held_since))).await;
+                for resource in &withheld {
+                    faults.release_watch(&standby, resource);
+                }
+            }
+            Kind::PausedLeader(time) => {
+                self.start(program, false);
+                clock.sleep(LEASE).await;
+                // Its gate has shut by itself.
+                process.depose();
+                self.follow(program, None);
+                clock.sleep(time.saturating_sub(LEASE)).await;
+                process.set(Life::Running);
+            }
+            Kind::Interfere(name) => self.interfere(&name).await,
+            Kind::Neighbour(name) => self.move_in(&name).await,
+            Kind::Error(_) | Kind::Clock(_) => {}
+        }
+    }
+
+    /// Withholds all events from a standby until its leader has written something more, and returns since when they are withheld.
+    ///
+    /// The standby catches up now and then while the leader writes nothing, so that it is never behind by more than `time`.
+    /// Ends also when the Lease of a leader that has crashed has expired, and after [`STANDS_BY`].
+    async fn hold_until_a_write(&self, program: &str, standby: &str, withheld: &[String], time: Duration) -> Instant {
+        let (clock, faults) = (&self.hub.clock, self.hub.sandbox.faults());
+        let count = || self.hub.seen.lock().points.iter().filter(|point| point.program == program).count();
+        let hold = || {
+            for resource in withheld {
+                faults.hold_watch(standby, resource);
+            }
+            clock.instant()
+        };
+        let before = count();
+        let mut patience = clock.instant() + STANDS_BY;
+        let mut held_since = hold();
+        // A process that leads meanwhile hears everything.
+        while count() == before && clock.instant() < patience && self.stands_by(program, standby) {
+            if self.has_lost_its_leader(program) {
+                patience = patience.min(clock.instant() + LEASE);
+            }
+            if clock.instant().saturating_duration_since(held_since) > time / 2 {
+                for resource in withheld {
+                    faults.release_watch(standby, resource);
+                }
+                clock.sleep(FILLED).await;
+                held_since = hold();
+            }
+            clock.sleep(Duration::from_millis(5)).await;
+        }
+        held_since
+    }
+
+    /// Whether the leader of a program has crashed.
+    fn has_lost_its_leader(&self, program: &str) -> bool {
+        let seats = self.seats.lock();
+        let seat = seats.iter().find(|seat| seat.definition.name == program);
+        seat.is_some_and(|seat| seat.leader.as_ref().is_none_or(|leader| leader.is_dead()))
+    }
+
+    /// Whether that process is the one to lead next.
+    fn stands_by(&self, program: &str, identity: &str) -> bool {
+        let seats = self.seats.lock();
+        let seat = seats.iter().find(|seat| seat.definition.name == program);
+        seat.is_some_and(|seat| {
+            let acts = seat.acting.as_ref().is_some_and(|replica| replica.process.identity == identity);
+            acts && seat.leader.as_ref().is_none_or(|leader| leader.identity != identity)
+        })
+    }
+
+    fn identity(&self, program: &str) -> Option<String> {
+        let seats = self.seats.lock();
+        let seat = seats.iter().find(|seat| seat.definition.name == program)?;
+        seat.acting.as_ref().map(|replica| replica.process.identity.clone())
+    }
+
+    /// Creates the objects of a hostile neighbour. One that the server refuses would harm nobody, so that is a violation.
+    async fn move_in(&self, name: &str) {
+        let Some(neighbour) = neighbour::find(name) else { return };
+        let sandbox = &self.hub.sandbox;
+        let mut refused = sandbox.apply(neighbour::namespace()).await.err();
+        for object in neighbour.objects() {
+            // It may have moved in before, or share its quota with another neighbour.
+            let failed = sandbox.create(object).await.err().filter(|refused| refused.reason != "AlreadyExists");
+            refused = refused.or(failed);
+        }
+        if let Some(refused) = refused {
+            let what = format!("the neighbour {name} is refused: {refused}");
+            self.hub.seen.lock().violations.push(("users-are-served", what));
+        }
+    }
+
+    async fn interfere(&self, name: &str) {
+        let Some(interference) = self.suite.interferences.iter().find(|i| i.name == name) else { return };
+        // A user is not in step with anything.
+        self.hub.clock.sleep(Duration::from_millis(self.hub.clock.random_below(3000) as u64)).await;
+        let steps = (interference.act)(&self.world.lock(), self.hub.clock.random_u64());
+        for (wait, what) in steps {
+            self.hub.clock.sleep(wait).await;
+            // What a user meant may be gone by now.
+            let _ = self.perform(&what).await;
+        }
+    }
+
+    /// Replaces a Pod that has an owner by a stranger: another Pod of its name, without an owner. Returns the name of the stranger if
+    /// the owner needs that name again, because it gives its Pods fixed names.
+    async fn recreate_a_pod(&self) -> Option<String> {
+        let pods: Vec<(String, bool)> = {
+            let world = self.world.lock();
+            let owned = world.list("pods").filter(|pod| json::owners(pod).next().is_some());
+            let fixed = |pod: &Value| json::controller(pod).is_some_and(|owner| owner["kind"] == "StatefulSet");
+            owned.map(|pod| (json::name(pod).to_owned(), fixed(pod))).collect()
+        };
+        let (name, fixed) = pods.get(self.hub.clock.random_below(pods.len()))?;
+        // Whoever does so does not care what others want to do before it goes.
+        let _ = self.perform(&What::merge("pods", name, json!({"metadata": {"finalizers": null}}))).await;
+        let _ = self.perform(&What::delete_now("pods", name)).await;
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": "stranger"}},
+            "spec": {"containers": [{"name": "c", "image": "stranger"}]}});
+        let _ = self.perform(&What::Create(pod)).await;
+        fixed.then(|| name.clone())
+    }
+
+    /// Does what a user does.
+    pub(super) async fn perform(&self, what: &What) -> Result<(), Refused> {
+        if let Some(nodes) = &*self.nodes.lock() {
+            users::switch(nodes, what);
+        }
+        match what {
+            What::Pause(time) => self.pause(*time),
+            What::Outage(time) => {
+                self.world.lock().is_away_until(self.hub.clock.instant() + *time);
+                self.hub.sandbox.faults().go_down_for(*time);
+            }
+            _ => {}
+        }
+        users::perform(&self.hub.sandbox, what).await
+    }
+
+    /// Lets the process of the suite's own controller hang for that long.
+    fn pause(&self, time: Duration) {
+        let own = self.suite.programs[0].name;
+        let seats = self.seats.lock();
+        let acting = seats.iter().find(|seat| seat.definition.name == own).and_then(|seat| seat.acting.as_ref());
+        let Some(process) = acting.map(|replica| Arc::clone(&replica.process)) else { return };
+        let hub = Arc::clone(&self.hub);
+        hub.pending.send_modify(|n| *n += 1);
+        process.set(Life::Hanging);
+        tokio::spawn(async move {
+            hub.clock.sleep(time).await;
+            process.set(Life::Running);
+            hub.pending.send_modify(|n| *n -= 1);
+        });
+    }
+
+    /// Ends every process.
+    pub(super) fn end(&self) {
+        self.seats.lock().clear();
+        self.nodes.lock().take();
+    }
+}

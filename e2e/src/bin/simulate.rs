@@ -1,7 +1,0 @@
-//! The simulation: every crash, every stale view, every seed.
-
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    e2e::simulation::main()
-}

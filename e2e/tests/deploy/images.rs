@@ -1,0 +1,166 @@
+//! Images are what `deploy/images` says they are, whatever they are made with.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::{Value, json};
+
+use crate::{names, root, text, yaml};
+
+/// An empty directory.
+fn directory(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("images").join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
+}
+
+fn pack(binaries: &Path, out: &Path) -> Result<String, String> {
+    let mut command = Command::new(root().join("deploy/images/pack"));
+    command.args([binaries, out]).env("SOURCE_DATE_EPOCH", "1700000000");
+    run(command.env("REGISTRY", "registry.example/team").env("TAG", "v0.1.0").env("ARCH", "arm64"))
+}
+
+/// A program that says of itself what a controller says.
+fn program(path: &Path, name: &str) {
+    fs::write(path, format!("#!/bin/sh\necho '{name} 0.1.0 (Kubernetes v1.36.2, commit 0a1b2c3)'\n")).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn packed_images_hold_one_file_and_are_the_same_twice() {
+    let (first, second) = (directory("first"), directory("second"));
+    let made: Vec<PathBuf> = [&first, &second]
+        .into_iter()
+        .map(|binaries| {
+            for name in names() {
+                program(&binaries.join(&name), &name);
+            }
+            // Neither what else lies there nor when it came to be makes a difference.
+            fs::write(binaries.join("readme"), binaries.display().to_string()).unwrap();
+            let out = binaries.join("out");
+            pack(binaries, &out).unwrap();
+            out
+        })
+        .collect();
+    let digests = fs::read_to_string(made[0].join("digests")).unwrap();
+    assert_eq!(digests.lines().count(), names().len());
+    for name in names() {
+        let archive = format!("{name}.tar");
+        assert!(fs::read(made[0].join(&archive)).unwrap() == fs::read(made[1].join(&archive)).unwrap(), "{name}");
+        let image = directory("image");
+        run(Command::new("tar").arg("-C").arg(&image).arg("-xf").arg(made[0].join(&archive))).unwrap();
+        let blob = |digest: &Value| image.join("blobs").join(digest.as_str().unwrap().replace(':', "/"));
+        let index = read(&image.join("index.json"));
+        let digest = &index["manifests"][0]["digest"];
+        let line = format!("{name} registry.example/team/{name}:v0.1.0 {}", digest.as_str().unwrap());
+        assert!(digests.lines().any(|each| each == line), "{line} is not in\n{digests}");
+        let manifest = read(&blob(digest));
+        let config = read(&blob(&manifest["config"]["digest"]));
+        assert_eq!(config["architecture"], "arm64");
+        assert_eq!(config["config"]["User"], "65532:65532");
+        assert_eq!(config["config"]["Entrypoint"], json!([format!("/{name}")]));
+        let label = |key: &str| config["config"]["Labels"][format!("org.opencontainers.image.{key}")].clone();
+        assert_eq!(
+            [label("version"), label("revision"), label("title")],
+            [json!("0.1.0"), json!("0a1b2c3"), json!(name)]
+        );
+        let [layer] = manifest["layers"].as_array().unwrap().as_slice() else { panic!("{name}: one layer") };
+        let listed = run(Command::new("tar").args(["--numeric-owner", "-tvzf"]).arg(blob(&layer["digest"]))).unwrap();
+        let [file] = listed.lines().collect::<Vec<_>>()[..] else { panic!("{name}: {listed}") };
+        assert!(file.starts_with("-r-xr-xr-x 0/0") && file.ends_with(&format!(" {name}")), "{file}");
+    }
+}
+
+#[test]
+fn what_does_not_start_in_an_empty_image_is_not_packed() {
+    let binaries = directory("dynamic");
+    // This test loads shared libraries, as what cargo builds does by default.
+    fs::copy(std::env::current_exe().unwrap(), binaries.join("gc-controller")).unwrap();
+    let refused = pack(&binaries, &binaries.join("out"));
+    if cfg!(target_env = "gnu") {
+        assert!(refused.unwrap_err().contains("gc-controller is not static"));
+    }
+    let binaries = directory("silent");
+    fs::write(binaries.join("gc-controller"), "#!/bin/sh\necho 0.1.0\n").unwrap();
+    fs::set_permissions(binaries.join("gc-controller"), fs::Permissions::from_mode(0o700)).unwrap();
+    assert!(pack(&binaries, &binaries.join("out")).unwrap_err().contains("--version: 0.1.0"));
+    assert!(!binaries.join("out/gc-controller.tar").exists());
+}
+
+#[test]
+fn images_are_set_and_pinned_by_a_script() {
+    let copy = directory("set");
+    for path in ["images/set", "components/images/kustomization.yaml"] {
+        let to = copy.join(path);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(root().join("deploy").join(path), to).unwrap();
+    }
+    let file = copy.join("components/images/kustomization.yaml");
+    let before = fs::read_to_string(&file).unwrap();
+    let set = |arguments: &[&str]| run(Command::new(copy.join("images/set")).args(arguments));
+    let images = || -> Vec<Value> {
+        let kustomization: Value = serde_saphyr::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        kustomization["images"].as_array().unwrap().clone()
+    };
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let digests = copy.join("digests");
+    fs::write(&digests, format!("gc-controller r/gc-controller:v1 {digest}\n")).unwrap();
+    set(&["registry.example:5000/team", "v1.2.3", "--digests", digests.to_str().unwrap()]).unwrap();
+    for image in images() {
+        let name = image["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+        assert_eq!(image["newName"], format!("registry.example:5000/team/{name}"));
+        assert_eq!(image["newTag"], "v1.2.3");
+        assert_eq!(image["digest"], if name == "gc-controller" { json!(digest) } else { Value::Null });
+    }
+    // One controller, which the old digest would pin to the old image.
+    set(&["registry.example", "v1.3.0", "gc-controller"]).unwrap();
+    let changed: Vec<Value> = images().into_iter().filter(|image| image["newTag"] == "v1.3.0").collect();
+    let expected = json!({"name": "registry.invalid/nonet/gc-controller", "newName": "registry.example/gc-controller", "newTag": "v1.3.0"});
+    assert_eq!(changed, [expected]);
+    for wrong in [&["registry.example", "v1", "dc-controller"][..], &["registry.example"], &["registry example", "v1"]]
+    {
+        set(wrong).unwrap_err();
+    }
+    set(&["registry.invalid/nonet", "dev"]).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}
+
+#[test]
+fn the_bake_file_builds_every_controller_from_one_compile() {
+    let dockerfile = text("images/Dockerfile");
+    assert_eq!(dockerfile.matches("cargo build ").count(), 1);
+    let bake = text("images/docker-bake.hcl");
+    let stages: BTreeSet<String> = dockerfile
+        .split("\nFROM scratch AS ")
+        .skip(1)
+        .filter(|stage| !stage.starts_with("binaries"))
+        .map(|stage| {
+            let name = stage.lines().next().unwrap();
+            let rest = format!("COPY --from=build /out/{name} /\nUSER 65532:65532\nENTRYPOINT [\"/{name}\"]");
+            assert!(stage.contains(&rest), "{name}:\n{stage}");
+            assert!(dockerfile.contains(&format!(" -p {name}")), "{name} is not compiled");
+            assert!(bake.contains(&format!("      \"{name}\",\n")), "{name} is not baked");
+            name.to_owned()
+        })
+        .collect();
+    assert_eq!(stages, names());
+    // Both ways of building give images that the same entry sets.
+    assert!(bake.contains("default = \"registry.invalid/nonet\""));
+    assert_eq!(yaml("components/images/kustomization.yaml")[0]["images"][0]["newTag"], "dev");
+}

@@ -1,0 +1,572 @@
+//! What every rendered overlay keeps, whatever the order of its lists.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::app::{self, Parsed};
+use e2e::controllers;
+use serde_json::{Value, json};
+
+use crate::{
+    directories,
+    kustomize::{Kustomize, Rendered},
+    names, root, strings, yaml,
+};
+
+const NAME: &str = "app.kubernetes.io/name";
+const COMPONENT: &str = "app.kubernetes.io/component";
+/// The registry of images that were not published: no name under `.invalid` resolves.
+const UNPUBLISHED: &str = "registry.invalid/nonet";
+
+/// Nodes that Pods may run on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Nodes {
+    ControlPlane,
+    Any,
+}
+
+/// What an overlay promises.
+struct Expected {
+    namespace: &'static str,
+    controllers: BTreeSet<String>,
+    shadows: BTreeSet<String>,
+    replicas: u64,
+    nodes: Nodes,
+}
+
+fn production() -> Expected {
+    Expected {
+        namespace: "kube-system",
+        controllers: names(),
+        shadows: BTreeSet::new(),
+        replicas: 2,
+        nodes: Nodes::ControlPlane,
+    }
+}
+
+fn chosen(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| format!("{name}-controller")).collect()
+}
+
+/// Overlays that run controllers as Deployments, and what each promises.
+fn expectations() -> BTreeMap<&'static str, Expected> {
+    let shadow = Expected { controllers: BTreeSet::new(), shadows: names(), replicas: 1, ..production() };
+    let workloads = chosen(&["deployment", "replicaset", "statefulset"]);
+    BTreeMap::from([
+        ("overlays/default", production()),
+        ("overlays/monitored", production()),
+        ("overlays/gang-scheduling", production()),
+        ("overlays/any-node", Expected { nodes: Nodes::Any, ..production() }),
+        ("overlays/single", Expected { replicas: 1, ..production() }),
+        ("overlays/shadow", shadow),
+        ("examples/batch", Expected { controllers: chosen(&["job", "cronjob"]), ..production() }),
+        ("examples/garbage-collector", Expected { namespace: "nonet", controllers: chosen(&["gc"]), ..production() }),
+        ("examples/workloads", Expected { controllers: workloads, nodes: Nodes::Any, ..production() }),
+    ])
+}
+
+/// Everything else that renders.
+const OTHERS: [&str; 8] = [
+    "overlays/hold",
+    "overlays/rescue",
+    "overlays/rescue-any-node",
+    "overlays/static-pods",
+    "static-pods",
+    "examples/batch/hold",
+    "examples/garbage-collector/hold",
+    "examples/workloads/hold",
+];
+
+fn deploy(path: &str) -> PathBuf {
+    root().join("deploy").join(path)
+}
+
+fn of_kind<'a>(objects: &'a Rendered, kind: &str) -> Vec<&'a Value> {
+    objects.iter().filter(|((k, _), _)| k == kind).map(|(_, object)| object).collect()
+}
+
+fn find<'a>(objects: &'a Rendered, kind: &str, name: &Value) -> &'a Value {
+    let name = name.as_str().unwrap_or_else(|| panic!("{kind}: {name} is no name"));
+    objects.get(&(kind.to_owned(), name.to_owned())).unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+fn container(pod: &Value) -> &Value {
+    let [container] = pod["containers"].as_array().unwrap().as_slice() else { panic!("one container") };
+    container
+}
+
+fn selects(selector: &Value, labels: &Value) -> bool {
+    selector.as_object().unwrap().iter().all(|(key, value)| labels[key] == *value)
+}
+
+/// Verbs by group and resource.
+fn rights(role: &Value) -> BTreeSet<(String, String, String)> {
+    let mut out = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        for group in strings(&rule["apiGroups"]) {
+            for resource in strings(&rule["resources"]) {
+                for verb in strings(&rule["verbs"]) {
+                    out.insert((group.to_owned(), resource.to_owned(), verb.to_owned()));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn is_harmless((_, resource, verb): &(String, String, String)) -> bool {
+    matches!(verb.as_str(), "get" | "list" | "watch")
+        || matches!(resource.as_str(), "tokenreviews" | "subjectaccessreviews")
+}
+
+/// The binary of a container takes its arguments.
+fn check_arguments(controller: &str, container: &Value) {
+    let definition = controllers::ALL.iter().find(|d| d.name == controller).unwrap();
+    let arguments = strings(&container["args"]).into_iter().map(|arg| arg.replace("$(POD_NAMESPACE)", "anywhere"));
+    let program = [controller.to_owned()];
+    let parsed = app::parse(definition, program.into_iter().chain(arguments), || "me".to_owned());
+    match parsed {
+        Ok(Parsed::Run(options)) => assert!(options.warnings.is_empty(), "{controller}: {:?}", options.warnings),
+        Ok(Parsed::Print(_)) => panic!("{controller} prints and ends"),
+        Err(why) => panic!("{controller}: {why}"),
+    }
+}
+
+/// The Pod security standard `restricted`, and a bound on what it uses.
+fn check_confined(controller: &str, pod: &Value) {
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{controller}");
+    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{controller}");
+    let container = container(pod);
+    let security = &container["securityContext"];
+    assert_eq!(security["allowPrivilegeEscalation"], false, "{controller}");
+    assert_eq!(security["readOnlyRootFilesystem"], true, "{controller}");
+    assert_eq!(security["capabilities"]["drop"], json!(["ALL"]), "{controller}");
+    for figure in ["/requests/cpu", "/requests/memory", "/limits/memory"] {
+        assert!(container["resources"].pointer(figure).is_some_and(Value::is_string), "{controller}: {figure}");
+    }
+    assert_eq!(container["image"], format!("{UNPUBLISHED}/{controller}:dev"));
+}
+
+fn check(objects: &Rendered, expected: &Expected) {
+    let namespace = expected.namespace;
+    for ((kind, name), object) in objects {
+        let of_cluster = matches!(kind.as_str(), "ClusterRole" | "ClusterRoleBinding");
+        assert_eq!(object["metadata"]["namespace"].as_str(), (!of_cluster).then_some(namespace), "{kind} {name}");
+        assert_eq!(object["metadata"]["labels"]["app.kubernetes.io/part-of"], "nonet", "{kind} {name}");
+        if namespace != "kube-system" {
+            assert!(!object.to_string().contains("kube-system"), "{kind} {name}: {object}");
+        }
+    }
+    let deployments = of_kind(objects, "Deployment");
+    let running = |component: &str| -> BTreeSet<String> {
+        let of_component = deployments.iter().filter(|d| d["metadata"]["labels"][COMPONENT] == component);
+        of_component.map(|d| d["metadata"]["labels"][NAME].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(running("controller"), expected.controllers);
+    assert_eq!(running("shadow"), expected.shadows);
+    for deployment in &deployments {
+        check_deployment(objects, deployment, expected);
+        let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+        let matching = deployments.iter().filter(|other| selects(&other["spec"]["selector"]["matchLabels"], labels));
+        assert_eq!(matching.count(), 1, "{labels}: several Deployments select these Pods");
+    }
+    // Nothing is left over for a controller that is not there.
+    for kind in ["ServiceAccount", "PodDisruptionBudget", "NetworkPolicy"] {
+        let of_controllers = of_kind(objects, kind).into_iter().filter(|o| o["metadata"]["labels"][NAME].is_string());
+        assert_eq!(of_controllers.count(), deployments.len(), "{kind}");
+    }
+}
+
+fn check_deployment(objects: &Rendered, deployment: &Value, expected: &Expected) {
+    let metadata = &deployment["metadata"];
+    let controller = metadata["labels"][NAME].as_str().unwrap();
+    let shadow = metadata["labels"][COMPONENT] == "shadow";
+    let name = if shadow { format!("nonet-{controller}-shadow") } else { format!("nonet-{controller}") };
+    assert_eq!(metadata["name"], name);
+    let spec = &deployment["spec"];
+    let pod = &spec["template"]["spec"];
+    let selector = &spec["selector"]["matchLabels"];
+    assert_eq!(*selector, metadata["labels"], "{name}");
+    assert_eq!(spec["template"]["metadata"]["labels"], *selector, "{name}");
+    for kind in ["PodDisruptionBudget", "NetworkPolicy"] {
+        let object = find(objects, kind, &metadata["name"]);
+        let field = if kind == "NetworkPolicy" { "/spec/podSelector" } else { "/spec/selector" };
+        assert_eq!(object.pointer(field).unwrap()["matchLabels"], *selector, "{kind} {name}");
+    }
+
+    let replicas = if shadow { 1 } else { expected.replicas };
+    assert_eq!(spec["replicas"], replicas, "{name}");
+    assert!(spec["minReadySeconds"].as_u64() > Some(0), "{name}");
+    let affinity = &pod["affinity"];
+    let apart = &affinity["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    if replicas > 1 {
+        assert_eq!(apart[0]["topologyKey"], "kubernetes.io/hostname", "{name}");
+        assert!(selects(&apart[0]["labelSelector"]["matchLabels"], selector), "{name}");
+        assert_eq!(apart[0]["matchLabelKeys"], json!(["pod-template-hash"]), "{name}: a rollout needs another node");
+        assert_eq!(find(objects, "PodDisruptionBudget", &metadata["name"])["spec"]["maxUnavailable"], 1, "{name}");
+    } else {
+        assert!(apart.is_null(), "{name}");
+    }
+    let placed = affinity["nodeAffinity"].to_string().contains("node-role.kubernetes.io/control-plane");
+    assert_eq!(placed, expected.nodes == Nodes::ControlPlane, "{name}");
+
+    let container = container(pod);
+    let arguments = strings(&container["args"]);
+    let shadows = arguments.iter().filter(|arg| **arg == "--shadow").count();
+    assert_eq!(shadows, usize::from(shadow), "{name}: {arguments:?}");
+    assert!(arguments.contains(&"--leader-elect-resource-namespace=$(POD_NAMESPACE)"), "{name}: {arguments:?}");
+    assert_eq!(container["env"][0]["name"], "POD_NAMESPACE", "{name}");
+    assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.namespace", "{name}");
+    assert_eq!(arguments.contains(&"--probation=1m"), replicas > 1, "{name}: {arguments:?}");
+    check_arguments(controller, container);
+    check_confined(controller, pod);
+    check_roles(objects, controller, shadow, &pod["serviceAccountName"], expected.namespace);
+}
+
+/// The ServiceAccount of a Deployment has the rights of its controller, those on its Lease among them; that of a shadow only reads.
+fn check_roles(objects: &Rendered, controller: &str, shadow: bool, account: &Value, namespace: &str) {
+    find(objects, "ServiceAccount", account);
+    let subject = json!({"kind": "ServiceAccount", "name": account, "namespace": namespace});
+    let bound = |kind: &str| -> Vec<&Value> {
+        of_kind(objects, kind).into_iter().filter(|b| b["subjects"] == json!([subject])).collect()
+    };
+    let [binding] = bound("ClusterRoleBinding")[..] else { panic!("one ClusterRoleBinding of {account}") };
+    let role = rights(find(objects, "ClusterRole", &binding["roleRef"]["name"]));
+    let bindings = bound("RoleBinding");
+    if shadow {
+        assert!(bindings.is_empty(), "{bindings:?}");
+        // The controller itself may be part of another overlay.
+        let own = yaml(&format!("controllers/{controller}/rbac.yaml")).swap_remove(0);
+        let beside = objects.get(&("ClusterRole".to_owned(), format!("nonet:{controller}")));
+        let read = rights(beside.unwrap_or(&own)).into_iter().filter(is_harmless).collect();
+        assert_eq!(role, read, "the shadow of {controller}");
+        return;
+    }
+    let [binding] = bindings[..] else { panic!("one RoleBinding of {account}") };
+    let leases = find(objects, "Role", &binding["roleRef"]["name"])["rules"].as_array().unwrap();
+    // The flag that names the Lease is not given: its default is the name of the controller.
+    let own = leases.iter().find(|rule| !rule["resourceNames"].is_null()).unwrap();
+    assert_eq!(own["resourceNames"], json!([controller]));
+    assert_eq!(own["verbs"], json!(["get", "watch", "update"]), "what an election asks for");
+}
+
+#[test]
+fn every_overlay_keeps_its_promises() {
+    let mut kustomize = Kustomize::default();
+    for (path, expected) in expectations() {
+        println!("{path}");
+        check(&kustomize.build(&deploy(path)), &expected);
+    }
+}
+
+#[test]
+fn every_kustomization_is_looked_at() {
+    let known: BTreeSet<String> = expectations().into_keys().chain(OTHERS).map(str::to_owned).collect();
+    let found = ["overlays", "examples"].into_iter().flat_map(|of| {
+        directories(of).into_iter().flat_map(move |each| [format!("{of}/{each}"), format!("{of}/{each}/hold")])
+    });
+    for path in found.filter(|path| deploy(path).is_dir()) {
+        assert!(known.contains(&path), "{path}: add what it promises");
+    }
+}
+
+/// All orders of a list.
+fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
+    let [first, rest @ ..] = items else { return vec![Vec::new()] };
+    let mut out = Vec::new();
+    for order in orders(rest) {
+        for place in 0..=order.len() {
+            let mut order = order.clone();
+            order.insert(place, first.clone());
+            out.push(order);
+        }
+    }
+    out
+}
+
+/// An overlay in `deploy/overlays/default` with other lists.
+fn overlay(resources: &[String], components: &[String]) -> Value {
+    json!({"namespace": "elsewhere", "resources": resources, "components": components})
+}
+
+/// All controllers and, beside them, shadows of some.
+fn everything() -> Vec<String> {
+    let shadows = ["replicaset", "gc", "job"].map(|name| format!("../../shadows/{name}-controller"));
+    names().into_iter().map(|name| format!("../../controllers/{name}")).chain(shadows).collect()
+}
+
+fn components() -> Vec<String> {
+    directories("components").into_iter().map(|name| format!("../../components/{name}")).collect()
+}
+
+#[test]
+fn the_order_of_resources_and_components_changes_nothing() {
+    let mut kustomize = Kustomize::default();
+    let directory = deploy("overlays/default");
+    let expected = Expected {
+        namespace: "elsewhere",
+        shadows: chosen(&["replicaset", "gc", "job"]),
+        nodes: Nodes::Any,
+        ..production()
+    };
+    let resources = everything();
+    let components = components();
+    assert!(components.len() >= 5, "{components:?}");
+    let first = kustomize.render(&directory, &overlay(&resources, &components));
+    check(&first, &expected);
+    let mut rotated = (resources.clone(), components.clone());
+    for _ in &resources {
+        rotated.0.rotate_left(1);
+        rotated.1.rotate_left(1);
+        let rendered = kustomize.render(&directory, &overlay(&rotated.0, &rotated.1));
+        assert!(rendered == first, "{rotated:?} renders something else");
+    }
+    // All orders of the components, over what differs among controllers.
+    let few: Vec<String> =
+        resources.into_iter().filter(|path| path.contains("/job-") || path.contains("/gc-")).collect();
+    let first = kustomize.render(&directory, &overlay(&few, &components));
+    for order in orders(&components) {
+        let rendered = kustomize.render(&directory, &overlay(&few, &order));
+        assert!(rendered == first, "{order:?} renders something else");
+    }
+}
+
+#[test]
+fn another_namespace_is_one_line() {
+    let mut kustomize = Kustomize::default();
+    for (path, expected) in expectations() {
+        let mut kustomization = kustomize.kustomization(&deploy(path));
+        kustomization["namespace"] = "elsewhere".into();
+        check(&kustomize.render(&deploy(path), &kustomization), &Expected { namespace: "elsewhere", ..expected });
+    }
+}
+
+#[test]
+fn held_leases_are_those_of_the_overlay_beside_them() {
+    let mut kustomize = Kustomize::default();
+    let mut beside = vec![("overlays/hold", "overlays/default")];
+    beside.extend(
+        OTHERS
+            .iter()
+            .filter_map(|path| Some((*path, path.strip_suffix("/hold")?)))
+            .filter(|(_, of)| of.starts_with("examples")),
+    );
+    for (hold, of) in beside {
+        let held = kustomize.build(&deploy(hold));
+        let names: BTreeSet<String> = held.keys().map(|(_, name)| name.clone()).collect();
+        let of = &expectations()[of];
+        assert_eq!(names, of.controllers, "{hold}");
+        for lease in held.values() {
+            assert_eq!(lease["kind"], "Lease", "{hold}");
+            assert_eq!(lease["metadata"]["namespace"], of.namespace, "{hold}");
+            assert!(!lease["spec"]["holderIdentity"].as_str().unwrap().is_empty(), "{hold}");
+            assert!(lease["spec"]["leaseDurationSeconds"].as_u64() >= Some(86400), "{hold}");
+        }
+    }
+}
+
+/// The port that a Pod in the network of its node serves on, once it is sure that nobody else can reach it there.
+fn loopback_port(controller: &str, pod: &Value) -> u64 {
+    assert_eq!(pod["hostNetwork"], true, "{controller}");
+    let container = container(pod);
+    let arguments = strings(&container["args"]);
+    assert!(arguments.contains(&"--bind-address=127.0.0.1"), "{controller}: {arguments:?}");
+    let port = &container["ports"][0];
+    assert_eq!(port["containerPort"], port["hostPort"], "{controller}");
+    let port = port["containerPort"].as_u64().unwrap();
+    assert!(arguments.contains(&format!("--secure-port={port}").as_str()), "{controller}: {arguments:?}");
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["host"], "127.0.0.1", "{controller}");
+    }
+    check_arguments(controller, container);
+    check_confined(controller, pod);
+    port
+}
+
+#[test]
+fn static_pods_need_nothing_but_a_kubelet_and_a_kubeconfig() {
+    let mut kustomize = Kustomize::default();
+    let manifests = kustomize.build(&deploy("static-pods"));
+    let mut ports = BTreeSet::new();
+    for name in names() {
+        let pod = find(&manifests, "Pod", &format!("nonet-{name}").into());
+        assert_eq!(pod["metadata"]["namespace"], "kube-system");
+        let port = loopback_port(&name, &pod["spec"]);
+        assert!(ports.insert(port), "{name}: {port} belongs to another controller");
+        assert!(!(10248..=10260).contains(&port), "{name}: {port} belongs to a component of Kubernetes");
+        let file = format!("/etc/kubernetes/nonet/{name}.conf");
+        let container = container(&pod["spec"]);
+        assert!(strings(&container["args"]).contains(&format!("--kubeconfig={file}").as_str()), "{name}");
+        assert_eq!(container["volumeMounts"], json!([{"name": "kubeconfig", "mountPath": file, "readOnly": true}]));
+        assert_eq!(pod["spec"]["volumes"], json!([{"name": "kubeconfig", "hostPath": {"path": file, "type": "File"}}]));
+        // The API server refuses mirrors of static Pods that refer to objects.
+        assert!(pod["spec"]["serviceAccountName"].is_null() && container["env"].is_null(), "{name}");
+    }
+    assert_eq!(manifests.len(), names().len());
+}
+
+#[test]
+fn the_rights_of_static_pods_are_those_of_deployments() {
+    let mut kustomize = Kustomize::default();
+    let mut all = kustomize.build(&deploy("overlays/default"));
+    all.retain(|(kind, _), _| !matches!(kind.as_str(), "Deployment" | "PodDisruptionBudget" | "NetworkPolicy"));
+    assert!(kustomize.build(&deploy("overlays/static-pods")) == all);
+}
+
+#[test]
+fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
+    let mut kustomize = Kustomize::default();
+    let deployments = kustomize.build(&deploy("overlays/default"));
+    let static_pods = kustomize.build(&deploy("static-pods"));
+    for (path, nodes) in [("overlays/rescue", Nodes::ControlPlane), ("overlays/rescue-any-node", Nodes::Any)] {
+        let pods = kustomize.build(&deploy(path));
+        let rescued: BTreeSet<&str> =
+            pods.values().map(|pod| pod["metadata"]["labels"][NAME].as_str().unwrap()).collect();
+        assert_eq!(rescued, BTreeSet::from(["daemonset-controller", "deployment-controller", "replicaset-controller"]));
+        for pod in pods.values() {
+            let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
+            assert_eq!(pod["kind"], "Pod");
+            let port = loopback_port(name, &pod["spec"]);
+            let of_static = find(&static_pods, "Pod", &format!("nonet-{name}").into());
+            assert_eq!(port, loopback_port(name, &of_static["spec"]), "{name}");
+            assert_eq!(pod["spec"]["tolerations"], json!([{"operator": "Exists"}]));
+            let deployment = find(&deployments, "Deployment", &format!("nonet-{name}").into());
+            assert_eq!(pod["spec"]["serviceAccountName"], deployment["spec"]["template"]["spec"]["serviceAccountName"]);
+            let selector = &deployment["spec"]["selector"]["matchLabels"];
+            assert!(!selects(selector, &pod["metadata"]["labels"]), "{name}: the Deployment would count it as its own");
+            let environment: Vec<&str> = container(&pod["spec"])["env"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|e| e["name"].as_str().unwrap())
+                .collect();
+            let local = ["POD_NAMESPACE", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
+            let (placed, wanted) = match nodes {
+                Nodes::ControlPlane => (true, &local[..]),
+                Nodes::Any => (false, &local[..1]),
+            };
+            assert_eq!(environment, wanted, "{path}");
+            assert_eq!(!pod["spec"]["affinity"]["nodeAffinity"].is_null(), placed, "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_controller_uses_the_same_wherever_it_runs() {
+    let mut kustomize = Kustomize::default();
+    let deployments = kustomize.build(&deploy("overlays/default"));
+    for path in ["static-pods", "overlays/rescue"] {
+        for pod in kustomize.build(&deploy(path)).values() {
+            let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
+            let deployment = find(&deployments, "Deployment", &format!("nonet-{name}").into());
+            let template = &deployment["spec"]["template"]["spec"];
+            assert_eq!(container(&pod["spec"])["resources"], container(template)["resources"], "{path}: {name}");
+        }
+    }
+}
+
+#[test]
+fn images_are_set_in_one_place() {
+    let images = &yaml("components/images/kustomization.yaml")[0]["images"];
+    let listed: BTreeSet<String> =
+        images.as_array().unwrap().iter().map(|image| image["name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(listed, names().iter().map(|name| format!("{UNPUBLISHED}/{name}")).collect());
+    // As a release sets them.
+    let mut kustomize = Kustomize::default();
+    for path in ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"] {
+        let mut kustomization = kustomize.kustomization(&deploy(path));
+        let digest = format!("sha256:{}", "0".repeat(64));
+        kustomization["images"] = names()
+            .iter()
+            .map(|name| {
+                let new = format!("registry.example:5000/team/{name}");
+                json!({"name": format!("{UNPUBLISHED}/{name}"), "newName": new, "newTag": "v1.2.3", "digest": digest})
+            })
+            .collect();
+        for object in kustomize.render(&deploy(path), &kustomization).values() {
+            let pod = match object["kind"].as_str().unwrap() {
+                "Pod" => &object["spec"],
+                "Deployment" => &object["spec"]["template"]["spec"],
+                _ => continue,
+            };
+            let name = object["metadata"]["labels"][NAME].as_str().unwrap();
+            assert_eq!(container(pod)["image"], format!("registry.example:5000/team/{name}:v1.2.3@{digest}"));
+        }
+    }
+}
+
+#[test]
+fn prometheus_keeps_its_own_token() {
+    let objects = Kustomize::default().build(&deploy("overlays/monitored"));
+    for monitor in of_kind(&objects, "ServiceMonitor") {
+        for endpoint in monitor["spec"]["endpoints"].as_array().unwrap() {
+            assert!(endpoint["bearerTokenFile"].is_null(), "{endpoint}");
+            let secret = find(&objects, "Secret", &endpoint["authorization"]["credentials"]["name"]);
+            assert_eq!(secret["type"], "kubernetes.io/service-account-token");
+            let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
+            find(&objects, "ServiceAccount", account);
+            let bound = |kind: &str| -> Vec<&Value> {
+                let all = of_kind(&objects, kind).into_iter();
+                all.filter(|binding| binding["subjects"][0]["name"] == *account).collect()
+            };
+            assert!(bound("RoleBinding").is_empty());
+            let [binding] = bound("ClusterRoleBinding")[..] else { panic!("one ClusterRoleBinding") };
+            let role = find(&objects, "ClusterRole", &binding["roleRef"]["name"]);
+            assert_eq!(role["rules"], json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]));
+        }
+    }
+}
+
+/// What kubectl renders; nothing without one.
+fn kubectl(directory: &Path) -> Option<Rendered> {
+    let output = match Command::new("kubectl").arg("kustomize").arg(directory).output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => panic!("kubectl: {error}"),
+    };
+    assert!(output.status.success(), "{}: {}", directory.display(), String::from_utf8_lossy(&output.stderr));
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
+    let id = |object: &Value| {
+        (object["kind"].as_str().unwrap().to_owned(), object["metadata"]["name"].as_str().unwrap().to_owned())
+    };
+    Some(objects.into_iter().map(|object| (id(&object), object)).collect())
+}
+
+fn assert_same(shown: &str, kubectl: &Rendered, own: &Rendered) {
+    assert_eq!(kubectl.keys().collect::<Vec<_>>(), own.keys().collect::<Vec<_>>(), "{shown}");
+    for (id, object) in kubectl {
+        assert_eq!(*object, own[id], "{shown}: {id:?}");
+    }
+}
+
+#[test]
+fn kubectl_renders_the_same() {
+    let mut kustomize = Kustomize::default();
+    for path in expectations().into_keys().chain(OTHERS) {
+        let Some(rendered) = kubectl(&deploy(path)) else {
+            println!("skipped: kubectl is not installed");
+            return;
+        };
+        assert_same(path, &rendered, &kustomize.build(&deploy(path)));
+    }
+    // Other lists, in some of their orders: kustomize takes relative paths only.
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("overlay");
+    fs::create_dir_all(&directory).unwrap();
+    let directory = directory.canonicalize().unwrap();
+    let up = "../".repeat(directory.components().count() - 1);
+    let there = deploy("").canonicalize().unwrap();
+    let there = format!("{up}{}", there.strip_prefix("/").unwrap().display());
+    let moved = |paths: &[String]| -> Vec<String> { paths.iter().map(|path| path.replace("../..", &there)).collect() };
+    let (resources, mut components) = (everything(), components());
+    for _ in 0..components.len() {
+        components.rotate_left(1);
+        let kustomization = overlay(&moved(&resources), &moved(&components));
+        fs::write(directory.join("kustomization.yaml"), kustomization.to_string()).unwrap();
+        let own = kustomize.render(&deploy("overlays/default"), &overlay(&resources, &components));
+        assert_same(&format!("{components:?}"), &kubectl(&directory).unwrap(), &own);
+    }
+}

@@ -1,0 +1,426 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+const GRACE: Grace = Grace { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) };
+const LIMITS: ZoneLimits =
+    ZoneLimits { unhealthy_threshold: 0.55, large_threshold: 50, rate: 0.1, secondary_rate: 0.01 };
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// A fleet, and its passes at a time that the test moves.
+struct World {
+    fleet: Fleet,
+    now: Instant,
+    version: u64,
+}
+
+fn node(name: &str, uid: &str, version: u64, change: impl FnOnce(&mut Value)) -> Arc<Node> {
+    let mut node = json!({"metadata": {"name": name, "uid": uid, "resourceVersion": version.to_string(),
+            "labels": {"topology.kubernetes.io/zone": "a"}},
+        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T09:00:00Z"}]}});
+    change(&mut node);
+    Arc::new(serde_json::from_str(&node.to_string()).unwrap())
+}
+
+impl World {
+    fn new(count: usize) -> Self {
+        let now = common::clock::Clock::system().instant();
+        let mut sight = Sight::new(PERIOD, GRACE.monitor);
+        sight.note(now);
+        let mut world = Self { fleet: Fleet::new(sight, GRACE, LIMITS), now, version: 1 };
+        for number in 0..count {
+            world.see(&format!("n{number}"), |_| {});
+        }
+        world
+    }
+
+    fn see(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
+        self.version += 1;
+        self.fleet.see(&node(name, name, self.version, change), None, false, self.now);
+    }
+
+    fn ready(&mut self, name: &str, status: &str, reason: &str) {
+        self.see(name, |node| {
+            node["status"]["conditions"][0]["status"] = json!(status);
+            node["status"]["conditions"][0]["reason"] = json!(reason);
+        });
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now += Duration::from_secs(1);
+            self.fleet.sight.note(self.now);
+        }
+    }
+
+    fn renew(&mut self, name: &str) {
+        self.version += 1;
+        let renewal = Timestamp::from_second(1_700_000_000 + self.version as i64).unwrap();
+        self.fleet.renewed(name, Some(renewal), self.now);
+    }
+
+    /// What a pass decides.
+    fn decide(&self) -> health::Plan {
+        let due = self.fleet.due(self.now);
+        let snapshot = health::Snapshot {
+            now: self.now,
+            sight: self.fleet.sight,
+            trouble: None,
+            grace_from: due.grace_from,
+            grace: GRACE,
+            examined: due.examined,
+            zones: due.zones,
+            was_total: due.was_total,
+            limits: LIMITS,
+            arrived: due.arrived,
+            departed: due.departed,
+            lapsed: due.lapsed,
+            period: PERIOD,
+        };
+        health::decide(&snapshot)
+    }
+
+    /// A pass: the nodes it looked at, each with what happens to it.
+    fn pass(&mut self) -> Vec<String> {
+        let plan = self.decide();
+        self.fleet.passed(&plan, self.now);
+        let line = |judged: &Judged| {
+            let action = judged.action.as_ref().map_or("nothing", |action| match action {
+                Action::Lapse(_) => "lapse",
+                Action::Relieve => "relieve",
+                Action::Swap(_) => "swap",
+                Action::Wait(_) => "wait",
+            });
+            format!("{} {action}", judged.node.metadata.name)
+        };
+        plan.judged.iter().map(line).collect()
+    }
+
+    fn heads(&self) -> Vec<String> {
+        let heads = self.fleet.heads(self.now);
+        let line = |zone: &WaitingZone| {
+            let name = &zone.head.node.metadata.name;
+            format!(
+                "{} {name} of {}{}",
+                zone.zone.replace('\0', ""),
+                zone.count,
+                if zone.head.is_over { " over" } else { "" }
+            )
+        };
+        heads.iter().map(line).collect()
+    }
+}
+
+#[test]
+fn a_pass_looks_at_nodes_that_changed_and_at_no_others() {
+    let mut world = World::new(5000);
+    assert_eq!(world.pass().len(), 5000);
+    assert_eq!(world.pass().len(), 0);
+    world.ready("n7", "False", "r");
+    assert_eq!(world.pass(), ["n7 wait"]);
+    assert_eq!(world.pass().len(), 0);
+}
+
+#[test]
+fn each_node_that_renews_its_lease_is_looked_at_once_in_a_grace_period() {
+    let mut world = World::new(5000);
+    world.pass();
+    let mut looked_at = 0;
+    // 500 renewals a second, a pass every 5 seconds, for ten minutes.
+    for second in 0..600_usize {
+        world.wait(1);
+        for number in 0..500 {
+            world.renew(&format!("n{}", (second % 10) * 500 + number));
+        }
+        if second % 5 == 4 {
+            let pass = world.pass();
+            assert!(pass.iter().all(|line| line.ends_with("nothing")), "{pass:?}");
+            looked_at += pass.len();
+        }
+    }
+    // Each of 5,000 nodes at most once in 40 seconds: a renewal is at most 10 seconds old when it counts.
+    assert!((5000..=5000 * 15).contains(&looked_at), "{looked_at}");
+}
+
+#[test]
+fn a_silent_node_is_looked_at_until_its_conditions_are_written_and_then_waits() {
+    let mut world = World::new(5);
+    world.pass();
+    world.wait(51);
+    for name in ["n1", "n2", "n3", "n4"] {
+        world.renew(name);
+    }
+    let lapse = |pass: Vec<String>| pass.into_iter().filter(|line| line.ends_with("lapse")).collect::<Vec<_>>();
+    assert_eq!(lapse(world.pass()), ["n0 lapse"]);
+    assert_eq!(lapse(world.pass()), ["n0 lapse"], "as long as it was not written");
+    world.ready("n0", "Unknown", "NodeStatusUnknown");
+    assert_eq!(world.pass(), ["n0 wait"]);
+    assert_eq!(world.heads(), ["::a n0 of 1"]);
+    assert_eq!(world.pass().len(), 0);
+}
+
+#[test]
+fn a_sign_of_life_ends_the_wait_of_a_silent_node() {
+    let mut world = World::new(5);
+    world.pass();
+    world.wait(51);
+    world.ready("n0", "Unknown", "NodeStatusUnknown");
+    for name in ["n1", "n2", "n3", "n4"] {
+        world.renew(name);
+    }
+    world.pass();
+    world.renew("n0");
+    assert_eq!(world.heads(), ["::a n0 of 1 over"]);
+    world.fleet.release(&Arc::from("n0"));
+    assert!(world.heads().is_empty());
+    assert_eq!(world.pass(), ["n0 nothing"]);
+    world.wait(51);
+    assert!(world.pass().contains(&"n0 wait".to_owned()), "it falls silent again");
+}
+
+#[test]
+fn a_node_keeps_its_place_when_its_cause_changes_and_loses_it_with_its_zone() {
+    let mut world = World::new(5);
+    world.pass();
+    world.ready("n3", "False", "r");
+    world.pass();
+    world.wait(1);
+    world.ready("n1", "False", "r");
+    world.pass();
+    assert_eq!(world.heads(), ["::a n3 of 2"], "who came first");
+    world.ready("n3", "Unknown", "r");
+    world.pass();
+    assert_eq!(world.heads(), ["::a n3 of 2"]);
+    world.see("n3", |node| {
+        node["status"]["conditions"][0]["status"] = json!("False");
+        node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("b");
+    });
+    assert_eq!(world.heads(), ["::a n1 of 1"]);
+    world.pass();
+    assert_eq!(world.heads(), ["::a n1 of 1", "::b n3 of 1"]);
+    world.fleet.postpone(&Arc::from("n1"), world.now);
+    assert_eq!(world.heads()[0], "::a n1 of 1");
+}
+
+#[test]
+fn a_node_that_has_recovered_while_its_taint_was_on_its_way_is_not_put_back() {
+    let mut world = World::new(2);
+    world.ready("n0", "Unknown", "r");
+    world.pass();
+    assert_eq!(world.heads(), ["::a n0 of 1"]);
+    world.ready("n0", "True", "r");
+    world.pass();
+    assert!(world.heads().is_empty());
+    world.fleet.postpone(&Arc::from("n0"), world.now);
+    assert!(world.heads().is_empty());
+}
+
+#[test]
+fn zones_are_counted_and_forgotten_with_their_last_node() {
+    let mut world = World::new(3);
+    world.ready("n0", "False", "r");
+    world.see("n1", |node| node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!(""));
+    let zone = Text::new(":\0:a");
+    assert_eq!(world.fleet.standings()[&zone].count, Count { ready: 1, not_ready: 1 });
+    world.pass();
+    for name in ["n0", "n1", "n2"] {
+        world.fleet.forget(&Arc::from(name));
+    }
+    assert!(world.fleet.standings().is_empty());
+    assert_eq!(world.fleet.take_vanished(), [zone].into());
+    assert_eq!((world.fleet.len(), world.fleet.waiting(), world.fleet.deadlines.len()), (0, 0, 0));
+}
+
+#[test]
+fn zones_that_come_and_go_without_a_pass_leave_nothing() {
+    let mut world = World::new(1);
+    for number in 0..100 {
+        world.see("n0", |node| {
+            node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(format!("zone-{number}"));
+        });
+    }
+    assert!(world.fleet.take_vanished().is_empty());
+    assert_eq!(world.fleet.standings().len(), 1);
+}
+
+#[test]
+fn what_happens_during_a_pass_is_left_to_the_next_one() {
+    let mut world = World::new(3);
+    world.pass();
+    world.ready("n0", "False", "r");
+    let plan = world.decide();
+    world.ready("n0", "True", "r");
+    world.see("n3", |_| {});
+    world.fleet.forget(&Arc::from("n1"));
+    world.fleet.passed(&plan, world.now);
+    assert!(world.heads().is_empty(), "it is ready by now");
+    let due = world.fleet.due(world.now);
+    assert_eq!((due.arrived.len(), due.departed.len()), (1, 1));
+    assert_eq!(world.pass(), ["n0 nothing", "n3 nothing"]);
+    // A node that is made again while its arrival is told of arrives twice.
+    world.see("n4", |_| {});
+    let plan = world.decide();
+    world.fleet.see(&node("n4", "other", 1000, |_| {}), None, false, world.now);
+    world.fleet.passed(&plan, world.now);
+    assert_eq!(world.fleet.due(world.now).arrived.len(), 1);
+}
+
+#[test]
+fn a_write_without_an_answer_is_told_of_once() {
+    let lapsed = |world: &mut World| {
+        world.ready("n0", "Unknown", health::STOPPED.0);
+        world.fleet.due(world.now).lapsed.len()
+    };
+    let mut world = World::new(1);
+    world.fleet.spare("n0", true, world.now);
+    assert_eq!(lapsed(&mut world), 1, "it took effect");
+    let mut world = World::new(1);
+    world.fleet.spare("n0", true, world.now);
+    world.fleet.was_lapsed("n0");
+    assert_eq!(lapsed(&mut world), 0, "a later one took effect, and was told of");
+    let mut world = World::new(1);
+    world.fleet.spare("n0", true, world.now);
+    world.ready("n0", "False", "KubeletNotReady");
+    world.see("n0", |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z"));
+    assert_eq!(lapsed(&mut world), 0, "the node has reported since");
+}
+
+#[test]
+fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_it_is_heard() {
+    let mut world = World::new(3);
+    let ready = |world: &World| world.fleet.standings()[&Text::new(":\0:a")].count.ready;
+    world.fleet.spare("n0", false, world.now);
+    assert_eq!(ready(&world), 2);
+    world.see("n0", |node| node["spec"]["unschedulable"] = json!(true));
+    assert_eq!(ready(&world), 2, "a write of somebody else");
+    world.renew("n0");
+    assert_eq!(ready(&world), 3);
+    world.fleet.spare("n0", false, world.now);
+    world.see("n0", |node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z"));
+    assert_eq!(ready(&world), 3);
+    world.fleet.spare("n0", false, world.now);
+    world.fleet.forget(&Arc::from("n0"));
+    assert_eq!(ready(&world), 2);
+}
+
+#[test]
+fn a_re_created_node_begins_anew_and_an_older_state_is_ignored() {
+    let mut world = World::new(1);
+    world.pass();
+    world.wait(45);
+    let again = node("n0", "other", 100, |_| {});
+    world.fleet.see(&again, None, false, world.now);
+    world.wait(45);
+    assert_eq!(world.pass(), ["n0 nothing"]);
+    let older = node("n0", "other", 99, |node| node["spec"]["unschedulable"] = json!(true));
+    world.fleet.see(&older, None, false, world.now);
+    assert!(!world.fleet.node("n0").unwrap().is_unschedulable());
+    world.fleet.see(&older, None, true, world.now);
+    assert!(world.fleet.node("n0").unwrap().is_unschedulable(), "the data of the server was restored");
+}
+
+/// The table of the specification: which states of a node are signs of life.
+#[test]
+fn reports_that_differ_are_signs_of_life_and_writes_of_others_are_not() {
+    let silent = |change: fn(&mut Value)| {
+        let mut world = World::new(1);
+        world.pass();
+        world.wait(40);
+        world.see("n0", change);
+        world.wait(11);
+        world.fleet.is_silent("n0", world.now)
+    };
+    assert!(silent(|_| {}), "the same report");
+    assert!(silent(|node| node["spec"]["unschedulable"] = json!(true)), "a user");
+    assert!(!silent(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-11-21T09:05:00Z")));
+    assert!(
+        !silent(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2020-01-01T00:00:00Z")),
+        "a clock that goes back"
+    );
+    assert!(
+        !silent(|node| node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2036-01-01T00:00:00Z")),
+        "a clock in the future"
+    );
+    assert!(silent(|node| node["status"]["conditions"][0]["status"] = json!("Unknown")), "what this program writes");
+}
+
+#[test]
+fn a_lease_counts_when_its_time_changes() {
+    let mut world = World::new(1);
+    world.pass();
+    let at = |second| Some(Timestamp::from_second(second).unwrap());
+    let heard = |world: &World| world.fleet.standing("n0", world.now, None).unwrap().heard_ago.as_secs();
+    let mut renew = |renewal| {
+        world.wait(10);
+        world.fleet.renewed("n0", renewal, world.now);
+        heard(&world)
+    };
+    assert_eq!(renew(None), 0, "the first Lease counts, even without a time");
+    assert_eq!(renew(None), 10);
+    assert_eq!(renew(at(100)), 0);
+    assert_eq!(renew(at(100)), 10);
+    assert_eq!(renew(at(50)), 0, "also when the clock of the node goes back");
+}
+
+#[test]
+fn only_nodes_that_were_announced_are_said_to_leave() {
+    let mut world = World::new(2);
+    world.fleet.forget(&Arc::from("n0"));
+    let due = world.fleet.due(world.now);
+    assert_eq!((due.arrived.len(), due.departed.len()), (1, 0));
+    world.pass();
+    world.fleet.forget(&Arc::from("n1"));
+    let due = world.fleet.due(world.now);
+    assert_eq!((due.arrived.len(), due.departed.len()), (0, 1));
+    world.pass();
+    assert_eq!(world.fleet.due(world.now).departed.len(), 0);
+}
+
+#[test]
+fn a_node_is_not_silent_in_the_first_pass_that_looks_at_it() {
+    let mut world = World::new(1);
+    world.wait(60);
+    assert_eq!(world.pass(), ["n0 nothing"]);
+    world.wait(50);
+    assert!(!world.fleet.is_silent("n0", world.now));
+    world.wait(1);
+    assert_eq!(world.pass(), ["n0 lapse"]);
+}
+
+/// The rows of the specification's table of health records: for how many seconds nothing has been heard of a node when this
+/// state of it is seen, 40 seconds after the one before. Upstream counts from the creation of the node in row a.
+#[test]
+fn each_row_of_the_table_of_records() {
+    let report = |status: &str, reason: &str, at: &str| json!([{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": at}]);
+    let ready = |at: &str| report("True", "KubeletReady", at);
+    let never = report("Unknown", health::NEVER.0, "2026-11-21T08:00:00Z");
+    let (none, nine, ten) = (json!([]), "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z");
+    for (row, before, after, heard_ago) in [
+        ("a", None, none.clone(), 0),
+        ("b", Some(ready(nine)), none.clone(), 40),
+        ("b", Some(none.clone()), none.clone(), 40),
+        ("c", None, ready(nine), 0),
+        ("d", Some(none.clone()), ready(nine), 0),
+        ("d, written by this program", Some(none.clone()), never, 40),
+        ("e", Some(ready(nine)), ready(nine), 40),
+        ("e, with another status", Some(ready(nine)), report("False", "KubeletNotReady", nine), 40),
+        ("f", Some(ready(nine)), ready(ten), 0),
+        ("f, back in time", Some(ready(ten)), ready(nine), 0),
+    ] {
+        let mut world = World::new(0);
+        if let Some(conditions) = before {
+            world.see("n", |node| node["status"]["conditions"] = conditions);
+            world.renew("n");
+        }
+        world.wait(40);
+        world.see("n", |node| node["status"]["conditions"] = after);
+        let heard = |world: &World| world.fleet.standing("n", world.now, None).unwrap().heard_ago.as_secs();
+        assert_eq!(heard(&world), heard_ago, "{row}");
+        // The Lease that was seen before is no news, whatever the row.
+        let seen = Timestamp::from_second(1_700_000_000 + 3).unwrap();
+        if world.fleet.records["n"].lease == Some(Some(seen)) {
+            world.fleet.renewed("n", Some(seen), world.now);
+            assert_eq!(heard(&world), heard_ago, "{row}, with the same Lease");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The Pods that have ended, kept in the order in which they are removed: a pass takes up as many as it can act on, and neither
+//! looks at the others nor sorts them.
+
+use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
+
+use common::{informer::Listened, meta::Meta, pods::Phase, store::Event};
+use parking_lot::Mutex;
+
+use crate::{decide::garbage::removal_order, objects::CachedPod};
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct EndedPods(BTreeSet<Ended>);
+
+/// A Pod by its place in that order, which its namespace and name make its own.
+struct Ended(Arc<CachedPod>);
+
+impl Ord for Ended {
+    fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        tests::COMPARISONS.with(|count| count.set(count.get() + 1));
+        removal_order(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Ended {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ended {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ended {}
+
+impl EndedPods {
+    /// The ended Pods of a cache, from now on.
+    pub(super) fn of(pods: &Listened<CachedPod>) -> Arc<Mutex<Self>> {
+        let ended = Arc::new(Mutex::new(Self::default()));
+        let followed = Arc::clone(&ended);
+        pods.listen(Box::new(move |event, _| followed.lock().follow(event)));
+        ended
+    }
+
+    fn follow(&mut self, event: &Event<CachedPod>) {
+        match event {
+            Event::Added(pod) => self.insert(pod),
+            Event::Updated { old, new } => {
+                self.remove(old);
+                self.insert(new);
+            }
+            Event::Deleted(pod) => self.remove(pod),
+            Event::Unreadable(malformed) => self.remove_whatever_it_was(&malformed.meta),
+        }
+    }
+
+    pub(super) fn insert(&mut self, pod: &Arc<CachedPod>) {
+        if pod.has_ended() {
+            self.0.insert(Ended(Arc::clone(pod)));
+        }
+    }
+
+    fn remove(&mut self, pod: &Arc<CachedPod>) {
+        if pod.has_ended() {
+            self.0.remove(&Ended(Arc::clone(pod)));
+        }
+    }
+
+    /// Removes a Pod of which only the metadata is known.
+    fn remove_whatever_it_was(&mut self, meta: &Meta) {
+        for evicted in [false, true] {
+            let pod = CachedPod { meta: meta.clone(), phase: Phase::Failed, evicted, ..CachedPod::default() };
+            self.0.remove(&Ended(Arc::new(pod)));
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first `count` of them behind `last`, or of all.
+    pub(super) fn first(&self, count: usize, last: Option<&Arc<CachedPod>>) -> Vec<Arc<CachedPod>> {
+        let from = last.map_or(Bound::Unbounded, |last| Bound::Excluded(Ended(Arc::clone(last))));
+        self.0.range((from, Bound::Unbounded)).take(count).map(|ended| Arc::clone(&ended.0)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::sequence::garbage::CHUNK;
+
+    thread_local! {
+        pub(super) static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    fn pod(name: &str, second: i64, phase: &str) -> Arc<CachedPod> {
+        let created = jiff::Timestamp::from_second(1_800_000_000 + second).unwrap().to_string();
+        let pod = json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "creationTimestamp": created},
+            "status": {"phase": phase}});
+        Arc::new(serde_json::from_str(&pod.to_string()).unwrap())
+    }
+
+    fn names(pods: &[Arc<CachedPod>]) -> Vec<&str> {
+        pods.iter().map(|pod| &*pod.meta.name).collect()
+    }
+
+    #[test]
+    fn pods_are_followed_through_their_lives() {
+        let mut ended = EndedPods::default();
+        let (old, young) = (pod("old", 1, "Succeeded"), pod("young", 2, "Failed"));
+        for event in [
+            Event::Added(Arc::clone(&young)),
+            Event::Added(pod("runs", 0, "Running")),
+            Event::Updated { old: pod("old", 1, "Running"), new: Arc::clone(&old) },
+        ] {
+            ended.follow(&event);
+        }
+        assert_eq!((ended.len(), names(&ended.first(5, None))), (2, vec!["old", "young"]));
+        assert_eq!(names(&ended.first(5, Some(&old))), ["young"]);
+        assert_eq!(names(&ended.first(1, None)), ["old"]);
+        let mut evicted = CachedPod::clone(&young);
+        evicted.evicted = true;
+        let evicted = Arc::new(evicted);
+        ended.follow(&Event::Updated { old: young, new: Arc::clone(&evicted) });
+        assert_eq!(names(&ended.first(5, None)), ["young", "old"], "evicted Pods come first");
+        ended.follow(&Event::Deleted(old));
+        ended.remove_whatever_it_was(&evicted.meta);
+        assert_eq!(ended.len(), 0);
+    }
+
+    #[test]
+    fn a_step_of_a_pass_costs_the_same_however_many_pods_have_ended() {
+        let mut ended = EndedPods::default();
+        let pods: Vec<_> = (0..150_000_i64)
+            .map(|number| pod(&format!("p{number}"), number.wrapping_mul(0x9e37_79b9_7f4a) % 100_000, "Succeeded"))
+            .collect();
+        for pod in &pods {
+            ended.insert(pod);
+        }
+        let (mut last, mut steps) = (None, 0);
+        loop {
+            COMPARISONS.with(|count| count.set(0));
+            let chunk = ended.first(CHUNK, last.as_ref());
+            let compared = COMPARISONS.with(Cell::get);
+            assert!(compared <= 400, "{compared} comparisons for {CHUNK} of {} Pods", pods.len());
+            let held = pods.iter().filter(|pod| Arc::strong_count(pod) > 2).count();
+            assert!(held <= CHUNK + 1, "{held} Pods are held");
+            assert!(chunk.is_sorted_by(|a, b| removal_order(a, b).is_lt()));
+            let Some(next) = chunk.last() else { break };
+            assert!(last.is_none_or(|last| removal_order(&last, next).is_lt()));
+            last = Some(Arc::clone(next));
+            steps += 1;
+            if steps > 3 {
+                // Checking all Pods after every step takes long.
+                break;
+            }
+        }
+        assert_eq!(steps, 4);
+    }
+}

@@ -1,0 +1,173 @@
+//! What this process hears of nodes: one watch of Leases and the records of all nodes.
+//!
+//! Shared by the node monitor, which judges nodes by it, and the eviction, which asks whether a node may live before Pods are
+//! deleted because it seems not to.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    clock::{Clock, Instant},
+    duration,
+    informer::{self, AnyInformer, Listened},
+    object::Object as _,
+    runtime::Context,
+    store::{Event, Origin},
+};
+use parking_lot::Mutex;
+
+use crate::{
+    caches::Caches,
+    decide::{health::Grace, sight::Sight, zones::ZoneLimits},
+    flags,
+    fleet::{Fleet, Name, Renewal},
+    objects::{LEASE_NAMESPACE, Lease, Node},
+};
+
+/// The shortest pause between two passes, whatever is configured.
+const MIN_PERIOD: Duration = Duration::from_millis(10);
+/// A longer suspension of the machine than this makes it blind.
+const SUSPENSION: Duration = Duration::from_secs(1);
+
+/// The Leases and the records.
+pub(crate) struct Heartbeats {
+    pub(crate) fleet: Arc<Mutex<Fleet>>,
+    pub(crate) leases: Listened<Lease>,
+    caches: Arc<Caches>,
+    clock: Clock,
+    pub(crate) grace: Grace,
+    pub(crate) limits: ZoneLimits,
+    /// The pause between two passes.
+    pub(crate) period: Duration,
+    /// How long the machine had been suspended when that was last taken into account.
+    suspended: Mutex<Duration>,
+}
+
+impl Heartbeats {
+    /// The heartbeats of this process; the first call starts the watch.
+    pub(crate) fn of(context: &Context) -> Arc<Self> {
+        let caches = Caches::of(context);
+        context.shared.get_or_make(|| Self::start(context, caches))
+    }
+
+    fn start(context: &Context, caches: Arc<Caches>) -> Self {
+        let settings = &context.settings;
+        let grace = Grace {
+            monitor: settings.duration(&flags::NODE_MONITOR_GRACE_PERIOD),
+            startup: settings.duration(&flags::NODE_STARTUP_GRACE_PERIOD),
+        };
+        let period = settings.duration(&flags::NODE_MONITOR_PERIOD).max(MIN_PERIOD);
+        let limits = ZoneLimits {
+            unhealthy_threshold: settings.ratio(&flags::UNHEALTHY_ZONE_THRESHOLD),
+            large_threshold: settings.integer(&flags::LARGE_CLUSTER_SIZE_THRESHOLD),
+            rate: settings.ratio(&flags::NODE_EVICTION_RATE),
+            secondary_rate: settings.ratio(&flags::SECONDARY_NODE_EVICTION_RATE),
+        };
+        let sight = Sight::new(period, grace.monitor.min(grace.startup));
+        let fleet = Arc::new(Mutex::new(Fleet::new(sight, grace, limits)));
+        let of_leases = informer::Config { namespace: LEASE_NAMESPACE.to_owned(), ..context.caches() };
+        let leases: Listened<Lease> = Listened::start(context.api.clone(), of_leases);
+        let clock = context.clock.clone();
+        let (known, records, time) = (Arc::clone(leases.store()), Arc::clone(&fleet), clock.clone());
+        caches.nodes.listen(Box::new(move |event, origin| {
+            let renewal = |name: &Name| known.get_readable(LEASE_NAMESPACE, name).map(|lease| lease.renewed());
+            on_node(&mut records.lock(), event, origin, renewal, time.instant());
+        }));
+        let (records, time) = (Arc::clone(&fleet), clock.clone());
+        leases.listen(Box::new(move |event, origin| on_lease(&mut records.lock(), event, origin, time.instant())));
+        let suspended = Mutex::new(clock.suspended());
+        Self { fleet, leases, caches, clock, grace, limits, period, suspended }
+    }
+
+    /// Why the caches do not show what nodes do, if they do not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        if let Some(suspended) = self.suspended_for() {
+            return Some(format!("the machine was suspended for {}", duration::format(suspended)));
+        }
+        let watches: [&dyn AnyInformer; 2] = [self.caches.nodes.informer(), self.leases.informer()];
+        watches.into_iter().find_map(|watch| {
+            let state = watch.state();
+            state.failing_since?;
+            let error = state.error.map_or_else(String::new, |(error, _)| error);
+            Some(format!("{} cannot be watched: {error}", watch.resource()))
+        })
+    }
+
+    fn suspended_for(&self) -> Option<Duration> {
+        let suspended = self.clock.suspended().saturating_sub(*self.suspended.lock());
+        (suspended > SUSPENSION).then_some(suspended)
+    }
+
+    /// Takes note that trouble was seen, or that there was none: what was heard before a trouble proves nothing any more.
+    pub(crate) fn note_trouble(&self, is_there: bool) {
+        *self.suspended.lock() = self.clock.suspended();
+        if is_there {
+            self.fleet.lock().sight.lose();
+        }
+    }
+
+    /// For how long at least it is doubtful whether a node is as the taints of this program say; `None` if it is confirmed.
+    pub(crate) fn unconfirmed_for(&self, node: &str) -> Option<Duration> {
+        if self.suspended_for().is_some() {
+            self.note_trouble(true);
+        }
+        if self.trouble().is_some() {
+            return Some(self.grace.monitor);
+        }
+        self.fleet.lock().unconfirmed_for(node, self.clock.instant())
+    }
+
+    /// Takes note of a node as the server sent it, which also proves that the server can be reached.
+    pub(crate) fn node_was_read(&self, node: &Arc<Node>) {
+        let now = self.clock.instant();
+        let mut fleet = self.fleet.lock();
+        fleet.sight.note(now);
+        // A node that is not known comes with its event.
+        if fleet.node(&node.metadata.name).is_some_and(|known| known.metadata.uid == node.metadata.uid) {
+            fleet.see(node, None, false, now);
+        }
+    }
+
+    /// Takes note of the Lease of a node as the server sent it; `None` if there is none.
+    pub(crate) fn lease_was_read(&self, node: &str, lease: Option<Renewal>) {
+        let now = self.clock.instant();
+        let mut fleet = self.fleet.lock();
+        fleet.sight.note(now);
+        if let Some(renewal) = lease.filter(|renewal| fleet.is_news(node, *renewal)) {
+            fleet.renewed(node, renewal, now);
+            fleet.touch(node);
+        }
+    }
+}
+
+/// Whether an event proves that this process sees: a replay of the cache does not.
+fn is_news(origin: Origin) -> bool {
+    origin != Origin::Resync
+}
+
+fn on_lease(fleet: &mut Fleet, event: &Event<Lease>, origin: Origin, now: Instant) {
+    if is_news(origin) {
+        fleet.sight.note(now);
+    }
+    if let Event::Added(lease) | Event::Updated { new: lease, .. } = event {
+        fleet.renewed(&lease.meta().name, lease.renewed(), now);
+    }
+}
+
+fn on_node(
+    fleet: &mut Fleet,
+    event: &Event<Node>,
+    origin: Origin,
+    renewal: impl Fn(&Name) -> Option<Renewal>,
+    now: Instant,
+) {
+    if is_news(origin) {
+        fleet.sight.note(now);
+    }
+    match event {
+        Event::Added(node) | Event::Updated { new: node, .. } => {
+            fleet.see(node, renewal(&node.metadata.name), origin == Origin::Relist, now);
+        }
+        // A node that cannot be read is not judged.
+        Event::Deleted(_) | Event::Unreadable(_) => fleet.forget(&event.meta().name),
+    }
+}
