@@ -406,8 +406,11 @@ impl Stage {
         let sandbox = &self.hub.sandbox;
         let mut refused = sandbox.apply(neighbour::namespace()).await.err();
         for object in neighbour.objects() {
-            // It may have moved in before, or share its quota with another neighbour.
-            let failed = sandbox.create(object).await.err().filter(|refused| refused.reason != "AlreadyExists");
+            let failed = sandbox.create(object).await.err();
+            // It may have moved in before. The quota of another neighbour applies to its Pods, too: they share the namespace.
+            let is_expected =
+                |refused: &Refused| refused.reason == "AlreadyExists" || refused.message.contains("exceeded quota");
+            let failed = failed.filter(|refused| !is_expected(refused));
             refused = refused.or(failed);
         }
         if let Some(refused) = refused {
