@@ -193,8 +193,8 @@ prop_compose! {
 
 /// Clocks change by an hour, and not at midnight: every instant at which they show an allowed time is a firing.
 const PLAIN_ZONES: &[&str] =
-    &["UTC", "America/New_York", "Europe/Berlin", "Europe/London", "Asia/Kathmandu", "Australia/Sydney", "Asia/Tokyo"];
-/// Clocks change at midnight or by half an hour.
+    &["UTC", "America/New_York", "Europe/Berlin", "Europe/London", "Asia/Kolkata", "Australia/Sydney", "Asia/Tokyo"];
+/// Clocks change at midnight, or by a part of an hour. Kathmandu's did both, once: when 1986 began.
 const ODD_ZONES: &[&str] = &[
     "Africa/Cairo",
     "Asia/Beirut",
@@ -204,6 +204,7 @@ const ODD_ZONES: &[&str] = &[
     "America/Sao_Paulo",
     "America/Asuncion",
     "Asia/Gaza",
+    "Asia/Kathmandu",
     "Africa/Casablanca",
     "Pacific/Apia",
     "Asia/Tehran",
