@@ -74,3 +74,46 @@ impl Watch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use common::{
+        clock::Clock,
+        meta::{Uid, Version},
+        queue::Backoff,
+    };
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+    use crate::objects::ENDPOINT_SLICES;
+
+    /// Endpoints may have had their last sync when the events of their slices come.
+    #[tokio::test(start_paused = true)]
+    async fn the_record_of_own_writes_goes_with_the_last_event_of_a_slice() {
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
+        let queue = Queue::new(clock.clone(), Backoff::default(), None);
+        let own = Arc::default();
+        let slices = SliceWatch {
+            queue: queue.clone(),
+            managed_by: "endpointslicemirroring-controller.k8s.io",
+            own: Arc::clone(&own),
+            parked: Arc::default(),
+            delay: Duration::ZERO,
+        };
+        let cache: Arc<Store<Slice>> = Arc::default();
+        cache.fill(Vec::new(), Version::parse("9"));
+        let ledger = Ledger::new(clock, Duration::from_secs(300));
+        let watch = Watch { queue, own, ledger, cache, slices };
+        let (key, uid) = (Key::new("shop", "web"), Uid::new("SLICE"));
+        watch.ledger.created(&record(&key), ENDPOINT_SLICES, &uid, Version::parse("7"));
+        watch.ledger.deleted(&record(&key), ENDPOINT_SLICES, "shop", "web-abc", &uid);
+        let slice = json!({"addressType": "IPv4", "endpoints": [], "metadata": {"name": "web-abc", "namespace": "shop", "uid": "SLICE",
+            "resourceVersion": "9", "labels": {SERVICE_NAME: "web"}}});
+        let slice: Slice = serde_json::from_value(slice).unwrap();
+        watch.on_slice(&Event::Deleted(Arc::new(slice)), Origin::Watch);
+        assert!(watch.ledger.is_empty());
+    }
+}

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use common::settings::{Settings, TuneValue};
+use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::world::{NS, SLICES, World, endpoints, web};
+use crate::world::{ME, NS, SLICES, World, endpoints, web};
 
 fn service() -> Value {
     web(&json!({"selector": null}))
@@ -96,6 +97,21 @@ async fn families_are_mirrored_apart() {
     let mut kinds: Vec<Value> = world.slices().await.iter().map(|slice| slice["addressType"].clone()).collect();
     kinds.sort_by_key(ToString::to_string);
     assert_eq!(kinds, ["IPv4", "IPv6"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_was_lost_on_the_way_is_made_again_soon() {
+    let world = World::new().await;
+    world.apply(service()).await;
+    let lost = Rule::new(Action::CutBefore).identity(ME).verb("create").resource("endpointslices").times(1);
+    world.sandbox.faults().add(lost);
+    world.apply(hand_made(&two())).await;
+    world.wait(5).await;
+    assert_eq!(world.sizes().await, [2]);
+    let subsets = json!([{"addresses": [{"ip": "10.2.0.3"}], "ports": [{"name": "http", "port": 80}]}]);
+    world.change("endpoints", "web", json!({"subsets": subsets})).await;
+    world.wait(2).await;
+    assert_eq!(world.sizes().await, [1], "nobody waits for the creation that was lost");
 }
 
 #[tokio::test(start_paused = true)]

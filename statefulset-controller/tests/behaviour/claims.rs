@@ -225,6 +225,19 @@ async fn claims_that_are_made_with_their_pod_get_their_owner_without_a_conflict(
     assert_eq!(world.asked("patch", CLAIMS), 3, "one write each");
 }
 
+/// The volume binder writes a new claim as soon as its Pod is there. The owner is written with the next event of the Pod.
+#[tokio::test(start_paused = true)]
+async fn a_new_claim_is_left_to_the_volume_binder_until_its_pod_is_seen() {
+    let world = World::new().await;
+    world.sandbox.faults().hold_watch(ME, "pods");
+    world.apply(set(1, claims("Delete", "Delete"))).await;
+    world.wait(5).await;
+    assert_eq!(world.done(), ["+data-web-0", "+web-0"]);
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert_eq!(world.done(), ["+data-web-0", "+web-0", "~data-web-0"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn several_problems_with_claims_are_told_as_go_tells_them() {
     let world = World::new().await;

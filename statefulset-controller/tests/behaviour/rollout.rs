@@ -73,6 +73,30 @@ async fn an_earlier_template_is_read_only_where_a_pod_is_made_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_earlier_template_is_read_once_for_a_burst_of_pods() {
+    let world = World::new().await;
+    let more = json!({"podManagementPolicy": "Parallel",
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 20}}});
+    world.apply(set(20, more)).await;
+    world.settle().await;
+    world.roll_out("img:2", json!({})).await;
+    world.settle().await;
+    world.forget();
+    world.sandbox.faults().hold_watch(ME, "pods");
+    for ordinal in 0..20 {
+        world.sandbox.delete("pods", Some("shop"), &format!("web-{ordinal}")).await.unwrap();
+    }
+    world.wait(60).await;
+    assert_eq!(world.done(), Vec::<String>::new());
+    world.sandbox.faults().release_watch(ME, "pods");
+    world.settle().await;
+    assert_eq!(world.done().iter().filter(|what| what.starts_with('+')).count(), 20);
+    assert!(world.images().await.iter().all(|image| image.ends_with("img:1")));
+    let reads = world.asked("get", REVISIONS);
+    assert!((1..=2).contains(&reads), "{reads} reads; the deletions may be seen in two parts");
+}
+
+#[tokio::test(start_paused = true)]
 async fn on_delete_waits_for_users() {
     let world = World::new().await;
     world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;

@@ -1,0 +1,46 @@
+//! A process hashes with a seed of its own, so that nobody can choose names that share a bucket of its maps.
+
+use std::{
+    env,
+    hash::BuildHasher as _,
+    process::{Command, ExitCode},
+};
+
+use common::{
+    app::{self, Definition},
+    map::Seeded,
+};
+
+const PROGRAM: Definition = Definition {
+    name: "hashing-controller",
+    version: "1.2.3",
+    about: "Hashes a name.",
+    loops: &[],
+    workers: &[],
+    gates: &[],
+    tunes: &[],
+    flags: &[],
+};
+
+const CHILD: &str = "HASHING_CHILD";
+
+/// The hash of a name in another process, which runs this same test as its child.
+fn hash_of_a_process() -> String {
+    let mut process = Command::new(env::current_exe().unwrap());
+    process.args(["--exact", "each_process_hashes_with_a_seed_of_its_own", "--nocapture"]).env(CHILD, "1");
+    let output = process.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8(output.stdout).unwrap();
+    printed.lines().find_map(|line| line.strip_prefix("hash ")).unwrap().to_owned()
+}
+
+#[test]
+fn each_process_hashes_with_a_seed_of_its_own() {
+    if env::var_os(CHILD).is_some() {
+        let code = app::main_with(&PROGRAM, ["hashing-controller", "--version"].map(str::to_owned));
+        assert_eq!(code, ExitCode::SUCCESS);
+        println!("\nhash {}", Seeded::default().hash_one("shop/web"));
+        return;
+    }
+    assert_ne!(hash_of_a_process(), hash_of_a_process());
+}
