@@ -27,6 +27,9 @@ const LOST_CREATE: Duration = Duration::from_secs(65);
 /// How long an owner waits for the newer version of a child after a write was refused with a conflict. The version is usually
 /// there within milliseconds. The time only passes if watches lag, or if the conflict was about something else.
 const CONFLICT: Duration = Duration::from_secs(5);
+/// How long an owner that the server no longer has waits for its cache to show that. Until then the cache would have it create
+/// children, which the garbage collector deletes, again and again.
+const GONE: Duration = Duration::from_secs(60);
 /// How soon such an owner looks at the cache again. No event need bring it: that of a child which another owner has taken
 /// concerns only that one.
 const CONFLICT_CHECK: Duration = Duration::from_millis(200);
@@ -136,8 +139,20 @@ struct Conflict {
     namespace: Text,
     name: Arc<str>,
     uid: Uid,
-    version: Version,
+    /// `None`: the object is gone, whatever its version in the cache.
+    version: Option<Version>,
     until: Instant,
+}
+
+impl Conflict {
+    /// Whether `cache` still shows the state that the server refused a write to.
+    fn is_shown(&self, cache: &dyn Cache) -> bool {
+        let Self { namespace, name, uid, version, .. } = self;
+        match version {
+            Some(version) => cache.shows_version(namespace, name, uid, *version),
+            None => cache.shows_live(namespace, name, uid),
+        }
+    }
 }
 
 struct Deleted {
@@ -230,18 +245,26 @@ impl Ledger {
     /// The owner waits until the cache shows another version of the child, or none. A sync before that would decide on the
     /// same state again, and be refused again.
     pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
-        let until = self.clock.instant() + CONFLICT.min(self.timeout);
         let Meta { namespace, name, uid, resource_version, .. } = child;
+        let (namespace, name, uid, version) =
+            (namespace.clone(), Arc::clone(name), uid.clone(), Some(*resource_version));
+        let until = self.clock.instant() + CONFLICT.min(self.timeout);
+        self.conflict(owner, Conflict { resource, namespace, name, uid, version, until });
+    }
+
+    /// Notes that the server no longer has the owner itself, or has another object under its name.
+    ///
+    /// The owner waits until its cache shows that, a minute at most.
+    pub fn gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
+        let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
+        let until = self.clock.instant() + GONE.min(self.timeout);
+        self.conflict(owner, Conflict { resource, namespace, name, uid, version: None, until });
+    }
+
+    fn conflict(&self, owner: &Uid, conflict: Conflict) {
         self.record(owner, |record| {
-            record.conflicts.retain(|conflict| conflict.uid != *uid);
-            record.conflicts.push(Conflict {
-                resource,
-                namespace: namespace.clone(),
-                name: Arc::clone(name),
-                uid: uid.clone(),
-                version: *resource_version,
-                until,
-            });
+            record.conflicts.retain(|known| known.uid != conflict.uid);
+            record.conflicts.push(conflict);
         });
     }
 
@@ -280,10 +303,7 @@ impl Ledger {
         }
         let left = self.timeout.saturating_sub(age);
         let cache = |resource: Resource| caches.iter().find(|c| c.resource() == resource);
-        record.conflicts.retain(|c| {
-            c.until > now
-                && cache(c.resource).is_some_and(|cache| cache.shows_version(&c.namespace, &c.name, &c.uid, c.version))
-        });
+        record.conflicts.retain(|c| c.until > now && cache(c.resource).is_some_and(|cache| c.is_shown(*cache)));
         if let Some(first) = record.conflicts.first() {
             let count = record.conflicts.iter().filter(|c| c.resource == first.resource).count();
             let last = record.conflicts.iter().map(|c| c.until).max().unwrap_or(now);
@@ -453,6 +473,27 @@ mod tests {
         ledger.conflicted(&owner, PODS, &Meta { resource_version: Version::parse("6"), ..child("a") });
         assert!(behind().is_some());
         clock.sleep(CONFLICT).await;
+        assert_eq!(behind(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_that_is_gone_waits_until_its_cache_shows_that() {
+        let (ledger, clock, _) = ledger();
+        let cache = Fake::at("5", &["a"]);
+        let owner = Uid::new("a");
+        let behind = || ledger.behind(&owner, &[&cache], || cache.children());
+        ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
+        *cache.version.borrow_mut() = Version::parse("6");
+        assert_eq!(behind().unwrap().0, Behind::Conflicts { resource: PODS, count: 1 }, "whatever the version");
+        let live = cache.live.take();
+        assert_eq!(behind(), None);
+        assert!(ledger.is_empty());
+
+        // A server that answered by mistake.
+        *cache.live.borrow_mut() = live;
+        ledger.gone(&owner, PODS, &"shop".into(), &"a".into());
+        assert!(behind().is_some());
+        clock.sleep(GONE).await;
         assert_eq!(behind(), None);
     }
 

@@ -317,6 +317,9 @@ impl<N: Note> Run<'_, N> {
         if matches!((&request.verb, request.role), (Verb::Delete(..), Role::Awaited)) && refusal.error.is_not_found() {
             self.await_deletion(request);
         }
+        if refusal.class == Class::Gone && matches!(request.verb, Verb::Patch(..) | Verb::Replace(_)) {
+            self.await_own_deletion(request);
+        }
         let (Some(ledger), Role::Child | Role::Released | Role::Itself) = (&self.executor.ledger, request.role) else {
             return;
         };
@@ -344,6 +347,16 @@ impl<N: Note> Run<'_, N> {
     fn await_deletion(&self, request: &Request) {
         if let (Some(ledger), Some(Precondition { uid, .. })) = (&self.executor.ledger, &request.precondition) {
             ledger.deleted(&self.object().1, request.resource, &request.namespace, &request.name, uid);
+        }
+    }
+
+    /// Notes that the cache has to show that the sync's object is gone, if the request was a change of it.
+    fn await_own_deletion(&self, request: &Request) {
+        let (Some(ledger), Some(Precondition { uid, .. })) = (&self.executor.ledger, &request.precondition) else {
+            return;
+        };
+        if *uid == self.object().1 {
+            ledger.gone(uid, request.resource, &request.namespace, &request.name);
         }
     }
 

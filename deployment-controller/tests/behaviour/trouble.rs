@@ -172,3 +172,25 @@ async fn a_server_that_drops_the_count_is_not_written_to_for_ever() {
     world.settle().await;
     assert_eq!(world.written(), Vec::<String>::new());
 }
+
+/// The watch of Deployments is behind while the garbage collector deletes what a deleted Deployment owned.
+#[tokio::test(start_paused = true)]
+async fn a_deployment_that_is_gone_unseen_is_not_rolled_out_again_and_again() {
+    let world = World::new().await;
+    world.apply(web(3)).await;
+    world.settle().await;
+    world.sandbox.faults().hold_watch(ME, "deployments");
+    world.sandbox.delete("deployments.apps", Some(NS), "web").await.unwrap();
+    world.forget();
+    for _ in 0..300 {
+        for set in world.sets().await {
+            world.sandbox.delete(SETS, Some(NS), name(&set)).await.unwrap();
+        }
+        world.wait(0.1).await;
+    }
+    let created = world.asked("create", SETS);
+    assert!((1..=2).contains(&created), "{created} ReplicaSets in 30 seconds");
+    world.sandbox.faults().release_watch(ME, "deployments");
+    world.settle().await;
+    assert_eq!(world.asked("create", SETS), created);
+}
