@@ -440,7 +440,7 @@ impl<C: Controller> Shared<C> {
 
     fn arm(&self, key: &C::Key, due: Option<Instant>) {
         if let Some(due) = due {
-            self.queue.gather(key.clone(), due.saturating_duration_since(self.context.clock.instant()));
+            self.queue.add_debounced(key.clone(), due.saturating_duration_since(self.context.clock.instant()));
         }
     }
 

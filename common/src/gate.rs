@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{
     clock::{Clock, Instant},
-    succession::{Left, Succession},
+    succession::{Succession, WrittenVersions},
     watched as watch,
 };
 
@@ -49,7 +49,7 @@ impl State {
 #[derive(Clone, Debug, Default)]
 struct Opened {
     since: Option<Instant>,
-    left: Option<Arc<Left>>,
+    left: Option<Arc<WrittenVersions>>,
 }
 
 /// Asks whether writes are allowed. Cheap to clone.
@@ -87,7 +87,7 @@ impl Keeper {
     }
 
     /// Says what a predecessor has left, before the gate opens.
-    pub fn inherit(&self, left: Option<Left>) {
+    pub fn inherit(&self, left: Option<WrittenVersions>) {
         self.opened.lock().left = left.map(Arc::new);
     }
 

@@ -12,8 +12,8 @@
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
 mod frames;
-mod listened;
 mod reflect;
+mod shared;
 mod sink;
 
 use std::{sync::Arc, time::Duration};
@@ -33,8 +33,8 @@ use crate::{
     watched as watch,
 };
 
-pub use listened::Listened;
 pub use reflect::{JSON, METADATA};
+pub use shared::SharedInformer;
 pub use sink::{Cached, Sink};
 
 /// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
@@ -126,10 +126,10 @@ pub struct State {
 }
 
 /// A cache with its list and watch.
-pub type Informer<K> = Follower<Cached<K>>;
+pub type Informer<K> = SinkInformer<Cached<K>>;
 
-/// A list and watch, and what it fills.
-pub struct Follower<S> {
+/// A list and watch of one resource, and the sink that it keeps up to date.
+pub struct SinkInformer<S> {
     resource: Resource,
     sink: Arc<S>,
     shared: Arc<Shared>,
@@ -239,7 +239,7 @@ impl<K: Object> Informer<K> {
     }
 }
 
-impl<S: Sink> Follower<S> {
+impl<S: Sink> SinkInformer<S> {
     /// Starts listing and watching into a sink.
     pub fn follow(api: Api, config: Config, sink: S) -> Self {
         let state = State {
@@ -291,13 +291,13 @@ impl<S: Sink> Follower<S> {
     }
 }
 
-impl<S> Drop for Follower<S> {
+impl<S> Drop for SinkInformer<S> {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl<S: Sink> AnyInformer for Follower<S> {
+impl<S: Sink> AnyInformer for SinkInformer<S> {
     fn resource(&self) -> Resource {
         self.resource
     }

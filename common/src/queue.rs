@@ -348,11 +348,11 @@ impl<K: QueueKey> Queue<K> {
         if !self.inner.state.lock().held {
             self.inner.observer.retried();
         }
-        self.gather(key, delay);
+        self.add_debounced(key, delay);
     }
 
     /// Adds a key after a delay in which more of the same may come. Not a retry.
-    pub fn gather(&self, key: K, delay: Duration) {
+    pub fn add_debounced(&self, key: K, delay: Duration) {
         if delay.is_zero() {
             return self.add(key, Priority::Normal);
         }
@@ -732,7 +732,7 @@ mod tests {
         q.hold();
         for n in 0..3 * MAX_HELD {
             q.add(n.to_string(), Priority::Low);
-            q.gather(format!("later-{n}"), Duration::from_secs(1));
+            q.add_debounced(format!("later-{n}"), Duration::from_secs(1));
             assert!(q.len() <= MAX_HELD);
         }
         assert!(q.is_idle());
@@ -746,12 +746,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn gathering_is_no_retry() {
+    async fn a_debounced_key_is_no_retry() {
         let counts = Arc::new(Counts::default());
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
         let q: Queue<String> = Queue::new(clock, Backoff::default(), Some(Arc::clone(&counts) as _));
-        q.gather(key("a"), Duration::from_millis(20));
-        q.gather(key("a"), Duration::from_millis(20));
+        q.add_debounced(key("a"), Duration::from_millis(20));
+        q.add_debounced(key("a"), Duration::from_millis(20));
         assert_eq!(q.next().await.as_deref(), Some("a"));
         q.add_after(key("a"), Duration::from_millis(20));
         let (added, retried, _) = *counts.0.lock();
@@ -823,7 +823,7 @@ mod tests {
         for (first, second) in [(10, 60), (60, 10)] {
             let q = queue();
             q.add_after(key("a"), Duration::from_secs(first));
-            q.gather(key("a"), Duration::from_secs(second));
+            q.add_debounced(key("a"), Duration::from_secs(second));
             let start = q.inner.clock.instant();
             assert_eq!(q.next().await.as_deref(), Some("a"));
             assert_eq!(q.inner.clock.instant() - start, Duration::from_secs(10));

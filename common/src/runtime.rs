@@ -17,7 +17,7 @@ use crate::{
     consistency::Ledger,
     events::Recorder,
     gate::Gate,
-    informer::{self, Handler, Informer, Listened},
+    informer::{self, Handler, Informer, SharedInformer},
     metrics::Metrics,
     object::Object,
     sequence::AccountObserver,
@@ -95,8 +95,8 @@ impl Context {
     }
 
     /// The cache of a kind that the loops of this process share. The first call starts it.
-    pub fn shared_informer<K: Object>(&self) -> Arc<Listened<K>> {
-        self.shared.get_or_make(|| Listened::start(self.api.clone(), self.caches()))
+    pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
+        self.shared.get_or_make(|| SharedInformer::start(self.api.clone(), self.caches()))
     }
 
     /// A ledger whose records last as long as `--tune expectations-timeout` says.

@@ -39,7 +39,7 @@ use crate::{clock::Clock, logging, metrics::Metrics, runtime::Running};
 use admission::Limits;
 use health::Reasons;
 
-pub use access::{Access, Questions};
+pub use access::{Access, ReviewOptions};
 pub use health::Health;
 pub use tls::{Certificate, Pair, Tls, offered};
 

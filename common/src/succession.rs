@@ -2,7 +2,7 @@
 //!
 //! A standby's caches are warm, and may lag: Pods that the predecessor created last may be missing, and would be created
 //! again. A leader that ends in good order therefore leaves in the Lease, beside its release, the newest version it has
-//! written of each resource ([`Left`]). Its successor waits until its caches are there, which they are in most cases. Without
+//! written of each resource ([`WrittenVersions`]). Its successor waits until its caches are there, which they are in most cases. Without
 //! such a note (a crash, a write whose answer was lost) only the newest state of all that is read will do.
 //!
 //! A deletion that is answered without an object has no version here. What it means for a successor is little: deletions name
@@ -32,7 +32,7 @@ pub struct Writes(Arc<Mutex<Noted>>);
 struct Noted {
     newest: BTreeMap<Resource, Version>,
     /// What a predecessor had left, and the one before it.
-    inherited: Left,
+    inherited: WrittenVersions,
     lost: Option<Instant>,
 }
 
@@ -53,12 +53,12 @@ impl Writes {
     }
 
     /// Takes over what a predecessor left: what has not been written since is still to be seen by the next.
-    pub fn inherit(&self, left: &Left) {
+    pub fn inherit(&self, left: &WrittenVersions) {
         self.0.lock().inherited = left.clone();
     }
 
     /// What this process leaves to the next; nothing if it does not know itself.
-    pub fn left(&self, now: Instant) -> Option<Left> {
+    pub fn left(&self, now: Instant) -> Option<WrittenVersions> {
         let noted = self.0.lock();
         if noted.lost.is_some_and(|lost| now.saturating_duration_since(lost) < LOST_WRITE) {
             return None;
@@ -82,16 +82,16 @@ fn version_of(answer: &[u8]) -> Version {
 
 /// The newest version a leader has written of each resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left(BTreeMap<String, Version>);
+pub struct WrittenVersions(BTreeMap<String, Version>);
 
 #[derive(Serialize, Deserialize)]
 struct Note {
     /// Those of the Lease it was left in. A holder that does not know this note leaves an old one in place, and counts on.
     transitions: i64,
-    written: Left,
+    written: WrittenVersions,
 }
 
-impl Left {
+impl WrittenVersions {
     /// The version a cache of this resource has to show; unknown if nothing was written.
     pub fn of(&self, resource: Resource) -> Version {
         self.0.get(&resource.to_string()).copied().unwrap_or_default()
@@ -115,7 +115,7 @@ pub struct Succession {
     /// Since when it may write.
     pub since: Instant,
     /// What its predecessor wrote; nothing if that is not known.
-    pub left: Option<Arc<Left>>,
+    pub left: Option<Arc<WrittenVersions>>,
 }
 
 #[cfg(test)]
@@ -137,15 +137,17 @@ mod tests {
         assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("12"), Version::UNKNOWN));
         let text = left.write(3);
         assert_eq!(text, r#"{"transitions":3,"written":{"pods":"12"}}"#);
-        assert_eq!(Left::read(&text, 3), Some(left));
-        assert_eq!(Left::read(&text, 4), None, "somebody else has held the Lease since");
-        assert_eq!(Left::read("{}", 3), None);
+        assert_eq!(WrittenVersions::read(&text, 3), Some(left));
+        assert_eq!(WrittenVersions::read(&text, 4), None, "somebody else has held the Lease since");
+        assert_eq!(WrittenVersions::read("{}", 3), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_was_inherited_and_not_written_since_is_handed_on() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
-        writes.inherit(&Left::read(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1).unwrap());
+        writes.inherit(
+            &WrittenVersions::read(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1).unwrap(),
+        );
         writes.note(PODS, br#"{"metadata":{"resourceVersion":"41"}}"#);
         let left = writes.left(clock.instant()).unwrap();
         assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("41"), Version::parse("9")));
@@ -157,6 +159,6 @@ mod tests {
         writes.note_lost(clock.instant());
         assert_eq!(writes.left(clock.instant()), None);
         clock.sleep(LOST_WRITE).await;
-        assert_eq!(writes.left(clock.instant()), Some(Left::default()));
+        assert_eq!(writes.left(clock.instant()), Some(WrittenVersions::default()));
     }
 }

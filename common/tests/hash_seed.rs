@@ -24,16 +24,6 @@ const PROGRAM: Definition = Definition {
 
 const CHILD: &str = "HASHING_CHILD";
 
-/// The hash of a name in another process, which runs this same test as its child.
-fn hash_of_a_process() -> String {
-    let mut process = Command::new(env::current_exe().unwrap());
-    process.args(["--exact", "each_process_hashes_with_a_seed_of_its_own", "--nocapture"]).env(CHILD, "1");
-    let output = process.output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let printed = String::from_utf8(output.stdout).unwrap();
-    printed.lines().find_map(|line| line.strip_prefix("hash ")).unwrap().to_owned()
-}
-
 #[test]
 fn each_process_hashes_with_a_seed_of_its_own() {
     if env::var_os(CHILD).is_some() {
@@ -42,5 +32,14 @@ fn each_process_hashes_with_a_seed_of_its_own() {
         println!("\nhash {}", Seeded::default().hash_one("shop/web"));
         return;
     }
+    // The hash of a name in another process, which runs this same test as its child.
+    let hash_of_a_process = || {
+        let mut process = Command::new(env::current_exe().unwrap());
+        process.args(["--exact", "each_process_hashes_with_a_seed_of_its_own", "--nocapture"]).env(CHILD, "1");
+        let output = process.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        printed.lines().find_map(|line| line.strip_prefix("hash ")).unwrap().to_owned()
+    };
     assert_ne!(hash_of_a_process(), hash_of_a_process());
 }

@@ -80,7 +80,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Cached, Follower, Informer},
+    informer::{AnyInformer, Cached, Informer, SinkInformer},
     intern::Text,
     meta::{Key, Uid},
     parsed::Parsed,
@@ -173,7 +173,7 @@ pub struct DaemonSetController {
     context: Context,
     queue: Queue<Key>,
     sets: Informer<DaemonSet>,
-    pods: Follower<PodCache>,
+    pods: SinkInformer<PodCache>,
     pod_store: Arc<Store<CachedPod>>,
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
@@ -244,7 +244,7 @@ impl DaemonSetController {
         let on_pod = Arc::clone(&watch);
         let on_pod = move |event: &_, origin| on_pod.on_pod(event, origin);
         let cached = Cached::new(Arc::clone(&pod_store), vec![Box::new(on_pod)]);
-        let pods = Follower::follow(api.clone(), config, PodCache { cached, rosters: Arc::clone(&rosters) });
+        let pods = SinkInformer::follow(api.clone(), config, PodCache { cached, rosters: Arc::clone(&rosters) });
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits(&settings),

@@ -11,7 +11,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Listened},
+    informer::{AnyInformer, SharedInformer},
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -61,7 +61,7 @@ fn start(context: Context) -> Arc<dyn Running> {
 /// The controller of Endpoints.
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
-    endpoints: Arc<Listened<Endpoints>>,
+    endpoints: Arc<SharedInformer<Endpoints>>,
     memories: Arc<Memories>,
     parked: Arc<Parked>,
     ledger: Ledger,
@@ -89,9 +89,9 @@ impl EndpointsController {
             batch: settings.duration(&UPDATES_BATCH_PERIOD),
         });
         let (service_watch, pod_watch) = (Arc::clone(&watch), Arc::clone(&watch));
-        members.services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
-        members.listen(move |concerned| pod_watch.on_pod(concerned));
-        endpoints.listen(Box::new(move |event, origin| watch.on_endpoints(event, origin)));
+        members.services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
+        members.add_handler(move |concerned| pod_watch.on_pod(concerned));
+        endpoints.add_handler(Box::new(move |event, origin| watch.on_endpoints(event, origin)));
         Self { members, endpoints, memories, parked, ledger }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
-    informer::Listened,
+    informer::SharedInformer,
     meta::Key,
     object::Unreadable,
     runtime::Context,
@@ -17,14 +17,14 @@ use crate::{
 };
 
 /// A function that is called with the Services that an event of a Pod concerns.
-type Listener = Box<dyn Fn(&BTreeSet<Key>) + Send + Sync>;
+type Handler = Box<dyn Fn(&BTreeSet<Key>) + Send + Sync>;
 
 /// The Pods of every Service.
 pub(crate) struct SharedMembership {
-    pub(crate) services: Arc<Listened<Service>>,
-    pub(crate) pods: Arc<Listened<Pod>>,
+    pub(crate) services: Arc<SharedInformer<Service>>,
+    pub(crate) pods: Arc<SharedInformer<Pod>>,
     index: Arc<Mutex<Membership>>,
-    listeners: Arc<Mutex<Vec<Listener>>>,
+    handlers: Arc<Mutex<Vec<Handler>>>,
 }
 
 impl SharedMembership {
@@ -36,24 +36,24 @@ impl SharedMembership {
         context.shared.get_or_make(|| Self::new(services, pods))
     }
 
-    fn new(services: Arc<Listened<Service>>, pods: Arc<Listened<Pod>>) -> Self {
-        let (index, listeners): (Arc<Mutex<Membership>>, Arc<Mutex<Vec<Listener>>>) = Default::default();
+    fn new(services: Arc<SharedInformer<Service>>, pods: Arc<SharedInformer<Pod>>) -> Self {
+        let (index, handlers): (Arc<Mutex<Membership>>, Arc<Mutex<Vec<Handler>>>) = Default::default();
         let of_services = Arc::clone(&index);
-        services.listen(Box::new(move |event, _| on_service(&mut of_services.lock(), event)));
-        let (of_pods, told, store) = (Arc::clone(&index), Arc::clone(&listeners), Arc::clone(pods.store()));
-        pods.listen(Box::new(move |event, origin| {
+        services.add_handler(Box::new(move |event, _| on_service(&mut of_services.lock(), event)));
+        let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&handlers), Arc::clone(pods.store()));
+        pods.add_handler(Box::new(move |event, origin| {
             let concerned = on_pod(&mut of_pods.lock(), &store, event);
             // After the first list, every Service is enqueued on its own account.
             if origin != Origin::Initial && !concerned.is_empty() {
-                told.lock().iter().for_each(|listener| listener(&concerned));
+                called.lock().iter().for_each(|handler| handler(&concerned));
             }
         }));
-        Self { services, pods, index, listeners }
+        Self { services, pods, index, handlers }
     }
 
-    /// Calls `listener` with the Services that an event of a Pod concerns, from now on.
-    pub(crate) fn listen(&self, listener: impl Fn(&BTreeSet<Key>) + Send + Sync + 'static) {
-        self.listeners.lock().push(Box::new(listener));
+    /// Calls `handler` with the Services that an event of a Pod concerns, from now on.
+    pub(crate) fn add_handler(&self, handler: impl Fn(&BTreeSet<Key>) + Send + Sync + 'static) {
+        self.handlers.lock().push(Box::new(handler));
     }
 
     /// The Pods that a Service selects, by name; `None` if the index has not seen this state of the Service yet.

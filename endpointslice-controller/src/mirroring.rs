@@ -10,7 +10,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Listened},
+    informer::{AnyInformer, SharedInformer},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -70,9 +70,9 @@ fn start(context: Context) -> Arc<dyn Running> {
 
 /// The controller of mirrored slices.
 pub struct MirroringController {
-    services: Arc<Listened<Service>>,
-    endpoints: Arc<Listened<Endpoints>>,
-    slices: Arc<Listened<Slice>>,
+    services: Arc<SharedInformer<Service>>,
+    endpoints: Arc<SharedInformer<Endpoints>>,
+    slices: Arc<SharedInformer<Slice>>,
     parked: Arc<Parked>,
     ledger: Ledger,
     writes: WriteMemory,
@@ -109,9 +109,9 @@ impl MirroringController {
             },
         });
         let (service_watch, endpoints_watch) = (Arc::clone(&watch), Arc::clone(&watch));
-        services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
-        endpoints.listen(Box::new(move |event, origin| endpoints_watch.on_endpoints(event, origin)));
-        slices.listen(Box::new(move |event, origin| watch.on_slice(event, origin)));
+        services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
+        endpoints.add_handler(Box::new(move |event, origin| endpoints_watch.on_endpoints(event, origin)));
+        slices.add_handler(Box::new(move |event, origin| watch.on_slice(event, origin)));
         let max_endpoints_per_subset = settings.size(&MAX_ENDPOINTS_PER_SUBSET);
         let metrics = MirroringMetrics::new(&context.metrics);
         let changes = metrics.changes.clone();

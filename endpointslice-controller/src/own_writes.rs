@@ -158,7 +158,7 @@ impl WriteMemory {
     /// Notes an answer. If somebody else changed a slice meanwhile, the Service is synced again.
     fn finish(&self, key: &Key, wrote: Option<(&Uid, Wrote)>) {
         if self.own.finish(key, wrote) {
-            self.queue.gather(key.clone(), self.delay);
+            self.queue.add_debounced(key.clone(), self.delay);
         }
     }
 }

@@ -8,7 +8,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Listened},
+    informer::{AnyInformer, SharedInformer},
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
@@ -65,8 +65,8 @@ pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition::new("endpointslice-co
 /// The controller of slices of Services with a selector.
 pub struct SliceController {
     members: Arc<SharedMembership>,
-    nodes: Arc<Listened<Node>>,
-    slices: Arc<Listened<Slice>>,
+    nodes: Arc<SharedInformer<Node>>,
+    slices: Arc<SharedInformer<Slice>>,
     topology: Arc<Topology>,
     memories: Arc<Memories>,
     parked: Arc<Parked>,
@@ -116,12 +116,12 @@ impl SliceController {
             delay,
         };
         let service_watch = Arc::clone(&watch);
-        members.services.listen(Box::new(move |event, origin| service_watch.on_service(event, origin)));
+        members.services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
         let pod_watch = Arc::clone(&watch);
-        members.listen(move |concerned| pod_watch.on_pod(concerned));
+        members.add_handler(move |concerned| pod_watch.on_pod(concerned));
         let of_nodes = Arc::clone(&topology);
-        nodes.listen(Box::new(move |event, _| of_nodes.on_node(event)));
-        slices.listen(Box::new(move |event, origin| slice_watch.on_slice(event, origin)));
+        nodes.add_handler(Box::new(move |event, _| of_nodes.on_node(event)));
+        slices.add_handler(Box::new(move |event, origin| slice_watch.on_slice(event, origin)));
         let mut recheck = JoinSet::new();
         let (clock, of_nodes) = (context.clock.clone(), Arc::clone(&topology));
         recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_hints()).await });

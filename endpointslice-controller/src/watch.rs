@@ -97,7 +97,7 @@ impl SliceWatch {
         if self.parked.wake(&key) {
             self.queue.add(key, Priority::Normal);
         } else {
-            self.queue.gather(key, self.delay);
+            self.queue.add_debounced(key, self.delay);
         }
     }
 }

@@ -52,11 +52,11 @@ pub mod orphans;
 pub mod sequence;
 
 mod collection;
+mod graph_sink;
 mod monitors;
 mod objects;
 mod parked;
 mod running;
-mod sight;
 mod task;
 
 use std::{sync::Arc, time::Duration};

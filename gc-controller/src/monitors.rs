@@ -16,7 +16,7 @@ use std::{
 use common::{
     api::Api,
     clock::Instant,
-    informer::{AnyInformer, Config, Follower, State},
+    informer::{AnyInformer, Config, SinkInformer, State},
     meta::Version,
     object::{Object as _, Resource},
     succession::Succession,
@@ -34,11 +34,11 @@ use crate::{
     decide::Awaited,
     discovery::Served,
     graph::{Kind, Source},
+    graph_sink::GraphSink,
     key::ObjectKey,
     metrics::ControllerMetrics,
     objects::Partial,
     parked::Line,
-    sight::Sight,
     task::Task,
 };
 
@@ -68,7 +68,7 @@ pub(crate) enum Known {
 
 struct Monitor {
     source: Source,
-    informer: Arc<Follower<Sight>>,
+    informer: Arc<SinkInformer<GraphSink>>,
 }
 
 #[derive(Default)]
@@ -242,11 +242,11 @@ impl Monitors {
     fn monitor(&self, resource: Resource) -> Monitor {
         let source = self.collection.graph.lock().source(&resource.api_version(), resource.kind);
         let config = Config { resource: Some(resource), metadata_only: true, ..self.reading.clone() };
-        let sight = Sight::new(Arc::clone(&self.collection), source);
-        Monitor { source, informer: Arc::new(Follower::follow(self.api.clone(), config, sight)) }
+        let sink = GraphSink::new(Arc::clone(&self.collection), source);
+        Monitor { source, informer: Arc::new(SinkInformer::follow(self.api.clone(), config, sink)) }
     }
 
-    fn informers(&self) -> Vec<Arc<Follower<Sight>>> {
+    fn informers(&self) -> Vec<Arc<SinkInformer<GraphSink>>> {
         self.watched.lock().monitors.values().map(|monitor| Arc::clone(&monitor.informer)).collect()
     }
 
@@ -342,7 +342,7 @@ impl Monitors {
 }
 
 /// Whether a monitor has failed again and again for a while.
-fn is_broken(informer: &Follower<Sight>) -> bool {
+fn is_broken(informer: &SinkInformer<GraphSink>) -> bool {
     let failures = informer.state().error.map_or(0, |(_, failures)| failures);
     failures >= LASTING && informer.lost_touch().is_some()
 }

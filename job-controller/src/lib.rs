@@ -66,7 +66,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, Listened, handler},
+    informer::{AnyInformer, Informer, SharedInformer, handler},
     map::HashSet,
     meta::{Key, Uid},
     queue::{Backoff, Priority, Queue},
@@ -199,7 +199,7 @@ pub const DEFINITION: Definition = Definition {
 pub struct JobController {
     context: Context,
     orphans: Queue<Orphan>,
-    jobs: Arc<Listened<Job>>,
+    jobs: Arc<SharedInformer<Job>>,
     pods: Informer<CachedPod>,
     ledger: Ledger,
     gangs: Option<Gangs>,
@@ -246,7 +246,7 @@ impl JobController {
             metrics: metrics.clone(),
             batch: limits.batch,
         });
-        jobs.listen(handler(&watch, Watch::on_job));
+        jobs.add_handler(handler(&watch, Watch::on_job));
         let gangs = settings.gate(&WORKLOAD_WITH_JOB).then(|| Gangs::start(&context, &watch));
         let pods = context.informer(pods, handler(&watch, Watch::on_pod));
         let reads_own_writes = settings.reads_own_writes(&STALE_CONSISTENCY);

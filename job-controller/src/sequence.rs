@@ -161,7 +161,7 @@ impl<'a> State<'a> {
             | Manage::NoIndexLeft { .. }
             | Manage::Postpone { .. } => self.track(turn),
             Manage::End(victims) => self.remove(victims.clone(), false),
-            Manage::Spare(victims) | Manage::Suspend(victims) | Manage::Remove(victims) => {
+            Manage::DeleteUncounted(victims) | Manage::Suspend(victims) | Manage::Remove(victims) => {
                 self.remove(victims.clone(), true)
             }
             Manage::Create { .. } => self.create(turn),

@@ -10,7 +10,7 @@ use common::{
     conditions::seconds,
     controller::{Describe, Loop, Observed, Requeue, Sequenced, priority},
     events::ObjectRef,
-    informer::{AnyInformer, Listened},
+    informer::{AnyInformer, SharedInformer},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, Running},
@@ -204,7 +204,7 @@ impl State<'_> {
 
 /// The loop.
 pub struct TtlController {
-    jobs: Arc<Listened<Job>>,
+    jobs: Arc<SharedInformer<Job>>,
     metrics: TtlMetrics,
 }
 
@@ -213,7 +213,7 @@ pub(crate) fn start(name: &'static str, context: Context) -> Arc<dyn Running> {
     let queue: Queue<Key> = context.queue("ttl_jobs_to_delete", Backoff::default());
     let jobs = context.shared_informer::<Job>();
     let keys = queue.clone();
-    jobs.listen(Box::new(move |event, origin| on_job(&keys, event, origin)));
+    jobs.add_handler(Box::new(move |event, origin| on_job(&keys, event, origin)));
     let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
     let metrics = TtlMetrics::new(&context.metrics);
     let controller = TtlController { jobs, metrics };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
-    informer::Listened,
+    informer::SharedInformer,
     intern::Text,
     object::Object,
     runtime::Context,
@@ -14,16 +14,16 @@ use crate::objects::{ByNode, CachedPod, Node, TerminatingByNode};
 
 /// The caches.
 pub(crate) struct Caches {
-    pub(crate) nodes: Listened<Node>,
-    pub(crate) pods: Listened<CachedPod>,
+    pub(crate) nodes: SharedInformer<Node>,
+    pub(crate) pods: SharedInformer<CachedPod>,
 }
 
 impl Caches {
     /// The caches of this process; the first call starts them.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         context.shared.get_or_make(|| Self {
-            nodes: Listened::start(context.api.clone(), context.caches()),
-            pods: Listened::start(context.api.clone(), context.caches()),
+            nodes: SharedInformer::start(context.api.clone(), context.caches()),
+            pods: SharedInformer::start(context.api.clone(), context.caches()),
         })
     }
 

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     clock::{Clock, Instant},
     duration,
-    informer::{self, AnyInformer, Listened},
+    informer::{self, AnyInformer, SharedInformer},
     object::Object as _,
     runtime::Context,
     store::{Event, Origin},
@@ -31,7 +31,7 @@ const SUSPENSION: Duration = Duration::from_secs(1);
 /// The Leases and the records.
 pub(crate) struct Heartbeats {
     pub(crate) fleet: Arc<Mutex<Fleet>>,
-    pub(crate) leases: Listened<Lease>,
+    pub(crate) leases: SharedInformer<Lease>,
     caches: Arc<Caches>,
     clock: Clock,
     pub(crate) grace: Grace,
@@ -65,15 +65,15 @@ impl Heartbeats {
         let sight = Sight::new(period, grace.monitor.min(grace.startup));
         let fleet = Arc::new(Mutex::new(Fleet::new(sight, grace, limits)));
         let of_leases = informer::Config { namespace: LEASE_NAMESPACE.to_owned(), ..context.caches() };
-        let leases: Listened<Lease> = Listened::start(context.api.clone(), of_leases);
+        let leases: SharedInformer<Lease> = SharedInformer::start(context.api.clone(), of_leases);
         let clock = context.clock.clone();
         let (known, records, time) = (Arc::clone(leases.store()), Arc::clone(&fleet), clock.clone());
-        caches.nodes.listen(Box::new(move |event, origin| {
+        caches.nodes.add_handler(Box::new(move |event, origin| {
             let renewal = |name: &Name| known.get_readable(LEASE_NAMESPACE, name).map(|lease| lease.renewed());
             on_node(&mut records.lock(), event, origin, renewal, time.instant());
         }));
         let (records, time) = (Arc::clone(&fleet), clock.clone());
-        leases.listen(Box::new(move |event, origin| on_lease(&mut records.lock(), event, origin, time.instant())));
+        leases.add_handler(Box::new(move |event, origin| on_lease(&mut records.lock(), event, origin, time.instant())));
         let suspended = Mutex::new(clock.suspended());
         Self { fleet, leases, caches, clock, grace, limits, period, suspended }
     }

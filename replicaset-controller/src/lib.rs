@@ -68,7 +68,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, Listened, handler},
+    informer::{AnyInformer, Informer, SharedInformer, handler},
     map::HashSet,
     meta::{Key, Uid},
     queue::{Backoff, Queue},
@@ -197,7 +197,7 @@ const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 pub struct ReplicaController<K: Kind> {
     context: Context,
     sets: Informer<Set<K>>,
-    pods: Arc<Listened<CachedPod>>,
+    pods: Arc<SharedInformer<CachedPod>>,
     ledger: Ledger,
     metrics: ControllerMetrics,
     limits: Limits,
@@ -237,7 +237,7 @@ impl<K: Kind> ReplicaController<K> {
         });
         let sets = context.informer(store, handler(&watch, Watch::on_set));
         let pods = context.shared_informer::<CachedPod>();
-        pods.listen(handler(&watch, Watch::on_pod));
+        pods.add_handler(handler(&watch, Watch::on_pod));
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits::<K>(&settings),

@@ -99,7 +99,7 @@ impl<K: Kind> Watch<K> {
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
                 if !ripens && !counts {
-                    return self.queue.gather(set.metadata.key(), self.batch);
+                    return self.queue.add_debounced(set.metadata.key(), self.batch);
                 }
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if ripens {

@@ -39,8 +39,8 @@ pub struct Options {
     pub election: Option<leader::Settings>,
     /// What is served.
     pub server: server::Settings,
-    /// Who may read it.
-    pub questions: server::Questions,
+    /// How the permission to read it is reviewed.
+    pub reviews: server::ReviewOptions,
     /// What is not counted.
     pub metrics: Limits,
     /// The file that says what else is not, if everything is counted so far.
@@ -364,7 +364,7 @@ fn options(
             None
         },
         server,
-        questions: serving::questions(matches),
+        reviews: serving::reviews(matches),
         metrics: counting::limits(matches)?,
         metrics_manifest: counting::manifest(matches),
         authentication: serving::path(&given, "authentication-kubeconfig"),

@@ -230,7 +230,7 @@ async fn access(definition: &Definition, options: &Options, api: &Api) -> Result
     };
     let authentication = asked(&options.authentication).await?;
     let authorization = asked(&options.authorization).await?;
-    Ok(Access::new(authentication, authorization, options.questions.clone()))
+    Ok(Access::new(authentication, authorization, options.reviews.clone()))
 }
 
 /// Shuts down, and says every few seconds that it still does.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, succession::Left};
+use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, succession::WrittenVersions};
 
 #[derive(serde::Deserialize)]
 struct Thing {
@@ -651,7 +651,7 @@ async fn a_cache_that_shows_what_a_predecessor_left_need_not_be_read_again() {
     let since = world.clock.instant();
     let after = |written: &str| {
         let note = format!(r#"{{"transitions":0,"written":{written}}}"#);
-        Succession { since, left: Some(Arc::new(Left::read(&note, 0).unwrap())) }
+        Succession { since, left: Some(Arc::new(WrittenVersions::read(&note, 0).unwrap())) }
     };
     world.informer().catch_up(&after("{}")).await;
     world.informer().catch_up(&after(&format!(r#"{{"{}":"10"}}"#, Thing::RESOURCE))).await;

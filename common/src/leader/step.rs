@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::probation::{self, Annotations, Applicant, Probation, Term};
 use crate::{
     clock::Instant,
-    succession::{self, Left},
+    succession::{self, WrittenVersions},
 };
 
 /// The five fields of a Lease that an election writes.
@@ -104,7 +104,7 @@ pub struct Memory {
     /// The record as last read, which changes are judged by; our own writes do not touch it.
     read: Option<Record>,
     /// What the last holder left, as of the last look.
-    left: Option<Left>,
+    left: Option<WrittenVersions>,
     /// Nothing if versions do not matter.
     probation: Option<Probation>,
     /// Whether this candidate could lead at once, and may ask for the Lease therefore.
@@ -179,7 +179,7 @@ impl Memory {
     }
 
     /// What the holder before has left, as of the last look at a Lease that nobody held.
-    pub fn left(&self) -> Option<&Left> {
+    pub fn left(&self) -> Option<&WrittenVersions> {
         self.left.as_ref()
     }
 
@@ -410,9 +410,9 @@ impl Attempt {
 }
 
 /// Takes the note of a holder out of a Lease. It counts only if nobody has held the Lease since.
-fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<Left> {
+fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<WrittenVersions> {
     let note = metadata.get_mut("annotations")?.as_object_mut()?.remove(succession::ANNOTATION)?;
-    let left = Left::read(note.as_str()?, record.transitions)?;
+    let left = WrittenVersions::read(note.as_str()?, record.transitions)?;
     record.holder.is_empty().then_some(left)
 }
 
@@ -432,7 +432,7 @@ pub fn given_up(
     lease: &Lease,
     memory: &Memory,
     now: Timestamp,
-    left: Option<&Left>,
+    left: Option<&WrittenVersions>,
     heir: Option<&Applicant>,
 ) -> Option<Lease> {
     if lease.record.holder != memory.identity {

@@ -70,7 +70,7 @@ impl Executor {
             subject,
             account: forecast.account.as_ref(),
             object: OnceLock::new(),
-            versions: WrittenVersions::default(),
+            versions: LatestVersions::default(),
             known: tokio::sync::OnceCell::new(),
         };
         let Some(account) = run.account else {
@@ -100,9 +100,9 @@ impl Executor {
 /// A second write to the same object in one sync names the version that the first write returned, because the cache does not show
 /// that version yet.
 #[derive(Debug, Default)]
-struct WrittenVersions(Mutex<HashMap<Uid, Version>>);
+struct LatestVersions(Mutex<HashMap<Uid, Version>>);
 
-impl WrittenVersions {
+impl LatestVersions {
     fn insert(&self, uid: &Uid, version: Version) {
         self.0.lock().insert(uid.clone(), version);
     }
@@ -122,7 +122,7 @@ struct Run<'r, N: Note> {
     /// What [`Subject::object`] says, once it is needed.
     object: OnceLock<(ObjectRef, Uid)>,
     /// The versions at which writes of this sync have left objects.
-    versions: WrittenVersions,
+    versions: LatestVersions,
     /// The children before the first create.
     known: tokio::sync::OnceCell<HashSet<Uid>>,
 }

@@ -111,20 +111,20 @@ impl<K: Ord + Clone, V: Clone> Cache<K, V> {
     }
 }
 
-/// What is asked, and how long an answer counts.
+/// Which requests need a review, and how long the answer to a review is cached.
 #[derive(Clone, Debug)]
-pub struct Questions {
+pub struct ReviewOptions {
     /// Paths that need no permission; a `*` at the end stands for anything.
     pub open: Vec<String>,
-    /// How long it counts whose token that is.
+    /// How long the user of a token is cached.
     pub token: Duration,
-    /// How long it counts that somebody may.
+    /// How long a granted permission is cached.
     pub allowed: Duration,
-    /// How long it counts that somebody may not.
+    /// How long a denied permission is cached.
     pub denied: Duration,
 }
 
-impl Questions {
+impl ReviewOptions {
     /// Upstream's times.
     pub fn new(open: &[String]) -> Self {
         Self { open: open.to_vec(), token: KEPT, allowed: KEPT, denied: KEPT }
@@ -133,11 +133,11 @@ impl Questions {
 
 /// Decides who may read what.
 pub struct Access {
-    /// Where is asked who somebody is.
+    /// The cluster that answers `TokenReview`s.
     authentication: Api,
-    /// Where is asked what somebody may.
+    /// The cluster that answers `SubjectAccessReview`s.
     authorization: Api,
-    questions: Questions,
+    options: ReviewOptions,
     budget: Budget,
     /// The secret under which tokens are digested: caches hold no token.
     secret: [u64; 2],
@@ -156,7 +156,7 @@ type Question = (User, String, String);
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("questions", &self.questions).finish_non_exhaustive()
+        f.debug_struct("Access").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -171,13 +171,13 @@ enum Denied {
 
 impl Access {
     /// Asks through these two, which must write freely (reviews are POSTs).
-    pub fn new(authentication: Api, authorization: Api, questions: Questions) -> Self {
+    pub fn new(authentication: Api, authorization: Api, options: ReviewOptions) -> Self {
         let clock = authentication.clock();
         let secret = [clock.random_u64(), clock.random_u64()];
         Self {
             authentication,
             authorization,
-            questions,
+            options,
             budget: Budget::default(),
             secret,
             users: Cache::new(),
@@ -189,7 +189,7 @@ impl Access {
     }
 
     fn is_open(&self, path: &str) -> bool {
-        self.questions.open.iter().any(|open| match open.strip_suffix('*') {
+        self.options.open.iter().any(|open| match open.strip_suffix('*') {
             Some(prefix) => path.starts_with(prefix),
             None => path == open,
         })
@@ -263,10 +263,10 @@ impl Access {
         let status = ask(&self.authentication, &review).await?.status.unwrap_or_default();
         if status.authenticated == Some(true) {
             let user = User::from(status.user.unwrap_or_default());
-            self.users.put(digest, user.clone(), now, self.questions.token);
+            self.users.put(digest, user.clone(), now, self.options.token);
             Ok(Some(user))
         } else {
-            self.strangers.put(digest, (), now, self.questions.token);
+            self.strangers.put(digest, (), now, self.options.token);
             Ok(None)
         }
     }
@@ -297,9 +297,9 @@ impl Access {
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
         let is_allowed = ask(&self.authorization, &review).await?.status.is_some_and(|status| status.allowed);
         if is_allowed {
-            self.allowed.put(key, (), now, self.questions.allowed);
+            self.allowed.put(key, (), now, self.options.allowed);
         } else {
-            self.denied.put(key, (), now, self.questions.denied);
+            self.denied.put(key, (), now, self.options.denied);
         }
         Ok(is_allowed)
     }

@@ -212,7 +212,7 @@ async fn only_who_may_gets_in_and_the_answer_counts_for_ten_seconds() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open = ["/healthz".to_owned(), "/open/*".to_owned()];
-    let access = Arc::new(Access::new(api.clone(), api, Questions::new(&open)));
+    let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&open)));
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
     let good = [("authorization", "Bearer good")];
@@ -239,8 +239,8 @@ async fn an_answer_counts_for_as_long_as_it_is_told() {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let second = Duration::from_secs(1);
-    let questions = Questions { open: Vec::new(), token: second * 60, allowed: second * 10, denied: second * 2 };
-    let access = Arc::new(Access::new(api.clone(), api, questions));
+    let options = ReviewOptions { open: Vec::new(), token: second * 60, allowed: second * 10, denied: second * 2 };
+    let access = Arc::new(Access::new(api.clone(), api, options));
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
     let ask = async |path: &str, pause: u32| {
@@ -270,7 +270,7 @@ fn guarded(open: &[&str]) -> (Router, Arc<AtomicUsize>, Clock, State) {
     let (api, asked) = reviewer();
     let clock = api.clock().clone();
     let open: Vec<String> = open.iter().map(|path| (*path).to_owned()).collect();
-    let access = Arc::new(Access::new(api.clone(), api, Questions::new(&open)));
+    let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&open)));
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let router = state.router().layer(middleware::from_fn_with_state(access, access::guard));
     (router.layer(middleware::map_request(comes_from)), asked, clock, state)
@@ -345,7 +345,7 @@ async fn why_it_is_not_ready_is_told_to_callers_that_may_read_it() {
 #[tokio::test(start_paused = true)]
 async fn who_is_named_by_a_certificate_needs_no_token() {
     let (api, asked) = reviewer();
-    let access = Arc::new(Access::new(api.clone(), api, Questions::new(&[])));
+    let access = Arc::new(Access::new(api.clone(), api, ReviewOptions::new(&[])));
     let state = State::new(Metrics::new(), logging::Handle::detached());
     let named = |username: &str, group: &str| {
         let user = access::User::named(username.into(), vec![group.into()]);
@@ -403,7 +403,7 @@ async fn a_client_certificate_is_believed_if_the_authority_is_ours() {
     let ca = directory.join("ca.crt");
     std::fs::write(&ca, ours).unwrap();
     let (api, _) = reviewer();
-    let access = Access::new(api.clone(), api, Questions::new(&[]));
+    let access = Access::new(api.clone(), api, ReviewOptions::new(&[]));
     let settings = Settings {
         secure: Some("127.0.0.1:0".parse().unwrap()),
         tls: Tls { client_ca: Some(ca), ..Tls::default() },

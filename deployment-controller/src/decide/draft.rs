@@ -79,7 +79,7 @@ impl<'a> Set<'a> {
     }
 
     /// How many of its Pods will be available at its size: not those that are on their way out.
-    pub fn lasting(&self) -> i64 {
+    pub fn available_within_size(&self) -> i64 {
         self.available().min(self.replicas)
     }
 
@@ -152,7 +152,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Where the other ones are, in the order of their creation.
-    pub fn olds(&self) -> Vec<usize> {
+    pub fn old_indexes(&self) -> Vec<usize> {
         (0..self.sets.len()).filter(|at| Some(*at) != self.new).collect()
     }
 

@@ -133,11 +133,14 @@ fn check(before: &World, plan: &Plan) -> Result<World, TestCaseError> {
             && new.as_deref() != Some(&**set)
             && step.on_failure == crate::plan::OnFailure::LeaveOthersOut
         {
-            let lasting = |world: &World| {
+            let available_within_size = |world: &World| {
                 let each = |set: &Value| number(set, "/status/availableReplicas").min(number(set, "/spec/replicas"));
                 world.sets.iter().map(each).sum::<i64>()
             };
-            prop_assert!(lasting(&world) >= limits.min_available().min(lasting(&was)), "too few available: {step:?}");
+            prop_assert!(
+                available_within_size(&world) >= limits.min_available().min(available_within_size(&was)),
+                "too few available: {step:?}"
+            );
         }
         let enlarges = match &step.action {
             Action::CreateReplicaSet { .. } => true,

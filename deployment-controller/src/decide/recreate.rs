@@ -15,7 +15,7 @@ use crate::{
 /// Upstream: `rolloutRecreate`.
 pub fn roll_out(draft: &mut Draft<'_>) {
     let mut scaled = false;
-    for at in draft.olds() {
+    for at in draft.old_indexes() {
         scaled |= scale::resize(draft, at, 0, Write::Size, OnFailure::End, "old Pods go first");
     }
     if scaled || old_pods_run(draft) {

@@ -52,12 +52,12 @@ fn grow(draft: &mut Draft<'_>) -> bool {
 /// Availability counts only up to a ReplicaSet's size everywhere, because a status may still count Pods that are on their
 /// way out. Upstream: `reconcileOldReplicaSets`, which counts them in some places and gives up in others.
 fn shrink(draft: &mut Draft<'_>) -> bool {
-    let active: Vec<usize> = draft.olds().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
+    let active: Vec<usize> = draft.old_indexes().into_iter().filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.is_empty() {
         return false;
     }
     let min_available = draft.limits().min_available();
-    let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.lasting());
+    let new_unavailable = draft.new_set().map_or(0, |new| new.replicas - new.available_within_size());
     let mut budget = draft.total() - min_available - new_unavailable;
     if budget <= 0 {
         return false;
@@ -69,14 +69,15 @@ fn shrink(draft: &mut Draft<'_>) -> bool {
     };
     for &at in &active {
         let set = &draft.sets[at];
-        let unhealthy = (set.replicas - set.lasting()).min(budget);
+        let unhealthy = (set.replicas - set.available_within_size()).min(budget);
         if unhealthy > 0 {
             cut(draft, at, unhealthy, "its replicas that are not available do not count");
             budget -= unhealthy;
         }
     }
-    let lasting = active.iter().copied().chain(draft.new).map(|at| draft.sets[at].lasting()).sum::<i64>();
-    let mut spare = lasting - min_available;
+    let available_within_size =
+        active.iter().copied().chain(draft.new).map(|at| draft.sets[at].available_within_size()).sum::<i64>();
+    let mut spare = available_within_size - min_available;
     for &at in &active {
         let by = draft.sets[at].replicas.min(spare);
         if by > 0 {

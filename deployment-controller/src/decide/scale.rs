@@ -73,13 +73,13 @@ pub fn scale(draft: &mut Draft<'_>) {
     let wanted = draft.limits().replicas;
     let active: Vec<usize> = (0..draft.sets.len()).filter(|at| draft.sets[*at].replicas > 0).collect();
     if active.len() <= 1 {
-        let latest = || draft.new.or_else(|| draft.olds().last().copied());
+        let latest = || draft.new.or_else(|| draft.old_indexes().last().copied());
         if let Some(target) = active.first().copied().or_else(latest) {
             return scale_one(draft, target);
         }
     }
     if draft.new_set().is_some_and(|new| is_saturated(new, wanted)) {
-        for at in draft.olds().into_iter().rev().filter(|at| active.contains(at)) {
+        for at in draft.old_indexes().into_iter().rev().filter(|at| active.contains(at)) {
             resize(draft, at, 0, Write::Size, OnFailure::End, "the newest ReplicaSet has all replicas");
         }
         return;

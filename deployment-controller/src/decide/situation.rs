@@ -180,7 +180,7 @@ pub fn waiting(draft: &Draft<'_>) -> Vec<Why> {
         let set = Arc::clone(&new.name);
         out.push(Why::PodsMissing { set, actual: new.actual(), wanted: new.replicas });
     }
-    let count = new.replicas - new.lasting();
+    let count = new.replicas - new.available_within_size();
     if count > 0 {
         let available = draft.sets.iter().map(Set::available).sum();
         out.push(Why::NotAvailable { count, available, limits: draft.limits() });

@@ -10,7 +10,7 @@ use common::{
     runtime::{LoopDefinition, Running},
     sequence::AccountObserver,
     settings::Settings,
-    succession::{Left, Writes},
+    succession::{Writes, WrittenVersions},
 };
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
@@ -62,12 +62,12 @@ impl Loops {
     }
 
     /// What a leader that ends in good order leaves to the next.
-    pub fn left(&self) -> Option<Left> {
+    pub fn left(&self) -> Option<WrittenVersions> {
         self.writes.left(self.clock.instant())
     }
 
     /// Takes over what a predecessor has left, before these loops lead.
-    pub fn inherit(&self, left: Option<Left>) {
+    pub fn inherit(&self, left: Option<WrittenVersions>) {
         if let Some(left) = &left {
             self.writes.inherit(left);
         }

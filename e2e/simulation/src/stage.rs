@@ -7,7 +7,7 @@ use common::{
     clock::{Clock, Instant},
     settings::Settings,
     settings::TuneValue,
-    succession::Left,
+    succession::WrittenVersions,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -208,7 +208,7 @@ impl Stage {
         let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
         let left = last.and_then(|last| seat.replica(last)).and_then(|replica| replica.loops.left());
         let left = match self.missing(program) {
-            Some(Safeguard::Succession) => Some(Left::default()),
+            Some(Safeguard::Succession) => Some(WrittenVersions::default()),
             _ => left,
         };
         if let Some(acting) = &seat.acting {

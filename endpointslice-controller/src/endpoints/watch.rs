@@ -43,7 +43,7 @@ impl Watch {
     /// Enqueues the Services that an event of a Pod concerns.
     pub(super) fn on_pod(&self, concerned: &BTreeSet<Key>) {
         for key in concerned {
-            self.queue.gather(key.clone(), self.batch);
+            self.queue.add_debounced(key.clone(), self.batch);
         }
     }
 

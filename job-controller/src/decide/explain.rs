@@ -52,7 +52,11 @@ impl Describe for Plan {
             Manage::NoIndexLeft { missing } => {
                 out.push(format!("{missing} Pods are missing, and there is no index left for them"));
             }
-            Manage::Nothing | Manage::End(_) | Manage::Spare(_) | Manage::Remove(_) | Manage::Create { .. } => {}
+            Manage::Nothing
+            | Manage::End(_)
+            | Manage::DeleteUncounted(_)
+            | Manage::Remove(_)
+            | Manage::Create { .. } => {}
         }
         let s = &self.situation;
         if let Some(end) = &self.tracked.end {

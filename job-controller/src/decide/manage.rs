@@ -22,7 +22,7 @@ pub enum Manage {
     ///
     /// Their finalizers go before they do. A process that dies after that leaves Pods that cannot be taken for failed by
     /// whoever comes next; upstream deletes them first, and its successor counts them.
-    Spare(Vec<Victim>),
+    DeleteUncounted(Vec<Victim>),
     /// The Job is suspended: all active Pods go, uncounted.
     Suspend(Vec<Victim>),
     /// There are too many Pods, or wrong ones: these go, uncounted.
@@ -133,7 +133,7 @@ pub fn manage(snapshot: &Snapshot, situation: &Situation) -> Manage {
         (Some(end), Some(blocked)) if end.verdict == Verdict::Success && blocked.is_stale => {
             return Manage::NotAllowed(blocked.why.clone());
         }
-        (Some(end), _) if end.verdict == Verdict::Success => return Manage::Spare(all(Why::Ends)),
+        (Some(end), _) if end.verdict == Verdict::Success => return Manage::DeleteUncounted(all(Why::Ends)),
         (Some(_), _) => return Manage::End(all(Why::Ends)),
         (None, _) => {}
     }
@@ -267,7 +267,7 @@ pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, outc
     let active = (situation.active.len() + outcome.created).saturating_sub(outcome.removed);
     let end = match manage {
         // Pods that are left, or that may appear yet, are Pods that may not be counted any more once the Job has ended.
-        Manage::End(victims) | Manage::Spare(victims) => {
+        Manage::End(victims) | Manage::DeleteUncounted(victims) => {
             let clear = outcome.removed == victims.len() && snapshot.blocked.is_none();
             situation.end.clone().filter(|_| clear)
         }
@@ -278,8 +278,11 @@ pub fn managed(snapshot: &Snapshot, situation: &Situation, manage: &Manage, outc
         active,
         ready: situation.ready.saturating_sub(outcome.removed_ready),
         terminating: situation.terminating + outcome.removed,
-        spared: matches!(manage, Manage::Spare(_) | Manage::Suspend(_) | Manage::Remove(_)),
-        scaled: !matches!(manage, Manage::End(_) | Manage::Spare(_) | Manage::NotAllowed(_) | Manage::Deleting),
+        spared: matches!(manage, Manage::DeleteUncounted(_) | Manage::Suspend(_) | Manage::Remove(_)),
+        scaled: !matches!(
+            manage,
+            Manage::End(_) | Manage::DeleteUncounted(_) | Manage::NotAllowed(_) | Manage::Deleting
+        ),
         end,
     }
 }
@@ -296,7 +299,9 @@ impl Manage {
     /// The Pods that are deleted.
     pub fn victims(&self) -> &[Victim] {
         match self {
-            Self::End(victims) | Self::Spare(victims) | Self::Suspend(victims) | Self::Remove(victims) => victims,
+            Self::End(victims) | Self::DeleteUncounted(victims) | Self::Suspend(victims) | Self::Remove(victims) => {
+                victims
+            }
             Self::Nothing
             | Self::NotAllowed(_)
             | Self::Deleting
@@ -320,7 +325,7 @@ impl Manage {
     /// As metrics name it.
     pub fn label(&self) -> &'static str {
         match self {
-            Self::NotAllowed(_) | Self::Deleting | Self::End(_) | Self::Spare(_) => "reconciling",
+            Self::NotAllowed(_) | Self::Deleting | Self::End(_) | Self::DeleteUncounted(_) => "reconciling",
             Self::Nothing => "tracking",
             Self::Suspend(_) | Self::Remove(_) => "pods_deleted",
             Self::Create { .. } | Self::Postpone { .. } | Self::NoIndexLeft { .. } => "pods_created",

@@ -279,7 +279,7 @@ impl World {
             Manage::Deleting => "deleting".to_owned(),
             Manage::NoIndexLeft { missing } => format!("no index for {missing}"),
             Manage::End(victims) => format!("end {}", names(victims)).trim().to_owned(),
-            Manage::Spare(victims) => format!("spare {}", names(victims)).trim().to_owned(),
+            Manage::DeleteUncounted(victims) => format!("spare {}", names(victims)).trim().to_owned(),
             Manage::Suspend(victims) => format!("suspend {}", names(victims)).trim().to_owned(),
             Manage::Remove(victims) => format!("delete {}", names(victims)),
             Manage::Postpone { missing, wait } => format!("wait {}s for {missing}", wait.as_secs_f64()),

@@ -26,8 +26,8 @@ pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers
         nodes: Arc::clone(nodes),
     };
     let (of_pods, of_nodes) = (watch(), watch());
-    caches.pods.listen(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
-    caches.nodes.listen(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
+    caches.pods.add_handler(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
+    caches.nodes.add_handler(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
 }
 
 /// Enqueues Pods. Holds the caches weakly, because the caches hold the handlers.

@@ -3,7 +3,7 @@
 
 use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 
-use common::{informer::Listened, meta::Meta, pods::Phase, store::Event};
+use common::{informer::SharedInformer, meta::Meta, pods::Phase, store::Event};
 use parking_lot::Mutex;
 
 use crate::{decide::garbage::removal_order, objects::CachedPod};
@@ -39,10 +39,10 @@ impl Eq for Ended {}
 
 impl EndedPods {
     /// The ended Pods of a cache, from now on.
-    pub(super) fn of(pods: &Listened<CachedPod>) -> Arc<Mutex<Self>> {
+    pub(super) fn of(pods: &SharedInformer<CachedPod>) -> Arc<Mutex<Self>> {
         let ended = Arc::new(Mutex::new(Self::default()));
         let followed = Arc::clone(&ended);
-        pods.listen(Box::new(move |event, _| followed.lock().follow(event)));
+        pods.add_handler(Box::new(move |event, _| followed.lock().follow(event)));
         ended
     }
 

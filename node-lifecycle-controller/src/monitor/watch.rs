@@ -32,8 +32,8 @@ impl Watch {
     /// Registers the handlers of both caches.
     pub(super) fn register(self, caches: &Caches) {
         let (of_nodes, of_pods) = (self.clone(), self);
-        caches.nodes.listen(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
-        caches.pods.listen(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
+        caches.nodes.add_handler(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
+        caches.pods.add_handler(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
     }
 
     fn on_node(&self, event: &Event<Node>, origin: Origin) {

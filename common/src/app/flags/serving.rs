@@ -6,14 +6,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use rustls::{CipherSuite, NamedGroup};
 
 use super::{Given, flag, switch, time};
-use crate::server::{self, Certificate, Pair, Questions, Tls};
+use crate::server::{self, Certificate, Pair, ReviewOptions, Tls};
 
 const SERVING: &str = "Serving";
 
 /// The flags.
 pub(super) fn add(command: Command, program: &'static str) -> Command {
     let path = |name: &'static str, help: &'static str| file(name, help.to_owned());
-    let kept = Questions::new(&[]);
+    let kept = ReviewOptions::new(&[]);
     command
         .arg(
             flag(SERVING, "bind-address", "Address to serve on")
@@ -149,9 +149,9 @@ pub(super) fn settings(
 }
 
 /// Who may read what.
-pub(super) fn questions(matches: &ArgMatches) -> Questions {
+pub(super) fn reviews(matches: &ArgMatches) -> ReviewOptions {
     let given = Given(matches);
-    Questions {
+    ReviewOptions {
         open: given.list("authorization-always-allow-paths"),
         token: given.time("authentication-token-webhook-cache-ttl"),
         allowed: given.time("authorization-webhook-cache-authorized-ttl"),

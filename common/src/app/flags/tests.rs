@@ -111,8 +111,8 @@ fn defaults_are_upstreams() {
     assert_eq!(election.probation, None);
     assert_eq!(o.server.secure, Some("0.0.0.0:10257".parse().unwrap()));
     assert_eq!(o.server.debug, None);
-    assert_eq!(o.questions.open, ["/healthz", "/readyz", "/livez"]);
-    assert_eq!((o.questions.token, o.questions.allowed, o.questions.denied), (TEN, TEN, TEN));
+    assert_eq!(o.reviews.open, ["/healthz", "/readyz", "/livez"]);
+    assert_eq!((o.reviews.token, o.reviews.allowed, o.reviews.denied), (TEN, TEN, TEN));
     assert_eq!((o.server.tls.certificate, o.server.streams), (Certificate::InMemory, None));
     assert!(o.warnings.is_empty());
     assert_eq!(o.rate, None);
@@ -287,7 +287,7 @@ fn how_tls_is_served_is_the_operators_choice() {
     assert_eq!(o.server.streams, Some(99));
     assert_eq!((o.authentication.as_deref(), o.authorization), (Some("/n".as_ref()), None));
     let second = Duration::from_secs(1);
-    assert_eq!((o.questions.token, o.questions.allowed, o.questions.denied), (second, second * 2, Duration::ZERO));
+    assert_eq!((o.reviews.token, o.reviews.allowed, o.reviews.denied), (second, second * 2, Duration::ZERO));
     assert_eq!(o.warnings, ["--tls-cipher-suites: TLS_RSA_WITH_AES_128_CBC_SHA cannot be served"]);
 
     let o = run(&["--cert-dir=/d", "--tls-min-version=VersionTLS10"]);

@@ -15,14 +15,14 @@ use crate::{
     objects::Partial,
 };
 
-/// The objects of one resource, in the graph.
-pub(crate) struct Sight {
+/// The sink of one resource: its objects go into the graph of owners.
+pub(crate) struct GraphSink {
     collection: Arc<Collection>,
     source: Source,
     version: Mutex<Version>,
 }
 
-impl Sight {
+impl GraphSink {
     pub(crate) fn new(collection: Arc<Collection>, source: Source) -> Self {
         Self { collection, source, version: Mutex::default() }
     }
@@ -34,7 +34,7 @@ impl Sight {
 }
 
 /// Objects of a full set count as soon as they are read: they are as they are said to be, whether or not the rest comes.
-impl Sink for Sight {
+impl Sink for GraphSink {
     type Object = Partial;
     type Set = Seen;
 
