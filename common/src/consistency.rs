@@ -76,7 +76,8 @@ pub enum Behind {
         /// Version of the cache.
         read: Version,
     },
-    /// Children have changed on the server since the version that the cache shows: a write to them was refused.
+    /// Children have changed on the server since the version that the cache shows, or the object itself is gone: a write to
+    /// them was refused.
     Conflicts {
         /// Their resource.
         resource: Resource,
@@ -107,7 +108,7 @@ impl fmt::Display for Behind {
                 "read version: {read} is not as new as written version: {written} for group resource {resource}"
             ),
             Self::Conflicts { resource, count } => {
-                write!(f, "{count} {resource} have changed since the version in the cache")
+                write!(f, "{count} {resource} have changed or are gone since the version in the cache")
             }
             Self::Deletes { resource, count } => write!(f, "{count} deleted {resource} still look alive in the cache"),
             Self::LostCreates { resource, count } => {
@@ -463,7 +464,7 @@ mod tests {
         }
         let (conflicts, left) = behind().unwrap();
         assert_eq!(conflicts, Behind::Conflicts { resource: PODS, count: 2 });
-        assert_eq!(conflicts.to_string(), "2 pods have changed since the version in the cache");
+        assert_eq!(conflicts.to_string(), "2 pods have changed or are gone since the version in the cache");
         assert_eq!(left, CONFLICT_CHECK);
         *cache.version.borrow_mut() = Version::parse("6");
         assert_eq!(behind(), None);

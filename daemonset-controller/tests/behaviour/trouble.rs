@@ -195,7 +195,10 @@ async fn a_deletion_that_fails_is_reported_and_keeps_nothing_from_the_status() {
 async fn a_namespace_that_terminates_is_asked_for_one_pod() {
     let world = World::new().await;
     world.change_node("node-0", json!({"metadata": {"labels": {"disk": "ssd"}}})).await;
-    world.apply(set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}))).await;
+    // The finalizer keeps the set in its namespace until the end.
+    let mut set = set(json!({"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}));
+    set["metadata"]["finalizers"] = json!(["example.com/keep"]);
+    world.apply(set).await;
     world.settle().await;
     // The set and its revision are deleted with their namespace, which their controller learns last.
     world.sandbox.faults().hold_watch(ME, "daemonsets");
