@@ -218,6 +218,8 @@ pub(super) struct Seen {
     pub(super) requests: u64,
     /// Writes of the controllers for a hostile neighbour, Events aside.
     pub(super) beside: u64,
+    /// The time of the last write that a fault kept from its ordinary answer.
+    pub(super) disturbed: Option<Instant>,
 }
 
 struct Refusal {
@@ -352,6 +354,9 @@ impl Hub {
             if !fate.ends() {
                 fate = struck.unwrap_or(fate);
             }
+        }
+        if fate != Fate::Served {
+            self.seen.lock().disturbed = Some(self.clock.instant());
         }
         fate
     }

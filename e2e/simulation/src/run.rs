@@ -253,7 +253,9 @@ async fn settle(stage: &Stage, notes: &Shared, quiet: Duration) -> Result<Durati
         pass(stage, notes, LOOK).await?;
         let changed = notes.lock().changed.max(began);
         let (busy, now) = (*stage.hub.pending.borrow() > 0, clock.instant());
-        let left = (changed + quiet).saturating_duration_since(now);
+        // A write that a fault has refused is repeated after the longest back-off at the latest.
+        let disturbed = stage.hub.seen.lock().disturbed.unwrap_or(changed);
+        let left = (changed.max(disturbed) + quiet).saturating_duration_since(now);
         if !busy && left.is_zero() {
             return Ok(changed - began);
         }
