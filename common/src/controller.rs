@@ -494,7 +494,11 @@ impl<C: Controller> Running for Loop<C> {
     }
 
     fn debug_queue(&self) -> Value {
-        json!({"name": self.shared.name, "queue": self.shared.queue.state(LISTED)})
+        let mut out = json!({"name": self.shared.name, "queue": self.shared.queue.state(LISTED)});
+        if let Some(ledger) = self.shared.controller.ledger() {
+            out["awaitingOwnWrites"] = json!(ledger.len());
+        }
+        out
     }
 
     fn debug_cache(&self) -> Value {

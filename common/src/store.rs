@@ -240,6 +240,11 @@ impl<K: Object> Store<K> {
         self.inner.read().find(namespace, name).map(|e| look(e.meta()))
     }
 
+    /// Whether it shows that very object, readable or not, in whatever version.
+    pub fn shows(&self, object: &Meta) -> bool {
+        self.peek(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
+    }
+
     /// The objects filed under `value`, sorted by namespace and name.
     ///
     /// # Errors

@@ -165,6 +165,14 @@ impl Sequenced for CronJobController {
         }
     }
 
+    /// The event of the deletion of a CronJob may have come before the last answer was noted.
+    fn ended(&self, snapshot: &Snapshot) {
+        let cron = &snapshot.cron.metadata;
+        if !self.crons.store().shows(cron) {
+            self.ledger.forget(&cron.uid);
+        }
+    }
+
     fn ledger(&self) -> Option<&Ledger> {
         Some(&self.ledger)
     }

@@ -114,6 +114,7 @@ const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 /// The controller.
 pub struct DeploymentController {
     context: Context,
+    watch: Arc<Watch>,
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: PodWatches,
@@ -165,6 +166,7 @@ impl DeploymentController {
             explored,
             refused,
             terminating_dropped: Mutex::new(None),
+            watch,
             context,
         }
     }
@@ -223,6 +225,14 @@ impl Sequenced for DeploymentController {
             }
             Note::KeepsTerminating(keeps) => self.note_terminating(keeps),
             Note::Ignored(why) => tracing::debug!(key = %meta.key(), err = %why, "Ignored"),
+        }
+    }
+
+    /// The event of the deletion of a Deployment may have come before the last answer was noted.
+    fn ended(&self, snapshot: &Snapshot) {
+        let deployment = &snapshot.deployment.metadata;
+        if !self.deployments.store().shows(deployment) {
+            self.watch.forget(&deployment.uid);
         }
     }
 

@@ -35,11 +35,16 @@ impl Watch {
     pub(crate) fn on_deployment(&self, event: &Event<Deployment>, origin: Origin) {
         if let Event::Deleted(deployment) = event {
             // Another one of that name does not answer for it.
-            self.explored.lock().remove(&deployment.metadata.uid);
-            self.ledger.forget(&deployment.metadata.uid);
+            self.forget(&deployment.metadata.uid);
             self.queue.forget(&deployment.metadata.key());
         }
         self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// Forgets what is remembered of a Deployment that is gone.
+    pub(crate) fn forget(&self, deployment: &Uid) {
+        self.explored.lock().remove(deployment);
+        self.ledger.forget(deployment);
     }
 
     /// An event of a ReplicaSet brings the Deployment it belongs, or belonged, to; that of an orphan every Deployment that

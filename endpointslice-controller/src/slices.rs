@@ -9,7 +9,7 @@ use common::{
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
-    meta::{Key, Meta, Uid},
+    meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -172,8 +172,7 @@ impl Sequenced for SliceController {
         let key = service.key();
         match note {
             Note::Decide(memory, totals) => {
-                let is_there = |meta: &Meta| meta.uid == service.uid;
-                if self.members.services.store().peek(&key.namespace, &key.name, is_there) == Some(true) {
+                if self.members.services.store().shows(service) {
                     self.memories.keep(&key, memory);
                     if let Some(totals) = totals {
                         self.metrics.planned(&key, &totals);
@@ -187,8 +186,21 @@ impl Sequenced for SliceController {
         }
     }
 
+    /// The event of the deletion of a Service may have come before the last answer was noted.
     fn ended(&self, snapshot: &Snapshot) {
-        self.writes.end(&snapshot.service.metadata.key());
+        let service = &snapshot.service.metadata;
+        let (key, services) = (service.key(), self.members.services.store());
+        self.writes.end(&key);
+        if services.shows(service) {
+            return;
+        }
+        self.ledger.forget(&service.uid);
+        self.memories.forget(&key, &service.uid);
+        // What is remembered by its name belongs to its successor, if there is one.
+        if services.peek(&key.namespace, &key.name, |_| ()).is_none() {
+            self.writes.own.forget(&key);
+            self.metrics.forget(&key);
+        }
     }
 
     fn ledger(&self) -> Option<&Ledger> {

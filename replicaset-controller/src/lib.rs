@@ -196,6 +196,7 @@ const TERMINATING_UNKNOWN: Duration = Duration::from_mins(10);
 /// The controller of one kind.
 pub struct ReplicaController<K: Kind> {
     context: Context,
+    watch: Arc<Watch<K>>,
     sets: Informer<Set<K>>,
     pods: Arc<SharedInformer<CachedPod>>,
     ledger: Ledger,
@@ -246,6 +247,7 @@ impl<K: Kind> ReplicaController<K> {
             backoff,
             terminating_dropped: Mutex::new(None),
             context,
+            watch,
             sets,
             pods,
             ledger,
@@ -332,6 +334,14 @@ impl<K: Kind> Sequenced for ReplicaController<K> {
     fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         let owner = &snapshot.owner;
         self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
+    }
+
+    /// The event of the deletion of a set may have come before the last answer was noted.
+    fn ended(&self, snapshot: &Snapshot) {
+        let set = &snapshot.set.metadata;
+        if !self.sets.store().shows(set) {
+            self.watch.forget(&set.uid);
+        }
     }
 
     fn ledger(&self) -> Option<&Ledger> {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     consistency::Ledger,
     controller::priority,
-    meta::{Key, Meta},
+    meta::{Key, Meta, Uid},
     queue::{Priority, Queue},
     refs,
     store::{ByNamespace, Event, IndexValue, Origin, Store},
@@ -30,13 +30,18 @@ impl<K: Kind> Watch<K> {
     /// Every event of a set brings it to the queue.
     pub(crate) fn on_set(&self, event: &Event<Set<K>>, origin: Origin) {
         if let Event::Deleted(set) = event {
-            self.ledger.forget(&set.set().metadata.uid);
-            self.refused.forget(&set.set().metadata.uid);
-            if let Some(backoff) = &self.backoff {
-                backoff.forget(&set.set().metadata.uid);
-            }
+            self.forget(&set.set().metadata.uid);
         }
         self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// Forgets what is remembered of a set that is gone.
+    pub(crate) fn forget(&self, set: &Uid) {
+        self.ledger.forget(set);
+        self.refused.forget(set);
+        if let Some(backoff) = &self.backoff {
+            backoff.forget(set);
+        }
     }
 
     /// An event of a Pod brings the set it belongs, or belonged, to; that of an orphan every set that may adopt it.

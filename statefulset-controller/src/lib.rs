@@ -139,6 +139,7 @@ pub const DEFINITION: Definition = Definition {
 /// The controller.
 pub struct StatefulSetController {
     queue: Queue<Key>,
+    watch: Arc<Watch>,
     sets: Informer<StatefulSet>,
     pods: Informer<CachedPod>,
     claims: Informer<Claim>,
@@ -181,7 +182,20 @@ impl StatefulSetController {
         let claims = context.informer(Arc::default(), handler(&watch, Watch::on_claim));
         let revisions = context.informer(Arc::default(), handler(&watch, Watch::on_revision));
         let limits = limits(&settings);
-        Self { queue, sets, pods, claims, revisions, ledger, awaited, awaited_writes, templates, metrics, limits }
+        Self {
+            queue,
+            watch,
+            sets,
+            pods,
+            claims,
+            revisions,
+            ledger,
+            awaited,
+            awaited_writes,
+            templates,
+            metrics,
+            limits,
+        }
     }
 
     /// Has the set synced again once one of the claims is gone that it waits for.
@@ -246,6 +260,13 @@ impl Sequenced for StatefulSetController {
             }
             Note::Rollout(unavailable) => self.metrics.rollout(set, unavailable),
             Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
+        }
+    }
+
+    /// The event of the deletion of a set may have come before the last answer was noted.
+    fn ended(&self, snapshot: &Snapshot) {
+        if !self.sets.store().shows(&snapshot.set.metadata) {
+            self.watch.forget(&snapshot.set);
         }
     }
 

@@ -165,7 +165,9 @@ impl<'a> State<'a> {
             Err(error) => return end(turn, Err(Failed::new("template", format!("cannot make a revision: {error}")))),
         };
         let store = StoreRevision::new(&snapshot.owner, &name, body, snapshot.template.data());
-        self.store = Some(store.because(format!("the template is new, its revision is number {number}")));
+        let store = store.because(format!("the template is new, its revision is number {number}"));
+        let is_known = snapshot.set.status.observed_generation == snapshot.set.metadata.generation;
+        self.store = Some(if is_known { store.if_still_there(&snapshot.owner) } else { store });
         Step::All(|state| members(state.store.as_mut_slice()), Pace::AtOnce, Self::stored_revision)
     }
 
@@ -183,6 +185,7 @@ impl<'a> State<'a> {
                 }
                 self.reconcile(turn)
             }
+            Ok(Stored::OwnerGone) => end(turn, Ok(Requeue::No)),
             Ok(Stored::Taken(_)) => match self.collisions.checked_add(1) {
                 Some(collisions) => {
                     self.collisions = collisions;

@@ -35,13 +35,24 @@ impl Watch {
     /// Every event of a set enqueues it.
     pub(crate) fn on_set(&self, event: &Event<StatefulSet>, origin: Origin) {
         if let Event::Deleted(set) = event {
-            self.ledger.forget(&set.metadata.uid);
-            self.metrics.forget(set);
-            self.awaited.forget(&set.metadata.key());
-            self.awaited_writes.set(&set.metadata.key(), None);
-            self.templates.forget(&set.metadata.uid);
+            self.forget(set);
         }
         self.queue.add(event.meta().key(), priority(origin));
+    }
+
+    /// Forgets what is remembered of a set that is gone. What is remembered by its name belongs to its successor, if there is one.
+    pub(crate) fn forget(&self, set: &StatefulSet) {
+        let meta = &set.metadata;
+        self.ledger.forget(&meta.uid);
+        self.templates.forget(&meta.uid);
+        let successor = self.sets.get_readable(&meta.namespace, &meta.name);
+        if successor.as_ref().is_none_or(|successor| successor.management != set.management) {
+            self.metrics.forget(set);
+        }
+        if successor.is_none() {
+            self.awaited.forget(&meta.key());
+            self.awaited_writes.set(&meta.key(), None);
+        }
     }
 
     /// The deletion of a claim enqueues the sets that wait for it. Upstream such a set waits until another event enqueues it.

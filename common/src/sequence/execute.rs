@@ -223,7 +223,9 @@ impl<N: Note> Run<'_, N> {
             Ok(bytes) if matches!(request.verb, Verb::Delete(..)) => {
                 Ok((Fields::parse(&bytes).unwrap_or_default(), bytes))
             }
-            Ok(bytes) if request.verb.writes() => Fields::parse(&bytes).map(|fields| (fields, bytes)),
+            Ok(bytes) if request.verb.writes() || request.precondition.is_some() => {
+                Fields::parse(&bytes).map(|fields| (fields, bytes))
+            }
             other => other.map(|bytes| (Fields::default(), bytes)),
         };
         match answer {
@@ -293,10 +295,14 @@ impl<N: Note> Run<'_, N> {
     }
 
     fn granted(&self, request: &Request, fields: &Fields) {
-        if let Some(Precondition { uid, .. }) = &request.precondition
-            && *uid == fields.uid
-        {
-            self.versions.insert(uid, fields.version);
+        match &request.precondition {
+            Some(Precondition { uid, .. }) if *uid == fields.uid && request.verb.writes() => {
+                self.versions.insert(uid, fields.version);
+            }
+            Some(Precondition { uid, .. }) if *uid != fields.uid && !request.verb.writes() => {
+                self.await_own_deletion(request);
+            }
+            _ => {}
         }
         let Some(ledger) = &self.executor.ledger else { return };
         let owner = &self.object().1;
@@ -317,7 +323,7 @@ impl<N: Note> Run<'_, N> {
         if matches!((&request.verb, request.role), (Verb::Delete(..), Role::Awaited)) && refusal.error.is_not_found() {
             self.await_deletion(request);
         }
-        if refusal.class == Class::Gone && matches!(request.verb, Verb::Patch(..) | Verb::Replace(_)) {
+        if refusal.class == Class::Gone && matches!(request.verb, Verb::Get | Verb::Patch(..) | Verb::Replace(_)) {
             self.await_own_deletion(request);
         }
         let (Some(ledger), Role::Child | Role::Released | Role::Itself) = (&self.executor.ledger, request.role) else {
@@ -350,7 +356,7 @@ impl<N: Note> Run<'_, N> {
         }
     }
 
-    /// Notes that the cache has to show that the sync's object is gone, if the request was a change of it.
+    /// Notes that the cache has to show that the sync's object is gone, if the request was for that object.
     fn await_own_deletion(&self, request: &Request) {
         let (Some(ledger), Some(Precondition { uid, .. })) = (&self.executor.ledger, &request.precondition) else {
             return;

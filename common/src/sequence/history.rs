@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use serde_json::value::RawValue;
 
-use super::{Body, Class, Failed, Next, Note, Refusal, Request, Role, Sequence, Turn};
+use super::{Body, Class, Failed, Next, Note, Precondition, Refusal, Request, Role, Sequence, Turn};
 use crate::{
     api,
     meta::{Meta, Uid},
@@ -25,6 +25,8 @@ pub enum Stored {
     There(Box<ControllerRevision>),
     /// The name is taken by a revision with other data. This is the server's refusal.
     Taken(Refusal),
+    /// Nothing was stored: the owner, read live, is gone, deleted, or another one.
+    OwnerGone,
 }
 
 /// Stores a revision under a name. If the name is taken, the revision of that name is read live and compared.
@@ -33,17 +35,49 @@ pub enum Stored {
 pub struct StoreRevision<'a> {
     request: Request,
     data: &'a Data,
-    is_sent: bool,
-    taken: Option<Refusal>,
+    owner: Option<Request>,
+    sent: Sent,
     /// What became of it; `None` if it was not begun.
     pub outcome: Option<Result<Stored, Refusal>>,
+}
+
+/// The last request of a [`StoreRevision`].
+enum Sent {
+    Nothing,
+    Owner,
+    Create,
+    /// The read of the revision whose name is taken, after this refusal.
+    Read(Refusal),
 }
 
 impl<'a> StoreRevision<'a> {
     /// Stores `body`, which holds `data`, under that name.
     pub fn new(owner: &Owner, name: &str, body: Body, data: &'a Data) -> Self {
         let request = Request::create(CONTROLLER_REVISIONS, &owner.namespace, &name.into(), body);
-        Self { request: request.role(Role::Awaited), data, is_sent: false, taken: None, outcome: None }
+        Self { request: request.role(Role::Awaited), data, owner: None, sent: Sent::Nothing, outcome: None }
+    }
+
+    /// The same if the owner, read live, is still there.
+    ///
+    /// For an owner whose revision was stored before. If the owner is gone and the cache does not show that, the garbage collector
+    /// deletes the revision as often as it is stored.
+    #[must_use]
+    pub fn if_still_there(self, owner: &Owner) -> Self {
+        let request = Request::get_metadata(owner.resource, &owner.namespace, &owner.name.as_str().into());
+        let precondition = Some(Precondition { uid: owner.uid.clone(), version: None });
+        let request = Request { precondition, ..request };
+        Self { owner: Some(request.because("its revision is gone, so it may be gone, too")), ..self }
+    }
+
+    fn owner_is_there<N: Note>(&self, turn: &mut Turn<N>) -> Result<bool, Refusal> {
+        let wanted = self.owner.as_ref().and_then(|owner| owner.precondition.as_ref());
+        let is_owner = |live: &Meta| wanted.is_some_and(|wanted| wanted.uid == live.uid) && !live.is_deleting();
+        match turn.metadata() {
+            // A forecast expects the owner to be there.
+            Ok(live) => Ok(live.as_ref().is_none_or(is_owner)),
+            Err(refusal) if refusal.class == Class::Gone => Ok(false),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// The same with a reason.
@@ -55,19 +89,29 @@ impl<'a> StoreRevision<'a> {
 
 impl<N: Note> Sequence<N> for StoreRevision<'_> {
     fn next(&mut self, turn: &mut Turn<N>) -> Next<'_, N> {
-        if !std::mem::replace(&mut self.is_sent, true) {
-            return Next::Send(self.request.clone());
-        }
-        let outcome = match self.taken.take() {
-            None => match turn.written() {
+        let outcome = match std::mem::replace(&mut self.sent, Sent::Create) {
+            Sent::Nothing => {
+                let Some(owner) = &self.owner else { return Next::Send(self.request.clone()) };
+                self.sent = Sent::Owner;
+                return Next::Send(owner.clone());
+            }
+            Sent::Owner => match self.owner_is_there(turn) {
+                Ok(true) => return Next::Send(self.request.clone()),
+                Ok(false) => {
+                    turn.deviates("the owner is gone, deleted, or another one");
+                    Ok(Stored::OwnerGone)
+                }
+                Err(refusal) => Err(refusal),
+            },
+            Sent::Create => match turn.written() {
                 Err(taken) if taken.class == Class::Taken => {
-                    self.taken = Some(taken);
+                    self.sent = Sent::Read(taken);
                     let Request { resource, namespace, name, .. } = &self.request;
                     return Next::Send(Request::get(*resource, namespace, name).because("its name is taken"));
                 }
                 answer => answer.map(|_| Stored::Yes),
             },
-            Some(taken) => turn.read::<ControllerRevision>().map(|there| match there {
+            Sent::Read(taken) => turn.read::<ControllerRevision>().map(|there| match there {
                 Some(there) if there.holds(self.data) => Stored::There(Box::new(there)),
                 _ => Stored::Taken(taken),
             }),

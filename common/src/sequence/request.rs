@@ -78,7 +78,7 @@ impl Body {
     }
 }
 
-/// The object that a write is meant for.
+/// The object that a request is meant for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Precondition {
     /// Its uid.
@@ -127,7 +127,7 @@ pub struct Request {
     pub name: Arc<str>,
     /// The subresource; empty for none.
     pub subresource: &'static str,
-    /// The object it is meant for; a write to another one is refused.
+    /// The object it is meant for. A write to another one is refused; a read of another one says that this one is gone.
     pub precondition: Option<Precondition>,
     /// Whose object it is.
     pub role: Role,

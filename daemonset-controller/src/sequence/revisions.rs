@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
     api::Patch,
+    controller::Requeue,
     events::EventType,
     intern::Text,
     meta::{Meta, Version},
@@ -171,7 +172,9 @@ impl<'a> State<'a> {
             Err(error) => return end(turn, Err(Failed::new("template", format!("cannot make a revision: {error}")))),
         };
         let store = StoreRevision::new(owner, &name, body, template.data());
-        self.store = Some(store.because(format!("the template is new, its revision is number {number}")));
+        let store = store.because(format!("the template is new, its revision is number {number}"));
+        let is_known = set.status.observed_generation == set.metadata.generation;
+        self.store = Some(if is_known { store.if_still_there(owner) } else { store });
         Step::All(|state| members(state.store.as_mut_slice()), Pace::AtOnce, Self::stored)
     }
 
@@ -183,6 +186,7 @@ impl<'a> State<'a> {
         let name = name(set, hash);
         let (stored, taken) = match outcome {
             Ok(Stored::Yes) => (hash.clone(), None),
+            Ok(Stored::OwnerGone) => return end(turn, Ok(Requeue::No)),
             Ok(Stored::There(there)) => {
                 let stored = Text::new(there.meta.labels.get(HASH_LABEL).unwrap_or(&there.meta.name));
                 (stored.clone(), Some((name, stored)))

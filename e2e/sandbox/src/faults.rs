@@ -30,6 +30,8 @@ pub struct Matcher {
 pub enum Action {
     /// The answer comes later.
     Latency(Duration),
+    /// The request takes effect at once, and its answer comes later.
+    LateAnswer(Duration),
     /// 409 Conflict.
     Conflict,
     /// 429 Too Many Requests with that many seconds in `Retry-After`.

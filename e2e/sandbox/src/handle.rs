@@ -140,6 +140,9 @@ impl Core {
         if self.faults.is_down() || fault == Some(Action::CutAfter) {
             return Err(ConnectionCut);
         }
+        if let Some(Action::LateAnswer(by)) = fault {
+            tokio::time::sleep(by).await;
+        }
         Ok(respond(result, call.accept.yaml, &call.warnings))
     }
 

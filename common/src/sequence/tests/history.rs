@@ -59,6 +59,33 @@ async fn a_revision_whose_name_is_taken_is_compared() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
 }
 
+/// Stores a revision if its owner is still there.
+fn store_if_still_there() -> Box<dyn Sequence<Count>> {
+    Box::new(StoreRevision::new(owner(), "web-1", Body::default(), data()).if_still_there(owner()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_revision_is_stored_for_an_owner_that_is_gone() {
+    let owner_as = |metadata: Value| (200, json!({"metadata": metadata}));
+    let deleted =
+        json!({"name": "web", "uid": "SET", "resourceVersion": "9", "deletionTimestamp": "2026-01-01T00:00:00Z"});
+    for (answer, is_stored, is_gone) in [
+        (owner_as(json!({"name": "web", "uid": "SET", "resourceVersion": "9"})), true, false),
+        (owner_as(json!({"name": "web", "uid": "ANOTHER", "resourceVersion": "9"})), false, true),
+        (owner_as(deleted), false, false),
+        ((404, status("NotFound", "it is gone")), false, true),
+        ((403, status("Forbidden", "no")), false, false),
+    ] {
+        let shown = answer.clone();
+        let world =
+            world(move |method, path, body| if method == "GET" { shown.clone() } else { granting(method, path, body) });
+        world.execute(store_if_still_there).await.0.unwrap();
+        let requests: &[&str] = if is_stored { &["GET web", "POST controllerrevisions"] } else { &["GET web"] };
+        assert_eq!(world.requests(), requests, "{answer:?}");
+        assert_eq!(world.ledger.len(), usize::from(is_stored || is_gone), "{answer:?}");
+    }
+}
+
 /// Gives a revision the number 3, and deletes it.
 fn renumber() -> Box<dyn Sequence<Count>> {
     let meta = &*Box::leak(Box::new(Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() }));

@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     net::Ipv4Addr,
     sync::Arc,
+    time::Duration,
 };
 
 use common::{
@@ -25,11 +26,15 @@ use tokio::sync::mpsc;
 use super::{
     address,
     life::{Life, Now},
-    objects::{PODS, Pod},
+    objects::{PODS, Pod, READY},
     report::{self, Place, Shown},
     request::{CONCURRENCY, backoff, is_transient},
     script::Script,
 };
+
+/// After how long a kubelet sets right what somebody else has written into a status. Upstream: `pkg/kubelet/status`,
+/// `syncPeriod`, `needsReconcile`.
+const RECONCILIATION: Duration = Duration::from_secs(10);
 
 /// What the kubelets are told.
 pub(super) enum News {
@@ -77,6 +82,8 @@ struct Tenant {
     failures: u32,
     /// Nothing is sent before then.
     hold: Option<Instant>,
+    /// When its status is set right, if somebody else has marked it as not ready.
+    reconciliation: Option<Instant>,
     /// Its entry in the agenda.
     due: Option<(Instant, u64)>,
     /// Whether its final deletion was sent.
@@ -215,13 +222,15 @@ impl Kubelets {
 
     fn see(&mut self, pod: Arc<Pod>) {
         let uid = pod.metadata.uid.clone();
+        let now = self.now();
         if let Some(tenant) = self.tenants.get_mut(&uid) {
             tenant.pod = pod;
+            let due = tenant.is_marked().then(|| tenant.reconciliation.unwrap_or(now.instant + RECONCILIATION));
+            tenant.reconciliation = due;
         } else {
             if !self.hosts.contains_key(&*pod.spec.node_name) {
                 return;
             }
-            let now = self.now();
             let script = Script::of(&pod, |annotation, value| {
                 tracing::warn!(pod = %pod.metadata.key(), annotation, value, "Not understood, ignored");
             });
@@ -237,6 +246,7 @@ impl Kubelets {
                 request: Request::None,
                 failures: 0,
                 hold: None,
+                reconciliation: None,
                 due: None,
                 deleted: false,
             };
@@ -277,9 +287,13 @@ impl Kubelets {
             return;
         }
         let mut next = tenant.life.advance(&tenant.pod, tenant.script.as_deref(), now);
+        if tenant.reconciliation.is_some_and(|at| at <= now.instant) {
+            tenant.set_right();
+        }
+        next = [next, tenant.reconciliation].into_iter().flatten().min();
         if tenant.wants().is_some() {
             match tenant.hold.filter(|at| *at > now.instant) {
-                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                Some(at) => next = [next, Some(at)].into_iter().flatten().min(),
                 None => {
                     tenant.request = Request::Queued;
                     self.queue.push_back(uid.clone());
@@ -375,9 +389,15 @@ enum Wish {
 }
 
 impl Tenant {
-    /// Reports a Pod anew that was marked as not ready while its node was away. Upstream: `pkg/kubelet/status`, `needsReconcile`.
+    /// Whether somebody else has marked the Pod as not ready, although its kubelet has reported it as ready.
+    fn is_marked(&self) -> bool {
+        self.life.ready.value && self.told.is_some() && !self.pod.is_terminal() && !self.pod.has_condition(READY)
+    }
+
+    /// Reports the Pod anew if it is marked.
     fn set_right(&mut self) {
-        if self.life.ready.value && !self.pod.has_condition("Ready") {
+        self.reconciliation = None;
+        if self.is_marked() {
             self.told = None;
         }
     }

@@ -19,6 +19,8 @@ pub(crate) const LEASES: Resource =
 
 /// The annotation a Job writes its completion index into.
 pub(super) const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The condition of a Pod that serves.
+pub(super) const READY: &str = "Ready";
 
 /// A Pod.
 #[derive(Debug, Deserialize)]
@@ -202,7 +204,8 @@ impl Object for Pod {
             self.spec.node_selector = Labels::default();
         }
         let gates = &self.spec.readiness_gates;
-        self.status.conditions.retain(|c| c.kind == "PodScheduled" || gates.iter().any(|g| g.condition_type == c.kind));
+        let is_used = |kind: &str| ["PodScheduled", READY].contains(&kind);
+        self.status.conditions.retain(|c| is_used(&c.kind) || gates.iter().any(|g| g.condition_type == c.kind));
     }
 }
 

@@ -262,6 +262,22 @@ async fn a_silent_node_reports_nothing_until_it_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_somebody_else_marks_as_not_ready_is_ready_again_after_ten_seconds() {
+    let w = World::new(|b| b.count(1)).await;
+    w.pod("web", json!({}), json!({})).await;
+    w.after(1.0).await;
+    let marked = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    w.sandbox.merge("pods", Some("default"), "web", Some("status"), marked).await.unwrap();
+    w.after(9.0).await;
+    assert_eq!(condition(&w.get("web").await, "Ready")["status"], "False");
+    w.after(2.0).await;
+    assert_eq!(condition(&w.get("web").await, "Ready")["status"], "True");
+    let writes = w.pod_writes().len();
+    w.after(600.0).await;
+    assert_eq!(w.pod_writes().len(), writes, "a Pod that is set right costs nothing");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_ran_on_a_killed_node_is_restarted_when_it_is_back() {
     let w = World::new(|b| b.count(1)).await;
     w.pod("web", json!({}), json!({})).await;

@@ -66,6 +66,7 @@ pub(super) const SUITE: Suite = Suite {
 const DEPLOYMENTS: &str = "deployments.apps";
 const STATEFUL_SETS: &str = "statefulsets.apps";
 const DAEMON_SETS: &str = "daemonsets.apps";
+const JOBS: &str = "jobs.batch";
 const NODES: &str = "nodes";
 const WEB: &str = "web";
 const AGENT: &str = "agent";
@@ -109,6 +110,17 @@ fn work(completions: i64) -> Value {
         "metadata": {"labels": {"app": "work"},
             "annotations": {"sim/exit": "0", "sim/after": "5", "sim/terminate-after": "2"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "img:1"}]}}})
+}
+
+/// A Job whose Pods never end.
+fn endless_job() -> Value {
+    let mut job = job();
+    job["spec"]["template"]["metadata"]["annotations"] = json!({"sim/terminate-after": "2"});
+    job
+}
+
+fn deleted(resource: &str, name: &str) -> What {
+    What::Delete(resource.to_owned(), name.to_owned(), json!({}))
 }
 
 fn job() -> Value {
@@ -166,7 +178,19 @@ fn scenarios() -> Vec<Scenario> {
         Scenario {
             name: "cascade",
             about: "a Deployment is deleted with everything that belongs to it",
-            steps: vec![create(deployment()), settled(What::Delete(DEPLOYMENTS.to_owned(), WEB.to_owned(), json!({})))],
+            steps: vec![create(deployment()), settled(deleted(DEPLOYMENTS, WEB))],
+        },
+        Scenario {
+            name: "cascade-of-all",
+            about: "a StatefulSet, a DaemonSet and a Job are deleted with everything that belongs to them",
+            steps: vec![
+                create(stateful_set()),
+                create(daemon_set()),
+                create(endless_job()),
+                settled(deleted(DAEMON_SETS, AGENT)),
+                after(0.1, deleted(STATEFUL_SETS, DB)),
+                after(0.1, deleted(JOBS, "sum")),
+            ],
         },
         Scenario {
             name: "eviction",
