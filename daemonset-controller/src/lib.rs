@@ -51,6 +51,7 @@
 //! - A Pod that carries the hash of a duplicate of the current revision is not outdated. The duplicate stays as long as the server
 //!   denies to relabel the Pod.
 //! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
+//! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
 //! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or because of
 //!   a quota.
 

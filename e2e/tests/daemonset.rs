@@ -332,12 +332,16 @@ async fn taints(c: Context) -> Outcome {
     taint(&c, &other, "PreferNoSchedule").await?;
     let joined = nodes.join().await?;
     taint(&c, &joined, "NoSchedule").await?;
-    // It may have got a Pod before its taint. That one is deleted, and no other comes.
-    for pod in c.list(PODS).await?.iter().filter(|pod| target(pod) == joined) {
-        c.delete(PODS, pod["metadata"]["name"].as_str().unwrap(), "Background").await?;
-    }
     let two: Vec<String> = [&tainted, &other].iter().map(|node| format!("{node} img:1")).collect();
-    until_images(&c, "the tainted node to have no Pod", &two).await?;
+    // It may get a Pod before the controller sees the taint. That one is deleted, and no other comes.
+    let has_two = async || {
+        for pod in c.list(PODS).await.ok()?.iter().filter(|pod| target(pod) == joined) {
+            c.delete(PODS, pod["metadata"]["name"].as_str()?, "Background").await.ok()?;
+        }
+        (images(&c).await.ok()?.len() == two.len()).then_some(())
+    };
+    c.until("the tainted node to have no Pod", has_two).await?;
+    until_images(&c, "the others to keep theirs", &two).await?;
     taint(&c, &tainted, "NoExecute").await?;
     until_images(&c, "the Pod to be driven away", &two[1..]).await?;
     until_status(&c, json!({"desiredNumberScheduled": 1, "numberMisscheduled": 0, "numberAvailable": 1})).await?;

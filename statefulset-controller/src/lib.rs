@@ -32,6 +32,7 @@
 //! - If only the owner references of its claims change, a Pod itself is not written, and no Event reports it.
 //! - No revision is deleted after the revisions could not be determined, and none that the status names.
 //! - For a set that is being deleted no revision is created or renumbered.
+//! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
 //! - With `Parallel`, one sync creates at most a thousand Pods. The next sync goes on.
 //! - The claims that are created together with a Pod get their owner references at the next event of the Pod, whether it is ready
 //!   or not. Upstream leaves the claims of a Pod that runs and is never ready behind when the set is deleted.

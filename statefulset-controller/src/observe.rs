@@ -129,3 +129,6 @@ impl StatefulSetController {
         self.ledger.behind(uid, &caches, HashSet::default)
     }
 }
+
+#[cfg(test)]
+mod tests;

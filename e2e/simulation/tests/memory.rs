@@ -35,12 +35,15 @@ fn objects(number: u64) -> [(&'static str, Value); 6] {
     let once = json!({"spec": {"containers": container, "restartPolicy": "Never"}});
     let job = json!({"spec": {"template": once}});
     [
-        ("deployments", workload("Deployment", json!({"replicas": 1}))),
-        ("statefulsets", workload("StatefulSet", json!({"replicas": 1, "serviceName": "none"}))),
-        ("daemonsets", workload("DaemonSet", json!({}))),
-        ("jobs", json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("job"), "spec": {"template": once}})),
+        ("deployments.apps", workload("Deployment", json!({"replicas": 1}))),
+        ("statefulsets.apps", workload("StatefulSet", json!({"replicas": 1, "serviceName": "none"}))),
+        ("daemonsets.apps", workload("DaemonSet", json!({}))),
         (
-            "cronjobs",
+            "jobs.batch",
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("job"), "spec": {"template": once}}),
+        ),
+        (
+            "cronjobs.batch",
             json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": meta("cronjob"),
                 "spec": {"schedule": "* * * * *", "jobTemplate": job}}),
         ),
@@ -85,7 +88,7 @@ async fn nothing_is_awaited_for_objects_that_are_gone() {
         let (sandbox, clock) = (sandbox.clone(), clock.clone());
         users.spawn(async move {
             // CronJobs go in the minute that begins then, the others while they begin.
-            let until = if resource == "cronjobs" { 59_000 } else { 0 };
+            let until = if resource == "cronjobs.batch" { 59_000 } else { 0 };
             clock.sleep(Duration::from_millis(until)).await;
             sandbox.create(object.clone()).await.unwrap();
             clock.sleep(Duration::from_millis(number * 97)).await;

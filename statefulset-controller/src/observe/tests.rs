@@ -1,0 +1,59 @@
+use common::{
+    api::Api,
+    clock::Clock,
+    events::Recorder,
+    gate::gate,
+    meta::Version,
+    metrics::Metrics,
+    queue::{Backoff, Queue},
+    runtime::{Context, Shared},
+    settings::Settings,
+};
+use serde_json::json;
+
+use super::*;
+use crate::world::{empty, now};
+
+/// A controller whose caches are filled by hand. Its API server never answers.
+fn controller() -> StatefulSetController {
+    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
+    });
+    let clock = Clock::simulated(now(), 0);
+    let (_, gate) = gate(clock.clone());
+    let context = Context {
+        api: Api::new(kube::Client::new(silent, "default"), clock.clone(), gate.clone(), "test"),
+        recorder: Recorder::silent("test", clock.clone()),
+        settings: Arc::new(Settings::new()),
+        metrics: Metrics::new(),
+        accounts: None,
+        shared: Shared::default(),
+        clock: clock.clone(),
+        gate,
+    };
+    StatefulSetController::new(context, Queue::new(clock, Backoff::default(), None))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_template_is_parsed_once_until_it_changes() {
+    let controller = controller();
+    let mut set = empty(3).set;
+    let mut template = |version: u64| {
+        set["metadata"]["resourceVersion"] = json!(version.to_string());
+        set["status"] = json!({"replicas": version});
+        if version > 2 {
+            set["spec"]["template"]["spec"]["containers"][0]["image"] = json!("img:b");
+        }
+        controller
+            .sets
+            .store()
+            .fill(vec![serde_json::from_str(&set.to_string()).unwrap()], Version::parse(&version.to_string()));
+        match controller.observe_set(&Key::new("shop", "web"), now()) {
+            Ok(Observed::Ready(snapshot)) => snapshot.template,
+            _ => panic!("the caches allow a decision"),
+        }
+    };
+    let (first, same, changed) = (template(1), template(2), template(3));
+    assert!(Arc::ptr_eq(&first, &same), "another status is no other template");
+    assert!(first.data() != changed.data());
+}
