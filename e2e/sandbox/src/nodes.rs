@@ -79,6 +79,7 @@ pub struct Builder {
     prefix: String,
     settings: heartbeat::Settings,
     schedules: bool,
+    is_dual_stack: bool,
 }
 
 impl Builder {
@@ -117,6 +118,13 @@ impl Builder {
         self
     }
 
+    /// Gives Pods and nodes an address of each family.
+    #[must_use]
+    pub fn dual_stack(mut self, both: bool) -> Self {
+        self.is_dual_stack = both;
+        self
+    }
+
     /// Runs no scheduler: something else binds.
     #[must_use]
     pub fn without_scheduler(mut self) -> Self {
@@ -135,7 +143,7 @@ impl Builder {
         let registered = watch::Sender::new(0);
         let zones = self.settings.zones;
         let mut tasks = vec![
-            tokio::spawn(kubelet::Kubelets::new(api("kubelet")).run(from_kubelets)),
+            tokio::spawn(kubelet::Kubelets::new(api("kubelet"), self.is_dual_stack).run(from_kubelets)),
             tokio::spawn(
                 heartbeat::Heartbeat::new(api("kubelet"), self.settings, registered.clone()).run(from_heartbeat),
             ),
@@ -240,7 +248,7 @@ impl Nodes {
     /// Nodes as they usually are.
     pub fn builder() -> Builder {
         let settings = heartbeat::Settings { every: Some(Duration::from_secs(10)), keep_taint: false, zones: 3 };
-        Builder { count: 6, prefix: "node".to_owned(), settings, schedules: true }
+        Builder { count: 6, prefix: "node".to_owned(), settings, schedules: true, is_dual_stack: false }
     }
 
     /// Waits until every node is registered and the Pods that were there before are known.

@@ -52,6 +52,7 @@ pub const SUITES: &[&Suite] = &[
     &cronjob::SPRING,
     &cronjob::AUTUMN,
     &endpointslice::SUITE,
+    &endpointslice::DUAL_STACK,
     &statefulset::SUITE,
     &statefulset::MAX_UNAVAILABLE,
     &daemonset::SUITE,
@@ -90,7 +91,9 @@ pub(super) fn nodes(suite: &Suite) -> nodes::Builder {
     let (count, zones) = if has_two_zones { (7, 2) } else { (3, 3) };
     let mut loops = suite.programs.iter().flat_map(|program| program.loops);
     let are_judged = loops.any(|each| each.name == NODE_LIFECYCLE.name);
-    Nodes::builder().count(count).zones(zones).heartbeat(are_judged.then_some(Duration::from_secs(10)))
+    let heartbeat = are_judged.then_some(Duration::from_secs(10));
+    let both_families = suite.name == endpointslice::DUAL_STACK.name;
+    Nodes::builder().count(count).zones(zones).heartbeat(heartbeat).dual_stack(both_families)
 }
 
 /// Whether the end of a run depends on what the clocks of controllers show in between, so that one that is wrong by hours

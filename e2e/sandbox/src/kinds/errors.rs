@@ -221,6 +221,11 @@ impl Errors {
         supported: &[&str],
     ) {
         self.not_supported(at, bad, supported);
+        self.unless(gate);
+    }
+
+    /// The last error is none where a feature gate is on.
+    pub(super) fn unless(&mut self, gate: &'static str) {
         if let Some(error) = self.0.last_mut() {
             error.allowed_by = Some(gate);
         }

@@ -1,6 +1,6 @@
 //! Addresses of nodes and Pods, unique among those that are there.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use common::map::HashSet;
 
@@ -13,6 +13,11 @@ const POD_COUNT: u32 = 1 << 22;
 /// The address of the `index`-th node.
 pub(super) fn host(index: u32) -> Ipv4Addr {
     Ipv4Addr::from(HOSTS.wrapping_add(index).wrapping_add(1))
+}
+
+/// The address of the other family that belongs to an address: `fd00::a40:1` to `10.64.0.1`.
+pub(super) fn other_family(address: Ipv4Addr) -> Ipv6Addr {
+    Ipv6Addr::from((0xfd00 << 112) | u128::from(u32::from(address)))
 }
 
 /// The addresses of Pods.
@@ -61,5 +66,6 @@ mod tests {
         pool.give_back(Ipv4Addr::new(10, 64, 0, 1));
         assert_eq!(pool.take(None), Ipv4Addr::new(10, 64, 0, 5), "not used again so soon");
         assert_eq!(host(0), Ipv4Addr::new(192, 168, 0, 1));
+        assert_eq!(other_family(Ipv4Addr::new(10, 64, 0, 1)).to_string(), "fd00::a40:1");
     }
 }

@@ -117,10 +117,12 @@ pub(super) struct Kubelets {
     queue: VecDeque<Uid>,
     requests: FuturesUnordered<BoxFuture<'static, Done>>,
     addresses: address::Pool,
+    /// Whether Pods have an address of each family.
+    is_dual_stack: bool,
 }
 
 impl Kubelets {
-    pub(super) fn new(api: Api) -> Self {
+    pub(super) fn new(api: Api, is_dual_stack: bool) -> Self {
         Self {
             api,
             hosts: BTreeMap::new(),
@@ -130,6 +132,7 @@ impl Kubelets {
             queue: VecDeque::new(),
             requests: FuturesUnordered::new(),
             addresses: address::Pool::default(),
+            is_dual_stack,
         }
     }
 
@@ -322,7 +325,7 @@ impl Kubelets {
         let request: BoxFuture<'static, Done> = match tenant.wants() {
             None => return,
             Some(Wish::Tell(shown)) => {
-                let place = Place { host: host.address, pod: tenant.address };
+                let place = Place { host: host.address, pod: tenant.address, is_dual_stack: self.is_dual_stack };
                 let patch = report::patch(&tenant.pod, &tenant.life, tenant.script.as_deref(), place);
                 match serde_json::value::to_raw_value(&patch) {
                     Ok(body) => Box::pin(async move {

@@ -1,11 +1,15 @@
 //! What a kubelet reports of a Pod: the patch of its status.
 
-use std::net::Ipv4Addr;
+use std::{
+    iter,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{
+    address::other_family,
     life::{End, Flip, Life, Run, Stage},
     objects::{Container, Pod, RestartPolicy},
     script::Script,
@@ -44,6 +48,16 @@ pub(super) struct Place {
     pub(super) host: Ipv4Addr,
     /// Its own address.
     pub(super) pod: Ipv4Addr,
+    /// Whether Pods and nodes have an address of the other family, too.
+    pub(super) is_dual_stack: bool,
+}
+
+impl Place {
+    /// An address, and that of the other family if there is one.
+    fn addresses(self, address: Ipv4Addr) -> Vec<Ip> {
+        let other = self.is_dual_stack.then(|| other_family(address).into());
+        iter::once(address.into()).chain(other).map(|ip| Ip { ip }).collect()
+    }
 }
 
 /// A strategic merge patch of `/status`, which goes to one Pod and to no other of its name.
@@ -71,11 +85,11 @@ struct Status<'a> {
     #[serde(rename = "hostIP")]
     host_ip: Ipv4Addr,
     #[serde(rename = "hostIPs")]
-    host_ips: [Ip; 1],
+    host_ips: Vec<Ip>,
     #[serde(rename = "podIP", skip_serializing_if = "Option::is_none")]
     pod_ip: Option<Ipv4Addr>,
     #[serde(rename = "podIPs", skip_serializing_if = "Option::is_none")]
-    pod_ips: Option<[Ip; 1]>,
+    pod_ips: Option<Vec<Ip>>,
     start_time: Time,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     init_container_statuses: Vec<ContainerStatus<'a>>,
@@ -85,7 +99,7 @@ struct Status<'a> {
 
 #[derive(Serialize)]
 struct Ip {
-    ip: Ipv4Addr,
+    ip: IpAddr,
 }
 
 #[derive(Serialize)]
@@ -237,9 +251,9 @@ pub(super) fn patch<'a>(pod: &'a Pod, life: &Life, script: Option<&'a Script>, p
             message,
             conditions: conditions(pod, life, end),
             host_ip: place.host,
-            host_ips: [Ip { ip: place.host }],
+            host_ips: place.addresses(place.host),
             pod_ip: placed.then_some(address),
-            pod_ips: placed.then_some([Ip { ip: address }]),
+            pod_ips: placed.then(|| place.addresses(address)),
             start_time: Time(life.start_time),
             init_container_statuses,
             container_statuses,
@@ -399,7 +413,8 @@ mod tests {
         let now = Now { instant: clock.instant(), wall: clock.now() };
         let mut life = Life::begin(&pod, script, now);
         life.advance(&pod, script, now);
-        let place = Place { host: Ipv4Addr::new(192, 168, 0, 1), pod: Ipv4Addr::new(10, 64, 0, 1) };
+        let place =
+            Place { host: Ipv4Addr::new(192, 168, 0, 1), pod: Ipv4Addr::new(10, 64, 0, 1), is_dual_stack: false };
         serde_json::to_value(patch(&pod, &life, script, place)).unwrap()
     }
 

@@ -98,6 +98,16 @@ async fn pods_are_spread_over_all_nodes_with_addresses_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn with_two_families_a_pod_has_an_address_of_each() {
+    let w = World::new(|b| b.count(1).dual_stack(true)).await;
+    w.pod("web", json!({}), json!({})).await;
+    w.after(1.0).await;
+    let pod = w.get("web").await;
+    assert_eq!(pod["status"]["podIPs"], json!([{"ip": "10.64.0.1"}, {"ip": "fd00::a40:1"}]));
+    assert_eq!(pod["status"]["podIP"], "10.64.0.1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_command_that_is_known_ends_as_it_would() {
     let w = World::new(|b| b).await;
     let of =

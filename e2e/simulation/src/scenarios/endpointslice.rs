@@ -44,6 +44,14 @@ pub(super) const SUITE: Suite = Suite {
     ],
 };
 
+/// The same in a cluster in which Pods have an address of each family.
+pub(super) const DUAL_STACK: Suite = Suite {
+    name: "endpointslice-dual-stack",
+    gates: &[("IPv6DualStack", true)],
+    scenarios: dual_stack_scenarios,
+    ..SUITE
+};
+
 const REPLICA_SETS: &str = "replicasets.apps";
 const DEPLOYMENTS: &str = "deployments.apps";
 const WEB: &str = "web";
@@ -252,6 +260,45 @@ fn scenarios() -> Vec<Scenario> {
                     WEB,
                     json!({"metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}}),
                 )),
+            ],
+        },
+    ]
+}
+
+/// A headless Service of these families.
+fn with_families(families: Value) -> Value {
+    let policy = if families.as_array().is_some_and(|all| all.len() > 1) { "RequireDualStack" } else { "SingleStack" };
+    json!({"clusterIP": "None", "ipFamilyPolicy": policy, "ipFamilies": families})
+}
+
+fn dual_stack_scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "families-change",
+            about: "a Service gets a second family, and loses it again, while its Pods come and go",
+            steps: vec![
+                create(service(with_families(json!(["IPv4"])))),
+                create(pods(4)),
+                settled(change(with_families(json!(["IPv4", "IPv6"])))),
+                settled(scaled(7)),
+                after(0.5, change(with_families(json!(["IPv4"])))),
+                settled(change(with_families(json!(["IPv4", "IPv6"])))),
+                after(0.5, scaled(2)),
+                settled(scaled(0)),
+            ],
+        },
+        Scenario {
+            name: "rollout-in-both-families",
+            about: "the Pods of a Service of two families are replaced by a Deployment, and none may be missed",
+            steps: vec![
+                create(service(with_families(json!(["IPv6", "IPv4"])))),
+                create(deployment(4)),
+                settled(What::merge(
+                    DEPLOYMENTS,
+                    WEB,
+                    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "img:2"}]}}}}),
+                )),
+                settled(change(json!({"ports": [{"name": "http", "port": 80, "targetPort": 9090}]}))),
             ],
         },
     ]

@@ -165,9 +165,14 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
         return Ok(());
     }
     let services: Vec<&Arc<Value>> = services.into_iter().flatten().collect();
+    let family = text(&before, "/addressType");
+    if !services.iter().all(|service| families_of(service).contains(&family)) {
+        return Ok(());
+    }
     let kept: BTreeSet<&str> = world
         .list(SLICES)
         .filter(|slice| label(slice, SERVICE_NAME) == service_name && label(slice, MANAGED_BY) == OURS)
+        .filter(|slice| text(slice, "/addressType") == family)
         .flat_map(|slice| endpoints(slice))
         .filter(|endpoint| holds(endpoint, "ready"))
         .map(|endpoint| text(endpoint, "/targetRef/uid"))
@@ -186,7 +191,10 @@ fn consumers_keep_ready_endpoints(world: &World, logged: &Logged) -> Result<(), 
         };
         if states.into_iter().all(is_due) && !kept.contains(pod_uid) {
             let pod = text(endpoint, "/targetRef/name");
-            return Err(format!("{pod} is ready, was in {}, and is in no slice of {service_name} now", name(&before)));
+            return Err(format!(
+                "{pod} is ready, was in {}, and is in no {family} slice of {service_name} now",
+                name(&before)
+            ));
         }
     }
     Ok(())
@@ -197,6 +205,17 @@ fn somebody_meddled(world: &World) -> bool {
     let oldest = world.now().checked_sub(world.lag()).unwrap_or(world.now());
     let recent = world.log().iter().rev().take_while(|logged| logged.at >= oldest);
     recent.into_iter().any(|logged| logged.by_user() && logged.resource() == SLICES)
+}
+
+/// The families of a Service.
+fn families_of(service: &Value) -> Vec<&str> {
+    items(service, "/spec/ipFamilies").iter().filter_map(Value::as_str).collect()
+}
+
+/// The address that a Pod has of a family.
+fn address_of<'a>(pod: &'a Value, family: &str) -> Option<&'a str> {
+    let mut addresses = items(pod, "/status/podIPs").iter().map(|ip| text(ip, "/ip"));
+    addresses.find(|ip| ip.contains(':') == (family == "IPv6"))
 }
 
 /// The Pods of a Service that have an address and have not finished.
@@ -244,8 +263,8 @@ fn expected_hints(service: &Value, zone: &str, node: &str) -> Value {
     if hints == json!({}) { Value::Null } else { hints }
 }
 
-/// What the slices of a Service must say of a Pod; nothing while its node is unknown.
-fn expected_endpoint(world: &World, service: &Value, pod: &Value) -> Option<String> {
+/// What the slices of a Service must say of a Pod in a family; nothing while its node is unknown.
+fn expected_endpoint(world: &World, service: &Value, family: &str, pod: &Value) -> Option<String> {
     let node_name = text(pod, "/spec/nodeName");
     let node = world.get("nodes", "", node_name);
     if node.is_none() && !publishes_not_ready(service) {
@@ -256,10 +275,12 @@ fn expected_endpoint(world: &World, service: &Value, pod: &Value) -> Option<Stri
     let terminating = is_deleting(pod);
     let ready = publishes_not_ready(service) || (serving && !terminating);
     let hints = if ready { expected_hints(service, zone, node_name) } else { Value::Null };
-    let address = text(pod, "/status/podIP");
+    let address = address_of(pod, family)?;
     let ports = resolved_ports(service, pod);
     let target = uid(pod);
-    Some(format!("{target} [{address:?}] {ready} {serving} {terminating} {node_name} {zone} {hints} {ports:?}"))
+    Some(format!(
+        "{family} {target} [{address:?}] {ready} {serving} {terminating} {node_name} {zone} {hints} {ports:?}"
+    ))
 }
 
 /// What a slice says of an endpoint, in the same form.
@@ -272,8 +293,8 @@ fn told_endpoint(slice: &Value, endpoint: &Value) -> String {
     let hints = if ready { &endpoint["hints"] } else { &Value::Null };
     let addresses: Vec<&str> = items(endpoint, "/addresses").iter().filter_map(Value::as_str).collect();
     let ports = ports_of(slice);
-    let target = text(endpoint, "/targetRef/uid");
-    format!("{target} {addresses:?} {ready} {serving} {terminating} {node_name} {zone} {hints} {ports:?}")
+    let (family, target) = (text(slice, "/addressType"), text(endpoint, "/targetRef/uid"));
+    format!("{family} {target} {addresses:?} {ready} {serving} {terminating} {node_name} {zone} {hints} {ports:?}")
 }
 
 fn slices_tell_the_truth(world: &World) -> Result<(), String> {
@@ -284,8 +305,12 @@ fn slices_tell_the_truth(world: &World) -> Result<(), String> {
             .collect();
         let mut told: Vec<String> =
             slices.iter().flat_map(|slice| endpoints(slice).iter().map(|e| told_endpoint(slice, e))).collect();
-        let mut wanted: Vec<String> =
-            pods_of(world, service).filter_map(|pod| expected_endpoint(world, service, pod)).collect();
+        let families = families_of(service);
+        let expected = |family: &&str| {
+            let (family, pods) = (*family, pods_of(world, service));
+            pods.filter_map(|pod| expected_endpoint(world, service, family, pod)).collect::<Vec<_>>()
+        };
+        let mut wanted: Vec<String> = families.iter().flat_map(expected).collect();
         told.sort();
         wanted.sort();
         if told != wanted {
@@ -293,9 +318,12 @@ fn slices_tell_the_truth(world: &World) -> Result<(), String> {
         }
         // A slice that somebody else has emptied is kept and filled again when there is something to put into it.
         let emptied = world.log().iter().any(|logged| logged.by_user() && logged.resource() == SLICES);
-        let empty = slices.iter().filter(|slice| endpoints(slice).is_empty()).count();
-        if slices.is_empty() || (empty > 0 && slices.len() > 1 && !emptied) {
-            return Err(format!("{} slices, {empty} of them empty", slices.len()));
+        for family in families {
+            let of_family = || slices.iter().filter(|slice| text(slice, "/addressType") == family);
+            let (count, empty) = (of_family().count(), of_family().filter(|slice| endpoints(slice).is_empty()).count());
+            if count == 0 || (empty > 0 && count > 1 && !emptied) {
+                return Err(format!("{count} {family} slices, {empty} of them empty"));
+            }
         }
         for slice in slices {
             if text(slice, "/metadata/ownerReferences/0/uid") != uid(service) {
@@ -336,7 +364,7 @@ fn endpoints_tell_the_truth(world: &World) -> Result<(), String> {
         let mut wanted = BTreeSet::new();
         for pod in pods_of(world, service).filter(|pod| publishes_not_ready(service) || !is_deleting(pod)) {
             let ready = publishes_not_ready(service) || condition(pod, "Ready", "status") == "True";
-            let ip = text(pod, "/status/podIP");
+            let Some(ip) = families_of(service).first().and_then(|family| address_of(pod, family)) else { continue };
             let target = uid(pod);
             wanted.extend(resolved_ports(service, pod).iter().map(|port| format!("{target} {ip} {ready} {port}")));
         }
