@@ -98,7 +98,7 @@ async fn nothing_is_kept_of_a_set_that_is_gone() {
     let templates = &ground.watch.templates;
     let parse = |raw: &common::json::Raw| PodTemplate::new(raw.clone(), common::revision::Numbers::Doubles);
     let parsed = templates.get(&set.metadata.uid, &set.template, parse).unwrap();
-    ground.watch.sets.fill(Vec::new(), common::meta::Version::parse("1000"));
+    ground.watch.sets.fill(Vec::new(), Version::parse("10"));
     ground.watch.on_set(&Event::Deleted(Arc::clone(&set)), Origin::Watch);
     assert_eq!(ground.watch.awaited.len(), 0);
     assert!(!Arc::ptr_eq(&parsed, &templates.get(&set.metadata.uid, &set.template, parse).unwrap()));
