@@ -224,7 +224,7 @@ impl Errors {
         self.unless(gate);
     }
 
-    /// The last error is none where a feature gate is on.
+    /// Where that feature gate is on, the last error does not count.
     pub(super) fn unless(&mut self, gate: &'static str) {
         if let Some(error) = self.0.last_mut() {
             error.allowed_by = Some(gate);

@@ -103,6 +103,37 @@ fn whatever_is_wrong_in_a_slice_is_noticed() {
     }
 }
 
+/// The slice of the other family, as the controller would write it.
+fn other_slice(world: &World) -> Value {
+    let pod = world.get("pods", "default", "web-0").unwrap();
+    let mut slice = slice(world);
+    slice["metadata"]["name"] = json!("web-6");
+    slice["addressType"] = json!("IPv6");
+    slice["endpoints"][0]["addresses"] = json!([text(pod, "/status/podIPs/1/ip")]);
+    slice
+}
+
+#[test]
+fn each_family_of_a_service_has_its_slices() {
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+        "spec": {"clusterIP": "None", "ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"],
+            "selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}});
+    let found = |acts: Vec<Act>| {
+        let right = [
+            create(service.clone()),
+            pod(),
+            Act::impostor(CONTROLLER, |world| What::Create(slice(world))),
+            Act::impostor(CONTROLLER, |world| What::Create(endpoints(world))),
+        ];
+        violations("endpointslice-dual-stack", &right.into_iter().chain(acts).collect::<Vec<_>>())
+    };
+    let other = || Act::impostor(CONTROLLER, |world| What::Create(other_slice(world)));
+    let emptied = Act::impostor(CONTROLLER, |_| What::merge(SLICES, "web-6", json!({"endpoints": []})));
+    assert_eq!(found(vec![]), ["slices-tell-the-truth"]);
+    assert_eq!(found(vec![other()]), Vec::<&str>::new());
+    assert_eq!(found(vec![other(), emptied]), ["consumers-keep-ready-endpoints", "slices-tell-the-truth"]);
+}
+
 #[test]
 fn an_endpoint_in_two_slices_is_noticed() {
     let again = Act::impostor(CONTROLLER, |world| {
