@@ -7,6 +7,7 @@ pub mod controllers;
 pub mod playground;
 pub mod process;
 pub mod scrape;
+pub mod skips;
 pub mod suite;
 
 pub use sandbox::{self, loops, nodes};

@@ -33,6 +33,7 @@ use tokio::{
     process::{Child, Command},
 };
 
+pub(crate) use binary::beside;
 pub(crate) use binary::chosen_directory;
 pub use binary::find;
 use log::Log;

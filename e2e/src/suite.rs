@@ -10,6 +10,7 @@
 mod describe;
 pub mod handover;
 mod objects;
+mod parts;
 mod record;
 mod request;
 mod runner;
@@ -30,6 +31,7 @@ use crate::{
 pub use objects::{
     Builder, daemon_set, deployment, job, pod, replica_set, replication_controller, resources, stateful_set,
 };
+pub use parts::{Part, PlainTest, run_all, run_plain};
 pub use record::{Recorder, State};
 pub use request::{Client, PatchKind, Refused};
 pub use runner::{Condition, Suite, Test, run};

@@ -21,7 +21,12 @@ use serde_json::{Value, json};
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "cronjob",
         controllers: &[("cronjob-controller", &[])],
         starts_its_own: false,
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
             Test::new("jobs_made_by_hand_leave_the_schedule_alone", |c| Box::pin(by_hand(c))),
             Test::new("a_cron_job_at_rest_is_left_alone", |c| Box::pin(settled(c))),
         ],
-    })
+    }
 }
 
 /// A CronJob that fires on the hour, in a zone without surprises.

@@ -28,7 +28,12 @@ const TEST: &str = "nonet.io/test";
 const HASH: &str = "controller-revision-hash";
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "daemonset",
         controllers: &[("daemonset-controller", &["--tune=daemonset-failed-pod-backoff=2s"])],
         starts_its_own: false,
@@ -61,7 +66,7 @@ fn main() -> ExitCode {
             Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
             Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))).only(OURS),
         ],
-    })
+    }
 }
 
 /// Nodes of a test. They go when this is taken away.

@@ -28,7 +28,12 @@ use serde_json::{Value, json};
 const NODE_COUNT: i64 = 6;
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "daemonset_handover",
         controllers: &[],
         starts_its_own: true,
@@ -40,7 +45,7 @@ fn main() -> ExitCode {
                 .only(&[Kind::Sandbox, Kind::Envtest]),
             Test::new("both_write_the_same", |c| Box::pin(same(c))).only(&[Kind::Envtest]).needs(Hands::differ),
         ],
-    })
+    }
 }
 
 fn hands() -> Hands {

@@ -19,7 +19,12 @@ const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "deployment",
         controllers: &[("deployment-controller", &[]), ("replicaset-controller", &[])],
         starts_its_own: false,
@@ -46,7 +51,7 @@ fn main() -> ExitCode {
             Test::new("a_field_nobody_knows_survives", |c| Box::pin(unknown_field(c))).only(&[Kind::Sandbox]),
             Test::new("two_hundred_at_once", |c| Box::pin(many(c))).only(OURS),
         ],
-    })
+    }
 }
 
 /// A change of the image of a Deployment's Pods.

@@ -17,7 +17,12 @@ use serde_json::{Value, json};
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "endpointslice",
         controllers: &[("endpointslice-controller", &["--max-endpoints-per-slice=4"]), ("replicaset-controller", &[])],
         starts_its_own: false,
@@ -37,7 +42,7 @@ fn main() -> ExitCode {
             Test::new("endpoints_are_kept_beside_slices", |c| Box::pin(beside(c))),
             Test::new("a_service_at_rest_is_left_alone", |c| Box::pin(settled(c))),
         ],
-    })
+    }
 }
 
 /// A Service for Pods with `app: web`.

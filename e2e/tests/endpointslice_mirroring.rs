@@ -13,7 +13,12 @@ use serde_json::{Value, json};
 const MIRRORING: &str = "endpointslicemirroring-controller.k8s.io";
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "endpointslice_mirroring",
         controllers: &[("endpointslice-controller", &["--mirroring-max-endpoints-per-subset=3"])],
         starts_its_own: false,
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
             Test::new("a_slice_of_somebody_else_stays", |c| Box::pin(foreign(c))),
             Test::new("mirrors_at_rest_are_left_alone", |c| Box::pin(settled(c))),
         ],
-    })
+    }
 }
 
 fn service() -> Value {

@@ -24,7 +24,12 @@ const DEPLOYMENT_CONTROLLER: &str = "deployment-controller";
 const REPLICASET_CONTROLLER: &str = "replicaset-controller";
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "failover",
         controllers: &[],
         starts_its_own: true,
@@ -44,7 +49,7 @@ fn main() -> ExitCode {
             Test::new("a_long_outage_costs_the_lease_and_nothing_else", |c| Box::pin(long_outage(c)))
                 .only(&[Kind::Sandbox]),
         ],
-    })
+    }
 }
 
 /// Who holds the Lease of a controller.

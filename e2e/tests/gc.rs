@@ -36,7 +36,12 @@ const STATEFUL_SETS: Resource =
 const POLICIES: [&str; 3] = ["Background", "Foreground", "Orphan"];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "gc",
         controllers: &[
             ("replicaset-controller", &[]),
@@ -60,7 +65,7 @@ fn main() -> ExitCode {
             Test::new("a_living_owner_keeps_its_dependent", |c| Box::pin(two_owners(c))).only(OURS),
             Test::new("custom_resources_come_and_go", |c| Box::pin(custom(c))).only(OURS),
         ],
-    })
+    }
 }
 
 fn map(name: &str, owners: &[&Value]) -> Value {

@@ -20,7 +20,12 @@ const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "job",
         controllers: &[("job-controller", &["--tune=job-pod-failure-backoff=2s"])],
         starts_its_own: false,
@@ -52,7 +57,7 @@ fn main() -> ExitCode {
             Test::new("more_than_a_slice_is_created_and_counted", |c| Box::pin(many(c))).only(OURS),
             Test::new("a_job_at_rest_is_left_alone", |c| Box::pin(settled(c))),
         ],
-    })
+    }
 }
 
 /// Conditions that are `True`, with their reasons, in their order.

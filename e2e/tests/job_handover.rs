@@ -13,7 +13,12 @@ use e2e::{
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "job_handover",
         controllers: &[],
         starts_its_own: true,
@@ -24,7 +29,7 @@ fn main() -> ExitCode {
             Test::new("what_upstream_left_at_rest_stays_at_rest", |c| Box::pin(at_rest(c)))
                 .only(&[Kind::Sandbox, Kind::Envtest]),
         ],
-    })
+    }
 }
 
 fn hands() -> Hands {

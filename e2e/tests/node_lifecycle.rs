@@ -29,7 +29,12 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "node_lifecycle",
         controllers: &[("node-lifecycle-controller", FLAGS)],
         starts_its_own: false,
@@ -42,7 +47,7 @@ fn main() -> ExitCode {
             Test::new("a_node_that_renews_its_lease_stays_ready", |c| Box::pin(alive(c))).only(OURS),
             Test::new("a_cordoned_node_has_a_taint_and_labels_have_copies", |c| Box::pin(cordoned(c))).only(OURS),
         ],
-    })
+    }
 }
 
 /// The node of the test reports whether it is ready.

@@ -12,7 +12,12 @@ use serde_json::{Value, json};
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "nodes",
         controllers: &[],
         starts_its_own: false,
@@ -28,7 +33,7 @@ fn main() -> ExitCode {
             Test::new("what_fits_nowhere_says_so", |c| Box::pin(unschedulable(c))).only(OURS),
             Test::new("many_pods_run_at_once", |c| Box::pin(many(c))).only(OURS),
         ],
-    })
+    }
 }
 
 async fn phase(c: &Context, name: &str, phase: &str) -> Result<Value, e2e::suite::Failure> {

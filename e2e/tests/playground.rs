@@ -1,13 +1,43 @@
 //! The playground as people start it: one program, whose controllers are processes of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, process::ExitCode, time::Duration};
 
 use common::clock::Clock;
-use e2e::process::{Launch, Process};
+use e2e::{
+    process::{Launch, Process},
+    suite::{PlainTest, run_plain},
+};
 
 /// The CronJob of the example runs at the next full minute, and machines may be busy.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// The tests, for a program of their own and for the one that runs all suites.
+pub const TESTS: &[PlainTest] = &[
+    ("the_example_is_done_although_a_controller_is_killed", || {
+        wait_for(the_example_is_done_although_a_controller_is_killed())
+    }),
+    ("the_example_is_judged_by_the_parts_whose_controllers_run", || {
+        wait_for(the_example_is_judged_by_the_parts_whose_controllers_run())
+    }),
+    ("pods_leave_a_node_that_is_switched_off_and_it_comes_back", || {
+        wait_for(pods_leave_a_node_that_is_switched_off_and_it_comes_back())
+    }),
+    ("a_controller_of_the_playground_has_its_own_command_line", || {
+        wait_for(a_controller_of_the_playground_has_its_own_command_line())
+    }),
+    ("a_directory_without_binaries_is_refused_with_the_command_that_fills_it", || {
+        wait_for(a_directory_without_binaries_is_refused_with_the_command_that_fills_it())
+    }),
+];
+
+fn main() -> ExitCode {
+    run_plain(TESTS)
+}
+
+fn wait_for(test: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+}
 
 fn playground(arguments: &[&str]) -> Process {
     let launch = Launch::program("playground", Path::new(env!("CARGO_BIN_EXE_playground")));
@@ -35,7 +65,6 @@ fn pid(line: &str) -> i32 {
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
 }
 
-#[tokio::test]
 async fn the_example_is_done_although_a_controller_is_killed() {
     let mut playground = playground(&["--plain"]);
     let killed = pid(&line(&playground, &["statefulset-controller", "leads, process"]).await);
@@ -64,7 +93,6 @@ async fn the_example_is_done_although_a_controller_is_killed() {
     assert!(!Path::new(&format!("/proc/{next}")).exists(), "its controllers end with it");
 }
 
-#[tokio::test]
 async fn the_example_is_judged_by_the_parts_whose_controllers_run() {
     let mut playground = playground(&[
         "--exit-when-done",
@@ -77,7 +105,6 @@ async fn the_example_is_judged_by_the_parts_whose_controllers_run() {
     assert!(log.contains("the example is done"), "{log}");
 }
 
-#[tokio::test]
 async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {
     let kubeconfig = Path::new(env!("CARGO_TARGET_TMPDIR")).join("switched-off.kubeconfig");
     let path = kubeconfig.to_str().unwrap();
@@ -104,7 +131,6 @@ async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {
     assert_eq!(playground.ended(Duration::from_secs(30)).await.unwrap().code(), Some(0));
 }
 
-#[tokio::test]
 async fn a_controller_of_the_playground_has_its_own_command_line() {
     let mut help = playground(&["gc-controller", "--help"]);
     assert_eq!(help.ended(PATIENCE).await.unwrap().code(), Some(0));
@@ -114,7 +140,6 @@ async fn a_controller_of_the_playground_has_its_own_command_line() {
     line(&refused, &["gc-controller: ", "--nodes"]).await;
 }
 
-#[tokio::test]
 async fn a_directory_without_binaries_is_refused_with_the_command_that_fills_it() {
     let launch = Launch::program("playground", Path::new(env!("CARGO_BIN_EXE_playground")));
     let mut playground = launch.variable("NONET_BIN_DIR", "/nowhere/release").start(&Clock::system()).unwrap();

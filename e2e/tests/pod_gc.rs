@@ -21,7 +21,12 @@ const FLAGS: &[&str] =
     &["--tune=pod-gc-period=1s,pod-gc-quarantine=5s", "--controllers=pod-garbage-collector-controller"];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "pod_gc",
         controllers: &[("node-lifecycle-controller", FLAGS)],
         starts_its_own: false,
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
             Test::new("pods_of_a_node_that_is_gone_go", |c| Box::pin(gone(c))).only(OURS),
             Test::new("a_terminating_pod_without_a_node_goes", |c| Box::pin(unscheduled(c))),
         ],
-    })
+    }
 }
 
 async fn out_of_service(c: Context) -> Outcome {

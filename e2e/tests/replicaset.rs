@@ -17,7 +17,12 @@ use serde_json::{Value, json};
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "replicaset",
         controllers: &[("replicaset-controller", &[])],
         starts_its_own: false,
@@ -41,7 +46,7 @@ fn main() -> ExitCode {
             Test::new("a_replication_controller_scales", |c| Box::pin(rc_scales(c))),
             Test::new("a_replication_controller_follows_its_selector", |c| Box::pin(rc_selector(c))),
         ],
-    })
+    }
 }
 
 /// Waits until a ReplicaSet has so many Pods, all available, and its status says so.

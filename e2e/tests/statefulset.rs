@@ -22,7 +22,12 @@ const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
 const REAL: &[Kind] = &[Kind::Envtest, Kind::Kubeconfig];
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "statefulset",
         controllers: &[("statefulset-controller", &[])],
         starts_its_own: false,
@@ -49,7 +54,7 @@ fn main() -> ExitCode {
             Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
             Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
         ],
-    })
+    }
 }
 
 /// Waits until a set has so many Pods, all ready, and its status says so.

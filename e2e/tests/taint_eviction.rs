@@ -11,7 +11,12 @@ use lost_node::{OURS, clean, is_going, node_with_pod, taint, until_going};
 use serde_json::{Value, json};
 
 fn main() -> ExitCode {
-    run(&Suite {
+    run(&suite())
+}
+
+/// The suite, for a program of its own and for the one that runs all of them.
+pub fn suite() -> Suite {
+    Suite {
         name: "taint_eviction",
         controllers: &[("node-lifecycle-controller", &["--controllers=taint-eviction-controller"])],
         starts_its_own: false,
@@ -23,7 +28,7 @@ fn main() -> ExitCode {
             Test::new("a_taint_that_goes_in_time_cancels", |c| Box::pin(cancels(c))).only(OURS),
             Test::new("a_pod_that_tolerates_for_ever_stays", |c| Box::pin(stays(c))).only(OURS),
         ],
-    })
+    }
 }
 
 /// A toleration of the test's taint for that long.

@@ -89,7 +89,7 @@ fn command_line(directory: &Path) -> String {
 }
 
 /// The directory of the profile that a program was built with: tests lie one deeper.
-fn beside(program: &Path) -> Option<&Path> {
+pub(crate) fn beside(program: &Path) -> Option<&Path> {
     let directory = program.parent()?;
     if directory.file_name().is_some_and(|name| name == "deps") { directory.parent() } else { Some(directory) }
 }

@@ -9,6 +9,7 @@ use super::{Context, Failure, Outcome, PATIENT_ELECTION};
 use crate::{
     cluster::ASSETS_VARIABLE,
     process::{Launch, Process},
+    skips,
 };
 
 /// The file name of kube-controller-manager.
@@ -43,6 +44,7 @@ impl Hands {
     /// and killed in the midst of what it does.
     pub fn find(program: &'static str, name: &'static str) -> Self {
         let peer = peer().inspect_err(|why| eprintln!("{why}: a second {program} takes the part of {PEER}"));
+        skips::note(&format!("{name} and {PEER} in turn"), peer.as_ref().err().map(String::as_str));
         Self { peer: peer.ok(), program, name }
     }
 

@@ -16,6 +16,7 @@ use super::{Context, Failure, Outcome, PATIENT_ELECTION, Shared, TestFn, request
 use crate::{
     cluster::{self, Cluster, Kind},
     process::{Launch, Process},
+    skips,
 };
 
 /// How many tests run at once unless `--test-threads` says otherwise: they mostly wait.
@@ -55,6 +56,17 @@ impl Test {
         Self { needs: Some(condition), ..self }
     }
 
+    /// Its name within the suite.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Why it cannot run on this kind of cluster.
+    fn other_kind(&self, kind: Kind) -> Option<String> {
+        let kinds = || self.kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
+        (!self.kinds.contains(&kind)).then(|| format!("it needs NONET_CLUSTER={}", kinds()))
+    }
+
     /// What it needs and has not.
     fn missing(&self) -> Option<String> {
         self.needs.and_then(|condition| condition().err())
@@ -79,7 +91,11 @@ pub struct Suite {
 
 /// Runs the tests of a suite that the command line asks for, and ends with the code `cargo test` expects.
 pub fn run(suite: &Suite) -> ExitCode {
-    let mut arguments = Arguments::from_args();
+    run_with(suite, Arguments::from_args(), "")
+}
+
+/// The same with arguments that were read before; `prefix` stands before the name of each test.
+pub(super) fn run_with(suite: &Suite, mut arguments: Arguments, prefix: &str) -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(suite.at_once).or(Some(TESTS_AT_ONCE));
     // `RUST_LOG=debug`, `RUST_LOG=common=trace,warn`
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse::<Targets>().ok());
@@ -88,7 +104,7 @@ pub fn run(suite: &Suite) -> ExitCode {
         .with(lines.with_filter(wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN))))
         .init();
     if arguments.list {
-        return libtest_mimic::run(&arguments, trials(suite, &State::NotStarted)).exit_code();
+        return libtest_mimic::run(&arguments, trials(suite, prefix, &State::NotStarted)).exit_code();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
@@ -98,13 +114,13 @@ pub fn run(suite: &Suite) -> ExitCode {
         Ok(shared) => shared,
         Err(StartError::Skip(why)) => {
             eprintln!("suite {}: {why}", suite.name);
-            return libtest_mimic::run(&arguments, trials(suite, &State::Skipped)).exit_code();
+            return libtest_mimic::run(&arguments, trials(suite, prefix, &State::Skipped)).exit_code();
         }
         Err(StartError::Failed(why)) => return give_up(suite, &why),
     };
     let shared = Arc::new(shared);
     let state = State::Running(runtime.handle().clone(), Arc::clone(&shared));
-    let conclusion = libtest_mimic::run(&arguments, trials(suite, &state));
+    let conclusion = libtest_mimic::run(&arguments, trials(suite, prefix, &state));
     drop(state);
     match end(&runtime, shared) {
         Ok(()) => conclusion.exit_code(),
@@ -173,24 +189,33 @@ pub(super) async fn controller(
     Ok(process)
 }
 
-fn trials(suite: &Suite, state: &State) -> Vec<Trial> {
+fn trials(suite: &Suite, prefix: &str, state: &State) -> Vec<Trial> {
     let trial = |test: &Test| {
         let test = *test;
+        let name = format!("{prefix}{}", test.name);
         let State::Running(handle, shared) = state else {
             let ignored = matches!(state, State::Skipped);
             let run = || Err(Failed::from("there is no cluster to run on"));
-            return Trial::test(test.name, run).with_ignored_flag(ignored);
+            return Trial::test(name, run).with_ignored_flag(ignored);
         };
-        let ignored = !test.kinds.contains(&shared.cluster.kind());
+        let record = format!("{}::{}", suite.name, test.name);
+        let other_kind = test.other_kind(shared.cluster.kind());
+        if other_kind.is_some() {
+            skips::note(&record, other_kind.as_deref());
+        }
         let (handle, shared) = (handle.clone(), Arc::clone(shared));
-        let run = move || match test.missing() {
-            Some(why) => Ok(Completion::ignored_with(why)),
-            None => {
-                let attempted = handle.block_on(attempt(test, shared));
-                attempted.map(|()| Completion::Completed).map_err(|failure| Failed::from(failure.0))
+        let run = move || {
+            let missing = test.missing();
+            skips::note(&record, missing.as_deref());
+            match missing {
+                Some(why) => Ok(Completion::ignored_with(why)),
+                None => {
+                    let attempted = handle.block_on(attempt(test, shared));
+                    attempted.map(|()| Completion::Completed).map_err(|failure| Failed::from(failure.0))
+                }
             }
         };
-        Trial::ignorable_test(test.name, run).with_ignored_flag(ignored)
+        Trial::ignorable_test(name, run).with_ignored_flag(other_kind.is_some())
     };
     suite.tests.iter().map(trial).collect()
 }

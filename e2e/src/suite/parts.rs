@@ -1,0 +1,170 @@
+//! One program that runs every suite, several at once: they mostly wait.
+//!
+//! Each suite runs in a process of its own, which is this program again with [`PART_VARIABLE`] set. What a suite prints is shown
+//! in one piece when it ends. `--list`, filters and the other flags of `cargo test` work as everywhere; a test is named
+//! `<suite>::<test>`, and a suite without a chosen test is not started.
+
+use std::{
+    env,
+    io::{self, Write as _},
+    process::{Command, ExitCode, Output, Stdio},
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use libtest_mimic::{Arguments, Trial};
+use parking_lot::Mutex;
+
+use super::runner::{self, Suite};
+use crate::cluster::Kind;
+
+/// The variable that names the part to run in this process.
+const PART_VARIABLE: &str = "NONET_SUITE";
+/// How many parts run at once on sandboxes. On any other cluster they run one by one: a real API server needs both cores of a small
+/// machine, and a cluster of the user's is shared.
+const PARTS_AT_ONCE: usize = 3;
+
+/// A test without a cluster: it panics if it fails.
+pub type PlainTest = (&'static str, fn());
+
+/// What one process runs.
+pub enum Part {
+    /// A suite with its cluster.
+    Suite(Suite),
+    /// Tests that start what they need themselves.
+    Plain(&'static str, &'static [PlainTest]),
+}
+
+impl Part {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Suite(suite) => suite.name,
+            Self::Plain(name, _) => name,
+        }
+    }
+
+    /// The names of its tests, as the whole program lists them.
+    fn tests(&self) -> Vec<String> {
+        let names: Vec<&str> = match self {
+            Self::Suite(suite) => suite.tests.iter().map(runner::Test::name).collect(),
+            Self::Plain(_, tests) => tests.iter().map(|(name, _)| *name).collect(),
+        };
+        names.into_iter().map(|name| format!("{}::{name}", self.name())).collect()
+    }
+
+    fn run(&self, arguments: Arguments) -> ExitCode {
+        match self {
+            Self::Suite(suite) => runner::run_with(suite, arguments, &format!("{}::", suite.name)),
+            Self::Plain(_, tests) => plain(arguments, tests, &format!("{}::", self.name())),
+        }
+    }
+}
+
+/// Runs tests that need no cluster, as a program of their own.
+pub fn run_plain(tests: &[PlainTest]) -> ExitCode {
+    plain(Arguments::from_args(), tests, "")
+}
+
+fn plain(arguments: Arguments, tests: &[PlainTest], prefix: &str) -> ExitCode {
+    let trial = |(name, run): &PlainTest| {
+        let run = *run;
+        Trial::test(format!("{prefix}{name}"), move || {
+            run();
+            Ok(())
+        })
+    };
+    libtest_mimic::run(&arguments, tests.iter().map(trial).collect()).exit_code()
+}
+
+/// Runs those parts that have a test the command line asks for, and ends with the code `cargo test` expects.
+pub fn run_all(parts: Vec<Part>) -> ExitCode {
+    let arguments = Arguments::from_args();
+    if let Ok(name) = env::var(PART_VARIABLE) {
+        return match parts.into_iter().find(|part| part.name() == name) {
+            Some(part) => part.run(arguments),
+            None => fail(&format!("{PART_VARIABLE}={name:?} names no suite")),
+        };
+    }
+    if arguments.list {
+        let tests = parts.iter().flat_map(Part::tests);
+        return libtest_mimic::run(&arguments, tests.map(|name| Trial::test(name, || Ok(()))).collect()).exit_code();
+    }
+    let chosen: Vec<&'static str> = parts
+        .iter()
+        .filter(|part| part.tests().iter().any(|test| is_chosen(&arguments, test)))
+        .map(Part::name)
+        .collect();
+    let at_once = match Kind::from_env() {
+        Ok(Kind::Sandbox) => PARTS_AT_ONCE,
+        Ok(Kind::Envtest | Kind::Kubeconfig) => 1,
+        Err(error) => return fail(&error.to_string()),
+    };
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return fail(&format!("the path of this program is unknown: {error}")),
+    };
+    let next = AtomicUsize::new(0);
+    let failed = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(name) = chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let mut command = Command::new(&program);
+            command.args(env::args_os().skip(1)).env(PART_VARIABLE, name).stdin(Stdio::null());
+            let passed = show(name, command.output());
+            if !passed {
+                failed.lock().push(*name);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..at_once.min(chosen.len()) {
+            scope.spawn(work);
+        }
+    });
+    let failed = failed.into_inner();
+    if failed.is_empty() { ExitCode::SUCCESS } else { fail(&format!("failed: {}", failed.join(", "))) }
+}
+
+/// Prints what a part has printed; whether it passed.
+fn show(name: &str, output: io::Result<Output>) -> bool {
+    let mut out = io::stdout().lock();
+    match output {
+        Ok(output) => {
+            let _ = writeln!(out, "\nsuite {name}");
+            let _ = out.write_all(&output.stdout);
+            let _ = out.write_all(&output.stderr);
+            output.status.success()
+        }
+        Err(error) => {
+            let _ = writeln!(out, "suite {name} cannot be started: {error}");
+            false
+        }
+    }
+}
+
+fn fail(why: &str) -> ExitCode {
+    eprintln!("suites: {why}");
+    ExitCode::FAILURE
+}
+
+/// Whether the command line asks for a test of that name.
+fn is_chosen(arguments: &Arguments, name: &str) -> bool {
+    let matches = |filter: &String| if arguments.exact { name == filter } else { name.contains(filter.as_str()) };
+    arguments.filter.as_ref().is_none_or(matches) && !arguments.skip.iter().any(matches)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_choose_tests_by_their_suite_and_name() {
+        let chosen =
+            |arguments: &[&str], name| is_chosen(&Arguments::from_iter(["suites"].iter().chain(arguments)), name);
+        assert!(chosen(&[], "job::parallel"));
+        assert!(chosen(&["job::"], "job::parallel"));
+        assert!(!chosen(&["job::"], "cronjob_x::parallel"));
+        assert!(!chosen(&["--exact", "job::par"], "job::parallel"));
+        assert!(chosen(&["--exact", "job::parallel"], "job::parallel"));
+        assert!(!chosen(&["--skip", "parallel"], "job::parallel"));
+    }
+}
