@@ -305,8 +305,9 @@ fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let without = |name: &str| all().filter(|known| known != name).collect();
     match name {
-        "common" | "command-line" => (only(&[]), only(&[])),
-        "sandbox" => (only(&["common"]), only(&[])),
+        "common" => (only(&[]), only(&["test-features"])),
+        "command-line" | "test-features" => (only(&[]), only(&[])),
+        "sandbox" => (only(&["common", "test-features"]), only(&[])),
         "simulation" => (without("e2e"), only(&[])),
         "e2e" => (without("simulation"), only(&[])),
         _ => (only(&["common"]), only(&["sandbox"])),
