@@ -11,6 +11,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use common::{
     api::Patch,
     controller::{Requeue, Retry},
+    events::EventType,
     meta::{Meta, Uid, Version},
     refs::Claims,
     sequence::{self, Class, Failed, Fields, Refusal, Request, Role, Sequence, Steps, Turn},
@@ -82,6 +83,8 @@ struct State<'a> {
     /// The Deployment to roll back, as it was read live.
     live: Value,
     requeue: Option<Requeue>,
+    /// Whether an Event tells of a denied claim: one is enough for one sync.
+    told_denial: bool,
 }
 
 /// The requests that carry out `plan`.
@@ -100,6 +103,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         may_adopt: None,
         live: Value::Null,
         requeue: None,
+        told_denial: false,
     };
     Steps::new(state, State::take_step)
 }
@@ -190,7 +194,20 @@ impl<'a> State<'a> {
                 turn.note(Note::ReleaseRefused(uid.clone(), refusal.error.to_string()));
                 self.end(turn, Requeue::After(Duration::ZERO))
             }
+            (Action::Adopt { .. } | Action::Release { .. }, Err(refusal)) => {
+                self.tell_denied(turn, &refusal);
+                self.refused(turn, &refusal)
+            }
             (_, Err(refusal)) => self.refused(turn, &refusal),
+        }
+    }
+
+    /// Reports that the server denies a claim. Nothing else tells users why the Deployment stands still.
+    fn tell_denied(&mut self, turn: &mut Turn<Note>, refusal: &Refusal) {
+        let is_denied = refusal.class == Class::Refused && refusal.error.is_denied();
+        if is_denied && !std::mem::replace(&mut self.told_denial, true) {
+            let message = format!("Error: {}", self.failed(refusal));
+            turn.tell(EventType::Warning, "FailedUpdate", message);
         }
     }
 

@@ -8,6 +8,8 @@
 //! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | ours |
 //! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | its own, or ours if it has none |
 //!
+//! On `envtest` and, where the builder says so, on the sandbox the admission plugin `OwnerReferencesPermissionEnforcement` is on.
+//!
 //! A cluster ends when it is dropped: processes are stopped by their ids, directories removed. Nothing of yours is
 //! touched; on your own cluster that leaves only what the suites themselves clean up.
 
@@ -225,7 +227,9 @@ impl Cluster {
             Backend::Kubeconfig(path) => return Ok(path.clone()),
         };
         let name = identity.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        let path = self.directory.path().join(format!("kubeconfig-{name}"));
+        // A process that runs under the same identity may read its own file at this moment.
+        let unique = self.clock.random_u64();
+        let path = self.directory.path().join(format!("kubeconfig-{name}-{unique:016x}"));
         directory::write(&path, &text)?;
         Ok(path)
     }

@@ -22,7 +22,6 @@ mod names;
 mod node_states;
 mod plain;
 mod processes;
-mod rights;
 mod rollout;
 mod show;
 mod workloads;
@@ -38,7 +37,7 @@ use common::clock::Clock;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    cluster, controllers, process,
+    cluster, controllers, process, rights,
     sandbox::{Refused, ServeError},
 };
 use flags::Flags;

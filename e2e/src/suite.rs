@@ -5,6 +5,9 @@
 //! a namespace of its own. What a test waits for and does not get is printed with everything that helps to see why: the
 //! objects, their events, and the controllers' own explanations.
 //!
+//! Controllers have the rights that `deploy/` gives them and no others, under the admission plugin
+//! `OwnerReferencesPermissionEnforcement`; on the user's cluster they have those of the user.
+//!
 //! `NONET_CONTROLLERS=none` starts no controllers: the suite tries those that run in the cluster already.
 
 mod describe;
@@ -15,7 +18,7 @@ mod record;
 mod request;
 mod runner;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::object::Resource;
 use futures::future::LocalBoxFuture;
@@ -27,6 +30,7 @@ use serde_json::{Value, json};
 use crate::{
     cluster::{Cluster, Kind},
     process::{Process, Witness},
+    rights::Holder,
 };
 pub use objects::{
     Builder, daemon_set, deployment, job, pod, replica_set, replication_controller, resources, stateful_set,
@@ -129,20 +133,20 @@ impl Context {
 
     /// Starts one more controller, which holds its Lease in the test's namespace, and waits until it is ready.
     pub async fn start(&self, name: &str, flags: &[&str]) -> Result<Process, Failure> {
-        self.start_with(self.cluster().kubeconfig(), name, flags).await
+        self.start_with(None, name, flags).await
     }
 
     /// The same as a user of its own, whose requests the sandbox counts by themselves.
     pub async fn start_as(&self, user: &str, name: &str, flags: &[&str]) -> Result<Process, Failure> {
-        let kubeconfig = self.cluster().kubeconfig_for(user)?;
-        self.start_with(&kubeconfig, name, flags).await
+        self.start_with(Some(user), name, flags).await
     }
 
-    async fn start_with(&self, kubeconfig: &Path, name: &str, flags: &[&str]) -> Result<Process, Failure> {
+    async fn start_with(&self, user: Option<&str>, name: &str, flags: &[&str]) -> Result<Process, Failure> {
         let namespace = format!("--leader-elect-resource-namespace={}", self.namespace);
         let mut all = vec![namespace.as_str()];
         all.extend(flags);
-        let process = runner::controller(self.cluster(), kubeconfig, name, &all).await?;
+        let holder = Holder { user, lease_namespace: &self.namespace };
+        let process = runner::controller(self.cluster(), holder, name, &all).await?;
         self.started.lock().push(process.witness());
         Ok(process)
     }

@@ -19,7 +19,7 @@ use crate::{
     graph::{Dependent, ORPHAN, View},
     key::ObjectKey,
     parked::Line,
-    sequence::{Place, Release, RemoveFinalizer, unserved},
+    sequence::{Place, Release, RemoveFinalizer, tell_forbidden, unserved},
 };
 
 /// How many dependents of one object are released at once.
@@ -141,7 +141,10 @@ impl<'a> State<'a> {
             }
         }
         match self.failed.take() {
-            Some(failed) => fail(turn, failed),
+            Some(failed) => {
+                tell_forbidden(turn, &failed);
+                fail(turn, failed)
+            }
             None => Step::Observe((), Self::finish),
         }
     }

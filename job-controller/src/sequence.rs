@@ -135,6 +135,7 @@ impl<'a> State<'a> {
     }
 
     fn claimed(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        self.claim.tell_denied(turn);
         match self.claim.outcome() {
             Ok(Claims::Done) => {}
             Ok(Claims::Changed) => return self.ends(turn, Ok(Requeue::After(Duration::ZERO))),

@@ -92,6 +92,7 @@ impl<'a> State<'a> {
     }
 
     fn manage(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        self.claim.tell_denied(turn);
         match self.claim.outcome() {
             Ok(Claimed::Done) => {}
             Ok(Claimed::Changed) => return end(turn, Ok(Requeue::After(Duration::ZERO))),

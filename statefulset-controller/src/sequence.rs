@@ -114,6 +114,7 @@ impl<'a> State<'a> {
 
     fn adopted_revisions(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         const DOING: &str = "can't adopt ControllerRevisions";
+        self.adopt_revisions.tell_denied(turn);
         if let Err(failed) = self.adopt_revisions.result() {
             return end(turn, Err(failed.while_doing(DOING)));
         }
@@ -125,6 +126,7 @@ impl<'a> State<'a> {
     }
 
     fn claimed(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        self.claim.tell_denied(turn);
         if let Err(failed) = self.claim.result() {
             return end(turn, Err(failed.while_doing("cannot claim Pods")));
         }
@@ -197,7 +199,14 @@ impl<'a> State<'a> {
                     end(turn, Err(Failed::new("template", text)))
                 }
             },
-            Err(refusal) => end(turn, Err(refused(&format!("cannot create ControllerRevision {name}"), &refusal))),
+            Err(refusal) => {
+                // Without this revision, the set gets no Pods.
+                if refusal.class == Class::Refused && refusal.error.is_denied() {
+                    let message = format!("Error creating ControllerRevision {name}: {}", refusal.error);
+                    turn.tell(EventType::Warning, "FailedCreate", message);
+                }
+                end(turn, Err(refused(&format!("cannot create ControllerRevision {name}"), &refusal)))
+            }
         }
     }
 

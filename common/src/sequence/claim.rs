@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Class, Failed, Next, Note, Pace, Refusal, Request, Role, Sequence, Step, Steps, Turn, members};
 use crate::{
     api::Patch,
+    events::EventType,
     meta::Meta,
     object::Resource,
     refs::{HasMeta, Owner},
@@ -147,6 +148,20 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
             Answer::None | Answer::Granted => None,
         };
         given_up.filter_map(with_refusal).collect()
+    }
+
+    /// Reports in one Event on the owner that the server denies releases or adoptions. To be asked before how it went.
+    ///
+    /// The owner stands still until a right is given or a policy changed, and nothing else tells its users why.
+    pub fn tell_denied(&self, turn: &mut Turn<N>) {
+        let is_denied = |refusal: &Refusal| refusal.class == Class::Refused && refusal.error.is_denied();
+        let mut denied = self.0.state.refused().filter(|(_, refusal)| is_denied(refusal));
+        let Some((child, refusal)) = denied.next() else { return };
+        let others = match denied.count() {
+            0 => String::new(),
+            others => format!(" (and {others} more)"),
+        };
+        turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {}{others}", child.failure(refusal)));
     }
 
     /// Whether nothing was adopted because the owner, read live, is deleted or another one. To be asked before how it went.

@@ -143,3 +143,26 @@ async fn what_others_own_is_left_alone() {
     assert!(world.written().iter().all(|write| !write.ends_with("theirs")), "{:?}", world.written());
     assert_eq!(world.sets().await.len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn adoptions_that_are_denied_are_told_of_in_one_event_a_sync() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("replicasets"));
+    world.apply(orphan("one", "img:1", 2)).await;
+    world.apply(orphan("two", "img:0", 1)).await;
+    world.settle().await;
+    world.forget();
+    world.apply(web(3)).await;
+    world.wait(60.0).await;
+    let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
+    let [event] = told[..] else { panic!("{events:#?}") };
+    let message = event["message"].as_str().unwrap();
+    assert!(message.starts_with("Error: cannot adopt ReplicaSet ") && message.contains("is forbidden: "), "{message}");
+    let syncs = world.asked("get", DEPLOYMENTS);
+    assert!((4..=14).contains(&syncs), "it backs off: {syncs}");
+    assert_eq!((event["count"].as_u64(), &event["type"]), (Some(syncs), &json!("Warning")));
+    world.sandbox.faults().clear();
+    world.wait(120.0).await;
+    assert!(world.sets().await.iter().all(|set| owner(set) == Some("web")));
+}

@@ -190,16 +190,22 @@ fn compile(store: &Store) -> Vec<Binding> {
     bindings
 }
 
+/// The rules of a policy that hold for a user in a namespace.
+fn rules_of(policy: &[Binding], user: &User, namespace: Option<&str>) -> Vec<Arc<Vec<PolicyRule>>> {
+    let holds = |b: &&Binding| b.namespace.as_deref().is_none_or(|n| Some(n) == namespace);
+    let binds = |b: &&Binding| b.subjects.iter().any(|s| s.is(user));
+    policy.iter().filter(holds).filter(binds).map(|b| b.rules.clone()).collect()
+}
+
 impl Core {
-    fn policy(&self) -> Arc<Vec<Binding>> {
-        let store = self.store.lock();
+    fn policy(&self, store: &Store) -> Arc<Vec<Binding>> {
         let tables = [ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS];
         let changes = tables.iter().filter_map(|t| store.table(t)).map(|t| t.changes).sum();
         let mut compiled = self.access.compiled.lock();
         match &*compiled {
             Some((at, policy)) if *at == changes => policy.clone(),
             _ => {
-                let policy = Arc::new(compile(&store));
+                let policy = Arc::new(compile(store));
                 *compiled = Some((changes, policy.clone()));
                 policy
             }
@@ -208,10 +214,16 @@ impl Core {
 
     /// Whether a user may do something to a resource.
     pub(super) fn may(&self, user: &User, wanted: &Attributes<'_>) -> bool {
+        self.may_in(&self.store.lock(), user, wanted)
+    }
+
+    /// [`may`](Self::may) with the store at hand.
+    pub(super) fn may_in(&self, store: &Store, user: &User, wanted: &Attributes<'_>) -> bool {
         if !self.setup.rbac || user.groups.iter().any(|g| g == "system:masters") {
             return true;
         }
-        self.rules_for(user, wanted.namespace).iter().any(|rules| rules.iter().any(|rule| rule.allows(wanted)))
+        let rules = rules_of(&self.policy(store), user, wanted.namespace);
+        rules.iter().any(|rules| rules.iter().any(|rule| rule.allows(wanted)))
     }
 
     /// Whether a user may read a path that is no resource.
@@ -224,10 +236,7 @@ impl Core {
 
     /// The rules that hold for a user in a namespace.
     pub(super) fn rules_for(&self, user: &User, namespace: Option<&str>) -> Vec<Arc<Vec<PolicyRule>>> {
-        let policy = self.policy();
-        let holds = |b: &&Binding| b.namespace.as_deref().is_none_or(|n| Some(n) == namespace);
-        let binds = |b: &&Binding| b.subjects.iter().any(|s| s.is(user));
-        policy.iter().filter(holds).filter(binds).map(|b| b.rules.clone()).collect()
+        rules_of(&self.policy(&self.store.lock()), user, namespace)
     }
 
     /// Refuses what the identity may not do.

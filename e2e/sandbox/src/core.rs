@@ -31,6 +31,7 @@ pub(super) struct Setup {
     pub(super) keep_unknown_fields: bool,
     pub(super) managed_fields: bool,
     pub(super) rbac: bool,
+    pub(super) owner_references: bool,
     pub(super) gates: BTreeMap<String, bool>,
     pub(super) advertised: Option<String>,
 }

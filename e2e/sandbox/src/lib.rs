@@ -57,6 +57,7 @@ mod names;
 pub mod nodes;
 mod object;
 mod openapi;
+pub mod owner_references;
 mod patch;
 mod protobuf;
 mod quota;
@@ -136,6 +137,7 @@ impl Default for Builder {
             keep_unknown_fields: false,
             managed_fields: false,
             rbac: false,
+            owner_references: false,
             gates: BTreeMap::new(),
             advertised: None,
         };
@@ -169,6 +171,14 @@ impl Builder {
     #[must_use]
     pub fn rbac(mut self, enforce: bool) -> Self {
         self.setup.rbac = enforce;
+        self
+    }
+
+    /// Switches the admission plugin `OwnerReferencesPermissionEnforcement` on: who changes owner references, or lets one block
+    /// the deletion of its owner, needs the right to. Without [`Builder::rbac`] everybody has every right.
+    #[must_use]
+    pub fn owner_references_permission_enforcement(mut self, enforce: bool) -> Self {
+        self.setup.owner_references = enforce;
         self
     }
 
@@ -311,6 +321,22 @@ impl Sandbox {
     pub async fn create(&self, object: Value) -> Result<Value, Refused> {
         let (_, path) = self.path_of(&object)?;
         self.send(Method::POST, &path, "application/json", Some(&object)).await
+    }
+
+    /// Gives a user the rights of these rules (`rules` of a ClusterRole) everywhere, and no others that this has given it before.
+    pub async fn grant(&self, user: &str, rules: Value) -> Result<(), Refused> {
+        const GROUP: &str = "rbac.authorization.k8s.io";
+        let object = |kind: &str, mut rest: Value| {
+            rest["apiVersion"] = format!("{GROUP}/v1").into();
+            rest["kind"] = kind.into();
+            rest["metadata"] = serde_json::json!({"name": format!("granted:{user}")});
+            rest
+        };
+        self.apply(object("ClusterRole", serde_json::json!({"rules": rules}))).await?;
+        let reference = serde_json::json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": format!("granted:{user}")});
+        let subject = serde_json::json!({"apiGroup": GROUP, "kind": "User", "name": user});
+        let binding = serde_json::json!({"roleRef": reference, "subjects": [subject]});
+        self.apply(object("ClusterRoleBinding", binding)).await.map(drop)
     }
 
     /// Merges `patch` into an object, or into its status with `sub` `status`.

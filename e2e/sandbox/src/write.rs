@@ -95,6 +95,9 @@ impl Core {
         let mut store = self.store.lock();
         if let Some(namespace) = namespace {
             check_namespace(&store, resource, meta(&object, "name"), namespace)?;
+        }
+        self.check_owner_references(&store, &author(call), resource, namespace, (None, &object))?;
+        if let Some(namespace) = namespace {
             quota::check(&store, resource, meta(&object, "name"), namespace)?;
         }
         let mut attempts = 0;
@@ -251,6 +254,7 @@ impl Core {
             return Err(ApiError::invalid(resource, key.name(), &errors));
         }
         tidy_meta(&mut new);
+        self.check_owner_references(store, author, resource, key.namespace(), (Some(&old), &new))?;
         let old_managed = at(&old, &["metadata", "managedFields"]);
         if old_managed.is_array() && given_managed.is_none_or(|m| m.is_null()) {
             set_meta(&mut new, "managedFields", old_managed.clone());

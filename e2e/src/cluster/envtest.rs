@@ -159,6 +159,8 @@ impl Envtest {
             format!("--service-account-signing-key-file={}", path("sa.key")),
             "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
             "--allow-privileged=true".to_owned(),
+            // On in OpenShift and in many hardened clusters.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement".to_owned(),
             // Nobody here gives namespaces their ServiceAccount.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
@@ -176,7 +178,7 @@ impl Envtest {
     /// Waits until the API server is ready and has made its own namespaces.
     pub(super) async fn wait(&self, client: &kube::Client, clock: &Clock) -> Result<(), Error> {
         let started = clock.instant();
-        for path in ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"] {
+        for path in ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease"] {
             loop {
                 let Ok(request) = http::Request::get(path).body(Vec::new()) else { break };
                 let Err(last) = client.request_text(request).await else { break };

@@ -10,11 +10,12 @@ use std::{
 
 use common::{app::Definition, clock::Clock};
 
-use super::{Error, NAME, flags::Flags, kubeconfig::KubeconfigFile, processes::Processes, rights};
+use super::{Error, NAME, flags::Flags, kubeconfig::KubeconfigFile, processes::Processes};
 use crate::{
     cluster::Directory,
     controllers,
     nodes::Nodes,
+    rights::{self, Holder},
     sandbox::{ADMIN, Credential, Sandbox, Server, Tls},
 };
 
@@ -72,7 +73,7 @@ impl Ground {
         let mut launched = Vec::new();
         for definition in chosen {
             if rbac {
-                rights::give(&self.sandbox, definition).await?;
+                rights::give(&self.sandbox.client(ADMIN), &self.clock, definition.name, Holder::default()).await?;
             }
             let text = self.server.kubeconfig_for(&controllers::identity(definition.name), Credential::Token);
             let path = self.directory.path().join(format!("{}.kubeconfig", definition.name));

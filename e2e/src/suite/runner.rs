@@ -1,6 +1,6 @@
 //! Runs a suite like `cargo test` runs tests.
 
-use std::{io, panic::AssertUnwindSafe, path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{io, panic::AssertUnwindSafe, process::ExitCode, sync::Arc, time::Duration};
 
 use futures::FutureExt as _;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -15,8 +15,10 @@ use tracing_subscriber::{
 use super::{Context, Failure, Outcome, PATIENT_ELECTION, Shared, TestFn, request::Client};
 use crate::{
     cluster::{self, Cluster, Kind},
+    controllers,
     process::{Launch, Process},
-    skips,
+    rights::{self, Holder},
+    sandbox, skips,
 };
 
 /// How many tests run at once unless `--test-threads` says otherwise: they mostly wait.
@@ -145,7 +147,8 @@ enum State {
 }
 
 async fn start(suite: &Suite) -> Result<Shared, StartError> {
-    let cluster = (suite.cluster)(Cluster::builder()).start().await;
+    let hardened = |sandbox: sandbox::Builder| sandbox.rbac(true).owner_references_permission_enforcement(true);
+    let cluster = (suite.cluster)(Cluster::builder().sandbox(hardened)).start().await;
     let cluster = cluster.map_err(|error| {
         let text = error.to_string();
         if error.is_skip() { StartError::Skip(text) } else { StartError::Failed(text) }
@@ -160,8 +163,8 @@ async fn start(suite: &Suite) -> Result<Shared, StartError> {
     } else {
         for (name, flags) in suite.controllers {
             let flags = [PATIENT_ELECTION, flags].concat();
-            let started = controller(&cluster, cluster.kubeconfig(), name, &flags).await;
-            controllers.push(started.map_err(|e| StartError::Failed(e.to_string()))?);
+            let started = controller(&cluster, Holder::default(), name, &flags).await;
+            controllers.push(started.map_err(|failure| StartError::Failed(failure.0))?);
         }
     }
     let client = Client::new(cluster.client().clone());
@@ -174,13 +177,19 @@ fn has_controllers() -> bool {
 }
 
 /// Starts a controller on a cluster and waits until it is ready.
+///
+/// It may do what its manifests in `deploy/` say and nothing else. On the user's cluster it may do what the user may.
 pub(super) async fn controller(
     cluster: &Cluster,
-    kubeconfig: &Path,
+    holder: Holder<'_>,
     name: &str,
     flags: &[&str],
-) -> Result<Process, crate::process::Error> {
-    let mut launch = Launch::controller(name, kubeconfig)?.argument("--v=2");
+) -> Result<Process, Failure> {
+    if cluster.kind() != Kind::Kubeconfig {
+        rights::give(cluster.client(), cluster.clock(), name, holder).await?;
+    }
+    let user = holder.user.map_or_else(|| controllers::identity(name), str::to_owned);
+    let mut launch = Launch::controller(name, &cluster.kubeconfig_for(&user)?)?.argument("--v=2");
     for flag in flags {
         launch = launch.argument(*flag);
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use common::{
     api,
+    events::EventType,
     intern::Text,
     meta::{Meta, Uid},
     object::{Resource, can_be_name},
@@ -83,6 +84,14 @@ impl Place {
     /// The object changes faster than it can be judged.
     pub(super) fn changing(&self) -> Failed {
         Failed::new("changing", format!("{} was changed each time it was to be written", self.title()))
+    }
+}
+
+/// Reports on the object of the sync that a change of owner references is forbidden: the object stays as it is until a right is given
+/// or a policy changed.
+pub(crate) fn tell_forbidden<N: Note>(turn: &mut Turn<N>, failed: &Failed) {
+    if failed.label() == "forbidden" {
+        turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     Next, Note, State, absent, fail,
-    place::{is_unsupported, says_absent},
+    place::{is_unsupported, says_absent, tell_forbidden},
 };
 use crate::decide::Owner;
 
@@ -76,7 +76,11 @@ impl<'a> State<'a> {
             Err(Refusal { error, .. }) if error.is_conflict() || error.is_invalid() && !self.is_live => {
                 self.judge_live(turn)
             }
-            Err(refusal) => fail(turn, self.place.refused("changing the owner references of", &refusal)),
+            Err(refusal) => {
+                let failed = self.place.refused("changing the owner references of", &refusal);
+                tell_forbidden(turn, &failed);
+                fail(turn, failed)
+            }
         }
     }
 }

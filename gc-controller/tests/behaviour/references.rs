@@ -292,3 +292,34 @@ async fn owners_that_are_not_there_are_asked_for_once_each() {
     let asked = (w.asked("get", "configmaps"), w.asked("get", "namespaces"));
     assert!(asked.0 <= 10 * OWNERS as u64 && asked.1 <= 10 * OWNERS as u64, "{asked:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn references_that_may_not_be_changed_are_told_of_on_the_object_that_waits() {
+    let w = World::new().await;
+    let a = w.map("a", &[]).await;
+    let b = w.map("b", &[]).await;
+    let stays = w.map("stays", &[]).await;
+    w.map("kept", &[&a, &stays]).await;
+    w.map("orphan", &[&b]).await;
+    w.settle().await;
+    w.forget();
+    w.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("configmaps"));
+    w.remove("a", "Background").await;
+    w.remove("b", "Orphan").await;
+    w.wait(60).await;
+    let events = w.sandbox.list("events", Some(NS)).await.unwrap();
+    let told = |name: &str| {
+        let of = events.iter().filter(|event| event["involvedObject"]["name"] == name);
+        of.map(|event| format!("{} {} {}", event["type"], event["reason"], event["message"])).collect::<Vec<_>>()
+    };
+    for name in ["kept", "b"] {
+        let told = told(name);
+        let start = "\"Warning\" \"FailedUpdate\" \"Error: changing the owner references of";
+        assert!(told.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")), "{name}: {told:?}");
+    }
+    let tries = w.asked("patch", "configmaps");
+    assert!(tries <= 60, "it backs off: {tries}");
+    w.sandbox.faults().clear();
+    w.wait(200).await;
+    assert_eq!(w.maps().await, ["kept", "orphan", "stays"]);
+}

@@ -86,6 +86,10 @@ impl<'a> State<'a> {
     fn gang_refused(&mut self, turn: &mut Turn<Note>, kind: usize, refusal: &Refusal) -> Next<'a> {
         self.attempts[kind] -= 1;
         if refusal.class != Class::Taken || self.attempts[kind] == 0 {
+            if refusal.class == Class::Refused && refusal.error.is_denied() {
+                let kind = [WORKLOADS.kind, POD_GROUPS.kind][kind];
+                turn.tell(EventType::Warning, "FailedCreate", format!("Error creating {kind}: {}", refusal.error));
+            }
             let job = self.snapshot.job.metadata.key();
             let failed = Failed::request(&format!("ensuring Workload and PodGroup for Job {job}"), refusal);
             return self.ends(turn, Err(failed));

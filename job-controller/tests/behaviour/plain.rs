@@ -1,12 +1,12 @@
 //! Jobs without indexes.
 
 use common::settings::{Settings, TuneValue};
-use sandbox::Sandbox;
+use sandbox::{Action, Rule, Sandbox};
 use serde_json::{Value, json};
 
 use crate::{
     oracle,
-    world::{FINALIZER, JOBS, Setup, World, finalizers, job, job_with, name, stray},
+    world::{FINALIZER, JOBS, ME, NS, Setup, World, finalizers, job, job_with, name, stray},
 };
 
 #[tokio::test(start_paused = true)]
@@ -285,4 +285,36 @@ async fn a_refused_pod_costs_one_request_a_sync() {
     assert!(events.iter().any(|e| e.starts_with("Warning FailedCreate Error creating: pods \"sum-")), "{events:?}");
     let told: Value = world.loops.as_ref().unwrap().explain(Some("shop/sum"));
     assert!(told[0]["lastError"]["error"].as_str().unwrap().contains("exceeded quota"), "{told}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn adoptions_that_are_denied_are_told_of_in_one_event_a_sync() {
+    let world = World::new().await;
+    for name in ["a", "b", "c"] {
+        world.apply(stray(name, json!({"app": "sum"}), &[])).await;
+    }
+    world.settle().await;
+    world.forget();
+    world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
+    let mut sum = job_with(
+        "sum",
+        &[],
+        json!({"completions": 3, "parallelism": 3, "manualSelector": true, "selector": {"matchLabels": {"app": "sum"}}}),
+    );
+    sum["spec"]["template"]["metadata"]["labels"] = json!({"app": "sum"});
+    world.apply(sum).await;
+    world.wait(60).await;
+    let syncs = world.asked("get", JOBS);
+    assert_eq!(world.asked("patch", "pods"), 3 * syncs);
+    assert!((3..=14).contains(&syncs), "it backs off: {syncs}");
+    let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
+    let [event] = told[..] else { panic!("{events:#?}") };
+    let message = event["message"].as_str().unwrap();
+    assert!(message.starts_with("Error: cannot adopt Pod shop/") && message.contains("is forbidden: "), "{message}");
+    assert!(message.ends_with(" (and 2 more)"), "{message}");
+    assert_eq!((event["count"].as_u64(), &event["type"]), (Some(syncs), &json!("Warning")));
+    world.sandbox.faults().clear();
+    world.wait(400).await;
+    assert_eq!(world.get("pods", "a").await["metadata"]["ownerReferences"][0]["name"], "sum");
 }

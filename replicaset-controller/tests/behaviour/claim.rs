@@ -1,5 +1,6 @@
 //! Adopting and releasing.
 
+use sandbox::{Action, Rule};
 use serde_json::json;
 
 use crate::world::{ME, NS, RCS, SETS, World, name, owners, rc, set, stray};
@@ -142,4 +143,31 @@ async fn many_orphans_are_taken_by_one_set_each() {
     let of = |kind: &str| pods.iter().filter(|p| owners(p)[0] == format!("{kind} web")).count();
     assert_eq!((of("ReplicaSet"), of("ReplicationController")), (20, 20));
     assert_eq!(world.asked("create", "pods"), 20);
+}
+
+#[tokio::test(start_paused = true)]
+async fn adoptions_that_are_denied_are_told_of_in_one_event_a_sync() {
+    let world = World::new().await;
+    world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
+    for name in ["a", "b", "c"] {
+        world.apply(stray(name, "web")).await;
+    }
+    world.settle().await;
+    world.forget();
+    world.apply(set("web", 3)).await;
+    world.wait(60).await;
+    let syncs = world.asked("get", SETS);
+    assert_eq!(world.asked("patch", "pods"), 3 * syncs);
+    assert!((4..=14).contains(&syncs), "it backs off: {syncs}");
+    let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+    let told: Vec<_> = events.iter().filter(|event| event["reason"] == "FailedUpdate").collect();
+    let [event] = told[..] else { panic!("{events:#?}") };
+    let message = event["message"].as_str().unwrap();
+    assert!(message.starts_with("Error: cannot adopt Pod shop/") && message.contains("is forbidden: "), "{message}");
+    assert!(message.ends_with(" (and 2 more)"), "{message}");
+    assert_eq!((&event["type"], &event["involvedObject"]["name"]), (&json!("Warning"), &json!("web")));
+    assert_eq!(event["count"].as_u64(), Some(syncs));
+    world.sandbox.faults().clear();
+    world.wait(120).await;
+    assert_eq!(owners(&world.get("pods", "a").await), ["ReplicaSet web"]);
 }

@@ -398,7 +398,8 @@ impl<'a> State<'a> {
         let what = format!("could not update claim {} for delete policy ownerRefs", claim.metadata.name);
         let trouble = Trouble::request(&what, &refusal);
         let tells = match &self.work {
-            Work::Repair { occasion, .. } => *occasion != Occasion::Condemned,
+            // A denial holds up the scale-down until a right is given or a policy changed. Upstream tells nobody of it.
+            Work::Repair { occasion, .. } => *occasion != Occasion::Condemned || refusal.error.is_denied(),
             _ => is_worth_telling(trouble.class),
         };
         if tells && refusal.class != Class::Changed {

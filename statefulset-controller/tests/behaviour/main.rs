@@ -5,6 +5,7 @@
 mod claims;
 mod hand_over;
 mod revisions;
+mod rights;
 mod rollout;
 mod scale;
 mod shadow;

@@ -28,9 +28,26 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
+        Self::build(settings, None).await
+    }
+
+    /// The same where the admission plugin `OwnerReferencesPermissionEnforcement` is on, and the controller has the rights of these
+    /// rules.
+    pub(crate) async fn with_rights(rules: Value) -> Self {
+        Self::build(Settings::new(), Some(rules)).await
+    }
+
+    async fn build(settings: Settings, rights: Option<Value>) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let gate = settings.gate(&statefulset_controller::MAX_UNAVAILABLE);
-        let sandbox = Sandbox::builder().gate("MaxUnavailableStatefulSet", gate).clock(clock.clone()).build();
+        let builder = Sandbox::builder().gate("MaxUnavailableStatefulSet", gate).clock(clock.clone());
+        let is_enforced = rights.is_some();
+        let sandbox = builder.rbac(is_enforced).owner_references_permission_enforcement(is_enforced).build();
+        if let Some(rights) = rights {
+            let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+            sandbox.grant("nodes", everything).await.unwrap();
+            sandbox.grant(ME, rights).await.unwrap();
+        }
         let nodes = Nodes::builder().count(3).heartbeat(None).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();

@@ -1,0 +1,195 @@
+//! The rights of controllers, as the manifests of `deploy/` give them.
+
+use std::{fs, path::Path, time::Duration};
+
+use common::clock::Clock;
+use http::{Request, header};
+use serde_json::{Value, json};
+
+use crate::controllers::{self, NAMESPACE};
+
+/// One directory for each controller.
+const CONTROLLERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/controllers");
+/// The files of a controller that rights depend on.
+const FILES: [&str; 2] = ["serviceaccount.yaml", "rbac.yaml"];
+/// How long a server may take to grant what its roles say, and the time between two questions.
+const GRANTED: [Duration; 2] = [Duration::from_secs(30), Duration::from_millis(20)];
+
+/// Why rights cannot be given.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A manifest cannot be read.
+    #[error("cannot read {0}: {1}")]
+    File(String, std::io::Error),
+    /// A manifest is no YAML.
+    #[error("cannot read {0}: {1}")]
+    Yaml(String, String),
+    /// The API server does not take it.
+    #[error("cannot apply {0}: {1}")]
+    Refused(String, Box<kube::Error>),
+    /// The API server took the roles and does not grant what they say.
+    #[error("{0} is not granted: {1}")]
+    NotGranted(String, Value),
+}
+
+/// The user who gets rights, and the namespace of his Lease.
+#[derive(Clone, Copy, Debug)]
+pub struct Holder<'a> {
+    /// The user; the ServiceAccount of the controller if none is named.
+    pub user: Option<&'a str>,
+    /// The namespace in which the user may hold the Lease of the controller.
+    pub lease_namespace: &'a str,
+}
+
+impl Default for Holder<'_> {
+    fn default() -> Self {
+        Self { user: None, lease_namespace: NAMESPACE }
+    }
+}
+
+/// Gives somebody the rights of the manifests of a controller, and waits until the server grants them.
+///
+/// `client` must be allowed to give them.
+pub async fn give(client: &kube::Client, clock: &Clock, controller: &str, holder: Holder<'_>) -> Result<(), Error> {
+    let mut rights = Vec::new();
+    for file in FILES {
+        let path = Path::new(CONTROLLERS).join(controller).join(file);
+        let shown = path.display().to_string();
+        let text = fs::read_to_string(&path).map_err(|e| Error::File(shown.clone(), e))?;
+        for object in objects(&text, holder).map_err(|e| Error::Yaml(shown.clone(), e))? {
+            apply(client, &object).await.map_err(|e| Error::Refused(shown.clone(), Box::new(e)))?;
+            rights.extend(last_right(&object));
+        }
+    }
+    let user = holder.user.map_or_else(|| controllers::identity(controller), str::to_owned);
+    for right in rights {
+        wait_until_granted(client, clock, &user, right).await?;
+    }
+    Ok(())
+}
+
+/// The objects of a file, put into the namespace that the overlays put them into, and bound to the holder.
+fn objects(text: &str, holder: Holder<'_>) -> Result<Vec<Value>, String> {
+    let mut objects: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|e| e.to_string().replace('\n', " "))?;
+    for object in &mut objects {
+        match object["kind"].as_str().unwrap_or_default() {
+            "ServiceAccount" => object["metadata"]["namespace"] = NAMESPACE.into(),
+            "Role" | "RoleBinding" => object["metadata"]["namespace"] = holder.lease_namespace.into(),
+            _ => {}
+        }
+        let Some(subjects) = object.get_mut("subjects").and_then(Value::as_array_mut) else { continue };
+        match holder.user {
+            None => {
+                for subject in subjects.iter_mut().filter(|subject| subject["kind"] == "ServiceAccount") {
+                    subject["namespace"] = NAMESPACE.into();
+                }
+            }
+            Some(user) => {
+                *subjects = vec![json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user})];
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                object["metadata"]["name"] = format!("{name}:{user}").into();
+            }
+        }
+    }
+    Ok(objects)
+}
+
+/// Applies an object, whatever is there.
+async fn apply(client: &kube::Client, object: &Value) -> Result<(), kube::Error> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (api, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+    let root = if api.contains('/') { format!("/apis/{api}") } else { format!("/api/{api}") };
+    let namespace = object["metadata"]["namespace"].as_str().map(|n| format!("/namespaces/{n}")).unwrap_or_default();
+    let (plural, name) = (format!("{}s", kind.to_lowercase()), text(&object["metadata"]["name"]));
+    let path = format!("{root}{namespace}/{plural}/{name}?fieldManager=nonet&force=true");
+    let request = Request::patch(path).header(header::CONTENT_TYPE, "application/apply-patch+yaml");
+    let request = request.body(object.to_string().into_bytes()).map_err(kube::Error::HttpError)?;
+    client.request_text(request).await.map(drop)
+}
+
+/// The last right of a role, as a review asks for it.
+fn last_right(role: &Value) -> Option<Value> {
+    let rule = role["rules"].as_array()?.last()?;
+    let last = |list: &Value| list.as_array().and_then(|list| list.last()).and_then(Value::as_str).map(str::to_owned);
+    let (resource, verb) = (last(&rule["resources"])?, last(&rule["verbs"])?);
+    let mut right = json!({"group": last(&rule["apiGroups"])?, "resource": resource, "verb": verb});
+    if let Some(name) = last(&rule["resourceNames"]) {
+        right["name"] = name.into();
+    }
+    if let Some(namespace) = role["metadata"]["namespace"].as_str() {
+        right["namespace"] = namespace.into();
+    }
+    Some(right)
+}
+
+/// Waits until the server grants a right: a real one learns of new roles by a watch.
+async fn wait_until_granted(client: &kube::Client, clock: &Clock, user: &str, right: Value) -> Result<(), Error> {
+    const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let [patience, pause] = GRANTED;
+    let deadline = clock.instant() + patience;
+    let body = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {"user": user, "resourceAttributes": right}});
+    let refused = |e| Error::Refused(PATH.to_owned(), Box::new(e));
+    loop {
+        let request = Request::post(PATH).header(header::CONTENT_TYPE, "application/json");
+        let request = request.body(body.to_string().into_bytes()).map_err(|e| refused(kube::Error::HttpError(e)))?;
+        let review: Value = client.request(request).await.map_err(refused)?;
+        if review["status"]["allowed"] == true {
+            return Ok(());
+        }
+        if clock.instant() >= deadline {
+            return Err(Error::NotGranted(user.to_owned(), right));
+        }
+        clock.sleep(pause).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::{ADMIN, Sandbox};
+
+    #[tokio::test]
+    async fn a_controller_may_what_its_manifests_say_and_nothing_else() {
+        let clock = Clock::system();
+        let sandbox = Sandbox::builder().rbac(true).clock(clock.clone()).build();
+        for definition in controllers::ALL {
+            give(&sandbox.client(ADMIN), &clock, definition.name, Holder::default()).await.unwrap();
+            let client = sandbox.client(&controllers::identity(definition.name));
+            let send = |request: http::request::Builder| {
+                let (client, request) = (client.clone(), request.body(Vec::new()).unwrap());
+                async move { client.request_text(request).await }
+            };
+            let ask = |path: &str| send(http::Request::get(path));
+            // CronJobs are all about Jobs.
+            let pods = definition.name != "cronjob-controller";
+            ask(if pods { "/api/v1/pods" } else { "/apis/batch/v1/cronjobs" }).await.unwrap();
+            ask(&format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{}", definition.name))
+                .await
+                .map_or_else(|e| assert!(e.to_string().contains("not found"), "{e}"), drop);
+            // Whatever there is may have an owner: the garbage collector reads everything, and creates nothing of it.
+            let (secrets, post) = ("/api/v1/namespaces/default/secrets", http::Request::post);
+            let refused = if definition.name == "gc-controller" { send(post(secrets)) } else { ask(secrets) };
+            let error = refused.await.unwrap_err().to_string();
+            assert!(error.contains("forbidden"), "{}: {error}", definition.name);
+        }
+    }
+
+    #[tokio::test]
+    async fn another_user_gets_the_same_rights_and_a_lease_elsewhere() {
+        let clock = Clock::system();
+        let sandbox = Sandbox::builder().rbac(true).clock(clock.clone()).build();
+        let holder = Holder { user: Some("first"), lease_namespace: "default" };
+        give(&sandbox.client(ADMIN), &clock, "replicaset-controller", holder).await.unwrap();
+        let ask = async |path: &str| {
+            let request = http::Request::get(path).body(Vec::new()).unwrap();
+            sandbox.client("first").request_text(request).await.map_err(|e| e.to_string())
+        };
+        ask("/api/v1/pods").await.unwrap();
+        let lease = |namespace: &str| {
+            format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/replicaset-controller")
+        };
+        assert!(ask(&lease("default")).await.unwrap_err().contains("not found"));
+        assert!(ask(&lease("kube-system")).await.unwrap_err().contains("forbidden"));
+    }
+}

@@ -1,0 +1,94 @@
+//! Servers with the admission plugin `OwnerReferencesPermissionEnforcement`, and controllers that lack a right.
+
+use serde_json::{Value, json};
+
+use crate::world::{CLAIMS, ME, NS, World, claims, owners, set};
+
+const UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete";
+const UNFINALIZABLE: &str =
+    "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
+
+/// Rules that allow everything the controller does, except to delete what is not named here and to set finalizers of others.
+fn rules(deletable: &[&str], finalizable: &[&str]) -> Value {
+    let resources = ["pods", "statefulsets", "statefulsets/status", "controllerrevisions", CLAIMS, "events"];
+    let rule = |resources: &[&str], verbs: &[&str]| json!({"apiGroups": ["*"], "resources": resources, "verbs": verbs});
+    json!([
+        rule(&resources, &["get", "list", "watch", "create", "update", "patch"]),
+        rule(deletable, &["delete"]),
+        rule(finalizable, &["update"]),
+    ])
+}
+
+fn all() -> Value {
+    rules(&["pods", "controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"])
+}
+
+/// How often Events of this beginning were told.
+async fn told(world: &World, start: &str) -> i64 {
+    let events = world.sandbox.list("events", Some(NS)).await.unwrap();
+    let of = events.iter().filter(|event| {
+        let text = |field: &str| event[field].as_str().unwrap_or_default();
+        format!("{} {} {}", text("type"), text("reason"), text("message")).starts_with(start)
+    });
+    of.map(|event| event["count"].as_i64().unwrap_or(1)).sum()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_down_that_may_not_own_a_claim_says_so_and_goes_on_once_it_may() {
+    let without = rules(&["pods", "controllerrevisions"], &["statefulsets/finalizers", "pods/finalizers"]);
+    let world = World::with_rights(without).await;
+    world.apply(set(2, claims("Retain", "Retain"))).await;
+    world.settle().await;
+    world.forget();
+    let policy = json!({"whenDeleted": "Retain", "whenScaled": "Delete"});
+    world.change(json!({"replicas": 1, "persistentVolumeClaimRetentionPolicy": policy})).await;
+    world.wait(60).await;
+    assert_eq!(world.names("pods").await, ["web-0", "web-1"], "its claim would outlive it");
+    let event = format!(
+        "Warning FailedUpdate Update Pod web-1 in StatefulSet web failed error: could not update claim data-web-1 for delete policy ownerRefs: {CLAIMS} \"data-web-1\" is forbidden: {UNDELETABLE}"
+    );
+    let tries = world.asked("patch", CLAIMS);
+    assert!((4..=14).contains(&tries), "it backs off: {tries}");
+    assert_eq!(told(&world, &event).await, tries.cast_signed(), "{:#?}", world.events().await);
+    world.sandbox.grant(ME, all()).await.unwrap();
+    world.wait(120).await;
+    assert_eq!(world.names("pods").await, ["web-0"]);
+    assert_eq!(owners(&world.get(CLAIMS, "data-web-1").await), ["Pod web-1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn strays_that_may_not_be_adopted_are_told_of_in_one_event_a_sync() {
+    let without = rules(&["controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"]);
+    let world = World::with_rights(without).await;
+    for ordinal in 0..3 {
+        let metadata = json!({"name": format!("web-{ordinal}"), "namespace": NS, "labels": {"app": "web"}});
+        let spec = json!({"containers": [{"name": "c", "image": "img:1"}]});
+        world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
+    }
+    world.settle().await;
+    world.forget();
+    world.apply(set(3, json!({}))).await;
+    world.wait(60).await;
+    let tries = world.asked("patch", "pods");
+    assert!((4..=14).contains(&(tries / 3)), "it backs off: {tries}");
+    let event = "Warning FailedUpdate Error: cannot adopt Pod shop/web-";
+    assert_eq!(told(&world, event).await, (tries / 3).cast_signed(), "{:#?}", world.events().await);
+    let events = world.events().await;
+    assert!(events.iter().any(|e| e.contains(UNDELETABLE) && e.ends_with("(and 2 more)")), "{events:#?}");
+    world.sandbox.grant(ME, all()).await.unwrap();
+    world.wait(120).await;
+    assert_eq!(owners(&world.get("pods", "web-2").await), ["StatefulSet web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_may_not_block_its_set_is_told_of() {
+    let world = World::with_rights(rules(&["pods", "controllerrevisions", CLAIMS], &["pods/finalizers"])).await;
+    world.apply(set(1, json!({}))).await;
+    world.wait(20).await;
+    let events = world.events().await;
+    let start = "Warning FailedCreate Error creating ControllerRevision web-";
+    assert!(events.iter().any(|e| e.starts_with(start) && e.contains(UNFINALIZABLE)), "{events:#?}");
+    world.sandbox.grant(ME, all()).await.unwrap();
+    world.wait(60).await;
+    assert_eq!(world.status().await["readyReplicas"], 1);
+}
