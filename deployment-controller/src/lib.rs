@@ -22,6 +22,7 @@
 //!
 //! # Where it differs from upstream
 //!
+//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of ReplicaSets: a right is missing, or a policy forbids it.
 //! - A sync waits until the caches show what the one before wrote, so that nothing is created or sized twice on an old view.
 //! - Steps of one sync build on each other's results, where upstream runs into a conflict with itself and starts again.
 //! - Stale statuses are counted up to the size of their ReplicaSet everywhere, where upstream gives up on some of them.

@@ -5,9 +5,9 @@ use std::{process::ExitCode, time::Duration};
 
 use common::object::Resource;
 use e2e::{
-    cluster::Kind,
+    cluster::{self, Kind},
     suite::{
-        Context, Failure, Outcome, Suite, Test, deployment, job, pod,
+        Client, Context, Failure, Outcome, PatchKind, Suite, Test, deployment, job, pod,
         resources::{CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS},
         run,
     },
@@ -64,6 +64,7 @@ pub fn suite() -> Suite {
             Test::new("custom_resources_are_deleted_in_each_way", |c| Box::pin(custom_in_each_way(c))).only(OURS),
             Test::new("a_living_owner_keeps_its_dependent", |c| Box::pin(two_owners(c))).only(OURS),
             Test::new("custom_resources_come_and_go", |c| Box::pin(custom(c))).only(OURS),
+            Test::new("owner_references_ask_for_rights", |c| Box::pin(rights(c))).only(OURS),
         ],
     }
 }
@@ -290,5 +291,61 @@ async fn custom(c: Context) -> Outcome {
         c.delete(DEFINITIONS, "widgets.gc.example.com", "Background").await?;
         gone(&c, DEFINITIONS, "widgets.gc.example.com").await?;
     }
+    Ok(())
+}
+
+/// The admission plugin `OwnerReferencesPermissionEnforcement` is on, so that the suites hold the roles of `deploy/`.
+async fn rights(c: Context) -> Outcome {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let of_group = |plural, kind| Resource { group: GROUP, version: "v1", plural, kind, namespaced: true };
+    let user = format!("weak-{}", c.namespace());
+    let kubeconfig = c.cluster().kubeconfig_for(&user)?;
+    let weak = Client::new(cluster::connect(&kubeconfig).await?);
+    let role = |rules: &Value| json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Role", "metadata": {"name": "weak"}, "rules": rules});
+    let maps = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]});
+    c.create(of_group("roles", "Role"), role(&json!([maps]))).await?;
+    let binding = json!({"apiVersion": format!("{GROUP}/v1"), "kind": "RoleBinding", "metadata": {"name": "weak"},
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": "weak"},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user}]});
+    c.create(of_group("rolebindings", "RoleBinding"), binding).await?;
+    let owner = c.create(MAPS, map("owner", &[])).await?;
+    c.until("the role to hold", async || weak.get(MAPS, c.namespace(), "owner").await.ok()).await?;
+    let blocking = |kind: &str| {
+        let mut object = map("x", &[&owner]);
+        object["metadata"]["ownerReferences"][0]["kind"] = json!(kind);
+        object["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(true);
+        object
+    };
+    let own = async || {
+        let patch = json!({"metadata": {"ownerReferences": map("x", &[&owner])["metadata"]["ownerReferences"]}});
+        weak.patch(MAPS, c.namespace(), "y", "", PatchKind::Merge, &patch).await
+    };
+    // What users see, to the letter.
+    let refused = [
+        (
+            weak.create(MAPS, c.namespace(), &blocking("ConfigMap")).await,
+            "configmaps \"x\" is forbidden: cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>",
+        ),
+        (
+            weak.create(MAPS, c.namespace(), &blocking("Boat")).await,
+            "configmaps \"x\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion v1 Kind Boat: no matches for kind \"Boat\" in version \"v1\"",
+        ),
+        (
+            {
+                weak.create(MAPS, c.namespace(), &map("y", &[])).await?;
+                own().await
+            },
+            "configmaps \"y\" is forbidden: cannot set an ownerRef on a resource you can't delete: , <nil>",
+        ),
+    ];
+    for (answer, expected) in refused {
+        let refused = answer.err().ok_or_else(|| Failure::new(format!("not refused: {expected}")))?;
+        assert_eq!((refused.code, &*refused.reason, &*refused.message), (403, "Forbidden", expected));
+    }
+    let more = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"]});
+    let finalizers = json!({"apiGroups": [""], "resources": ["configmaps/finalizers"], "verbs": ["update"]});
+    c.merge(of_group("roles", "Role"), "weak", json!({"rules": [more, finalizers]})).await?;
+    c.until("the owner to be accepted", async || own().await.ok()).await?;
+    weak.create(MAPS, c.namespace(), &blocking("ConfigMap")).await?;
     Ok(())
 }

@@ -20,6 +20,7 @@
 //!
 //! # Where it differs from upstream
 //!
+//! - A `FailedUpdate` Event reports that the server denies a change of owner references: a right is missing, or a policy forbids it.
 //! - An object is deleted without being read when all its owners are known to be gone; uid and version guard the DELETE. One
 //!   that changes meanwhile is judged anew each time, never deleted by its uid alone. So is one whose references are
 //!   written: upstream guards these by uid, and takes away what a user has just corrected.

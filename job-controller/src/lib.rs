@@ -25,6 +25,7 @@
 //!
 //! Why is in `docs/decisions/0006-jobs.md`.
 //!
+//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a right is missing, or a policy forbids it.
 //! - Expectations are kept by identity, in `common`'s ledger, and memories ([`memory`]) by uid: a Job that was recreated
 //!   under its name waits for nothing of its predecessor. Both are judged by the caches, not by which events came.
 //! - A status is patched, onto the version it was computed from. It tells the true number of active Pods also while a

@@ -21,6 +21,7 @@
 //!
 //! # Where it differs from upstream
 //!
+//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a right is missing, or a policy forbids it.
 //! - Expectations are kept by identity, in `common`'s ledger: a Pod made by somebody else satisfies none, a lost answer
 //!   blocks for as long as the request may still take effect, a Pod that was released is waited for no more.
 //! - A Pod is deleted, adopted and released at the version that was judged: a Pod that was taken out of its set, or has become

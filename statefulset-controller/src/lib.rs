@@ -37,6 +37,7 @@
 //! - The claims that are created together with a Pod get their owner references at the next event of the Pod, whether it is ready
 //!   or not. Upstream leaves the claims of a Pod that runs and is never ready behind when the set is deleted.
 //! - A `FailedCreate` Event reports that the name of a Pod is taken by a Pod of another controller.
+//! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim: a right is missing, or a policy forbids it.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the limit.
 //!
 //! # What can be turned on

@@ -333,7 +333,8 @@ impl Sandbox {
             rest
         };
         self.apply(object("ClusterRole", serde_json::json!({"rules": rules}))).await?;
-        let reference = serde_json::json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": format!("granted:{user}")});
+        let reference =
+            serde_json::json!({"apiGroup": GROUP, "kind": "ClusterRole", "name": format!("granted:{user}")});
         let subject = serde_json::json!({"apiGroup": GROUP, "kind": "User", "name": user});
         let binding = serde_json::json!({"roleRef": reference, "subjects": [subject]});
         self.apply(object("ClusterRoleBinding", binding)).await.map(drop)

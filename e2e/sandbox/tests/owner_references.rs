@@ -8,7 +8,8 @@ use sandbox::{Refused, Sandbox};
 use serde_json::{Value, json};
 
 const UNDELETABLE: &str = "cannot set an ownerRef on a resource you can't delete: , <nil>";
-const UNFINALIZABLE: &str = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
+const UNFINALIZABLE: &str =
+    "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on: , <nil>";
 
 /// A sandbox with the plugin, on which `me` may do everything with ConfigMaps and Pods but delete them.
 async fn world() -> Sandbox {

@@ -178,7 +178,12 @@ impl Envtest {
     /// Waits until the API server is ready and has made its own namespaces.
     pub(super) async fn wait(&self, client: &kube::Client, clock: &Clock) -> Result<(), Error> {
         let started = clock.instant();
-        for path in ["/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-system", "/api/v1/namespaces/kube-node-lease"] {
+        for path in [
+            "/readyz",
+            "/api/v1/namespaces/default",
+            "/api/v1/namespaces/kube-system",
+            "/api/v1/namespaces/kube-node-lease",
+        ] {
             loop {
                 let Ok(request) = http::Request::get(path).body(Vec::new()) else { break };
                 let Err(last) = client.request_text(request).await else { break };

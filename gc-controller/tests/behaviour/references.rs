@@ -315,7 +315,10 @@ async fn references_that_may_not_be_changed_are_told_of_on_the_object_that_waits
     for name in ["kept", "b"] {
         let told = told(name);
         let start = "\"Warning\" \"FailedUpdate\" \"Error: changing the owner references of";
-        assert!(told.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")), "{name}: {told:?}");
+        assert!(
+            told.iter().any(|event| event.starts_with(start) && event.contains("is forbidden")),
+            "{name}: {told:?}"
+        );
     }
     let tries = w.asked("patch", "configmaps");
     assert!(tries <= 60, "it backs off: {tries}");
