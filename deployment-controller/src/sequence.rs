@@ -83,8 +83,8 @@ struct State<'a> {
     /// The Deployment to roll back, as it was read live.
     live: Value,
     requeue: Option<Requeue>,
-    /// Whether an Event tells of a denied claim: one is enough for one sync.
-    told_denial: bool,
+    /// Whether this sync has reported a denied claim: one Event per sync is enough.
+    reported_denial: bool,
 }
 
 /// The requests that carry out `plan`.
@@ -103,7 +103,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         may_adopt: None,
         live: Value::Null,
         requeue: None,
-        told_denial: false,
+        reported_denial: false,
     };
     Steps::new(state, State::take_step)
 }
@@ -202,10 +202,10 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Reports that the server denies a claim. Nothing else tells users why the Deployment stands still.
+    /// Reports that the server denies a claim. No other Event says why the Deployment makes no progress.
     fn tell_denied(&mut self, turn: &mut Turn<Note>, refusal: &Refusal) {
         let is_denied = refusal.class == Class::Refused && refusal.error.is_denied();
-        if is_denied && !std::mem::replace(&mut self.told_denial, true) {
+        if is_denied && !std::mem::replace(&mut self.reported_denial, true) {
             let message = format!("Error: {}", self.failed(refusal));
             turn.tell(EventType::Warning, "FailedUpdate", message);
         }

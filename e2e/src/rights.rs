@@ -32,7 +32,7 @@ pub enum Error {
     NotGranted(String, Value),
 }
 
-/// The user who gets rights, and the namespace of his Lease.
+/// The user that gets rights, and the namespace of its Lease.
 #[derive(Clone, Copy, Debug)]
 pub struct Holder<'a> {
     /// The user; the ServiceAccount of the controller if none is named.
@@ -47,7 +47,7 @@ impl Default for Holder<'_> {
     }
 }
 
-/// Gives somebody the rights of the manifests of a controller, and waits until the server grants them.
+/// Gives a user the rights of the manifests of a controller, and waits until the server grants them.
 ///
 /// `client` must be allowed to give them.
 pub async fn give(client: &kube::Client, clock: &Clock, controller: &str, holder: Holder<'_>) -> Result<(), Error> {
@@ -122,7 +122,7 @@ fn last_right(role: &Value) -> Option<Value> {
     Some(right)
 }
 
-/// Waits until the server grants a right: a real one learns of new roles by a watch.
+/// Waits until the server grants a right: a real one sees new roles through a watch.
 async fn wait_until_granted(client: &kube::Client, clock: &Clock, user: &str, right: Value) -> Result<(), Error> {
     const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
     let [patience, pause] = GRANTED;

@@ -152,7 +152,7 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
 
     /// Reports in one Event on the owner that the server denies releases or adoptions. To be asked before how it went.
     ///
-    /// The owner stands still until a right is given or a policy changed, and nothing else tells its users why.
+    /// The owner makes no progress until a right is granted or a policy is changed, and no other Event gives the reason.
     pub fn tell_denied(&self, turn: &mut Turn<N>) {
         let is_denied = |refusal: &Refusal| refusal.class == Class::Refused && refusal.error.is_denied();
         let mut denied = self.0.state.refused().filter(|(_, refusal)| is_denied(refusal));

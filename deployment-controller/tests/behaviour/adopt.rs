@@ -145,7 +145,7 @@ async fn what_others_own_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn adoptions_that_are_denied_are_told_of_in_one_event_a_sync() {
+async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("replicasets"));
     world.apply(orphan("one", "img:1", 2)).await;

@@ -174,8 +174,8 @@ impl Builder {
         self
     }
 
-    /// Switches the admission plugin `OwnerReferencesPermissionEnforcement` on: who changes owner references, or lets one block
-    /// the deletion of its owner, needs the right to. Without [`Builder::rbac`] everybody has every right.
+    /// Enables the admission plugin `OwnerReferencesPermissionEnforcement`: changes of owner references, and references that block the
+    /// deletion of their owners, need rights. Without [`Builder::rbac`] every user has every right.
     #[must_use]
     pub fn owner_references_permission_enforcement(mut self, enforce: bool) -> Self {
         self.setup.owner_references = enforce;
@@ -323,7 +323,7 @@ impl Sandbox {
         self.send(Method::POST, &path, "application/json", Some(&object)).await
     }
 
-    /// Gives a user the rights of these rules (`rules` of a ClusterRole) everywhere, and no others that this has given it before.
+    /// Gives a user the rights of these rules (`rules` of a ClusterRole) in all namespaces, in place of those of an earlier call.
     pub async fn grant(&self, user: &str, rules: Value) -> Result<(), Refused> {
         const GROUP: &str = "rbac.authorization.k8s.io";
         let object = |kind: &str, mut rest: Value| {

@@ -3,7 +3,7 @@
 //! The plugin looks at every create and update, of subresources too, except updates of `pods/status`:
 //!
 //! - Any change of the list of owner references of an object that exists needs `delete` on that object (with the subresource of
-//!   the request, if it has one). A create does not: who may create an object may as well not create it.
+//!   the request, if it has one). A create does not: a user that may create an object could as well not create it.
 //! - A reference that sets `blockOwnerDeletion`, and did not before, needs `update` on the subresource `finalizers` of its owner,
 //!   of every resource that serves the owner's kind. A reference is the same as before if its uid is.
 //!
@@ -129,8 +129,8 @@ impl Blocked {
     }
 }
 
-/// Whether the plugin passes a request over: old kubelets corrupt owner references in the status of Pods, and the server keeps
-/// the references that it has.
+/// Whether the plugin skips a request: old kubelets corrupt owner references in the status of Pods, and the server keeps the stored
+/// ones.
 fn is_exempt(group: &str, plural: &str, sub: Option<&str>) -> bool {
     (group, plural, sub) == ("", "pods", Some("status"))
 }
@@ -244,7 +244,7 @@ mod tests {
         let [plain, free, blocks] = [json!(null), json!(false), json!(true)];
         let [a, b] = ["a", "b"].map(|uid| reference(uid, json!(null)));
         assert_eq!(changes(None, json!([])), (false, 0));
-        assert_eq!(changes(None, json!([a])), (false, 0), "who creates an object may set owners that are not blocked");
+        assert_eq!(changes(None, json!([a])), (false, 0), "a create may set owners that are not blocked");
         assert_eq!(changes(None, json!([reference("a", blocks.clone())])), (false, 1));
         assert_eq!(changes(Some(json!([])), json!(null)), (false, 0), "no list is an empty list");
         assert_eq!(changes(Some(json!([a])), json!([a])), (false, 0));

@@ -54,7 +54,7 @@ fn why(result: Result<Value, Refused>, object: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn owners_of_an_object_that_exists_change_only_by_who_may_delete_it() {
+async fn only_users_that_may_delete_an_object_change_its_owners() {
     let sandbox = world().await;
     let me = sandbox.acting_as("me");
     let free = || json!([reference("Pod", "a", false)]);
@@ -62,10 +62,10 @@ async fn owners_of_an_object_that_exists_change_only_by_who_may_delete_it() {
     me.create(map("x", json!([]))).await.unwrap();
     assert_eq!(why(own(&sandbox, "x", free()).await, "configmaps \"x\""), UNDELETABLE);
     assert_eq!(why(own(&sandbox, "made", json!([])).await, "configmaps \"made\""), UNDELETABLE);
-    // What leaves them as they are is no change.
+    // Writes that leave the references as they are need no right.
     own(&sandbox, "made", free()).await.unwrap();
     me.merge("configmaps", Some("default"), "made", None, json!({"data": {"a": "b"}})).await.unwrap();
-    // Neither PUT nor a server-side apply is a way round, and a dry run tells the same.
+    // PUT, server-side apply and dry runs are checked, too.
     let path = "/api/v1/namespaces/default/configmaps/x";
     let put = me.send(Method::PUT, path, "application/json", Some(&map("x", free()))).await;
     assert_eq!(why(put, "configmaps \"x\""), UNDELETABLE);
@@ -81,7 +81,7 @@ async fn owners_of_an_object_that_exists_change_only_by_who_may_delete_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deletion_of_an_owner_is_blocked_only_by_who_may_set_its_finalizers() {
+async fn only_users_that_may_set_the_finalizers_of_an_owner_block_its_deletion() {
     let sandbox = world().await;
     let me = sandbox.acting_as("me");
     let blocking = || json!([reference("Pod", "a", true)]);
@@ -90,14 +90,14 @@ async fn the_deletion_of_an_owner_is_blocked_only_by_who_may_set_its_finalizers(
     generated["metadata"]["generateName"] = json!("x-");
     let refused = me.create(generated).await.unwrap_err();
     assert!(refused.message.starts_with("configmaps \"x-") && refused.message.ends_with(UNFINALIZABLE), "{refused}");
-    // To change owner references, and to block: each asks for its own right.
+    // A change of references and a blocked owner need one right each.
     me.create(map("y", json!([reference("Pod", "a", false)]))).await.unwrap();
     grant(&sandbox, &[("pods/finalizers", "update")]).await;
     me.create(map("x", blocking())).await.unwrap();
     assert_eq!(why(own(&sandbox, "y", blocking()).await, "configmaps \"y\""), UNDELETABLE);
     grant(&sandbox, &[("configmaps", "delete")]).await;
     assert_eq!(why(own(&sandbox, "y", blocking()).await, "configmaps \"y\""), UNFINALIZABLE);
-    // One that blocked before blocks no more than it did.
+    // A reference that blocked before needs no right again.
     let kept = json!([reference("Pod", "a", true), reference("Pod", "b", false)]);
     own(&sandbox, "x", kept).await.unwrap();
     let service = json!([reference("Pod", "a", true), reference("Service", "b", true)]);
@@ -114,7 +114,7 @@ async fn an_owner_of_a_kind_that_is_not_served_cannot_be_blocked() {
     unknown["apiVersion"] = json!("example.com/v1");
     let expected = "cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion example.com/v1 Kind Boat: no matches for kind \"Boat\" in version \"example.com/v1\"";
     assert_eq!(why(me.create(map("x", json!([unknown]))).await, "configmaps \"x\""), expected);
-    // Who may set the finalizers of anything is not asked what the owner is.
+    // The kind of the owner is not looked up for a user that may set the finalizers of everything.
     let everything = json!([{"apiGroups": ["*"], "resources": ["*/finalizers"], "verbs": ["update"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]);
     sandbox.grant("me", everything).await.unwrap();
@@ -122,7 +122,7 @@ async fn an_owner_of_a_kind_that_is_not_served_cannot_be_blocked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_another_reason_says_that_reason() {
+async fn validation_and_conflicts_come_before_the_plugin() {
     let sandbox = world().await;
     let me = sandbox.acting_as("me");
     me.create(map("x", json!([]))).await.unwrap();
@@ -135,7 +135,7 @@ async fn what_is_refused_for_another_reason_says_that_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_of_pods_is_passed_over_and_keeps_their_owners() {
+async fn the_status_of_a_pod_is_exempt_and_keeps_its_owners() {
     let sandbox = world().await;
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});

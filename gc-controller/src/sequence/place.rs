@@ -87,8 +87,8 @@ impl Place {
     }
 }
 
-/// Reports on the object of the sync that a change of owner references is forbidden: the object stays as it is until a right is given
-/// or a policy changed.
+/// Reports on the object of the sync that a change of owner references is forbidden: the object stays as it is until a right is
+/// granted or a policy is changed.
 pub(crate) fn tell_forbidden<N: Note>(turn: &mut Turn<N>, failed: &Failed) {
     if failed.label() == "forbidden" {
         turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));

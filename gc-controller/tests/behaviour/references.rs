@@ -294,7 +294,7 @@ async fn owners_that_are_not_there_are_asked_for_once_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn references_that_may_not_be_changed_are_told_of_on_the_object_that_waits() {
+async fn denied_changes_of_references_are_reported_on_the_object_that_waits() {
     let w = World::new().await;
     let a = w.map("a", &[]).await;
     let b = w.map("b", &[]).await;

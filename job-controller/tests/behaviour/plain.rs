@@ -288,7 +288,7 @@ async fn a_refused_pod_costs_one_request_a_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn adoptions_that_are_denied_are_told_of_in_one_event_a_sync() {
+async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = World::new().await;
     for name in ["a", "b", "c"] {
         world.apply(stray(name, json!({"app": "sum"}), &[])).await;

@@ -146,7 +146,7 @@ async fn many_orphans_are_taken_by_one_set_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn adoptions_that_are_denied_are_told_of_in_one_event_a_sync() {
+async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let world = World::new().await;
     world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
     for name in ["a", "b", "c"] {

@@ -398,7 +398,7 @@ impl<'a> State<'a> {
         let what = format!("could not update claim {} for delete policy ownerRefs", claim.metadata.name);
         let trouble = Trouble::request(&what, &refusal);
         let tells = match &self.work {
-            // A denial holds up the scale-down until a right is given or a policy changed. Upstream tells nobody of it.
+            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event for it.
             Work::Repair { occasion, .. } => *occasion != Occasion::Condemned || refusal.error.is_denied(),
             _ => is_worth_telling(trouble.class),
         };

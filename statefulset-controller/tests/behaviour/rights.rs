@@ -23,7 +23,7 @@ fn all() -> Value {
     rules(&["pods", "controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"])
 }
 
-/// How often Events of this beginning were told.
+/// How often Events with this beginning were recorded.
 async fn told(world: &World, start: &str) -> i64 {
     let events = world.sandbox.list("events", Some(NS)).await.unwrap();
     let of = events.iter().filter(|event| {
@@ -34,7 +34,7 @@ async fn told(world: &World, start: &str) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_scale_down_that_may_not_own_a_claim_says_so_and_goes_on_once_it_may() {
+async fn a_scale_down_whose_claim_is_denied_an_owner_reports_it_and_continues_once_granted() {
     let without = rules(&["pods", "controllerrevisions"], &["statefulsets/finalizers", "pods/finalizers"]);
     let world = World::with_rights(without).await;
     world.apply(set(2, claims("Retain", "Retain"))).await;
@@ -57,7 +57,7 @@ async fn a_scale_down_that_may_not_own_a_claim_says_so_and_goes_on_once_it_may()
 }
 
 #[tokio::test(start_paused = true)]
-async fn strays_that_may_not_be_adopted_are_told_of_in_one_event_a_sync() {
+async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let without = rules(&["controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"]);
     let world = World::with_rights(without).await;
     for ordinal in 0..3 {
@@ -81,7 +81,7 @@ async fn strays_that_may_not_be_adopted_are_told_of_in_one_event_a_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_may_not_block_its_set_is_told_of() {
+async fn a_denied_revision_is_reported() {
     let world = World::with_rights(rules(&["pods", "controllerrevisions", CLAIMS], &["pods/finalizers"])).await;
     world.apply(set(1, json!({}))).await;
     world.wait(20).await;
