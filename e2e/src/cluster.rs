@@ -2,11 +2,11 @@
 //!
 //! Which one is chosen by the environment variable `NONET_CLUSTER`:
 //!
-//! | value | API server | nodes |
+//! | value | API server | nodes, protection of storage |
 //! | --- | --- | --- |
 //! | `sandbox` (default) | the sandbox of this crate, on a free loopback port | ours |
 //! | `envtest` | etcd and kube-apiserver from the directory in `KUBEBUILDER_ASSETS`, on free loopback ports | ours |
-//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | its own, or ours if it has none |
+//! | `kubeconfig` | the cluster of your kubeconfig, whose built-in controllers are off | its own; our nodes if it has none |
 //!
 //! On `envtest` and, where the builder says so, on the sandbox the admission plugin `OwnerReferencesPermissionEnforcement` is on.
 //!
@@ -27,7 +27,7 @@ use common::clock::Clock;
 
 use crate::{
     nodes::{self, Nodes},
-    sandbox::{self, Credential, Sandbox, Server, Tls},
+    sandbox::{self, Credential, Sandbox, Server, Tls, protection::Protection},
 };
 pub use directory::Directory;
 
@@ -162,6 +162,10 @@ impl Builder {
         if let Backend::Envtest(envtest) = &backend {
             envtest.wait(&client, &clock).await?;
         }
+        let protection = match kind {
+            Kind::Sandbox | Kind::Envtest => Some(Protection::start(connect(&kubeconfig).await?, clock.clone())),
+            Kind::Kubeconfig => None,
+        };
         let mut nodes = None;
         if let Some(builder) = self.nodes {
             let ours = match kind {
@@ -175,7 +179,7 @@ impl Builder {
                 nodes = Some(started);
             }
         }
-        Ok(Cluster { nodes, client, kubeconfig, backend, clock, kind, directory })
+        Ok(Cluster { nodes, _protection: protection, client, kubeconfig, backend, clock, kind, directory })
     }
 }
 
@@ -189,6 +193,8 @@ enum Backend {
 /// A running cluster.
 pub struct Cluster {
     nodes: Option<Nodes>,
+    /// Lets deleted claims and volumes go, where no kube-controller-manager does.
+    _protection: Option<Protection>,
     client: kube::Client,
     kubeconfig: PathBuf,
     backend: Backend,

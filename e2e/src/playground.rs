@@ -137,21 +137,22 @@ impl Signals {
 async fn run(flags: &Flags) -> Result<(), Error> {
     let mut signals = Signals::new()?;
     let chosen = flags.chosen().map_err(Error::Flags)?;
-    let live = !flags.plain && !flags.exit_when_done && !flags.bare;
+    let is_server_alone = flags.bare && flags.nodes() == 0 && chosen.is_empty();
+    let live = !flags.plain && !flags.exit_when_done && !is_server_alone;
     let live = live && io::stdout().is_terminal() && io::stdin().is_terminal();
     if !live {
         common::logging::init(common::logging::Settings::default());
     }
     let clock = Clock::system();
     let mut ground = Ground::start(flags, clock).await?;
-    if flags.bare {
+    if is_server_alone {
         print(&format!("{NAME}: API server on {}\n{}", ground.server.url(), ground.kubeconfig.export()))?;
         signals.next().await;
         ground.shutdown().await;
         return Ok(());
     }
     let writes = ground.sandbox.writes().subscribe();
-    ground.start_nodes(flags.nodes).await;
+    ground.start_nodes(flags.nodes()).await;
     let mut processes = ground.start_controllers(&chosen, flags.rbac).await?;
     let shown = show::show(flags, live, &ground, &chosen, writes, &mut processes, &mut signals).await;
     processes.stop().await;

@@ -1,11 +1,15 @@
-//! Suite: our nodes run Pods on a real API server as on the sandbox.
+//! Suite: our nodes run Pods on a real API server as on the sandbox, and deleted claims go.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 use std::{process::ExitCode, time::Duration};
 
 use e2e::{
     cluster::Kind,
-    suite::{Context, Outcome, Suite, Test, condition, is_ready, pod, resources::PODS, run},
+    suite::{
+        Context, Outcome, Suite, Test, condition, is_ready, pod,
+        resources::{CLAIMS, PODS},
+        run,
+    },
 };
 use serde_json::{Value, json};
 
@@ -31,6 +35,7 @@ pub fn suite() -> Suite {
             Test::new("a_finalizer_holds_a_pod_with_its_final_status", |c| Box::pin(finalizer(c))).only(OURS),
             Test::new("a_readiness_gate_is_honoured", |c| Box::pin(readiness_gate(c))).only(OURS),
             Test::new("what_fits_nowhere_says_so", |c| Box::pin(unschedulable(c))).only(OURS),
+            Test::new("a_claim_in_use_waits_for_its_pod", |c| Box::pin(claim(c))).only(OURS),
             Test::new("many_pods_run_at_once", |c| Box::pin(many(c))).only(OURS),
         ],
     }
@@ -126,6 +131,30 @@ async fn unschedulable(c: Context) -> Outcome {
     assert_eq!((&scheduled["status"], &scheduled["reason"]), (&json!("False"), &json!("Unschedulable")));
     assert!(scheduled["message"].as_str().unwrap().starts_with("0/6 nodes are available: 6 node(s) didn't match"));
     Ok(())
+}
+
+async fn claim(c: Context) -> Outcome {
+    for name in ["used", "unused"] {
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        let claim =
+            json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec});
+        let claim = c.create(CLAIMS, claim).await?;
+        assert_eq!(claim["metadata"]["finalizers"], json!(["kubernetes.io/pvc-protection"]));
+    }
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "used"}}]);
+    c.create(PODS, pod("p", "a").set("spec/volumes", volumes)).await?;
+    phase(&c, "p", "Running").await?;
+    let until_gone = async |name: &str| {
+        c.until(&format!("claim {name} to be gone"), async || c.get(CLAIMS, name).await.is_err().then_some(())).await
+    };
+    for name in ["used", "unused"] {
+        c.delete(CLAIMS, name, "Background").await?;
+    }
+    until_gone("unused").await?;
+    c.stays("the claim of the Pod is there", Duration::from_secs(2), async || c.get(CLAIMS, "used").await.is_ok())
+        .await?;
+    c.delete(PODS, "p", "Background").await?;
+    until_gone("used").await
 }
 
 async fn many(c: Context) -> Outcome {

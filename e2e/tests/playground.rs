@@ -6,7 +6,7 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use common::clock::Clock;
 use e2e::{
     process::{Launch, Process},
-    suite::{PlainTest, run_plain},
+    suite::{Client, PlainTest, resources, run_plain, stateful_set},
 };
 
 /// The CronJob of the example runs at the next full minute, and machines may be busy.
@@ -23,6 +23,7 @@ pub const TESTS: &[PlainTest] = &[
     ("pods_leave_a_node_that_is_switched_off_and_it_comes_back", || {
         wait_for(pods_leave_a_node_that_is_switched_off_and_it_comes_back())
     }),
+    ("a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go", || wait_for(a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go())),
     ("a_controller_of_the_playground_has_its_own_command_line", || {
         wait_for(a_controller_of_the_playground_has_its_own_command_line())
     }),
@@ -63,6 +64,13 @@ async fn line(process: &Process, parts: &[&str]) -> String {
 fn pid(line: &str) -> i32 {
     let (_, rest) = line.split_once("process ").unwrap();
     rest.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
+}
+
+/// A client of the playground that wrote this kubeconfig.
+async fn client(kubeconfig: &Path) -> kube::Client {
+    let config = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    common::client::connect(&kube::Config::from_custom_kubeconfig(config, &options).await.unwrap()).unwrap()
 }
 
 async fn the_example_is_done_although_a_controller_is_killed() {
@@ -111,10 +119,7 @@ async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {
     let controllers = "deployment-controller,replicaset-controller,node-lifecycle-controller";
     let mut playground = playground(&["--plain", "--nodes", "3", "--controllers", controllers, "--kubeconfig", path]);
     line(&playground, &["the example is done"]).await;
-    let config = kube::config::Kubeconfig::read_from(&kubeconfig).unwrap();
-    let config =
-        kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await.unwrap();
-    let client = common::client::connect(&config).unwrap();
+    let client = client(&kubeconfig).await;
     let power = async |power: serde_json::Value| {
         let patch = serde_json::json!({"metadata": {"annotations": {"sim/power": power}}});
         let request =
@@ -127,6 +132,44 @@ async fn pods_leave_a_node_that_is_switched_off_and_it_comes_back() {
     line(&playground, &["node-lifecycle-controller", "delete Pod", "it no longer tolerates a taint of its node"]).await;
     power(serde_json::Value::Null).await;
     line(&playground, &["node-lifecycle-controller", "remove the NoExecute taints of Node node-0"]).await;
+    playground.terminate().unwrap();
+    assert_eq!(playground.ended(Duration::from_secs(30)).await.unwrap().code(), Some(0));
+}
+
+async fn a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go() {
+    let kubeconfig = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bare.kubeconfig");
+    let path = kubeconfig.to_str().unwrap();
+    let controllers = "statefulset-controller,gc-controller";
+    let mut playground =
+        playground(&["--bare", "--plain", "--nodes", "2", "--controllers", controllers, "--kubeconfig", path]);
+    line(&playground, &["API server on", "with 2 nodes"]).await;
+    for controller in controllers.split(',') {
+        line(&playground, &[controller, "leads, process"]).await;
+    }
+    let client = Client::new(client(&kubeconfig).await);
+    let clock = Clock::system();
+    let exists = async |resource, name: &str| client.get(resource, "default", name).await.is_ok();
+    let until = async |resource, name: &str, is_there: bool| {
+        let mut waited = Duration::ZERO;
+        while exists(resource, name).await != is_there {
+            assert!(waited < PATIENCE, "{name}: {}", playground.log().join("\n"));
+            clock.sleep(Duration::from_millis(100)).await;
+            waited += Duration::from_millis(100);
+        }
+    };
+    let template = serde_json::json!([{"metadata": {"name": "data"}, "spec":
+        {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]);
+    let set = stateful_set("db").set("spec/volumeClaimTemplates", template).build();
+    client.create(resources::STATEFUL_SETS, "default", &set).await.unwrap();
+    line(&playground, &["StatefulSet default/db", "complete"]).await;
+    let background = serde_json::json!({"propagationPolicy": "Background"});
+    client.delete(resources::CLAIMS, "default", "data-db-0", &background).await.unwrap();
+    assert!(exists(resources::CLAIMS, "data-db-0").await, "its Pod uses it");
+    client.delete(resources::STATEFUL_SETS, "default", "db", &background).await.unwrap();
+    until(resources::PODS, "db-0", false).await;
+    until(resources::CLAIMS, "data-db-0", false).await;
+    let log = playground.log().join("\n");
+    assert!(!log.contains("namespace shop"), "there is no example: {log}");
     playground.terminate().unwrap();
     assert_eq!(playground.ended(Duration::from_secs(30)).await.unwrap().code(), Some(0));
 }

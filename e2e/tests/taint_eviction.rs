@@ -1,4 +1,7 @@
 //! Suite: what taint-eviction-controller promises for Pods on nodes that are tainted.
+//!
+//! Each test has a node of its own. Where a Pod has to leave after some time, the test compares the time of its deletion with the
+//! time of the taint, so that a slow machine makes no test fail.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -6,9 +9,22 @@ mod lost_node;
 
 use std::{process::ExitCode, time::Duration};
 
-use e2e::suite::{Context, Outcome, Suite, Test, condition, resources::PODS, run};
-use lost_node::{OURS, clean, is_going, node_with_pod, taint, until_going};
+use e2e::suite::{
+    Context, Failure, Outcome, Suite, Test, condition,
+    resources::{NODES, PODS},
+    run,
+};
+use jiff::Timestamp;
+use lost_node::{
+    OURS, check_waited, clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating,
+};
 use serde_json::{Value, json};
+
+/// Keys of taints.
+const LEAVE: &str = "nonet.io/leave";
+const OTHER: &str = "nonet.io/other";
+/// How long it takes at most until a Pod is deleted that has to leave at once: long enough to see that one stays.
+const SOON: Duration = Duration::from_secs(3);
 
 fn main() -> ExitCode {
     run(&suite())
@@ -21,31 +37,97 @@ pub fn suite() -> Suite {
         controllers: &[("node-lifecycle-controller", &["--controllers=taint-eviction-controller"])],
         starts_its_own: false,
         cluster: |cluster| cluster,
-        at_once: None,
+        at_once: Some(24),
         tests: vec![
             Test::new("a_pod_leaves_a_node_it_does_not_tolerate", |c| Box::pin(leaves(c))).only(OURS),
             Test::new("a_pod_stays_for_as_long_as_it_tolerates", |c| Box::pin(tolerates(c))).only(OURS),
             Test::new("a_taint_that_goes_in_time_cancels", |c| Box::pin(cancels(c))).only(OURS),
             Test::new("a_pod_that_tolerates_for_ever_stays", |c| Box::pin(stays(c))).only(OURS),
+            Test::new("only_pods_that_do_not_tolerate_leave", |c| Box::pin(only_intolerant(c))).only(OURS),
+            Test::new("each_pod_leaves_after_its_own_time", |c| Box::pin(own_times(c))).only(OURS),
+            Test::new("the_shortest_tolerated_time_counts", |c| Box::pin(shortest(c))).only(OURS),
+            Test::new("one_taint_that_is_not_tolerated_is_enough", |c| Box::pin(one_is_enough(c))).only(OURS),
+            Test::new("the_first_toleration_that_matches_counts", |c| Box::pin(first_match(c))).only(OURS),
+            Test::new("a_toleration_of_another_value_does_not_match", |c| Box::pin(values(c))).only(OURS),
+            Test::new("a_toleration_of_another_effect_does_not_match", |c| Box::pin(effects(c))).only(OURS),
+            Test::new("taints_of_other_effects_evict_nobody", |c| Box::pin(other_effects(c))).only(OURS),
+            Test::new("a_pod_leaves_a_node_that_was_tainted_before", |c| Box::pin(tainted_before(c))).only(OURS),
+            Test::new("a_toleration_that_is_added_in_time_cancels", |c| Box::pin(added_toleration(c))).only(OURS),
+            Test::new("no_tolerated_time_is_no_toleration", |c| Box::pin(no_time(c))).only(OURS),
+            Test::new("pods_that_have_finished_leave_too", |c| Box::pin(finished(c))).only(OURS),
+            Test::new("a_taint_that_returns_counts_anew", |c| Box::pin(anew(c))).only(OURS),
+            Test::new("a_pod_leaves_in_time_after_its_node_is_deleted", |c| Box::pin(node_deleted(c))).only(OURS),
+            Test::new("a_second_taint_does_not_change_the_time", |c| Box::pin(second_taint(c))).only(OURS),
+            Test::new("a_taint_in_the_place_of_another_does_not_change_the_time", |c| Box::pin(swapped(c))).only(OURS),
+            Test::new("a_pod_in_the_place_of_another_has_a_time_of_its_own", |c| Box::pin(replaced(c))).only(OURS),
         ],
     }
 }
 
-/// A toleration of the test's taint for that long.
-fn tolerated(seconds: u32) -> Value {
-    json!([{"key": "nonet.io/leave", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
+fn no_execute(key: &str) -> Value {
+    json!({"key": key, "effect": "NoExecute"})
 }
 
 fn leave() -> Value {
-    json!([{"key": "nonet.io/leave", "effect": "NoExecute"}])
+    json!([no_execute(LEAVE)])
+}
+
+/// A toleration of a taint for so many seconds, or for ever.
+fn toleration(key: &str, seconds: Option<i64>) -> Value {
+    let mut toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+    if let Some(seconds) = seconds {
+        toleration["tolerationSeconds"] = json!(seconds);
+    }
+    toleration
+}
+
+fn tolerated(seconds: i64) -> Value {
+    json!([toleration(LEAVE, Some(seconds))])
+}
+
+/// Taints the test's node, and says when.
+async fn taint_now(c: &Context, taints: Value) -> Result<Timestamp, Failure> {
+    let now = c.cluster().clock().now();
+    taint(c, taints).await?;
+    Ok(now)
+}
+
+/// Waits until a Pod is terminating; the deletion has to come `seconds` or more after the taint.
+async fn until_left(c: &Context, pod: &str, since: Timestamp, seconds: i64) -> Outcome {
+    let pod = until_terminating(c, pod).await?;
+    check_waited(c, &pod, since, seconds).await
+}
+
+/// Waits until the controller has a timer for a Pod.
+async fn until_timed(c: &Context, pod: &str) -> Outcome {
+    let key = format!("{}/{pod}", c.namespace());
+    c.until("a timer", async || {
+        let [controller] = c.controllers() else { return None };
+        controller.explain(&key).await.ok()?.contains("deleted when its timer is due").then_some(())
+    })
+    .await
+}
+
+async fn until_cancelled(c: &Context, pod: &str) -> Outcome {
+    let event = format!("Normal TaintManagerEviction Cancelling deletion of Pod {}/{pod}", c.namespace());
+    c.until("an Event", async || c.events_of("Pod", pod).await.ok()?.contains(&event).then_some(())).await
+}
+
+async fn stays_for(c: &Context, pod: &str, long: Duration) -> Outcome {
+    c.stays(&format!("Pod {pod} is not deleted"), long, async || !is_terminating(c, pod).await).await
 }
 
 async fn leaves(c: Context) -> Outcome {
-    node_with_pod(&c, json!([])).await?;
+    node(&c).await?;
+    pod(&c, "p", json!({"terminationGracePeriodSeconds": 7})).await?;
     taint(&c, leave()).await?;
-    let pod = until_going(&c, Duration::from_secs(10)).await?;
+    let pod = until_terminating(&c, "p").await?;
     let target = condition(&pod, "DisruptionTarget").cloned().unwrap_or_default();
-    c.check(target["reason"] == "DeletionByTaintManager", "it says why").await?;
+    let expected = ["True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"];
+    let found = ["status", "reason", "message"].map(|field| target[field].as_str().unwrap_or_default());
+    c.check(found == expected, "its condition gives the reason").await?;
+    c.check(target["observedGeneration"] == 1, "the condition is of the generation that was judged").await?;
+    c.check(pod["metadata"]["deletionGracePeriodSeconds"] == 7, "it has its own grace period").await?;
     let marked = format!("Normal TaintManagerEviction Marking for deletion Pod {}/p", c.namespace());
     c.until("an Event", async || c.events_of("Pod", "p").await.ok()?.contains(&marked).then_some(())).await?;
     clean(&c).await
@@ -53,28 +135,220 @@ async fn leaves(c: Context) -> Outcome {
 
 async fn tolerates(c: Context) -> Outcome {
     node_with_pod(&c, tolerated(4)).await?;
-    taint(&c, leave()).await?;
-    c.stays("the Pod", Duration::from_secs(3), async || !is_going(&c).await).await?;
-    until_going(&c, Duration::from_secs(10)).await?;
+    let since = taint_now(&c, leave()).await?;
+    until_left(&c, "p", since, 4).await?;
     clean(&c).await
 }
 
 async fn cancels(c: Context) -> Outcome {
-    node_with_pod(&c, tolerated(4)).await?;
+    node_with_pod(&c, tolerated(6)).await?;
     taint(&c, leave()).await?;
-    c.sleep(Duration::from_secs(2)).await;
+    until_timed(&c, "p").await?;
     taint(&c, json!([])).await?;
-    c.stays("the Pod", Duration::from_secs(5), async || !is_going(&c).await).await?;
-    let cancelled = format!("Normal TaintManagerEviction Cancelling deletion of Pod {}/p", c.namespace());
-    c.until("an Event", async || c.events_of("Pod", "p").await.ok()?.contains(&cancelled).then_some(())).await?;
+    until_cancelled(&c, "p").await?;
+    stays_for(&c, "p", Duration::from_secs(7)).await?;
     clean(&c).await
 }
 
 async fn stays(c: Context) -> Outcome {
     node_with_pod(&c, json!([{"operator": "Exists"}])).await?;
     taint(&c, leave()).await?;
-    c.stays("the Pod", Duration::from_secs(3), async || !is_going(&c).await).await?;
+    stays_for(&c, "p", SOON).await?;
     let pod = c.get(PODS, "p").await?;
     c.check(condition(&pod, "DisruptionTarget").is_none(), "nothing marks it").await?;
+    clean(&c).await
+}
+
+async fn only_intolerant(c: Context) -> Outcome {
+    node_with_pod(&c, json!([])).await?;
+    pod(&c, "tolerates", json!({"tolerations": [toleration(LEAVE, None)]})).await?;
+    pod(&c, "elsewhere", json!({"nodeName": "nonet-elsewhere"})).await?;
+    taint(&c, leave()).await?;
+    until_terminating(&c, "p").await?;
+    stays_for(&c, "tolerates", SOON).await?;
+    c.check(!is_terminating(&c, "elsewhere").await, "a Pod of another node stays").await?;
+    clean(&c).await
+}
+
+async fn own_times(c: Context) -> Outcome {
+    node(&c).await?;
+    for seconds in [2, 5, 600] {
+        pod(&c, &format!("p{seconds}"), json!({ "tolerations": tolerated(seconds) })).await?;
+    }
+    let since = taint_now(&c, leave()).await?;
+    until_left(&c, "p2", since, 2).await?;
+    until_left(&c, "p5", since, 5).await?;
+    c.check(!is_terminating(&c, "p600").await, "the third one stays").await?;
+    clean(&c).await
+}
+
+async fn shortest(c: Context) -> Outcome {
+    node_with_pod(&c, json!([toleration(LEAVE, Some(600)), toleration(OTHER, Some(2))])).await?;
+    pod(&c, "half", json!({"tolerations": [toleration(LEAVE, None), toleration(OTHER, Some(2))]})).await?;
+    let since = taint_now(&c, json!([no_execute(LEAVE), no_execute(OTHER)])).await?;
+    for pod in ["p", "half"] {
+        until_left(&c, pod, since, 2).await?;
+    }
+    clean(&c).await
+}
+
+async fn one_is_enough(c: Context) -> Outcome {
+    node_with_pod(&c, tolerated(600)).await?;
+    taint(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    taint(&c, json!([no_execute(LEAVE), no_execute(OTHER)])).await?;
+    until_terminating(&c, "p").await?;
+    until_cancelled(&c, "p").await?;
+    clean(&c).await
+}
+
+async fn first_match(c: Context) -> Outcome {
+    let (short, every) = (toleration(LEAVE, Some(2)), json!({"operator": "Exists"}));
+    node_with_pod(&c, json!([short, every])).await?;
+    pod(&c, "ever", json!({"tolerations": [every, short]})).await?;
+    let since = taint_now(&c, leave()).await?;
+    until_left(&c, "p", since, 2).await?;
+    stays_for(&c, "ever", SOON).await?;
+    clean(&c).await
+}
+
+async fn values(c: Context) -> Outcome {
+    let of = |value: &str| json!([{"key": LEAVE, "operator": "Equal", "value": value, "effect": "NoExecute"}]);
+    node_with_pod(&c, of("red")).await?;
+    for (name, tolerations) in [("blue", of("blue")), ("any", json!([toleration(LEAVE, None)]))] {
+        pod(&c, name, json!({ "tolerations": tolerations })).await?;
+    }
+    taint(&c, json!([{"key": LEAVE, "value": "blue", "effect": "NoExecute"}])).await?;
+    until_terminating(&c, "p").await?;
+    stays_for(&c, "blue", SOON).await?;
+    c.check(!is_terminating(&c, "any").await, "a toleration of every value matches").await?;
+    // Another value is another taint.
+    taint(&c, json!([{"key": LEAVE, "value": "green", "effect": "NoExecute"}])).await?;
+    until_terminating(&c, "blue").await?;
+    c.check(!is_terminating(&c, "any").await, "a toleration of every value matches").await?;
+    clean(&c).await
+}
+
+async fn effects(c: Context) -> Outcome {
+    node_with_pod(&c, json!([{"key": LEAVE, "operator": "Exists", "effect": "NoSchedule"}])).await?;
+    pod(&c, "every-effect", json!({"tolerations": [{"key": LEAVE, "operator": "Exists"}]})).await?;
+    taint(&c, leave()).await?;
+    until_terminating(&c, "p").await?;
+    stays_for(&c, "every-effect", SOON).await?;
+    clean(&c).await
+}
+
+async fn other_effects(c: Context) -> Outcome {
+    node_with_pod(&c, json!([])).await?;
+    let others: Vec<Value> =
+        ["NoSchedule", "PreferNoSchedule"].iter().map(|effect| json!({"key": LEAVE, "effect": effect})).collect();
+    taint(&c, json!(others)).await?;
+    stays_for(&c, "p", SOON).await?;
+    clean(&c).await
+}
+
+async fn tainted_before(c: Context) -> Outcome {
+    node(&c).await?;
+    taint(&c, leave()).await?;
+    pod(&c, "p", json!({})).await?;
+    until_terminating(&c, "p").await?;
+    let since = c.cluster().clock().now();
+    pod(&c, "later", json!({ "tolerations": tolerated(2) })).await?;
+    until_left(&c, "later", since, 2).await?;
+    clean(&c).await
+}
+
+async fn added_toleration(c: Context) -> Outcome {
+    node_with_pod(&c, tolerated(6)).await?;
+    taint(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    // Tolerations may be added and not changed: the new one has to come first.
+    let pod = c.get(PODS, "p").await?;
+    let mut all = vec![json!({"key": LEAVE, "operator": "Exists"})];
+    all.extend(pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default());
+    c.merge(PODS, "p", json!({"spec": {"tolerations": all}})).await?;
+    until_cancelled(&c, "p").await?;
+    stays_for(&c, "p", Duration::from_secs(7)).await?;
+    clean(&c).await
+}
+
+async fn no_time(c: Context) -> Outcome {
+    node_with_pod(&c, tolerated(0)).await?;
+    pod(&c, "negative", json!({ "tolerations": tolerated(-5) })).await?;
+    taint(&c, leave()).await?;
+    for pod in ["p", "negative"] {
+        until_terminating(&c, pod).await?;
+        let events = c.events_of("Pod", pod).await?;
+        c.check(!events.iter().any(|event| event.contains("Cancelling")), "there was no timer").await?;
+    }
+    clean(&c).await
+}
+
+async fn finished(c: Context) -> Outcome {
+    node_with_pod(&c, json!([])).await?;
+    pod(&c, "failed", json!({})).await?;
+    for (pod, phase) in [("p", "Succeeded"), ("failed", "Failed")] {
+        set_phase(&c, pod, phase).await?;
+    }
+    taint(&c, leave()).await?;
+    for (pod, phase) in [("p", "Succeeded"), ("failed", "Failed")] {
+        let left = until_terminating(&c, pod).await?;
+        c.check(left["status"]["phase"] == phase, "its phase is as it was").await?;
+    }
+    clean(&c).await
+}
+
+async fn anew(c: Context) -> Outcome {
+    node_with_pod(&c, tolerated(4)).await?;
+    taint(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    taint(&c, json!([])).await?;
+    until_cancelled(&c, "p").await?;
+    c.sleep(Duration::from_secs(2)).await;
+    let since = taint_now(&c, leave()).await?;
+    until_left(&c, "p", since, 4).await?;
+    clean(&c).await
+}
+
+async fn node_deleted(c: Context) -> Outcome {
+    node_with_pod(&c, tolerated(4)).await?;
+    let since = taint_now(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    c.delete(NODES, c.namespace(), "Background").await?;
+    until_left(&c, "p", since, 4).await?;
+    clean(&c).await
+}
+
+async fn second_taint(c: Context) -> Outcome {
+    node_with_pod(&c, json!([toleration(LEAVE, Some(5)), toleration(OTHER, Some(1))])).await?;
+    let since = taint_now(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    taint(&c, json!([no_execute(LEAVE), no_execute(OTHER)])).await?;
+    until_left(&c, "p", since, 5).await?;
+    clean(&c).await
+}
+
+async fn swapped(c: Context) -> Outcome {
+    node_with_pod(&c, json!([toleration(LEAVE, Some(4)), toleration(OTHER, Some(600))])).await?;
+    let since = taint_now(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    taint(&c, json!([no_execute(LEAVE), no_execute(OTHER)])).await?;
+    taint(&c, json!([no_execute(OTHER)])).await?;
+    until_left(&c, "p", since, 4).await?;
+    let events = c.events_of("Pod", "p").await?;
+    c.check(!events.iter().any(|event| event.contains("Cancelling")), "the timer was kept").await?;
+    clean(&c).await
+}
+
+async fn replaced(c: Context) -> Outcome {
+    node_with_pod(&c, tolerated(3)).await?;
+    taint(&c, leave()).await?;
+    until_timed(&c, "p").await?;
+    c.merge(PODS, "p", json!({"metadata": {"finalizers": null}})).await?;
+    let now = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+    c.client().delete(PODS, c.namespace(), "p", &now).await?;
+    let since = c.cluster().clock().now();
+    pod(&c, "p", json!({ "tolerations": tolerated(6) })).await?;
+    until_left(&c, "p", since, 6).await?;
     clean(&c).await
 }

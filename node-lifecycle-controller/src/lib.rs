@@ -16,7 +16,8 @@
 //! # How it is laid out
 //!
 //! Each of the three loops has its own queues, workers and metrics. They share one cache of Nodes and one of Pods; the monitor
-//! and the eviction share the watch of Leases and what is remembered of nodes.
+//! and the eviction share the watch of Leases and what is remembered of nodes. Each of the two needs the Leases also when it
+//! runs alone; the Pod garbage collector does not.
 //!
 //! ```text
 //! Leases ──► heartbeats.rs: fleet.rs ──► decide/health, decide/tainting ──► sequence/rounds: Nodes

@@ -27,8 +27,9 @@
 //!
 //! # What it plays besides the API server
 //! The namespace controller (what is in a deleted namespace goes, then the namespace), and that definitions of custom
-//! resources become established. Nothing else by itself: nodes with a scheduler ([`nodes`]), controllers under test
-//! ([`loops`]) and a stand-in for the ReplicaSet controller ([`replica_sets`]) are clients that a test starts.
+//! resources become established. Nothing else by itself: nodes with a scheduler ([`nodes`]), the protection of storage in use
+//! ([`protection`]), controllers under test ([`loops`]) and a stand-in for the ReplicaSet controller ([`replica_sets`]) are
+//! clients that a test starts.
 //!
 //! # Identities
 //! A client is known by a name: what [`Sandbox::client`] was given, or over TCP the bearer token or client certificate
@@ -59,6 +60,7 @@ mod object;
 mod openapi;
 pub mod owner_references;
 mod patch;
+pub mod protection;
 mod protobuf;
 mod quota;
 mod raw;

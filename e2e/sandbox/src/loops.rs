@@ -1,6 +1,6 @@
 //! Control loops in this process: put together as the binaries do it, without flags and with an election that tests play.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     app::{Assembly, Leadership, Parts, assemble},
@@ -12,6 +12,8 @@ use common::{
     settings::Settings,
     succession::{Writes, WrittenVersions},
 };
+
+use crate::Sandbox;
 
 /// Loops that run as tasks of this process, all of one leader. Dropping them is a crash: nothing is finished or released.
 pub struct Loops {
@@ -126,4 +128,32 @@ impl Loops {
     pub async fn shutdown(self) {
         self.assembly.shutdown(None).await;
     }
+}
+
+/// For each choice of at least one of these loops, as names, the resources that a process with these loops watches.
+///
+/// Needs a runtime whose time is paused.
+pub async fn watched_by_choice(definitions: &[LoopDefinition]) -> Vec<(Vec<&'static str>, BTreeSet<String>)> {
+    let mut choices = Vec::new();
+    for bits in 1..1_usize << definitions.len() {
+        let is_chosen = |index: usize| bits & (1 << index) != 0;
+        let chosen = definitions.iter().enumerate().filter(|(index, _)| is_chosen(*index));
+        let chosen: Vec<LoopDefinition> = chosen.map(|(_, definition)| *definition).collect();
+        choices.push((chosen.iter().map(|definition| definition.name).collect(), watched(&chosen).await));
+    }
+    choices
+}
+
+async fn watched(definitions: &[LoopDefinition]) -> BTreeSet<String> {
+    const NAME: &str = "loops";
+    let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
+    let sandbox = Sandbox::builder().clock(clock.clone()).build();
+    let loops = Loops::start(&sandbox.client(NAME), &clock, Settings::new(), definitions);
+    clock.sleep(Duration::from_secs(60)).await;
+    drop(loops);
+    let requests = sandbox.requests().all().into_keys();
+    requests
+        .filter(|key| key.identity == NAME && ["list", "watch"].contains(&key.verb))
+        .map(|key| key.resource)
+        .collect()
 }

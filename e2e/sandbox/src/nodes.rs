@@ -47,9 +47,9 @@ mod fit;
 mod heartbeat;
 mod kubelet;
 mod life;
-mod objects;
+pub(crate) mod objects;
 mod report;
-mod request;
+pub(crate) mod request;
 mod scheduler;
 mod script;
 

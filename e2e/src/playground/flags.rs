@@ -10,6 +10,9 @@ use crate::controllers;
 /// The controllers without which a Deployment does not roll out.
 const ROLLOUT: [&str; 2] = ["deployment-controller", "replicaset-controller"];
 
+/// How many nodes there are unless somebody says otherwise.
+const NODES: u32 = 6;
+
 /// The last paragraph of the help.
 const AFTER_HELP: &str = "This program holds every controller and runs each as a process of its own, which it starts again if it ends, \
     for example after kill -9. `playground gc-controller --help` lists the flags of one. \
@@ -23,15 +26,15 @@ const AFTER_HELP: &str = "This program holds every controller and runs each as a
 #[derive(Clone, Debug, Parser)]
 #[command(name = "playground", max_term_width = 120, after_help = AFTER_HELP)]
 pub(super) struct Flags {
-    /// Start the API server alone: no nodes, no controllers, no example
-    #[arg(long, conflicts_with_all = ["nodes", "controllers", "exit_when_done"])]
+    /// Leave out the example, and every node and controller that --nodes and --controllers do not ask for
+    #[arg(long)]
     pub(super) bare: bool,
-    /// How many nodes there are
-    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=5000))]
-    pub(super) nodes: u32,
-    /// Controllers to run: `all`, `none`, or names separated by commas
-    #[arg(long, value_name = "LIST", default_value = "all")]
-    pub(super) controllers: String,
+    /// How many nodes there are, at most 5000 [default: 6; 0 with --bare]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=5000))]
+    nodes: Option<u32>,
+    /// Controllers to run: `all`, `none`, or names separated by commas [default: all; none with --bare]
+    #[arg(long, value_name = "LIST")]
+    controllers: Option<String>,
     /// Port of the API server on 127.0.0.1; 0 takes a free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(super) port: u16,
@@ -54,17 +57,23 @@ pub(super) struct Flags {
 }
 
 impl Flags {
+    /// How many nodes there are at first.
+    pub(super) fn nodes(&self) -> u32 {
+        self.nodes.unwrap_or(if self.bare { 0 } else { NODES })
+    }
+
     /// The controllers to run.
     ///
     /// # Errors
     /// If one of them does not exist, or the example is to roll out and cannot: it would be waited for in vain.
     pub(super) fn chosen(&self) -> Result<Vec<&'static Definition>, String> {
-        if self.bare {
-            return Ok(Vec::new());
-        }
-        let chosen = controllers::choose(&self.controllers).map_err(|why| format!("--controllers: {why}"))?;
+        let list = self.controllers.as_deref().unwrap_or(if self.bare { "none" } else { "all" });
+        let chosen = controllers::choose(list).map_err(|why| format!("--controllers: {why}"))?;
         if self.exit_when_done {
-            if self.nodes == 0 {
+            if self.bare {
+                return Err("--exit-when-done: it waits for the example, which --bare leaves out".to_owned());
+            }
+            if self.nodes() == 0 {
                 return Err("--exit-when-done: without nodes no Pod ever runs, see --nodes".to_owned());
             }
             if let Some(missing) = ROLLOUT.iter().find(|name| !chosen.iter().any(|d| d.name == **name)) {
@@ -99,6 +108,21 @@ mod tests {
         }
         assert_eq!(chosen("--exit-when-done --controllers deployment-controller,replicaset-controller"), Ok(2));
         assert_eq!(chosen("--controllers none --nodes 0"), Ok(0));
-        assert_eq!(chosen("--bare"), Ok(0));
+    }
+
+    #[test]
+    fn a_bare_playground_has_the_nodes_and_controllers_that_flags_ask_for() {
+        let all = controllers::ALL.len();
+        for (arguments, nodes, controllers) in [
+            ("", 6, all),
+            ("--nodes 3", 3, all),
+            ("--bare", 0, 0),
+            ("--bare --nodes 3", 3, 0),
+            ("--bare --controllers all", 0, all),
+            ("--bare --nodes 2 --controllers gc-controller,job-controller", 2, 2),
+        ] {
+            let flags = Flags::try_parse_from(["playground"].into_iter().chain(arguments.split_whitespace())).unwrap();
+            assert_eq!((flags.nodes(), flags.chosen().unwrap().len()), (nodes, controllers), "{arguments:?}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The cluster of the playground: API server, nodes, controllers, kubeconfigs.
+//! The cluster of the playground: API server, protection of storage, nodes, controllers, kubeconfigs.
 
 use std::{
     fs,
@@ -16,12 +16,13 @@ use crate::{
     controllers,
     nodes::Nodes,
     rights::{self, Holder},
-    sandbox::{ADMIN, Credential, Sandbox, Server, Tls},
+    sandbox::{ADMIN, Credential, Sandbox, Server, Tls, protection::Protection},
 };
 
 /// The cluster of the playground. Fields are dropped in their order.
 pub(super) struct Ground {
     nodes: Option<Nodes>,
+    protection: Protection,
     pub(super) kubeconfig: KubeconfigFile,
     pub(super) server: Server,
     pub(super) sandbox: Sandbox,
@@ -45,7 +46,8 @@ impl Ground {
         let directory = Directory::new(NAME)?;
         let path = flags.kubeconfig.clone().unwrap_or_else(|| directory.path().join("kubeconfig"));
         let kubeconfig = KubeconfigFile::write(&path, server.kubeconfig())?;
-        Ok(Self { nodes: None, kubeconfig, server, sandbox, directory, clock })
+        let protection = Protection::start(sandbox.client(ADMIN), clock.clone());
+        Ok(Self { nodes: None, protection, kubeconfig, server, sandbox, directory, clock })
     }
 
     /// Starts the nodes, which may do what they must also where rights are enforced.
@@ -86,6 +88,7 @@ impl Ground {
     /// Ends everything.
     pub(super) async fn shutdown(self) {
         drop(self.nodes);
+        drop(self.protection);
         drop(self.kubeconfig);
         self.server.shutdown().await;
     }

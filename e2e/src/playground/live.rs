@@ -324,7 +324,7 @@ fn controller_lines(board: &Board) -> Vec<Line<'_>> {
 }
 
 fn no_controllers() -> Vec<Line<'static>> {
-    vec![Line::from("none: this playground was started with --controllers none").dim()]
+    vec![Line::from("none was started: see --controllers").dim()]
 }
 
 /// Two controllers a line, then what fails, then what is waited for.

@@ -34,6 +34,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// ... and how often while none does: Pods become available with time alone.
 const TICK_IDLE: Duration = Duration::from_millis(250);
 
+/// What is said once nothing happens by itself any more.
+const YOURS: &str = "the cluster is yours: use kubectl in another terminal; Ctrl-C ends everything";
+
 /// Where things are shown.
 enum View {
     Plain(Plain),
@@ -48,7 +51,8 @@ struct Show<'a> {
     world: World,
     names: Names,
     limits: Limits,
-    example: Example,
+    /// The example, unless it is left out.
+    example: Option<Example>,
     /// The version of the example's images that was rolled out last.
     version: u32,
     view: View,
@@ -119,9 +123,9 @@ impl<'a> Show<'a> {
             now,
             url: ground.server.url(),
             export: ground.kubeconfig.export(),
-            nodes: flags.nodes,
+            nodes: flags.nodes(),
             node_states: NodeStates::default(),
-            status: String::new(),
+            status: if flags.bare { YOURS.to_owned() } else { String::new() },
             rollouts: Vec::new(),
             rows: Vec::new(),
             reports: BTreeMap::new(),
@@ -134,7 +138,6 @@ impl<'a> Show<'a> {
         } else {
             View::Plain(Plain::default())
         };
-        let judged = Judged::by(&chosen.iter().map(|definition| definition.name).collect::<Vec<_>>());
         let mut show = Self {
             flags,
             ground,
@@ -142,7 +145,7 @@ impl<'a> Show<'a> {
             world: World::default(),
             names: Names::default(),
             limits: Limits::default(),
-            example: Example::applied(judged, ground.clock.instant()),
+            example: None,
             version: 1,
             view,
             changed: true,
@@ -152,14 +155,21 @@ impl<'a> Show<'a> {
             failures: Vec::new(),
             done: false,
         };
-        show.say(now, NAME, format!("API server on {} with {} nodes", show.board.url, flags.nodes), Mood::Plain)?;
+        show.say(now, NAME, format!("API server on {} with {} nodes", show.board.url, show.board.nodes), Mood::Plain)?;
         if matches!(show.view, View::Plain(_)) {
             print(&show.board.export)?;
+        }
+        if flags.bare {
+            if matches!(show.view, View::Plain(_)) {
+                show.say(now, NAME, YOURS.to_owned(), Mood::Plain)?;
+            }
+            return Ok(show);
         }
         for object in example::objects() {
             ground.sandbox.apply(object).await?;
         }
-        show.example = Example::applied(judged, ground.clock.instant());
+        let judged = Judged::by(&chosen.iter().map(|definition| definition.name).collect::<Vec<_>>());
+        show.example = Some(Example::applied(judged, ground.clock.instant()));
         let text = format!("applied the example in namespace {}: {}", example::NAMESPACE, example::PARTS);
         show.say(ground.clock.now(), NAME, text, Mood::Good)?;
         Ok(show)
@@ -292,7 +302,11 @@ impl<'a> Show<'a> {
         if let View::Plain(plain) = &mut self.view {
             plain.objects(&self.board).map_err(|e| Error::Io("cannot write to stdout", e))?;
         }
-        match self.example.look(&self.board.rollouts, &self.board.rows, &self.limits, instant) {
+        let next = match &mut self.example {
+            Some(example) => example.look(&self.board.rollouts, &self.board.rows, &self.limits, instant),
+            None => Next::Wait,
+        };
+        match next {
             Next::Wait => {}
             Next::Went(lines) => self.say_all(lines)?,
             Next::Update(lines) => {
@@ -312,12 +326,7 @@ impl<'a> Show<'a> {
                 let mood = if self.board.broken == 0 { Mood::Good } else { Mood::Bad };
                 self.say(self.ground.clock.now(), NAME, text, mood)?;
                 if !self.flags.exit_when_done && matches!(self.view, View::Plain(_)) {
-                    self.say(
-                        now,
-                        NAME,
-                        "the cluster is yours now: use kubectl in another terminal; Ctrl-C ends everything".to_owned(),
-                        Mood::Plain,
-                    )?;
+                    self.say(now, NAME, YOURS.to_owned(), Mood::Plain)?;
                 }
             }
             Next::Late(why) => {
@@ -327,7 +336,9 @@ impl<'a> Show<'a> {
                 self.say(now, NAME, why, Mood::Bad)?;
             }
         }
-        self.example.status().clone_into(&mut self.board.status);
+        if let Some(example) = &self.example {
+            example.status().clone_into(&mut self.board.status);
+        }
         if let View::Live(live) = &mut self.view {
             live.draw(&self.board).map_err(|e| Error::Io("cannot draw", e))?;
         }
@@ -349,10 +360,10 @@ impl<'a> Show<'a> {
 
     /// Rolls out the next version of the example's images. What a person has deleted is left out.
     async fn update(&mut self) -> Result<(), Error> {
-        self.version += 1;
         self.limits.begin();
+        let version = self.version + 1;
         let mut updated = Vec::new();
-        for (path, patch, name) in example::updates(self.version) {
+        for (path, patch, name) in example::updates(version) {
             let media = "application/strategic-merge-patch+json";
             match self.ground.sandbox.send(Method::PATCH, &path, media, Some(&patch)).await {
                 Ok(_) => updated.push(name),
@@ -360,7 +371,12 @@ impl<'a> Show<'a> {
                 Err(refused) => return Err(refused.into()),
             }
         }
-        let text = format!("updated the images of {} to version 1.{}", updated.join(", "), self.version);
+        if updated.is_empty() {
+            let text = "there is no example whose images could be updated".to_owned();
+            return self.say(self.ground.clock.now(), NAME, text, Mood::Plain);
+        }
+        self.version = version;
+        let text = format!("updated the images of {} to version 1.{version}", updated.join(", "));
         self.say(self.ground.clock.now(), NAME, text, Mood::Good)
     }
 

@@ -1,4 +1,4 @@
-//! A node of a test's own on which no kubelet runs: what is deleted there stays until somebody says otherwise.
+//! A node of a test's own on which no kubelet runs: a Pod that is deleted there stays until the test lets it go.
 
 use std::time::Duration;
 
@@ -9,39 +9,79 @@ use e2e::{
         resources::{NODES, PODS},
     },
 };
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 /// Clusters on which nobody else looks after nodes.
 pub(crate) const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
+/// The patience for what takes a few seconds: machines may be busy.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// What keeps a Pod that is deleted in sight of its test.
+pub(crate) const FINALIZER: &str = "nonet.io/seen";
 
-/// Creates the test's node, with a Pod on it called `p` that tolerates this.
-pub(crate) async fn node_with_pod(c: &Context, tolerations: Value) -> Outcome {
+/// Creates the test's node.
+pub(crate) async fn node(c: &Context) -> Outcome {
     c.create(NODES, json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": c.namespace()}})).await?;
-    c.create(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": ["nonet.io/seen"]},
-        "spec": {"nodeName": c.namespace(), "tolerations": tolerations, "containers": [{"name": "c", "image": "img:1"}]}}))
-        .await?;
     Ok(())
 }
 
+/// Creates the test's node, with a Pod on it called `p` that has these tolerations.
+pub(crate) async fn node_with_pod(c: &Context, tolerations: Value) -> Outcome {
+    node(c).await?;
+    pod(c, "p", json!({ "tolerations": tolerations })).await?;
+    Ok(())
+}
+
+/// Creates a Pod on the test's node. `spec` is what differs from the usual one.
+pub(crate) async fn pod(c: &Context, name: &str, spec: Value) -> Result<Value, Failure> {
+    let mut all = json!({"nodeName": c.namespace(), "containers": [{"name": "c", "image": "img:1"}]});
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        all[field] = value.clone();
+    }
+    let metadata = json!({"name": name, "finalizers": [FINALIZER]});
+    Ok(c.create(PODS, json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": all})).await?)
+}
+
+/// Sets the taints of the test's node.
 pub(crate) async fn taint(c: &Context, taints: Value) -> Outcome {
     c.merge(NODES, c.namespace(), json!({"spec": {"taints": taints}})).await?;
     Ok(())
 }
 
-pub(crate) async fn is_going(c: &Context) -> bool {
-    c.get(PODS, "p").await.is_ok_and(|pod| pod["metadata"].get("deletionTimestamp").is_some())
+/// Sets the phase of a Pod, as its kubelet would.
+pub(crate) async fn set_phase(c: &Context, pod: &str, phase: &str) -> Outcome {
+    c.merge_status(PODS, pod, json!({"status": {"phase": phase}})).await?;
+    Ok(())
 }
 
-pub(crate) async fn until_going(c: &Context, within: Duration) -> Result<Value, Failure> {
-    c.until_within("the Pod to go", within, async || {
-        c.get(PODS, "p").await.ok().filter(|pod| pod["metadata"].get("deletionTimestamp").is_some())
+pub(crate) async fn is_terminating(c: &Context, pod: &str) -> bool {
+    c.get(PODS, pod).await.is_ok_and(|pod| pod["metadata"].get("deletionTimestamp").is_some())
+}
+
+pub(crate) async fn until_terminating(c: &Context, pod: &str) -> Result<Value, Failure> {
+    c.until_within(&format!("Pod {pod} to be terminating"), LONG, async || {
+        c.get(PODS, pod).await.ok().filter(|pod| pod["metadata"].get("deletionTimestamp").is_some())
     })
     .await
 }
 
-/// Leaves nothing behind.
+/// Fails if the deletion of a Pod was requested less than `seconds` after `since`. Times of the server are whole seconds.
+pub(crate) async fn check_waited(c: &Context, pod: &Value, since: Timestamp, seconds: i64) -> Outcome {
+    let meta = &pod["metadata"];
+    let end: Timestamp = meta["deletionTimestamp"].as_str().unwrap_or_default().parse()?;
+    let grace = SignedDuration::from_secs(meta["deletionGracePeriodSeconds"].as_i64().unwrap_or_default());
+    let waited = (end - grace).duration_since(since);
+    let why = format!("Pod {} was deleted {waited:?} after its taint, not {seconds} s", meta["name"]);
+    c.check(waited >= SignedDuration::from_secs(seconds - 1), &why).await
+}
+
+/// Removes what tests leave in a cluster: the node, and the finalizers of Pods.
 pub(crate) async fn clean(c: &Context) -> Outcome {
-    c.merge(PODS, "p", json!({"metadata": {"finalizers": null}})).await?;
+    for pod in c.list(PODS).await? {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        // It may be gone by now.
+        let _ = c.merge(PODS, name, json!({"metadata": {"finalizers": null}})).await;
+    }
     let _ = c.delete(NODES, c.namespace(), "Background").await;
     Ok(())
 }

@@ -8,4 +8,5 @@ mod mirrored;
 mod shadow;
 mod slices;
 mod trouble;
+mod watches;
 mod world;

@@ -17,4 +17,5 @@ mod shadow;
 mod suspend;
 mod ttl;
 mod versions;
+mod watches;
 mod world;

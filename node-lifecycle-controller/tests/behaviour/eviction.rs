@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use node_lifecycle_controller::eviction::TAINT_EVICTION;
 use sandbox::{Action, Rule};
 use serde_json::json;
 
@@ -408,4 +409,40 @@ async fn a_taint_that_is_removed_while_pods_leave_keeps_the_others() {
     // Eight at a time; each takes two slow requests.
     assert!((8..=16).contains(&going), "{going}");
     assert!(world.asked("get", "nodes") >= 2);
+}
+
+/// The eviction alone, where another program judges the nodes: it hears of Leases itself.
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them() {
+    let world = World::of(&[TAINT_EVICTION]).await;
+    for node in ["silent", "renewing"] {
+        world.node(node, json!([])).await;
+        world.pod(node, node, json!([every(Some(0))])).await;
+    }
+    let renew = async || {
+        let time = world.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "renewing", "namespace": "kube-node-lease"}, "spec": {"renewTime": time}});
+        world.sandbox.apply(lease).await.unwrap();
+    };
+    for _ in 0..6 {
+        renew().await;
+        world.wait(10).await;
+    }
+    // As the other program writes it about a node that it does not hear of.
+    let unknown = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}]}});
+    for node in ["silent", "renewing"] {
+        world.sandbox.merge("nodes", None, node, Some("status"), unknown.clone()).await.unwrap();
+        world.taint(node, json!([leave(UNREACHABLE)])).await;
+    }
+    world.wait(1).await;
+    assert!(world.is_going("silent").await);
+    for _ in 0..60 {
+        renew().await;
+        world.wait(10).await;
+    }
+    assert!(!world.is_going("renewing").await);
+    world.wait(120).await;
+    assert!(world.is_going("renewing").await, "it has fallen silent, too");
 }

@@ -9,5 +9,6 @@ mod garbage;
 mod monitor;
 mod refusals;
 mod shadow;
+mod watches;
 mod world;
 mod zones;

@@ -34,6 +34,7 @@ pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     pub(crate) clock: Clock,
     settings: Settings,
+    definitions: &'static [LoopDefinition],
     loops: Option<Loops>,
 }
 
@@ -58,21 +59,26 @@ impl World {
     }
 
     pub(crate) async fn with(settings: Settings) -> Self {
-        Self::build(settings, Sandbox::builder()).await
+        Self::build(settings, Sandbox::builder(), LOOPS).await
+    }
+
+    /// A world with these loops alone.
+    pub(crate) async fn of(loops: &'static [LoopDefinition]) -> Self {
+        Self::build(Settings::new(), Sandbox::builder(), loops).await
     }
 
     /// A server that knows tolerations which compare numbers, and loops that know them or do not.
     pub(crate) async fn where_tolerations_compare(is_known: bool) -> Self {
         let gate = eviction::COMPARISON.name;
-        Self::build(Settings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true)).await
+        Self::build(Settings::new().with_gate(gate, is_known), Sandbox::builder().gate(gate, true), LOOPS).await
     }
 
-    async fn build(settings: Settings, sandbox: Builder) -> Self {
+    async fn build(settings: Settings, sandbox: Builder, definitions: &'static [LoopDefinition]) -> Self {
         let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 7);
         let sandbox = sandbox.clock(clock.clone()).build();
         sandbox.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}})).await.unwrap();
         tokio::spawn(witness(sandbox.clone(), clock.clone()));
-        let mut world = Self { sandbox, clock, settings, loops: None };
+        let mut world = Self { sandbox, clock, settings, definitions, loops: None };
         world.start();
         world.wait(1).await;
         world
@@ -81,7 +87,7 @@ impl World {
     /// Starts the loops anew, as another process.
     pub(crate) fn start(&mut self) {
         let client = self.sandbox.client(ME);
-        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), LOOPS));
+        self.loops = Some(Loops::start(&client, &self.clock, self.settings.clone(), self.definitions));
     }
 
     /// Ends the loops as a crash would.

@@ -13,4 +13,5 @@ mod shadow;
 mod stale;
 mod status;
 mod versions;
+mod watches;
 mod world;

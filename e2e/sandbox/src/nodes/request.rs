@@ -16,12 +16,12 @@ pub(super) fn backoff(failures: u32) -> Duration {
 }
 
 /// Whether the same request may succeed later.
-pub(super) fn is_transient(error: &Error) -> bool {
+pub(crate) fn is_transient(error: &Error) -> bool {
     matches!(error.label(), "unsent" | "lost" | "server" | "too_many_requests")
 }
 
 /// Sends a request that may be repeated without harm until it is answered.
-pub(super) async fn insist<T, F>(api: &Api, request: impl Fn() -> F) -> Result<T, Error>
+pub(crate) async fn insist<T, F>(api: &Api, request: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {

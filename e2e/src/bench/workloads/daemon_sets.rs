@@ -54,7 +54,8 @@ async fn warm_up(stage: &mut Stage<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has a set leave all nodes, and deletes it then. Its dependents would otherwise be the garbage collector's.
+/// Gives a set a nodeSelector that no node has, so that the controller deletes its Pods, and deletes the set when they are gone.
+/// If a set is deleted with its Pods, they are left to the garbage collector and there is nothing to measure here.
 async fn leave(stage: &mut Stage<'_>, name: &str) -> Result<(), Error> {
     let none = json!({"spec": {"template": {"spec": {"nodeSelector": {"bench.nonet.io/none": "here"}}}}});
     stage.patch(resources::DAEMON_SETS, name, PatchKind::Merge, &none).await?;
@@ -73,7 +74,7 @@ impl Workload for One {
     }
 
     fn about(&self) -> &'static str {
-        "one DaemonSet, a node for each Pod: create it, restart the controller, update 10 % at a time, leave all nodes"
+        "one DaemonSet, a node for each Pod: create it, restart the controller, update 10 % at a time, leave all nodes by nodeSelector"
     }
 
     fn pods(&self) -> u32 {
@@ -120,7 +121,7 @@ impl Workload for One {
             phase.reached("replaced");
             stage.finish(phase, Amount::pods(pods)).await?;
 
-            let mut phase = stage.begin("leave all nodes").await?;
+            let mut phase = stage.begin("leave by nodeSelector").await?;
             leave(stage, NAME).await?;
             phase.reached("gone");
             stage.finish(phase, Amount::pods(pods)).await

@@ -1,0 +1,26 @@
+//! The resources that a process watches, for each choice of loops.
+
+use std::collections::BTreeSet;
+
+use sandbox::loops::watched_by_choice;
+
+/// The resources that a loop reads.
+fn read_by(name: &str) -> &'static [&'static str] {
+    match name {
+        "node-lifecycle-controller" => &["leases.coordination.k8s.io", "nodes", "pods"],
+        // A Pod is deleted for a taint of the node monitor only if nothing is heard of its node, and Leases are what is heard:
+        // see `a_silent_node_loses_its_pods_at_once_and_one_that_renews_its_lease_keeps_them`.
+        "taint-eviction-controller" => &["leases.coordination.k8s.io", "nodes", "pods"],
+        "pod-garbage-collector-controller" => &["nodes", "pods"],
+        other => panic!("{other}: which resources does it read?"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_choice_of_loops_watches_what_its_loops_read_and_nothing_else() {
+    for (loops, watched) in watched_by_choice(node_lifecycle_controller::LOOPS).await {
+        let read: BTreeSet<String> =
+            loops.iter().flat_map(|name| read_by(name)).map(|resource| (*resource).to_owned()).collect();
+        assert_eq!(watched, read, "{loops:?}");
+    }
+}
