@@ -14,10 +14,8 @@ use e2e::suite::{
     resources::{NODES, PODS},
     run,
 };
-use jiff::Timestamp;
-use lost_node::{
-    OURS, check_waited, clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating,
-};
+use jiff::{SignedDuration, Timestamp};
+use lost_node::{OURS, clean, is_terminating, node, node_with_pod, pod, set_phase, taint, until_terminating};
 use serde_json::{Value, json};
 
 /// Keys of taints.
@@ -90,6 +88,16 @@ async fn taint_now(c: &Context, taints: Value) -> Result<Timestamp, Failure> {
     let now = c.cluster().clock().now();
     taint(c, taints).await?;
     Ok(now)
+}
+
+/// Fails if the deletion of a Pod was requested less than `seconds` after `since`. Times of the server are whole seconds.
+async fn check_waited(c: &Context, pod: &Value, since: Timestamp, seconds: i64) -> Outcome {
+    let meta = &pod["metadata"];
+    let end: Timestamp = meta["deletionTimestamp"].as_str().unwrap_or_default().parse()?;
+    let grace = SignedDuration::from_secs(meta["deletionGracePeriodSeconds"].as_i64().unwrap_or_default());
+    let waited = (end - grace).duration_since(since);
+    let why = format!("Pod {} was deleted {waited:?} after its taint, not {seconds} s", meta["name"]);
+    c.check(waited >= SignedDuration::from_secs(seconds - 1), &why).await
 }
 
 /// Waits until a Pod is terminating; the deletion has to come `seconds` or more after the taint.

@@ -49,6 +49,8 @@ pub(super) struct Board {
     pub(super) nodes: u32,
     /// What has become of them.
     pub(super) node_states: NodeStates,
+    /// Whether the example was applied.
+    pub(super) has_example: bool,
     /// Where the example is.
     pub(super) status: String,
     pub(super) rollouts: Vec<Rollout>,

@@ -30,7 +30,7 @@ pub(super) struct Flags {
     #[arg(long)]
     pub(super) bare: bool,
     /// How many nodes there are, at most 5000 [default: 6; 0 with --bare]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=5000))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(0..=5000))]
     nodes: Option<u32>,
     /// Controllers to run: `all`, `none`, or names separated by commas [default: all; none with --bare]
     #[arg(long, value_name = "LIST")]

@@ -150,8 +150,29 @@ fn draw(frame: &mut Frame<'_>, board: &Board) {
     panel(frame, players, " Controllers ", controllers);
     let room = usize::from(history.height.saturating_sub(1));
     panel(frame, history, " What happened, newest first ", history_lines(board, room, width));
-    let keys = " q quit   u roll out another image   s stop a node   r restart nodes   kill -9 a controller: it is started again";
-    frame.render_widget(Paragraph::new(keys).style(Style::new().dim()), foot);
+    frame.render_widget(Paragraph::new(keys(board, width)).style(Style::new().dim()), foot);
+}
+
+/// What a person can do; what does not fit is left out.
+fn keys(board: &Board, width: u16) -> String {
+    let mut all = vec!["q quit"];
+    if board.has_example {
+        all.push("u roll out another image");
+    }
+    if board.nodes > 0 {
+        all.extend(["s stop a node", "r restart nodes"]);
+    }
+    if !board.reports.is_empty() {
+        all.push("kill -9 a controller: it is started again");
+    }
+    let mut line = String::new();
+    for key in all {
+        let separator = if line.is_empty() { " " } else { "   " };
+        if line.len() + separator.len() + key.len() <= usize::from(width) {
+            line.extend([separator, key]);
+        }
+    }
+    line
 }
 
 /// Lines under a title. The last one says how many are missing if there is not enough room.

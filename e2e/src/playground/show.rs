@@ -125,6 +125,7 @@ impl<'a> Show<'a> {
             export: ground.kubeconfig.export(),
             nodes: flags.nodes(),
             node_states: NodeStates::default(),
+            has_example: !flags.bare,
             status: if flags.bare { YOURS.to_owned() } else { String::new() },
             rollouts: Vec::new(),
             rows: Vec::new(),

@@ -9,7 +9,6 @@ use e2e::{
         resources::{NODES, PODS},
     },
 };
-use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 /// Clusters on which nobody else looks after nodes.
@@ -63,16 +62,6 @@ pub(crate) async fn until_terminating(c: &Context, pod: &str) -> Result<Value, F
         c.get(PODS, pod).await.ok().filter(|pod| pod["metadata"].get("deletionTimestamp").is_some())
     })
     .await
-}
-
-/// Fails if the deletion of a Pod was requested less than `seconds` after `since`. Times of the server are whole seconds.
-pub(crate) async fn check_waited(c: &Context, pod: &Value, since: Timestamp, seconds: i64) -> Outcome {
-    let meta = &pod["metadata"];
-    let end: Timestamp = meta["deletionTimestamp"].as_str().unwrap_or_default().parse()?;
-    let grace = SignedDuration::from_secs(meta["deletionGracePeriodSeconds"].as_i64().unwrap_or_default());
-    let waited = (end - grace).duration_since(since);
-    let why = format!("Pod {} was deleted {waited:?} after its taint, not {seconds} s", meta["name"]);
-    c.check(waited >= SignedDuration::from_secs(seconds - 1), &why).await
 }
 
 /// Removes what tests leave in a cluster: the node, and the finalizers of Pods.

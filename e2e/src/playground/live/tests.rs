@@ -54,6 +54,7 @@ fn board() -> Board {
         export: "export KUBECONFIG=/here".to_owned(),
         nodes: 6,
         node_states: NodeStates::default(),
+        has_example: true,
         status: "on its way".to_owned(),
         rollouts: vec![rollout],
         rows: vec![
@@ -161,6 +162,26 @@ fn a_small_terminal_is_no_problem() {
     for (width, height) in [(80, 24), (20, 8), (5, 3), (1, 1)] {
         assert_eq!(screen(width, height).len(), usize::from(height));
     }
+}
+
+#[test]
+fn only_keys_that_do_something_are_shown_and_none_is_cut() {
+    let mut board = board();
+    let all = [
+        (
+            140,
+            " q quit   u roll out another image   s stop a node   r restart nodes   kill -9 a controller: it is started again",
+        ),
+        (80, " q quit   u roll out another image   s stop a node   r restart nodes"),
+        (5, ""),
+    ];
+    for (width, line) in all {
+        assert_eq!(keys(&board, width), line);
+    }
+    board.has_example = false;
+    assert_eq!(keys(&board, 80), " q quit   s stop a node   r restart nodes");
+    (board.nodes, board.reports) = (0, BTreeMap::new());
+    assert_eq!(keys(&board, 80), " q quit");
 }
 
 #[test]
