@@ -74,6 +74,7 @@ impl<'a> SliceRequests<'a> {
     fn create<N: Note>(&self, turn: &Turn<N>, writes: &Writes, draft: &Draft) -> Request {
         let body = turn.body(|| Whole::new(self.metadata, writes.kind, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
+        let request = request.generate_name(self.metadata.generate_name.as_str());
         // All creates are one line of an explanation, for which the first one speaks.
         let is_first = writes.create.first().is_some_and(|first| std::ptr::eq(first, draft));
         let why = if is_first { shown(&writes.create) } else { String::new() };

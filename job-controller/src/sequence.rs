@@ -198,8 +198,9 @@ impl<'a> State<'a> {
             }
         };
         let create = |pod: &manage::NewPod| {
-            let name = pod.index.map_or_else(String::new, |_| format!("{}*", bodies.prefix(pod.index))).into();
-            CreatePod::new(&owner.namespace, &name, turn.body(|| bodies.of(*pod)))
+            let prefix = bodies.prefix(pod.index);
+            let name = pod.index.map_or_else(String::new, |_| format!("{prefix}*")).into();
+            CreatePod::new(&owner.namespace, &name, turn.body(|| bodies.of(*pod))).generate_name(prefix)
         };
         self.creates = pods.iter().map(create).collect();
         Step::All(|state| members(&mut state.creates), Pace::SlowStart(usize::MAX), Self::created)

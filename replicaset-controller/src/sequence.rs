@@ -139,9 +139,10 @@ impl<'a> State<'a> {
         };
         turn.note(Note::Creates);
         let body: Body = turn.body(|| body::body(&owner.name, template, owner.controller_ref()));
-        let name: Arc<str> = "".into();
+        let (name, prefix) = (Arc::<str>::default(), Arc::<str>::from(body::generate_name(&owner.name)));
         let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} are missing").into() };
-        let create = || CreatePod::new(&owner.namespace, &name, body.clone()).because(why.clone());
+        let pod = || CreatePod::new(&owner.namespace, &name, body.clone()).generate_name(Arc::clone(&prefix));
+        let create = || pod().because(why.clone());
         self.creates = (0..count).map(|_| create()).collect();
         Step::All(|state| members(&mut state.creates), Pace::SlowStart(usize::MAX), Self::created)
     }

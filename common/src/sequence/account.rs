@@ -32,8 +32,10 @@ pub struct Action {
     pub kind: &'static str,
     /// In which namespace.
     pub namespace: Text,
-    /// To which object; empty if the server chooses the name of an object to create.
+    /// To which object; for an object whose name the server completes, empty or what explanations show.
     pub name: Arc<str>,
+    /// The beginning of the name of an object to create, if the server chooses the rest; empty otherwise.
+    pub generate_name: Arc<str>,
     /// To which subresource; empty for none.
     pub subresource: &'static str,
     /// Whether it is the object of the sync.
@@ -50,6 +52,7 @@ impl Action {
             kind: request.kind,
             namespace: request.namespace.clone(),
             name: Arc::clone(&request.name),
+            generate_name: Arc::clone(&request.generate_name),
             subresource: request.subresource,
             is_itself: request.subresource == "status" && !matches!(request.role, Role::Child | Role::Released),
         }
@@ -194,19 +197,11 @@ impl State {
 }
 
 impl Account {
-    /// Whether it shows that such a request was sent. `name` is empty for an object to create.
-    pub fn shows(&self, method: &str, plural: &str, namespace: &str, name: &str, subresource: &str) -> bool {
-        let is_shown = |entry: &Entry| {
-            let action = &entry.action;
-            let names = method == "POST" || *action.name == *name;
-            entry.sent > 0
-                && names
-                && action.method == method
-                && action.resource.plural == plural
-                && *action.namespace == *namespace
-                && action.subresource == subresource
-        };
-        self.0.lock().entries.iter().any(is_shown)
+    /// The actions that satisfy `is_like`, each with the number of requests sent so far.
+    pub fn sent(&self, is_like: impl Fn(&Action) -> bool) -> Vec<(Action, usize)> {
+        let state = self.0.lock();
+        let like = state.entries.iter().filter(|entry| entry.sent > 0 && is_like(&entry.action));
+        like.map(|entry| (entry.action.clone(), entry.sent)).collect()
     }
 
     /// Whether both are the same account.
@@ -215,7 +210,7 @@ impl Account {
     }
 
     /// Notes that a request is about to be sent.
-    pub(super) fn sends(&self, request: &Request) {
+    pub fn sends(&self, request: &Request) {
         let mut state = self.0.lock();
         let cause = state.cause.clone();
         let entry = state.entry(request);

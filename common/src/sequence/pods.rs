@@ -15,9 +15,15 @@ pub struct CreatePod {
 }
 
 impl CreatePod {
-    /// A Pod made from `body`, whose name begins with `name`.
+    /// A Pod made from `body`. Explanations show `name`, unless it is empty.
     pub fn new(namespace: &Text, name: &Arc<str>, body: Body) -> Self {
         Self { request: Some(Request::create(PODS, namespace, name, body)), outcome: None }
+    }
+
+    /// The same with the beginning of the name, which the server completes.
+    #[must_use]
+    pub fn generate_name(self, prefix: impl Into<Arc<str>>) -> Self {
+        Self { request: self.request.map(|request| request.generate_name(prefix)), ..self }
     }
 
     /// The same with a reason.

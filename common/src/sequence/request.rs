@@ -123,8 +123,10 @@ pub struct Request {
     pub kind: &'static str,
     /// The namespace.
     pub namespace: Text,
-    /// The name; empty if the server chooses the name of an object to create.
+    /// The name; for an object whose name the server completes, empty or what explanations show.
     pub name: Arc<str>,
+    /// The beginning of the name of an object to create, if the server chooses the rest; empty otherwise.
+    pub generate_name: Arc<str>,
     /// The subresource; empty for none.
     pub subresource: &'static str,
     /// The object it is meant for. A write to another one is refused; a read of another one says that this one is gone.
@@ -142,8 +144,21 @@ impl Request {
         let (namespace, name) = (namespace.clone(), Arc::clone(name));
         let (doing, why) = (verb.as_str(), Cow::Borrowed(""));
         let (subresource, precondition, role, accept) = ("", None, Role::Other, informer::JSON);
-        let kind = resource.kind;
-        Self { verb, doing, resource, kind, namespace, name, subresource, precondition, role, accept, why }
+        let (kind, generate_name) = (resource.kind, Arc::default());
+        Self {
+            verb,
+            doing,
+            resource,
+            kind,
+            namespace,
+            name,
+            generate_name,
+            subresource,
+            precondition,
+            role,
+            accept,
+            why,
+        }
     }
 
     /// Reads an object.
@@ -164,6 +179,12 @@ impl Request {
     /// Creates a child.
     pub fn create(resource: Resource, namespace: &Text, name: &Arc<str>, body: Body) -> Self {
         Self { role: Role::Child, ..Self::new(Verb::Create(body), resource, namespace, name) }
+    }
+
+    /// The same for an object whose name begins with `prefix` and is completed by the server.
+    #[must_use]
+    pub fn generate_name(self, prefix: impl Into<Arc<str>>) -> Self {
+        Self { generate_name: prefix.into(), ..self }
     }
 
     /// Deletes this version of a child.

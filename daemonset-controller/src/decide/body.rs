@@ -1,6 +1,6 @@
 //! The Pods of a DaemonSet: one source for all nodes, and what pins each of them to its node.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{pods::PODS, refs::Owner};
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -14,6 +14,8 @@ const LONGEST_NAME: usize = 253;
 /// What the Pods of one sync are made from. The template is parsed once, however many Pods there are.
 #[derive(Debug)]
 pub struct PodSource {
+    /// The beginning of the names.
+    generate_name: Arc<str>,
     metadata: Box<RawValue>,
     /// The specification without the node affinity.
     spec: BTreeMap<String, Box<RawValue>>,
@@ -50,7 +52,16 @@ impl PodSource {
         let tolerations = spec.remove("tolerations").map(|value| serde_json::from_str(value.get())).transpose()?;
         let tolerations = with_automatic_tolerations(tolerations.flatten().unwrap_or_default(), host_network);
         spec.insert("tolerations".to_owned(), serde_json::value::to_raw_value(&tolerations)?);
-        Ok(Self { metadata: metadata_of(set, owner, hash, &metadata)?, spec, affinity, node_affinity })
+        let name = &set.metadata.name;
+        let dash = if name.len() < LONGEST_NAME { "-" } else { "" };
+        let generate_name: Arc<str> = format!("{name}{dash}").into();
+        let metadata = metadata_of(set, owner, hash, &generate_name, &metadata)?;
+        Ok(Self { generate_name, metadata, spec, affinity, node_affinity })
+    }
+
+    /// The beginning of the names of the Pods.
+    pub fn generate_name(&self) -> &Arc<str> {
+        &self.generate_name
     }
 
     /// About how many bytes one Pod has.
@@ -69,6 +80,7 @@ fn metadata_of(
     set: &DaemonSet,
     owner: &Owner,
     hash: &str,
+    generate_name: &str,
     template: &BTreeMap<String, Box<RawValue>>,
 ) -> serde_json::Result<Box<RawValue>> {
     let labels = template.get("labels").map(|labels| serde_json::from_str::<Option<Map<String, Value>>>(labels.get()));
@@ -77,10 +89,8 @@ fn metadata_of(
     if let Some(generation) = set.template_generation() {
         labels.insert(TEMPLATE_GENERATION_LABEL.to_owned(), generation.to_string().into());
     }
-    let name = &set.metadata.name;
-    let dash = if name.len() < LONGEST_NAME { "-" } else { "" };
     let mut metadata: BTreeMap<&str, Box<RawValue>> = BTreeMap::new();
-    metadata.insert("generateName", serde_json::value::to_raw_value(&format!("{name}{dash}"))?);
+    metadata.insert("generateName", serde_json::value::to_raw_value(generate_name)?);
     metadata.insert("labels", serde_json::value::to_raw_value(&labels)?);
     metadata.insert("ownerReferences", serde_json::value::to_raw_value(&[owner.controller_ref()])?);
     for field in ["annotations", "finalizers"] {

@@ -56,7 +56,8 @@ impl Sequence<Note> for CreateForNode<'_> {
         let Creation { node, lack } = self.creation;
         let create = self.create.get_or_insert_with(|| {
             let body = turn.body(|| self.source.pod(node));
-            let create = CreatePod::new(&self.owner.namespace, &"".into(), body);
+            let create = CreatePod::new(&self.owner.namespace, &Arc::default(), body);
+            let create = create.generate_name(Arc::clone(self.source.generate_name()));
             // A lost answer holds back its node, and not the set.
             create.role(Role::Awaited).because(format!("node {node}: {lack}"))
         });

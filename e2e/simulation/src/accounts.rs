@@ -1,77 +1,173 @@
 //! What the controllers say of their own writes, held against what leaves them.
 //!
-//! Two oracles: each write that leaves a process is in the account of a sync in progress, which is what a reader of
-//! `/debug/explain` is shown; and where a sync did otherwise than its forecast said, its account gives a reason.
+//! Two oracles: the writes that leave a process are those in the accounts of its syncs in progress, which is what a reader of
+//! `/debug/explain` is shown, each as often as the account says; and where a sync did otherwise than its forecast said, its
+//! account gives a reason.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use common::sequence::{Account, AccountObserver};
+use common::sequence::{Account, AccountObserver, Action};
+use http::Method;
 use parking_lot::Mutex;
+use serde_json::Value;
 
-use super::hub::{Asked, Hub};
+use super::{
+    hub::{Asked, Hub, Process},
+    json::text,
+    safeguard::Safeguard,
+};
 
 /// The accounts of one process.
 #[derive(Debug, Default)]
 pub(super) struct Accounts {
-    open: Mutex<Vec<Account>>,
-    /// Whether accounts are shown without deletions and patches, to see that an oracle notices.
-    hides: bool,
+    open: Mutex<Vec<Open>>,
+    /// The safeguard without which accounts are shown incomplete, to see that an oracle notices.
+    without: Option<Safeguard>,
+}
+
+/// The account of a sync in progress, and what has left the process for it.
+#[derive(Debug)]
+struct Open {
+    account: Account,
+    left: HashMap<Action, Left>,
+}
+
+/// How often the requests of one kind have left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Left {
+    /// How many requests, each counted once however often it was repeated.
+    requests: usize,
+    /// How many of them the server has asked to repeat, and were not repeated yet.
+    to_be_repeated: usize,
 }
 
 impl Accounts {
-    /// No sync is in progress. `hides`: whether deletions and patches are kept back.
-    pub(super) fn new(hides: bool) -> Self {
-        Self { open: Mutex::default(), hides }
+    /// No sync is in progress. Without [`Safeguard::Account`], changes and deletions are kept back, and without
+    /// [`Safeguard::Creation`] what is created.
+    pub(super) fn new(without: Option<Safeguard>) -> Self {
+        Self { open: Mutex::default(), without }
     }
 
-    /// Whether a reader of the accounts is shown this write.
-    pub(super) fn show(&self, asked: &Asked) -> bool {
-        if self.hides && asked.method != http::Method::POST {
+    /// Takes a write that leaves into the account that shows it; whether there is one.
+    pub(super) fn leaves(&self, asked: &Asked) -> bool {
+        let hidden = if asked.method == Method::POST { Safeguard::Creation } else { Safeguard::Account };
+        if self.without == Some(hidden) {
             return false;
         }
-        let Some(object) = asked.object() else { return false };
-        let shows = |account: &Account| {
-            account.shows(asked.method.as_str(), object.plural, object.namespace, object.name, object.subresource)
+        let write = Written::of(asked);
+        self.open.lock().iter_mut().any(|open| {
+            open.account.sent(|action| write.is_of(action)).into_iter().any(|(action, sent)| {
+                let left = open.left.entry(action).or_default();
+                if left.requests < sent {
+                    left.requests += 1;
+                } else if left.to_be_repeated > 0 {
+                    left.to_be_repeated -= 1;
+                } else {
+                    return false;
+                }
+                true
+            })
+        })
+    }
+
+    /// Takes note that the server has asked to repeat a write, which is no other request of the sync then.
+    pub(super) fn is_to_be_repeated(&self, asked: &Asked) {
+        let write = Written::of(asked);
+        let mut open = self.open.lock();
+        let left = open.iter_mut().flat_map(|open| &mut open.left).find(|(action, _)| write.is_of(action));
+        left.into_iter().for_each(|(_, left)| left.to_be_repeated += 1);
+    }
+
+    fn begins(&self, account: &Account) {
+        self.open.lock().push(Open { account: account.clone(), left: HashMap::new() });
+    }
+
+    /// Ends an account; says what it shows and did not leave, or left more rarely.
+    fn ends(&self, account: &Account) -> Option<String> {
+        let mut open = self.open.lock();
+        let at = open.iter().position(|open| open.account.is_same(account))?;
+        let Open { account, left } = open.swap_remove(at);
+        let left = |action: &Action| left.get(action).map_or(0, |left| left.requests);
+        let of_writes = account.sent(|action| action.writes && action.resource.plural != "events");
+        let (action, sent) = of_writes.into_iter().find(|(action, sent)| left(action) != *sent)?;
+        let (what, left) = (format!("{} {} {}", action.method, action.resource.plural, action.name), left(&action));
+        Some(format!("{what}: sent {sent} times as the account says, and {left} left"))
+    }
+}
+
+/// A write as it leaves.
+struct Written<'a> {
+    asked: &'a Asked,
+    /// The object in the body of a request to create.
+    created: Option<Value>,
+}
+
+impl<'a> Written<'a> {
+    fn of(asked: &'a Asked) -> Self {
+        let creates = asked.method == Method::POST;
+        Self { asked, created: creates.then(|| serde_json::from_slice(&asked.body).unwrap_or_default()) }
+    }
+
+    /// Whether an account means such a write: the same request to the same object, or to create the same kind of object under the
+    /// same name, or with the same beginning of a name that the server completes.
+    fn is_of(&self, action: &Action) -> bool {
+        let Some(object) = self.asked.object() else { return false };
+        let (method, resource) = (self.asked.method.as_str(), &action.resource);
+        let is_there = action.method == method
+            && resource.plural == object.plural
+            && *action.namespace == *object.namespace
+            && action.subresource == object.subresource;
+        let Some(created) = &self.created else { return is_there && *action.name == *object.name };
+        let (name, prefix) = (text(created, "/metadata/name"), text(created, "/metadata/generateName"));
+        let is_named = match (&*action.name, &*action.generate_name) {
+            (known, "") => known == name,
+            (_, generated) => name.is_empty() && generated == prefix,
         };
-        self.open.lock().iter().any(shows)
+        let namespace = text(created, "/metadata/namespace");
+        is_there
+            && is_named
+            && text(created, "/kind") == resource.kind
+            && text(created, "/apiVersion") == resource.api_version()
+            && (namespace.is_empty() || *action.namespace == *namespace)
     }
 }
 
 /// Tells the hub of accounts that are not kept.
 pub(super) struct Observer {
     pub(super) hub: Arc<Hub>,
-    pub(super) process: String,
-    pub(super) accounts: Arc<Accounts>,
+    pub(super) process: Arc<Process>,
 }
 
 impl AccountObserver for Observer {
     fn begins(&self, account: &Account) {
-        self.accounts.open.lock().push(account.clone());
+        self.process.accounts.begins(account);
     }
 
     fn ends(&self, account: &Account) {
-        self.accounts.open.lock().retain(|open| !open.is_same(account));
+        let process = &self.process.identity;
+        let mut violations = Vec::new();
+        // Requests of a process that hangs, or may not write any more, need not leave it.
+        let unsent = self.process.accounts.ends(account).filter(|_| self.process.may_write());
+        violations.extend(unsent.map(|what| ("accounts-are-complete", format!("{process}: {what}"))));
         let unexplained =
             account.entries().into_iter().find(|entry| entry.sent != entry.expected && entry.deviation.is_none());
-        if let Some(entry) = unexplained {
-            let what = format!(
-                "{}: {entry}: expected {} times, sent {} times, and nothing says why",
-                self.process, entry.expected, entry.sent
-            );
-            self.hub.seen.lock().violations.push(("forecasts-are-kept", what));
-        }
+        violations.extend(unexplained.map(|entry| {
+            let (expected, sent) = (entry.expected, entry.sent);
+            let what =
+                format!("{process}: {entry}: expected {expected} times, sent {sent} times, and nothing says why");
+            ("forecasts-are-kept", what)
+        }));
+        self.hub.seen.lock().violations.extend(violations);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use common::{
         object::Resource,
-        sequence::{Note, Request, Step, Steps, Turn, forecast},
+        sequence::{Body, Next, Note, Request, Sequence, Turn, forecast},
     };
-    use http::Method;
+    use serde_json::json;
 
     use super::*;
     use crate::perturbation::Perturbation;
@@ -86,22 +182,122 @@ mod tests {
         type Fresh = ();
     }
 
+    /// Sends these requests, one after the other.
+    struct Requests(std::vec::IntoIter<Request>);
+
+    impl Sequence<Nothing> for Requests {
+        fn next(&mut self, _: &mut Turn<Nothing>) -> Next<'_, Nothing> {
+            self.0.next().map_or(Next::Done, Next::Send)
+        }
+    }
+
+    /// A process whose sync is in progress and was expected to send these requests.
+    fn process(requests: Vec<Request>) -> (Observer, Account) {
+        let (hub, _news) = Hub::new(Sandbox::builder().build(), &Perturbation::default());
+        let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
+        let observer = Observer { hub, process };
+        let account = forecast(&mut Requests(requests.into_iter()), jiff::Timestamp::UNIX_EPOCH).account.unwrap();
+        observer.begins(&account);
+        (observer, account)
+    }
+
+    fn violated(observer: &Observer) -> Vec<&'static str> {
+        observer.hub.seen.lock().violations.iter().map(|(oracle, _)| *oracle).collect()
+    }
+
+    fn read() -> Request {
+        Request::get(PODS, &"ns".into(), &"a".into())
+    }
+
+    /// The creation of a Pod whose name the server completes.
+    fn pod() -> Request {
+        Request::create(PODS, &"ns".into(), &"".into(), Body::default()).generate_name("web-")
+    }
+
+    /// The creation of a Pod of that name.
+    fn named(name: &str) -> Request {
+        Request::create(PODS, &"ns".into(), &name.into(), Body::default())
+    }
+
+    fn asked(method: Method, path: &str, body: &Value) -> Asked {
+        Asked { method, path: path.to_owned(), query: String::new(), body: body.to_string().into() }
+    }
+
+    fn posted(body: &Value) -> Asked {
+        asked(Method::POST, "/api/v1/namespaces/ns/pods", body)
+    }
+
+    fn body(metadata: &Value) -> Value {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+    }
+
     #[test]
     fn a_request_that_was_forecast_and_never_sent_is_noticed() {
-        let mut sequence = Steps::new((), |(), _: &mut Turn<Nothing>| {
-            Step::Send(Request::get(PODS, &"ns".into(), &"a".into()), |(), _| Step::Done)
-        });
-        let account = forecast(&mut sequence, jiff::Timestamp::UNIX_EPOCH).account.unwrap();
-        let (hub, _news) = Hub::new(Sandbox::builder().build(), &Perturbation::default());
-        let accounts = Arc::new(Accounts::default());
-        let observer = Observer { hub: Arc::clone(&hub), process: "job-controller#1".to_owned(), accounts };
-        observer.begins(&account);
-        let asked =
-            Asked { method: Method::GET, path: "/api/v1/namespaces/ns/pods/a".to_owned(), query: String::new() };
-        assert!(!observer.accounts.show(&asked), "it was not sent");
+        let (observer, account) = process(vec![read()]);
+        let get = asked(Method::GET, "/api/v1/namespaces/ns/pods/a", &Value::Null);
+        assert!(!observer.process.accounts.leaves(&get), "it was not sent");
         observer.ends(&account);
-        let seen = hub.seen.lock();
-        let oracles: Vec<&str> = seen.violations.iter().map(|(oracle, _)| *oracle).collect();
-        assert_eq!(oracles, ["forecasts-are-kept"]);
+        assert_eq!(violated(&observer), ["forecasts-are-kept"]);
+    }
+
+    #[test]
+    fn one_creation_more_than_the_account_says_is_noticed() {
+        let (observer, account) = process(vec![pod(), pod()]);
+        let one = posted(&body(&json!({"generateName": "web-"})));
+        account.sends(&pod());
+        account.sends(&pod());
+        assert!(observer.process.accounts.leaves(&one));
+        assert!(observer.process.accounts.leaves(&one));
+        assert!(!observer.process.accounts.leaves(&one), "the account says two");
+        observer.ends(&account);
+        assert_eq!(violated(&observer), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn one_creation_less_than_the_account_says_is_noticed() {
+        let (observer, account) = process(vec![pod(), pod()]);
+        account.sends(&pod());
+        account.sends(&pod());
+        assert!(observer.process.accounts.leaves(&posted(&body(&json!({"generateName": "web-"})))));
+        observer.ends(&account);
+        assert_eq!(violated(&observer), ["accounts-are-complete"]);
+    }
+
+    #[test]
+    fn a_creation_that_the_server_asks_to_repeat_is_one_creation() {
+        let (observer, account) = process(vec![pod()]);
+        let one = posted(&body(&json!({"generateName": "web-"})));
+        account.sends(&pod());
+        assert!(observer.process.accounts.leaves(&one));
+        observer.process.accounts.is_to_be_repeated(&one);
+        assert!(observer.process.accounts.leaves(&one));
+        assert!(!observer.process.accounts.leaves(&one), "nobody asked to repeat it once more");
+        observer.ends(&account);
+        assert_eq!(violated(&observer), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_creation_of_something_else_than_the_account_says_is_noticed() {
+        let generated = json!({"generateName": "web-"});
+        for (said, sent, is_it) in [
+            (pod(), body(&generated), true),
+            (pod(), body(&json!({"generateName": "web-", "namespace": "ns"})), true),
+            (pod(), body(&json!({"generateName": "web-", "namespace": "other"})), false),
+            (pod(), body(&json!({"generateName": "db-"})), false),
+            (pod(), body(&json!({"name": "web-1"})), false),
+            (pod(), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": generated}), false),
+            (pod(), json!({"apiVersion": "v2", "kind": "Pod", "metadata": generated}), false),
+            (named("web-1"), body(&json!({"name": "web-1"})), true),
+            (named("web-1"), body(&json!({"name": "web-2"})), false),
+            (named("web-1"), body(&json!({"generateName": "web-"})), false),
+        ] {
+            let (observer, account) = process(vec![said.clone()]);
+            account.sends(&said);
+            assert_eq!(observer.process.accounts.leaves(&posted(&sent)), is_it, "{sent}");
+        }
+        let (observer, account) = process(vec![pod()]);
+        account.sends(&pod());
+        let elsewhere = asked(Method::POST, "/api/v1/namespaces/other/pods", &body(&generated));
+        assert!(!observer.process.accounts.leaves(&elsewhere));
     }
 }

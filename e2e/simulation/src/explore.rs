@@ -12,6 +12,7 @@ use super::{
     judge::judge,
     outcome::{Outcome, Violation},
     perturbation::Perturbation,
+    regressions::Known,
     run::{Run, run},
     safeguard::Safeguard,
     scenario::{Scenario, Suite},
@@ -90,6 +91,12 @@ impl Report {
     /// All runs together.
     pub fn total(&self) -> Sum {
         self.runs.values().copied().fold(Sum::default(), Sum::and)
+    }
+
+    /// What went wrong and is none of the known violations.
+    pub fn new_failures<'a>(&'a self, known: &'a [Known]) -> impl Iterator<Item = &'a Failure> {
+        let is_known = |failure: &Failure, known: &Known| known.explains(&failure.task, failure.violation.oracle);
+        self.failures.iter().filter(move |failure| !known.iter().any(|known| is_known(failure, known)))
     }
 
     fn plan(&mut self, tasks: &[Task]) {

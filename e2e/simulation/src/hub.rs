@@ -94,6 +94,11 @@ impl Process {
         self.deposed.lock().is_some_and(|at| at < self.clock.instant())
     }
 
+    /// Whether it runs, and nobody has forbidden it to write.
+    pub(super) fn may_write(&self) -> bool {
+        *self.life.borrow() == Life::Running && self.deposed.lock().is_none()
+    }
+
     /// Whether its writes are counted: those of programs under test are.
     fn counts(&self) -> bool {
         self.program != super::stage::NODES
@@ -106,6 +111,8 @@ pub(super) struct Asked {
     pub(super) method: Method,
     pub(super) path: String,
     pub(super) query: String,
+    /// As the process hands it to its client.
+    pub(super) body: Bytes,
 }
 
 impl Asked {
@@ -332,7 +339,7 @@ impl Hub {
         if resource == "events" {
             return Fate::Served;
         }
-        if !process.accounts.show(asked) {
+        if !process.accounts.leaves(asked) {
             let what = format!("{} sends {} {}, and no account shows it", process.identity, asked.method, asked.path);
             seen.violations.push(("accounts-are-complete", what));
         }
@@ -485,7 +492,7 @@ mod tests {
         let sandbox = Sandbox::builder().build();
         let (hub, _news) = Hub::new(sandbox, &Perturbation::default());
         let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
-        let asked = Asked { method, path: path.to_owned(), query: query.to_owned() };
+        let asked = Asked { method, path: path.to_owned(), query: query.to_owned(), body: Bytes::new() };
         assert_eq!(hub.leaves(&process, &asked), Fate::Served);
         hub.answered(&process, &asked, status, &Bytes::from(answer.to_string()));
         let seen = hub.seen.lock();

@@ -110,6 +110,9 @@ async fn perform(suite: &'static Suite, acts: &[Act]) -> anyhow::Result<(Vec<Obj
         // The number of an incarnation tells a controller's writes from those of a user.
         let by = if act.by == sandbox::ADMIN { act.by.to_owned() } else { format!("{}#1", act.by) };
         users::switch(&nodes, &what);
+        if let What::Stop(time) = &what {
+            world.lock().stops(clock.now(), clock.now().checked_add(*time)?);
+        }
         users::perform(&sandbox.acting_as(&by), &what).await?;
     }
     clock.sleep(PAUSE).await;

@@ -100,7 +100,10 @@ pub const ORACLES: &[(&str, &str)] = &[
     ("users-are-served", "no step of a user is refused"),
     ("statuses-are-valid", "no status is refused because it breaks the server's rules"),
     ("only-leaders-write", "no write leaves a process that has lost its lease"),
-    ("accounts-are-complete", "each write that leaves is in the account of a sync, as explain shows it"),
+    (
+        "accounts-are-complete",
+        "each write that leaves is in the account of a sync, as explain shows it, as often, and under the same name or with the same beginning of a generated one; and nothing else is",
+    ),
     ("forecasts-are-kept", "a sync that does otherwise than its forecast says why in its account"),
     ("reads-are-consistent", "no list or watch starts from version 0, which a lagging server may answer"),
 ];

@@ -176,7 +176,7 @@ fn is_heartbeat(write: &Write) -> bool {
 }
 
 /// Does what users do, waits until everything is settled, and watches it rest.
-async fn user(run: &Run<'_>, stage: &Stage, notes: &Shared, waits: &mut Vec<Duration>) -> Result<(), Violation> {
+async fn user(run: &Run<'_>, stage: &Arc<Stage>, notes: &Shared, waits: &mut Vec<Duration>) -> Result<(), Violation> {
     let clock = &stage.hub.clock;
     for (number, step) in run.scenario.steps.iter().enumerate() {
         match &step.when {

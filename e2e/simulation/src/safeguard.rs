@@ -31,8 +31,10 @@ pub enum Safeguard {
     Blindness,
     /// The name of a Job of a CronJob is derived from its scheduled time.
     Name,
-    /// Every request of a sync is in its account before it leaves.
+    /// Every change and every deletion of a sync is in its account before it leaves.
     Account,
+    /// The same of every object that a sync creates.
+    Creation,
 }
 
 /// What takes a safeguard away on the way between a process and the server.
@@ -72,6 +74,7 @@ impl Seam {
             | Safeguard::Name
             | Safeguard::Version
             | Safeguard::Account
+            | Safeguard::Creation
             | Safeguard::Consistency
             | Safeguard::Leadership
             | Safeguard::Succession => Ok(request),

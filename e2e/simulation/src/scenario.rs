@@ -89,6 +89,8 @@ pub enum What {
     Restore(String),
     /// Pauses the process of the suite's own controller for that long: it neither sends nor receives anything.
     Pause(Duration),
+    /// Ends every process of the suite's own controller, and starts none for that long.
+    Stop(Duration),
     /// Takes the API server down for that long.
     Outage(Duration),
     /// Makes an object the dependent of these objects, and of no others: resource, name, owners.

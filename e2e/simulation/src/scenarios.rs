@@ -26,6 +26,7 @@ mod node_zones;
 mod replicaset;
 mod replicaset_invariants;
 mod statefulset;
+mod statefulset_deletion;
 mod statefulset_invariants;
 
 use std::time::Duration;
@@ -49,12 +50,14 @@ pub const SUITES: &[&Suite] = &[
     &job_gang::GANG,
     &cronjob::SUITE,
     &cronjob::SERIES,
+    &cronjob::DOWNTIME,
     &cronjob::SPRING,
     &cronjob::AUTUMN,
     &endpointslice::SUITE,
     &endpointslice::DUAL_STACK,
     &statefulset::SUITE,
     &statefulset::MAX_UNAVAILABLE,
+    &statefulset_deletion::SUITE,
     &daemonset::SUITE,
     &daemonset::STALE,
     &gc::SUITE,
@@ -99,7 +102,7 @@ pub(super) fn nodes(suite: &Suite) -> nodes::Builder {
 /// Whether the end of a run depends on what the clocks of controllers show in between, so that one that is wrong by hours
 /// rightly leads to another end.
 pub(super) fn follows_clocks(suite: &Suite) -> bool {
-    ["cronjob-series", "cronjob-spring", "cronjob-autumn"].contains(&suite.name)
+    ["cronjob-series", "cronjob-downtime", "cronjob-spring", "cronjob-autumn"].contains(&suite.name)
 }
 
 /// Whether hostile neighbours are planned for a suite. They can be asked for in any other one.

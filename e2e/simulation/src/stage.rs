@@ -59,6 +59,8 @@ struct Seat {
     retired: Vec<Replica>,
     /// Who holds the Lease.
     leader: Option<Arc<Process>>,
+    /// Until when users let no process of the program run.
+    stopped_until: Option<Instant>,
 }
 
 impl Seat {
@@ -93,6 +95,7 @@ impl Stage {
             acting: None,
             retired: Vec::new(),
             leader: None,
+            stopped_until: None,
         };
         let seats = Mutex::new(suite.programs.iter().map(seat).collect());
         Arc::new(Self { hub, world, suite, without, seed, seats, nodes: Mutex::default() })
@@ -118,19 +121,18 @@ impl Stage {
     fn start(&self, program: &str, leads: bool) {
         let mut seats = self.seats.lock();
         let Some(seat) = seats.iter_mut().find(|seat| seat.definition.name == program) else { return };
+        if seat.stopped_until.is_some_and(|until| self.hub.clock.instant() < until) {
+            return;
+        }
         seat.incarnations += 1;
         // Each process has its own clock and its own luck.
         let luck = self.seed.wrapping_mul(1009) ^ (u64::from(seat.incarnations) << 32) ^ program.len() as u64;
         let clock = Clock::simulated(self.hub.clock.now(), luck);
-        let hides = self.missing(program) == Some(Safeguard::Account);
-        let process = Process::new(seat.definition.name, seat.incarnations, clock.clone(), Accounts::new(hides));
+        let accounts = Accounts::new(self.missing(program));
+        let process = Process::new(seat.definition.name, seat.incarnations, clock.clone(), accounts);
         let seam = Seam::of(self.missing(program)).map(Arc::new);
         let client = kube::Client::new(Wire::new(&self.hub, &process, seam), NAMESPACE);
-        let observer = Arc::new(Observer {
-            hub: Arc::clone(&self.hub),
-            process: process.identity.clone(),
-            accounts: Arc::clone(&process.accounts),
-        });
+        let observer = Arc::new(Observer { hub: Arc::clone(&self.hub), process: Arc::clone(&process) });
         let (settings, definitions) = (self.settings(program), seat.definition.loops);
         let loops = Loops::stand_by_observed(&client, &clock, settings, definitions, Some(observer));
         self.hub.acts(&process);
@@ -229,9 +231,15 @@ impl Stage {
             seat.acting.take_if(crashed);
         }
         self.hub.clock.sleep(RESTART).await;
+        self.fill(process.program)
+    }
+
+    /// Starts a process of a program if none acts for it; whether that was so.
+    fn fill(&self, program: &str) -> bool {
+        let of_program = |seat: &&mut Seat| seat.definition.name == program;
         let vacant = self.seats.lock().iter_mut().find(of_program).is_some_and(|seat| seat.acting.is_none());
         if vacant {
-            self.start(process.program, true);
+            self.start(program, true);
         }
         vacant
     }
@@ -257,7 +265,7 @@ impl Stage {
         }
     }
 
-    async fn follow_up(&self, News { kind, process }: News) {
+    async fn follow_up(self: &Arc<Self>, News { kind, process }: News) {
         let (clock, faults) = (&self.hub.clock, self.hub.sandbox.faults());
         let program = process.program;
         match kind {
@@ -419,7 +427,7 @@ impl Stage {
         }
     }
 
-    async fn interfere(&self, name: &str) {
+    async fn interfere(self: &Arc<Self>, name: &str) {
         let Some(interference) = self.suite.interferences.iter().find(|i| i.name == name) else { return };
         // A user is not in step with anything.
         self.hub.clock.sleep(Duration::from_millis(self.hub.clock.random_below(3000) as u64)).await;
@@ -433,7 +441,7 @@ impl Stage {
 
     /// Replaces a Pod that has an owner by a stranger: another Pod of its name, without an owner. Returns the name of the stranger if
     /// the owner needs that name again, because it gives its Pods fixed names.
-    async fn recreate_a_pod(&self) -> Option<String> {
+    async fn recreate_a_pod(self: &Arc<Self>) -> Option<String> {
         let pods: Vec<(String, bool)> = {
             let world = self.world.lock();
             let owned = world.list("pods").filter(|pod| json::owners(pod).next().is_some());
@@ -451,12 +459,13 @@ impl Stage {
     }
 
     /// Does what a user does.
-    pub(super) async fn perform(&self, what: &What) -> Result<(), Refused> {
+    pub(super) async fn perform(self: &Arc<Self>, what: &What) -> Result<(), Refused> {
         if let Some(nodes) = &*self.nodes.lock() {
             users::switch(nodes, what);
         }
         match what {
             What::Pause(time) => self.pause(*time),
+            What::Stop(time) => self.stop(*time),
             What::Outage(time) => {
                 self.world.lock().is_away_until(self.hub.clock.instant() + *time);
                 self.hub.sandbox.faults().go_down_for(*time);
@@ -473,6 +482,7 @@ impl Stage {
         let acting = seats.iter().find(|seat| seat.definition.name == own).and_then(|seat| seat.acting.as_ref());
         let Some(process) = acting.map(|replica| Arc::clone(&replica.process)) else { return };
         let hub = Arc::clone(&self.hub);
+        self.note_stop(time);
         hub.pending.send_modify(|n| *n += 1);
         process.set(Life::Hanging);
         tokio::spawn(async move {
@@ -480,6 +490,31 @@ impl Stage {
             process.set(Life::Running);
             hub.pending.send_modify(|n| *n -= 1);
         });
+    }
+
+    /// Ends every process of the suite's own controller, and lets none start for that long.
+    fn stop(self: &Arc<Self>, time: Duration) {
+        let own = self.suite.programs[0].name;
+        if let Some(seat) = self.seats.lock().iter_mut().find(|seat| seat.definition.name == own) {
+            seat.stopped_until = Some(self.hub.clock.instant() + time);
+            seat.retired.extend(seat.acting.take());
+            seat.retired.iter().for_each(|replica| replica.process.set(Life::Dead));
+        }
+        self.note_stop(time);
+        self.hub.pending.send_modify(|n| *n += 1);
+        let stage = Arc::clone(self);
+        tokio::spawn(async move {
+            stage.hub.clock.sleep(time).await;
+            stage.fill(own);
+            // What it has missed is made up for before users take things for settled.
+            stage.hub.clock.sleep(RESTART).await;
+            stage.hub.pending.send_modify(|n| *n -= 1);
+        });
+    }
+
+    fn note_stop(&self, time: Duration) {
+        let now = self.hub.clock.now();
+        self.world.lock().stops(now, now.checked_add(time).unwrap_or(now));
     }
 
     /// Ends every process.

@@ -50,6 +50,7 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
         | What::Condition(..)
         | What::Restore(_)
         | What::Pause(_)
+        | What::Stop(_)
         | What::Outage(_) => Ok(()),
         What::Own(resource, name, owners) => {
             let mut references = Vec::new();

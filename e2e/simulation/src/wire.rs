@@ -44,6 +44,7 @@ impl Wire {
             method: request.method().clone(),
             path: uri.path().to_owned(),
             query: uri.query().unwrap_or_default().to_owned(),
+            body: request.body().clone(),
         };
         let request = match &self.seam {
             Some(seam) => match seam.send(&asked, request) {
@@ -116,6 +117,9 @@ impl Wire {
     async fn deliver(&self, asked: &Asked, answer: Response<Bytes>) -> Result<Response<ResponseBody>, ConnectionCut> {
         self.process.runs().await;
         let (parts, body) = answer.into_parts();
+        if parts.headers.contains_key(header::RETRY_AFTER) {
+            self.process.accounts.is_to_be_repeated(asked);
+        }
         let status = parts.status.as_u16().to_be_bytes();
         self.hub.digest(&self.process, &[b"answer", asked.path.as_bytes(), &status, &body]);
         Ok(Response::from_parts(parts, whole(body)))

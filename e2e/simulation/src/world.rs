@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::clock::Instant;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::json::{is_deleting, number, text, uid};
@@ -151,6 +152,8 @@ pub struct World {
     signs: BTreeMap<String, Signs>,
     /// When the API server was, or will be, back after an outage.
     returns: Vec<Instant>,
+    /// When users stopped or paused the suite's own controller, and when it goes on.
+    stops: Vec<(Timestamp, Timestamp)>,
     log: Vec<Logged>,
     now: Instant,
     lag: Duration,
@@ -160,8 +163,19 @@ pub struct World {
 impl World {
     /// An empty world, in which controllers may be that far behind the truth, and their clocks that far from each other.
     pub fn new(now: Instant, lag: Duration, skew: Duration) -> Self {
-        let (objects, signs, returns, log) = (BTreeMap::new(), BTreeMap::new(), Vec::new(), Vec::new());
-        Self { objects, signs, returns, log, now, lag, skew }
+        let (objects, signs, log) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let (returns, stops) = (Vec::new(), Vec::new());
+        Self { objects, signs, returns, stops, log, now, lag, skew }
+    }
+
+    /// Takes note that users stop or pause the suite's own controller, and when it goes on.
+    pub fn stops(&mut self, from: Timestamp, until: Timestamp) {
+        self.stops.push((from, until));
+    }
+
+    /// The first moment from `at` on at which users let the suite's own controller run.
+    pub fn runs_from(&self, at: Timestamp) -> Timestamp {
+        self.stops.iter().fold(at, |at, (from, until)| if (*from..*until).contains(&at) { *until } else { at })
     }
 
     /// Takes note that a node says that it is alive.

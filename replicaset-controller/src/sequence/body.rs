@@ -40,6 +40,11 @@ fn map<S: Serializer>(annotations: &Annotations, serializer: S) -> Result<S::Ok,
     out.end()
 }
 
+/// The beginning of the names of an owner's Pods.
+pub(super) fn generate_name(owner: &str) -> String {
+    format!("{owner}-")
+}
+
 /// A Pod from a template: labels, annotations and finalizers of its metadata, and its specification, unread.
 ///
 /// Upstream: `pkg/controller`, `GetPodFromTemplate`.
@@ -48,7 +53,7 @@ pub(super) fn body<'a>(owner: &'a str, template: &'a Template, reference: OwnerR
         kind: PODS.kind,
         api_version: PODS.version,
         metadata: Metadata {
-            generate_name: format!("{owner}-"),
+            generate_name: generate_name(owner),
             labels: template.labels(),
             annotations: template.annotations(),
             finalizers: template.finalizers(),

@@ -36,6 +36,9 @@ pub(super) const SUITE: Suite = Suite {
 /// Several runs of one CronJob.
 pub(super) const SERIES: Suite = Suite { name: "cronjob-series", scenarios: series, ..SUITE };
 
+/// CronJobs whose controller does not run for a while.
+pub(super) const DOWNTIME: Suite = Suite { name: "cronjob-downtime", scenarios: downtimes, ..SUITE };
+
 /// The night in which clocks go forward. It begins in Berlin at 01:47 and a half, before 02:00 becomes 03:00.
 pub(super) const SPRING: Suite = Suite { name: "cronjob-spring", scenarios: spring, ..SUITE };
 /// When runs of that suite begin, in Unix milliseconds.
@@ -172,6 +175,62 @@ fn series() -> Vec<Scenario> {
             steps: vec![
                 create(tick(json!({"schedule": "@every 5m", "startingDeadlineSeconds": 280}), "5")),
                 after(1000.0, spec(json!({"suspend": true}))),
+            ],
+        },
+    ]
+}
+
+/// What is missed while no controller runs.
+///
+/// The controller is stopped a minute after the first run was started, and is back 24 minutes later. Faults may have held up the first
+/// run for minutes: the other firings keep that distance from the beginning and the end of the downtime.
+fn downtimes() -> Vec<Scenario> {
+    let stopped = |mut spec: Value, seconds: &str| {
+        spec["schedule"] = json!("50 9 21 11 *");
+        let next = json!({"schedule": "0,5,10 10 21 11 *"});
+        vec![
+            create(tick(spec, seconds)),
+            Step { when: When::Shows(JOBS, FIRST, "/status/active", 1), what: self::spec(next) },
+            after(60.0, What::Stop(Duration::from_mins(24))),
+        ]
+    };
+    vec![
+        Scenario {
+            name: "stopped-allow",
+            about: "Allow: of three runs that were missed while no controller ran only the last is made up for",
+            steps: stopped(json!({}), "5"),
+        },
+        Scenario {
+            name: "stopped-forbid",
+            about: "Forbid: the last of the runs that were missed is made up for when the Job of before has ended",
+            steps: stopped(json!({"concurrencyPolicy": "Forbid"}), "2700"),
+        },
+        Scenario {
+            name: "stopped-replace",
+            about: "Replace: the last of the runs that were missed takes the place of the Job of before",
+            steps: stopped(json!({"concurrencyPolicy": "Replace"}), "2700"),
+        },
+        Scenario {
+            name: "stopped-within-deadline",
+            about: "the last of the runs that were missed is within startingDeadlineSeconds, and made up for",
+            steps: stopped(json!({"startingDeadlineSeconds": 1800}), "5"),
+        },
+        Scenario {
+            name: "stopped-beyond-deadline",
+            about: "all runs that were missed are later than startingDeadlineSeconds, and none is made up for",
+            steps: stopped(json!({"startingDeadlineSeconds": 240}), "5"),
+        },
+        Scenario {
+            name: "paused",
+            about: "the controller hangs while four runs are due: the last is made up for",
+            // Another process may take over. Of the Jobs that it starts, the last one is left, too.
+            steps: vec![
+                create(tick(
+                    json!({"schedule": "50-56/2 9 21 11 *", "successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0}),
+                    "5",
+                )),
+                after(60.0, What::Pause(Duration::from_mins(10))),
+                after(1200.0, label()),
             ],
         },
     ]

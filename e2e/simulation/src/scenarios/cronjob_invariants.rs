@@ -26,6 +26,11 @@ pub(super) const INVARIANTS: &[Invariant] = &[
     Invariant { name: "schedules-go-forward", spec: "cronjob 16.2", check: schedules_go_forward },
     Invariant { name: "starts-only-what-is-wanted", spec: "cronjob 16.3", check: starts_only_what_is_wanted },
     Invariant { name: "starts-only-what-is-due", spec: "cronjob 16.2, 16.3", check: starts_only_what_is_due },
+    Invariant {
+        name: "one-missed-run-is-made-up-for",
+        spec: "cronjob 6.1, 16.6",
+        check: one_missed_run_is_made_up_for,
+    },
     Invariant { name: "one-at-a-time", spec: "cronjob 16.4", check: one_at_a_time },
     Invariant { name: "deletes-only-what-ended", spec: "cronjob 16.5", check: deletes_only_what_ended },
     Invariant { name: "keeps-the-history", spec: "cronjob 5.1", check: keeps_the_history },
@@ -188,6 +193,24 @@ fn starts_only_what_is_due(world: &World, logged: &Logged) -> Result<(), String>
     }
 }
 
+/// Of the runs that are due, the last one is started: those before it were missed.
+fn one_missed_run_is_made_up_for(world: &World, logged: &Logged) -> Result<(), String> {
+    let Some((job, cron)) = started(world, logged) else { return Ok(()) };
+    let Some(run) = scheduled(&job) else { return Ok(()) };
+    let slack = SignedDuration::try_from(world.lag() + world.skew()).unwrap_or(SignedDuration::MAX);
+    let known = logged.write.at.checked_sub(slack + SignedDuration::from_secs(1)).unwrap_or(run);
+    let overtaking = |state: &Arc<Value>| -> Option<Timestamp> {
+        Schedule::of(state)?.next(time(state, "/metadata/creationTimestamp")?, run).filter(|next| *next <= known)
+    };
+    // A state of another schedule says nothing about this run.
+    let mut states = world.recently(CRON_JOBS, NAMESPACE, name(cron)).filter(|state| fires(state, run)).peekable();
+    if states.peek().is_none() || states.any(|state| overtaking(state).is_none()) {
+        return Ok(());
+    }
+    let next = overtaking(cron).unwrap_or(run);
+    Err(format!("the run of {run} is started at {}, and that of {next} is due", logged.write.at))
+}
+
 fn one_at_a_time(world: &World, logged: &Logged) -> Result<(), String> {
     let Some((job, cron)) = started(world, logged) else { return Ok(()) };
     let policy = text(cron, "/spec/concurrencyPolicy");
@@ -322,24 +345,43 @@ fn eras(world: &World) -> Vec<Era> {
     eras
 }
 
-/// Whether a Job of the CronJob was there at a time, and had not finished.
-fn was_active(world: &World, cron: &Value, time: Timestamp) -> bool {
+/// The first moment from `from` on at which no Job of the CronJob was there that had not finished; `None` if there was none.
+fn idle_from(world: &World, cron: &Value, from: Timestamp) -> Option<Timestamp> {
     let mut active = BTreeSet::new();
-    for logged in world.log().iter().filter(|l| l.resource() == JOBS && l.write.at <= time) {
+    for logged in world.log().iter().filter(|logged| logged.resource() == JOBS) {
+        if logged.write.at > from && active.is_empty() {
+            return Some(from);
+        }
         let Some(job) = logged.after().or_else(|| logged.before()).filter(|job| controller_uid(job) == uid(cron))
         else {
             continue;
         };
         if logged.after().is_some_and(|job| !is_finished(&job)) {
             active.insert(uid(&job).to_owned());
-        } else {
-            active.remove(uid(&job));
+        } else if active.remove(uid(&job)) && active.is_empty() && logged.write.at > from {
+            return Some(logged.write.at);
         }
     }
-    !active.is_empty()
+    active.is_empty().then_some(from)
 }
 
-/// Each firing in the time of an unchanged CronJob has exactly one run, where policy, deadline and the run's lag allow it.
+/// The first moment from a firing on at which the controller may run and no Job keeps it from starting the next one; `None` if there
+/// was none.
+fn may_start_from(world: &World, cron: &Value, firing: Timestamp) -> Option<Timestamp> {
+    let forbids = text(cron, "/spec/concurrencyPolicy") == "Forbid";
+    let mut at = firing;
+    loop {
+        let runs = world.runs_from(at);
+        let idle = if forbids { idle_from(world, cron, runs)? } else { runs };
+        if idle == at {
+            return Some(at);
+        }
+        at = idle;
+    }
+}
+
+/// Each firing in the time of an unchanged CronJob has exactly one run, where policy, deadline and the run's lag allow it. The last one
+/// that was missed while the controller was stopped, or while a Job forbade it, is made up for.
 fn each_firing_has_its_run(world: &World) -> Result<(), String> {
     let slack = world.lag() + world.skew() + RETRIES;
     let slack = SignedDuration::try_from(slack).unwrap_or(SignedDuration::MAX);
@@ -348,20 +390,19 @@ fn each_firing_has_its_run(world: &World) -> Result<(), String> {
             continue;
         }
         let deadline = at(&cron, "/spec/startingDeadlineSeconds").and_then(Value::as_i64);
-        if deadline.is_some_and(|deadline| SignedDuration::from_secs(deadline) < slack) {
-            continue;
-        }
+        let deadline = deadline.map(SignedDuration::from_secs);
         let Some(schedule) = Schedule::of(&cron) else { continue };
         let Some(created) = time(&cron, "/metadata/creationTimestamp") else { continue };
         let start = if matches!(schedule, Schedule::Every(_)) { created } else { created.max(from) };
         let next = |after| schedule.next(created, after);
         let firings = std::iter::successors(next(start), |last| next(*last));
-        for firing in firings.take_while(|firing| firing.checked_add(slack).is_ok_and(|late| late < to)) {
+        for firing in firings.take_while(|firing| *firing < to) {
+            let started = may_start_from(world, &cron, firing).and_then(|at| at.checked_add(slack).ok());
+            let Some(started) = started.filter(|started| *started < to) else { continue };
             // A later firing takes the place of one that was missed.
-            let is_superseded =
-                next(firing).is_some_and(|next| firing.checked_add(slack).is_ok_and(|late| next <= late));
-            let forbid = text(&cron, "/spec/concurrencyPolicy") == "Forbid";
-            if firing <= from || is_superseded || forbid && was_active(world, &cron, firing) {
+            let is_superseded = next(firing).is_some_and(|next| next <= started);
+            let is_too_late = deadline.is_some_and(|deadline| started.duration_since(firing) > deadline);
+            if firing <= from || is_superseded || is_too_late {
                 continue;
             }
             let job_name = format!("{}-{}", name(&cron), firing.as_second() / 60);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::Value;
 
 use crate::{
-    json::{annotation, at, condition, controller_uid, is_deleting, name, number, text, uid},
+    json::{annotation, at, condition, controller_uid, is_deleting, name, number, selects, text, uid},
     scenario::{Invariant, Promise},
     stage::NAMESPACE,
     world::{Logged, World},
@@ -271,6 +271,10 @@ fn only_the_finished_are_deleted(world: &World, logged: &Logged) -> Result<(), S
     let Some(deployment) = world.by_uid(DEPLOYMENTS, controller_uid(&set)) else {
         return Err(format!("{} is deleted and is not a Deployment's", name(&set)));
     };
+    // A deletion names the version that was judged, and a set that is not selected is released.
+    if !selects(deployment, "/spec/selector", &set) {
+        return Err(format!("{} is deleted, and its labels have taken it out of {}", name(&set), name(deployment)));
+    }
     if world.recently(DEPLOYMENTS, NAMESPACE, name(deployment)).all(|d| is_new(&set, d)) {
         return Err(format!("{} is deleted and is the newest", name(&set)));
     }

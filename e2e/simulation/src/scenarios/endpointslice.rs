@@ -40,6 +40,7 @@ pub(super) const SUITE: Suite = Suite {
         Interference { name: "delete-pod", act: pod_interferences::delete },
         Interference { name: "delete-slice", act: delete_slice },
         Interference { name: "empty-slice", act: empty_slice },
+        Interference { name: "take-slice", act: take_slice },
         Interference { name: "label-service", act: label_service },
     ],
 };
@@ -320,6 +321,13 @@ fn empty_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
     let slice = a_slice(world, luck);
     let empty = |slice: &Arc<Value>| What::merge(SLICES, name(slice), json!({"endpoints": []}));
     slice.map(|slice| (Duration::ZERO, empty(slice))).into_iter().collect()
+}
+
+/// Gives a slice to another manager.
+fn take_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
+    let slice = a_slice(world, luck);
+    let mesh = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "mesh.example.com"}}});
+    slice.map(|slice| (Duration::ZERO, What::merge(SLICES, name(slice), mesh))).into_iter().collect()
 }
 
 /// Adds a label, and takes it away after a while.

@@ -40,7 +40,7 @@ pub(super) const MAX_UNAVAILABLE: Suite = Suite {
     interferences: INTERFERENCES,
 };
 
-const INTERFERENCES: &[Interference] = &[
+pub(super) const INTERFERENCES: &[Interference] = &[
     Interference { name: "scale", act: scale },
     Interference { name: "delete-pod", act: pod_interferences::delete },
     Interference { name: "relabel-pod", act: pod_interferences::relabel },
@@ -49,11 +49,11 @@ const INTERFERENCES: &[Interference] = &[
     Interference { name: "replace", act: replace },
 ];
 
-const STATEFUL_SETS: &str = "statefulsets.apps";
+pub(super) const STATEFUL_SETS: &str = "statefulsets.apps";
 const REVISIONS: &str = "controllerrevisions.apps";
-const CLAIMS: &str = "persistentvolumeclaims";
-const PODS: &str = "pods";
-const WEB: &str = "web";
+pub(super) const CLAIMS: &str = "persistentvolumeclaims";
+pub(super) const PODS: &str = "pods";
+pub(super) const WEB: &str = "web";
 
 fn template(name: &str) -> Value {
     json!({"metadata": {"labels": {"app": name}, "annotations": {"sim/ready-after": "1", "sim/terminate-after": "2"}},
@@ -61,7 +61,7 @@ fn template(name: &str) -> Value {
 }
 
 /// A set of that name and size; `spec` adds to its specification or replaces parts of it.
-fn set(name: &str, replicas: i64, spec: Value) -> Value {
+pub(super) fn set(name: &str, replicas: i64, spec: Value) -> Value {
     let mut set = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name},
         "spec": {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}},
             "template": template(name)}});
@@ -71,12 +71,12 @@ fn set(name: &str, replicas: i64, spec: Value) -> Value {
     set
 }
 
-fn parallel() -> Value {
+pub(super) fn parallel() -> Value {
     json!({"podManagementPolicy": "Parallel"})
 }
 
 /// A claim for each Pod, with that retention policy.
-fn with_claims(when_deleted: &str, when_scaled: &str) -> Value {
+pub(super) fn with_claims(when_deleted: &str, when_scaled: &str) -> Value {
     let template = json!({"metadata": {"name": "data", "labels": {"app": WEB}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
     json!({"volumeClaimTemplates": [template],
@@ -87,11 +87,11 @@ fn strategy(rolling: Value) -> Value {
     json!({"updateStrategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})
 }
 
-fn changed(spec: Value) -> What {
+pub(super) fn changed(spec: Value) -> What {
     What::merge(STATEFUL_SETS, WEB, json!({ "spec": spec }))
 }
 
-fn scaled(replicas: i64) -> What {
+pub(super) fn scaled(replicas: i64) -> What {
     changed(json!({ "replicas": replicas }))
 }
 
@@ -111,7 +111,7 @@ fn overtaken(version: &str) -> Step {
     Step { when: When::Reaches(STATEFUL_SETS, WEB, "/status/updatedReplicas", 1), what: rolled_out(version) }
 }
 
-fn create(object: Value) -> Step {
+pub(super) fn create(object: Value) -> Step {
     after(0.1, What::Create(object))
 }
 
@@ -352,7 +352,7 @@ fn limited() -> Vec<Scenario> {
     ]
 }
 
-fn scale(world: &World, luck: u64) -> Vec<(Duration, What)> {
+pub(super) fn scale(world: &World, luck: u64) -> Vec<(Duration, What)> {
     let Some(set) = world.get(STATEFUL_SETS, NAMESPACE, WEB) else { return Vec::new() };
     let (size, other) = (number(set, "/spec/replicas"), i64::try_from(luck % 6).unwrap_or(0));
     vec![(Duration::ZERO, scaled(other)), (Duration::from_secs(luck % 20), scaled(size))]

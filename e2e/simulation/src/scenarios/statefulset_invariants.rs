@@ -96,7 +96,7 @@ fn pod_name(set: &Value, ordinal: i64) -> String {
 }
 
 /// The names of the claims of an ordinal.
-fn claim_names(set: &Value, ordinal: i64) -> impl Iterator<Item = String> {
+pub(super) fn claim_names(set: &Value, ordinal: i64) -> impl Iterator<Item = String> {
     let templates = at(set, "/spec/volumeClaimTemplates").and_then(Value::as_array).into_iter().flatten();
     templates.map(move |template| format!("{}-{}-{ordinal}", name(template), name(set)))
 }

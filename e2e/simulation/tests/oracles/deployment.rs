@@ -137,6 +137,9 @@ fn deleted_sets_that_are_newest_or_have_pods_or_are_not_observed_are_noticed() {
     ORACLES.notice(oracle, &in_a_rollout(json!({}), 1), &[observed("web-1", 1, 1), delete.clone()]);
     ORACLES.notice(oracle, &in_a_rollout(json!({}), 0), std::slice::from_ref(&delete));
     ORACLES.notice(oracle, &[deployment(json!({}))], &[creates(1, 0), observed("web-1", 1, 0), delete.clone()]);
+    let relabels = User.patches(SETS, "web-1", json!({"metadata": {"labels": {"app": "other"}}}));
+    let taken_out = [observed("web-1", 1, 0), relabels, delete.clone()];
+    ORACLES.notice_that(oracle, "its labels have taken it out", &in_a_rollout(json!({}), 0), &taken_out);
     ORACLES.allow(oracle, &in_a_rollout(json!({}), 0), &[observed("web-1", 1, 0), delete]);
 }
 
