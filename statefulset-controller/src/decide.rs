@@ -6,6 +6,7 @@
 pub mod body;
 mod explain;
 pub mod history;
+pub mod mismatch;
 pub mod retention;
 pub mod revisions;
 pub mod rolling;
@@ -20,6 +21,7 @@ use crate::{
     plan::{Plan, Problem, Reconcile, Unavailable, Work},
     snapshot::{PodRef, Snapshot},
 };
+use mismatch::Mismatches;
 use revisions::Revisions;
 use situation::Situation;
 
@@ -37,9 +39,15 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         problem: problem(set, claimed.len()),
         reconcile: Reconcile::default(),
         status: set.status.clone(),
+        mismatches: Mismatches::default(),
+        reports: Vec::new(),
         available_in: None,
         revisions,
     };
+    if plan.problem.is_none() && !snapshot.owner.deleting {
+        plan.mismatches = mismatch::mismatches(snapshot);
+        plan.reports = plan.mismatches.to_report(snapshot);
+    }
     if plan.problem.is_none() {
         plan.reconcile = reconcile(snapshot, &claimed, &plan.revisions);
         let lowered = plan.reconcile.lowers_current();

@@ -27,17 +27,21 @@
 //! - A status that meets a conflict is computed again, and not written over the newer set.
 //! - A sync also waits until the caches show this process's writes of revisions and its deletions.
 //! - `status.currentReplicas` is lowered only for Pods of the current revision, and never below zero.
-//! - `web-01` is not ordinal 1 of `web`. Such a Pod is adopted, as upstream does, and then left alone.
+//! - `web-01` has ordinal 1 of `web`, as `web-1` has. If both exist and the ordinal is in range, `web-1` is the Pod of the set and
+//!   `web-01` is left alone. Upstream takes whichever of the two its cache lists last.
+//! - A set that could not create a Pod because an orphan has its name is synced when that orphan is gone.
 //! - A set that waits for the deletion of a claim is synced when the claim is gone.
-//! - If only the owner references of its claims change, a Pod itself is not written, and no Event reports it.
+//! - If only the owner references of its claims change, a Pod itself is not written. The Event `SuccessfulUpdate` is the same.
 //! - No revision is deleted after the revisions could not be determined, and none that the status names.
 //! - For a set that is being deleted no revision is created or renumbered.
 //! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
 //! - With `Parallel`, one sync creates at most a thousand Pods. The next sync goes on.
 //! - The claims that are created together with a Pod get their owner references at the next event of the Pod, whether it is ready
 //!   or not. Upstream leaves the claims of a Pod that runs and is never ready behind when the set is deleted.
-//! - A `FailedCreate` Event reports that the name of a Pod is taken by a Pod of another controller.
 //! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim: a right is missing, or a policy forbids it.
+//! - A `FailedCreate` Event reports, once an hour, that the name of a Pod is taken by a Pod that the set cannot adopt. For that a Pod
+//!   that the cache does not hold is read once an hour.
+//! - A `ClaimMismatch` Event reports, once an hour, a claim that gives less than its template requests. It is used all the same.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the limit.
 //!
 //! # What can be turned on
@@ -49,6 +53,7 @@ pub mod decide;
 pub mod metrics;
 pub mod objects;
 pub mod plan;
+pub mod reports;
 pub mod snapshot;
 
 mod awaited;
@@ -82,7 +87,8 @@ use crate::{
     metrics::ControllerMetrics,
     objects::{CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
     plan::{Plan, Problem},
-    sequence::Note,
+    reports::Reports,
+    sequence::{Namesake, Note},
     snapshot::{Limits, Snapshot},
     watch::Watch,
 };
@@ -149,6 +155,7 @@ pub struct StatefulSetController {
     ledger: Ledger,
     awaited: Arc<AwaitedClaims>,
     awaited_writes: Arc<AwaitedWrites>,
+    reports: Arc<Reports>,
     templates: Arc<Parsed<PodTemplate>>,
     metrics: ControllerMetrics,
     limits: Limits,
@@ -168,6 +175,7 @@ impl StatefulSetController {
         let ledger = context.ledger();
         let metrics = ControllerMetrics::new(&context.metrics);
         let (awaited, awaited_writes): (Arc<AwaitedClaims>, Arc<AwaitedWrites>) = Default::default();
+        let reports: Arc<Reports> = Arc::default();
         let templates = Arc::new(Parsed::default());
         let store: Arc<Store<StatefulSet>> = Arc::default();
         let watch = Arc::new(Watch {
@@ -177,6 +185,7 @@ impl StatefulSetController {
             metrics: metrics.clone(),
             awaited: Arc::clone(&awaited),
             awaited_writes: Arc::clone(&awaited_writes),
+            reports: Arc::clone(&reports),
             templates: Arc::clone(&templates),
         });
         let sets = context.informer(store, handler(&watch, Watch::on_set));
@@ -194,6 +203,7 @@ impl StatefulSetController {
             ledger,
             awaited,
             awaited_writes,
+            reports,
             templates,
             metrics,
             limits,
@@ -262,7 +272,18 @@ impl Sequenced for StatefulSetController {
             }
             Note::Rollout(unavailable) => self.metrics.rollout(set, unavailable),
             Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
+            Note::Reported(difference, at) => self.reports.add_difference(&snapshot.owner.uid, difference, at),
+            Note::NameTaken { pod, at, examined } => self.reports.add_taken(&snapshot.owner.uid, pod, at, examined),
         }
+    }
+
+    fn fresh(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<Namesake> {
+        let cached = self.pods.store().get_readable(&snapshot.owner.namespace, &pod);
+        Some(Namesake { cached, taken: self.reports.taken(&snapshot.owner.uid, &pod) })
+    }
+
+    fn record(&self, snapshot: &Snapshot, _: &Plan) {
+        self.reports.free(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
     /// The event of the deletion of a set may have come before the last answer was noted.

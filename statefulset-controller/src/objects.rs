@@ -1,5 +1,6 @@
 //! What is read of StatefulSets, their Pods, their claims and their revisions.
 
+mod claim;
 mod pod;
 mod set;
 
@@ -14,7 +15,8 @@ use common::{
 };
 use serde::{Deserialize, Deserializer};
 
-pub use pod::{CachedPod, ordinal_of};
+pub use claim::{Claim, ClaimSpec};
+pub use pod::{CachedPod, has_leading_zero, ordinal_of};
 pub use set::{ClaimTemplate, Keep, Management, Retention, Rolling, StatefulSet, Status, Update};
 
 /// StatefulSets on the API server.
@@ -37,28 +39,6 @@ pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 /// The label of a revision that holds the hash of its data.
 pub const HASH_LABEL: &str = "controller.kubernetes.io/hash";
-
-/// A `PersistentVolumeClaim`: its owners and whether it is terminating. Nothing else of it is read.
-#[derive(Debug, Deserialize)]
-pub struct Claim {
-    /// Its metadata, without labels, annotations and finalizers.
-    pub metadata: Meta,
-}
-
-impl Object for Claim {
-    const RESOURCE: Resource = CLAIMS;
-    type Indexes = ();
-
-    fn meta(&self) -> &Meta {
-        &self.metadata
-    }
-
-    fn trim(&mut self) {
-        self.metadata.labels = common::intern::Labels::empty();
-        self.metadata.annotations = Annotations::default();
-        self.metadata.finalizers = Box::default();
-    }
-}
 
 /// A revision that a StatefulSet controls, or that has no controller.
 #[derive(Debug)]

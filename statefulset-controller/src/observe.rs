@@ -65,7 +65,8 @@ impl StatefulSetController {
             .templates
             .get(&owner.uid, &set.template, |raw| PodTemplate::new(raw.clone(), Numbers::Doubles))
             .map_err(|error| Failed::new("template", format!("cannot make {error}")))?;
-        Ok(Snapshot { template, owner, revisions, pods, claims, limits: self.limits, now, set })
+        let reported = self.reports.differences(&owner.uid);
+        Ok(Snapshot { template, owner, revisions, pods, claims, reported, limits: self.limits, now, set })
     }
 
     /// The cached claims of all Pods of a set and of those that this sync may create.

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc, time::Duration};
 use common::{explain::Lines, meta::OwnerRef, selector::SelectorError, sequence::Pace};
 
 use crate::{
-    decide::revisions::Revisions,
+    decide::{
+        mismatch::{Mismatch, Mismatches},
+        revisions::Revisions,
+    },
     objects::{StatefulSet, Status},
     snapshot::{ClaimRef, PodRef},
 };
@@ -23,6 +26,10 @@ pub struct Plan {
     pub reconcile: Reconcile,
     /// The status, if the work on Pods succeeds, too.
     pub status: Status,
+    /// The claims that do not match their templates.
+    pub mismatches: Mismatches,
+    /// The mismatches that are reported.
+    pub reports: Vec<Mismatch>,
     /// When the next Pod becomes available by the passing of time.
     pub available_in: Option<Duration>,
 }
@@ -139,6 +146,8 @@ pub enum Occasion {
 /// What a Pod lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wrong {
+    /// Whether it has another name than the set gives the Pod of its ordinal.
+    pub name: bool,
     /// Whether labels of its identity are missing.
     pub labels: bool,
     /// Volumes that do not mount their claims: name of the volume, name of the claim.

@@ -2,7 +2,7 @@
 
 mod pod;
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     controller::{Requeue, Retry},
@@ -15,6 +15,7 @@ use common::{
         Steps, StoreRevision, Stored, Turn, members,
     },
 };
+use jiff::Timestamp;
 use serde_json::json;
 
 use self::pod::{PodSources, ReadTemplate, Unusable, WorkOnPod};
@@ -26,6 +27,7 @@ use crate::{
     },
     objects::{STATEFUL_SETS, Status},
     plan::{Phase, Plan, Problem, Reconcile, Unavailable, Work},
+    reports::TakenName,
     snapshot::{PodRef, RevisionRef, Snapshot},
 };
 
@@ -38,11 +40,31 @@ pub enum Note {
     Rollout(Unavailable),
     /// The claims that must be gone before Pods are created.
     AwaitedClaims(Vec<String>),
+    /// A difference between claims and their template was reported at that time.
+    Reported(String, Timestamp),
+    /// The name of a Pod to create is taken.
+    NameTaken {
+        /// The name.
+        pod: Arc<str>,
+        /// The time.
+        at: Timestamp,
+        /// Whether the Pod that has the name is looked at.
+        examined: bool,
+    },
+}
+
+/// What cache and memory say of a Pod that has the name of a Pod to create.
+#[derive(Debug)]
+pub struct Namesake {
+    /// The Pod, if the cache holds it. The cache holds no Pods of controllers of other kinds.
+    pub cached: Option<PodRef>,
+    /// The earlier refusals, if there were any.
+    pub taken: Option<TakenName>,
 }
 
 impl common::sequence::Note for Note {
-    type Question = ();
-    type Fresh = ();
+    type Question = Arc<str>;
+    type Fresh = Namesake;
 }
 
 struct State<'a> {
@@ -108,6 +130,10 @@ impl<'a> State<'a> {
             }
             turn.note(Note::Problem(problem.clone()));
             return Step::Done;
+        }
+        for mismatch in &self.plan.reports {
+            turn.tell(EventType::Warning, "ClaimMismatch", mismatch.to_string());
+            turn.note(Note::Reported(mismatch.difference(), turn.now));
         }
         Step::All(|state| vec![&mut state.adopt_revisions], Pace::AtOnce, Self::adopted_revisions)
     }

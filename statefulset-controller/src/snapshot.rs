@@ -8,7 +8,10 @@ use common::{
 };
 use jiff::Timestamp;
 
-use crate::objects::{CachedPod, Claim, ControllerRevision, StatefulSet};
+use crate::{
+    objects::{CachedPod, Claim, ControllerRevision, StatefulSet},
+    reports::Reported,
+};
 
 /// A cached Pod.
 pub type PodRef = Arc<CachedPod>;
@@ -33,6 +36,8 @@ pub struct Snapshot {
     /// The claims of its Pods, and of the Pods that this sync may create
     /// ([`missing_ordinals`](crate::decide::situation::missing_ordinals)), by name. Claims that do not exist are left out.
     pub claims: BTreeMap<String, ClaimRef>,
+    /// The differences between claims and their templates that were reported of the set.
+    pub reported: Reported,
     /// The operator's settings.
     pub limits: Limits,
     /// The time of the sync, by which availability is judged.

@@ -18,6 +18,7 @@ use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
     objects::{CLAIMS, CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
+    reports::Reports,
 };
 
 /// Turns events into keys. Upstream: `pkg/controller/statefulset`, `addPod`, `updatePod`, `deletePod`, `enqueueStatefulSet`.
@@ -28,6 +29,7 @@ pub(crate) struct Watch {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) awaited: Arc<AwaitedClaims>,
     pub(crate) awaited_writes: Arc<AwaitedWrites>,
+    pub(crate) reports: Arc<Reports>,
     pub(crate) templates: Arc<Parsed<PodTemplate>>,
 }
 
@@ -45,6 +47,7 @@ impl Watch {
         let meta = &set.metadata;
         self.ledger.forget(&meta.uid);
         self.templates.forget(&meta.uid);
+        self.reports.forget(&meta.uid);
         let successor = self.sets.get_readable(&meta.namespace, &meta.name);
         if successor.as_ref().is_none_or(|successor| successor.management != set.management) {
             self.metrics.forget(set);
@@ -88,7 +91,10 @@ impl Watch {
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
             Event::Added(pod) => self.add_adopters(pod.meta()),
             Event::Updated { old, new } => self.on_pod_update(old, new),
-            Event::Deleted(pod) => self.add_owner(pod.meta()),
+            Event::Deleted(pod) => {
+                self.add_owner(pod.meta());
+                self.add_waiting_for_name(pod.meta());
+            }
             Event::Unreadable(pod) => self.add_owner(&pod.meta),
         }
     }
@@ -122,6 +128,15 @@ impl Watch {
 
     fn add_owner(&self, pod: &Meta) {
         if let Some(set) = self.owner(pod) {
+            self.queue.add(set.metadata.key(), Priority::Normal);
+        }
+    }
+
+    /// Enqueues the set that could not create a Pod of that name. Upstream leaves it to the back-off.
+    fn add_waiting_for_name(&self, pod: &Meta) {
+        let Some((name, _)) = pod.name.rsplit_once('-') else { return };
+        let Some(set) = self.sets.get_readable(&pod.namespace, name) else { return };
+        if self.reports.taken(&set.metadata.uid, &pod.name).is_some() {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }

@@ -16,6 +16,7 @@ use crate::{
     decide::revisions,
     objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Reconcile, Work},
+    reports::Reported,
     snapshot::{Limits, PodRef, RevisionRef, Snapshot},
 };
 
@@ -54,6 +55,7 @@ pub(crate) struct World {
     pub(crate) revisions: Vec<Value>,
     pub(crate) pods: Vec<Value>,
     pub(crate) claims: Vec<Value>,
+    pub(crate) reported: Reported,
     pub(crate) limits: Limits,
 }
 
@@ -75,7 +77,7 @@ pub(crate) fn empty(replicas: i32) -> World {
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}},
     });
     let limits = Limits { semantic_comparison: true, ..Limits::default() };
-    World { set, revisions: Vec::new(), pods: Vec::new(), claims: Vec::new(), limits }
+    World { set, revisions: Vec::new(), pods: Vec::new(), claims: Vec::new(), reported: Reported::default(), limits }
 }
 
 /// A Pod under construction.
@@ -239,6 +241,7 @@ impl World {
             revisions: refs::claim(&owner, &set.selector, revisions, |_| true).unwrap(),
             pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
             claims,
+            reported: self.reported.clone(),
             limits: self.limits,
             now: now(),
             template: Arc::new(PodTemplate::new(set.template.clone(), Numbers::Doubles).unwrap()),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use common::controller::Describe;
 
+use super::mismatch::Mismatches;
 use crate::plan::Plan;
 
 impl Describe for Plan {
@@ -32,6 +33,11 @@ impl Describe for Plan {
         let mut waiting = self.reconcile.waiting.clone().into_vec();
         if self.reconcile.deferred > 0 {
             waiting.push(format!("{} more Pods are left to the next syncs", self.reconcile.deferred));
+        }
+        let Mismatches { listed, unlisted } = &self.mismatches;
+        waiting.extend(listed.iter().map(ToString::to_string));
+        if *unlisted > 0 {
+            waiting.push(format!("{unlisted} more claims do not match their volumeClaimTemplates"));
         }
         if let Some(wait) = self.available_in {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);

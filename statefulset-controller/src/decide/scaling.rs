@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     ops::ControlFlow::{self, Break, Continue},
+    sync::Arc,
 };
 
 use common::{meta::OwnerRef, pods::Phase as PodPhase, sequence::Pace};
@@ -12,7 +13,7 @@ use super::{
     situation::{self, Situation, Slot},
 };
 use crate::{
-    objects::{POD_NAME_LABEL, StatefulSet, Update},
+    objects::{POD_NAME_LABEL, StatefulSet, Update, has_leading_zero},
     plan::{Claims, Occasion, Phase, Reconcile, RevisionRole, Why, Work, Wrong},
     snapshot::{ClaimRef, PodRef, Snapshot},
 };
@@ -44,6 +45,9 @@ fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> 
 pub fn wanted(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
     let set = situation.set();
     let (mut work, mut flow) = (Vec::new(), Continue(()));
+    for pod in &situation.shadowed {
+        plan.waiting.push(|| format!("Pod {} is left alone: another Pod has its ordinal", pod.meta().name));
+    }
     for slot in &situation.wanted {
         flow = match &slot.pod {
             None => missing(situation, slot.ordinal, plan, &mut work),
@@ -171,10 +175,11 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
 
 /// What a Pod of that ordinal lacks, if it lacks anything. Upstream: `identityMatches`, `storageMatches`.
 fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
+    let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL) != Some(&*pod.meta().name);
     let claims = set.claims.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
     let volumes: Vec<_> = claims.filter(|(volume, claim)| pod.claim(volume) != Some(claim.as_str())).collect();
-    (labels || !volumes.is_empty()).then_some(Wrong { labels, volumes })
+    (name || labels || !volumes.is_empty()).then_some(Wrong { name, labels, volumes })
 }
 
 /// What the claims of an ordinal need so that they go with their owners.
@@ -243,14 +248,15 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
         }
     }
     let _ = end(plan, set, claims, Continue(()));
-    let first = situation.first_unavailable();
+    let first = situation.first_unavailable_condemned().cloned();
+    let is_first = |pod: &PodRef| first.as_ref().is_some_and(|first| Arc::ptr_eq(first, pod));
     let (mut work, mut flow) = (Vec::new(), Continue(()));
     for (ordinal, pod) in &situation.condemned {
         let name = &pod.meta().name;
         if pod.meta().is_deleting() {
             plan.waiting.push(|| format!("Pod {name} is terminating"));
             flow = Break(());
-        } else if set.is_monotonic() && blocking(situation, pod).is_some() && first != Some(*ordinal) {
+        } else if set.is_monotonic() && blocking(situation, pod).is_some() && !is_first(pod) {
             plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod before it are unavailable"));
             flow = Break(());
         } else if unprepared.contains(ordinal) {

@@ -1,13 +1,13 @@
 //! The Pods of a set by ordinal, as far as one sync can act on them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     retention,
     revisions::{Revision, Revisions},
 };
 use crate::{
-    objects::{StatefulSet, Update, ordinal_of},
+    objects::{StatefulSet, Update, has_leading_zero, ordinal_of},
     plan::RevisionRole,
     snapshot::{PodRef, Snapshot},
 };
@@ -43,6 +43,8 @@ pub struct Situation<'a> {
     pub missing: i64,
     /// Pods out of range, by descending ordinal. Pods without an ordinal are left alone.
     pub condemned: Vec<(i32, PodRef)>,
+    /// Pods in range whose ordinal another Pod has: `web-01` beside `web-1`. They are left alone.
+    pub shadowed: Vec<PodRef>,
 }
 
 /// The ordinals in range without a Pod that one sync looks at, ascending.
@@ -74,17 +76,25 @@ impl<'a> Situation<'a> {
     /// Sorts the Pods by ordinal.
     pub fn new(snapshot: &'a Snapshot, claimed: &'a [PodRef], revisions: &'a Revisions) -> Self {
         let set = &*snapshot.set;
-        let mut present = BTreeMap::new();
-        let mut condemned = Vec::new();
+        let mut present: BTreeMap<i32, &PodRef> = BTreeMap::new();
+        let (mut condemned, mut shadowed) = (Vec::new(), Vec::new());
         for pod in claimed {
             let Some(Some(ordinal)) = ordinal_of(&set.metadata.name, &pod.meta().name) else { continue };
             if set.wants(ordinal) {
-                present.insert(ordinal, pod);
+                // Upstream keeps whichever of them its cache lists last.
+                let rank = |pod: &PodRef| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
+                let other = present.get(&ordinal).copied();
+                if other.is_none_or(|other| rank(pod) < rank(other)) {
+                    present.insert(ordinal, pod);
+                    shadowed.extend(other.cloned());
+                } else {
+                    shadowed.push(pod.clone());
+                }
             } else {
                 condemned.push((ordinal, pod.clone()));
             }
         }
-        condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
+        condemned.sort_by(|(a, one), (b, other)| b.cmp(a).then_with(|| one.meta().name.cmp(&other.meta().name)));
         let waits = |ordinal| stale_claim(snapshot, ordinal).is_some();
         let absent = missing_ordinals(set, |ordinal| present.contains_key(&ordinal), waits);
         let range = set.ordinals();
@@ -95,7 +105,7 @@ impl<'a> Situation<'a> {
             present.into_iter().map(|(ordinal, pod)| Slot { ordinal, pod: Some(pod.clone()) }).collect();
         wanted.extend(absent.into_iter().map(|ordinal| Slot { ordinal, pod: None }));
         wanted.sort_by_key(|slot| slot.ordinal);
-        Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned }
+        Self { snapshot, revisions, claimed, wanted, deferred, missing, condemned, shadowed }
     }
 
     /// The set.
@@ -143,13 +153,14 @@ impl<'a> Situation<'a> {
         self.is_unavailable(pod) || !pod.is_running_and_ready()
     }
 
-    /// The ordinal that blocks the others: the lowest one in range whose Pod is missing or blocks, else the lowest one out of
-    /// range whose Pod blocks.
-    pub fn first_unavailable(&self) -> Option<i32> {
+    /// The Pod out of range that blocks the others: the one with the lowest ordinal, if no ordinal in range blocks them.
+    pub fn first_unavailable_condemned(&self) -> Option<&PodRef> {
         // The first missing ordinal of the range is among those looked at.
-        let blocks = |slot: &&Slot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
-        let condemned = || self.condemned.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(ordinal, _)| *ordinal);
-        self.wanted.iter().find(blocks).map(|slot| slot.ordinal).or_else(condemned)
+        let blocks = |slot: &Slot| slot.pod.as_ref().is_none_or(|pod| self.is_blocking(pod));
+        if self.wanted.iter().any(blocks) {
+            return None;
+        }
+        self.condemned.iter().rfind(|(_, pod)| self.is_blocking(pod)).map(|(_, pod)| pod)
     }
 
     /// The revision that a Pod of that ordinal is made from. Upstream: `newVersionedStatefulSetPod`.

@@ -1,3 +1,4 @@
+use common::controller::Describe;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -224,7 +225,74 @@ fn strangers_are_adopted_by_name_and_the_renamed_released() {
             "adopt Pod web-05: nobody controls it and it is selected",
         ]
     );
-    assert_eq!(world.work(), ["+0"], "web-05 is number 5 of nobody");
+    assert_eq!(world.work(), ["+0"], "Pods out of range wait until those in range are there");
+    assert_eq!(world.clone().pod(pod(0)).work(), ["-05"], "its ordinal is 5");
+}
+
+#[test]
+fn a_pod_whose_ordinal_has_leading_zeros_is_the_pod_of_that_ordinal() {
+    let stray = |ordinal: i32, name: &str| pod(ordinal).name(name);
+    // Out of range it is condemned, by descending ordinal and then by name.
+    let condemned = world(2).burst().pod(stray(7, "web-07")).pod(stray(9, "web-009")).pod(pod(7));
+    assert_eq!(condemned.work(), ["-009", "-07", "-7"]);
+    assert_eq!(condemned.plan().status.replicas, 5);
+    // In range it takes the place of the Pod, and cannot be renamed.
+    let alone = world(2).without_pod(1).pod(stray(1, "web-01"));
+    assert_eq!(alone.work(), ["~01"], "web-1 is not created");
+    assert_eq!(alone.plan().status.replicas, 2);
+    // Beside the Pod of the set it is left alone, in whichever order the cache lists them.
+    let before = world(2).without_pod(1).pod(stray(1, "web-01")).pod(stray(1, "web-001")).pod(pod(1));
+    for world in [world(2).pod(stray(1, "web-01")), before] {
+        assert_eq!(world.work(), none());
+        assert_eq!(world.plan().status.replicas, 2);
+        assert!(
+            waiting(&world).contains("Pod web-01 is left alone: another Pod has its ordinal"),
+            "{}",
+            waiting(&world)
+        );
+    }
+    // One that does not fit an ordinal is claimed and left alone.
+    assert_eq!(world(2).pod(stray(3, "web-2147483648")).pod(stray(4, "web-02147483648")).work(), none());
+}
+
+#[test]
+fn a_condemned_pod_is_not_deleted_in_the_place_of_its_namesake() {
+    let both = world(1).pod(pod(7)).pod(pod(7).name("web-07").unready());
+    assert_eq!(both.work(), ["-07"], "the one that blocks the other goes first");
+    let both = world(1).pod(pod(7).unready()).pod(pod(7).name("web-07"));
+    assert_eq!(both.work(), ["-07"], "Pods of one ordinal go by name");
+    let both = world(1).pod(pod(7)).pod(pod(7).name("web-07").unready()).pod(pod(5).unready());
+    assert_eq!(both.work(), none(), "the Pod with the lowest ordinal blocks them");
+}
+
+#[test]
+fn claims_that_give_less_than_their_template_requests_are_reported_once() {
+    let template = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}});
+    let claim = |size: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}});
+    let of = |sizes: &[&str]| {
+        let mut world = world(sizes.len() as i32).with_claims("Retain", "Retain");
+        world.set["spec"]["volumeClaimTemplates"][0]["spec"] = template.clone();
+        for (known, size) in world.claims.iter_mut().zip(sizes) {
+            known["spec"] = claim(size);
+        }
+        world
+    };
+    let reports = |world: &World| world.plan().reports.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let lines = |world: &World| Describe::waiting(&world.plan()).join("\n");
+    assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim is fine");
+    let small = of(&["1Gi", "2Gi", "1Gi", "1Gi"]);
+    let text = "PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data and is used as it is: \
+                it requests 1Gi of storage, and the template 2Gi (2 more claims likewise)";
+    assert_eq!(reports(&small), [text]);
+    assert!(lines(&small).contains(text), "{}", lines(&small));
+    assert_eq!(small.work(), none(), "nothing else is done about it");
+    let condemned = small.clone().spec("replicas", json!(1));
+    assert!(reports(&condemned)[0].ends_with("the template 2Gi"), "claims out of range do not count");
+    assert!(reports(&small.deleting()).is_empty());
+    let sizes: Vec<String> = (1..=15).map(|n| format!("{n}Mi")).collect();
+    let many = of(&sizes.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((reports(&many).len(), many.plan().mismatches.unlisted), (10, 5));
+    assert!(lines(&many).contains("5 more claims do not match their volumeClaimTemplates"), "{}", lines(&many));
 }
 
 #[test]

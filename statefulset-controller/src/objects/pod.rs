@@ -171,17 +171,20 @@ impl WireStatus<'_> {
     }
 }
 
-/// The ordinal in a Pod's name: `None` if the name is not `<set>-<digits>`, and `Some(None)` if the digits are not an ordinal that
-/// the set gives: they exceed an `i32`, or begin with a zero.
+/// The ordinal in a Pod's name: `None` if the name is not `<set>-<digits>`, and `Some(None)` if the digits exceed an `i32`.
 ///
-/// Upstream reads `web-01` as ordinal 1, and can overlook `web-1` because of it.
+/// `web-01` has ordinal 1, as `web-1` has. Upstream: `pkg/controller/statefulset`, `getParentNameAndOrdinal`.
 pub fn ordinal_of(set: &str, pod: &str) -> Option<Option<i32>> {
     let (parent, digits) = pod.rsplit_once('-')?;
     if parent != set || digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let exact = digits == "0" || !digits.starts_with('0');
-    Some(digits.parse().ok().filter(|_| exact))
+    Some(digits.parse().ok())
+}
+
+/// Whether the ordinal in a Pod's name has leading zeros: the set gives its Pods other names.
+pub fn has_leading_zero(pod: &str) -> bool {
+    pod.rsplit_once('-').is_some_and(|(_, digits)| digits.len() > 1 && digits.starts_with('0'))
 }
 
 #[cfg(test)]
@@ -253,7 +256,11 @@ mod tests {
             ("web-17", Some(Some(17))),
             ("web-2147483647", Some(Some(i32::MAX))),
             ("web-2147483648", Some(None)),
-            ("web-01", Some(None)),
+            ("web-01", Some(Some(1))),
+            ("web-00", Some(Some(0))),
+            ("web-0000000000000000000007", Some(Some(7))),
+            ("web-02147483648", Some(None)),
+            ("web-99999999999999999999", Some(None)),
             ("web-", None),
             ("web", None),
             ("web-a", None),
@@ -264,5 +271,8 @@ mod tests {
             assert_eq!(ordinal_of("web", name), ordinal, "{name}");
         }
         assert_eq!(ordinal_of("web-0", "web-0-1"), Some(Some(1)));
+        for (name, leading) in [("web-0", false), ("web-10", false), ("web-00", true), ("web-01", true)] {
+            assert_eq!(has_leading_zero(name), leading, "{name}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use common::{
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::Value;
 
-use super::STATEFUL_SETS;
+use super::{ClaimSpec, STATEFUL_SETS};
 
 /// A StatefulSet.
 ///
@@ -55,6 +55,8 @@ pub struct StatefulSet {
 pub struct ClaimTemplate {
     /// Its name, and that of the volume.
     pub name: Text,
+    /// What it requests.
+    pub spec: ClaimSpec,
     /// All of it, unread.
     pub raw: Raw,
 }
@@ -347,6 +349,8 @@ fn claim_template(raw: Raw) -> Result<ClaimTemplate, String> {
     #[derive(Deserialize)]
     struct Named {
         metadata: Name,
+        #[serde(default)]
+        spec: Option<Raw>,
     }
     #[derive(Deserialize)]
     struct Name {
@@ -354,7 +358,9 @@ fn claim_template(raw: Raw) -> Result<ClaimTemplate, String> {
     }
     let named: Named =
         serde_json::from_str(raw.text()).map_err(|error| format!("spec.volumeClaimTemplates: {error}"))?;
-    Ok(ClaimTemplate { name: named.metadata.name, raw })
+    // Whatever else a template holds, its set is managed.
+    let spec = named.spec.and_then(|spec| serde_json::from_str(spec.text()).ok()).unwrap_or_default();
+    Ok(ClaimTemplate { name: named.metadata.name, spec, raw })
 }
 
 fn count(field: &str, value: i64) -> Result<i32, String> {

@@ -13,7 +13,7 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use super::{Note, refused, role};
+use super::{Namesake, Note, refused, role};
 use crate::{
     decide::{
         body,
@@ -332,9 +332,8 @@ impl<'a> State<'a> {
             Err(refusal) => {
                 self.failed = Some(refused(&format!("cannot create Pod {}", self.name), refusal));
                 if refusal.class == Class::Taken {
-                    let request = Request::get(PODS, &self.snapshot.owner.namespace, &self.name);
                     self.refusal = answer.err();
-                    return Step::Send(request.because("its name is taken"), Self::read_namesake);
+                    return Step::Observe(Arc::clone(&self.name), Self::examine_namesake);
                 }
                 if is_worth_telling(Some(refusal.class)) {
                     self.tell(turn, Verb::Create, Some(&refusal.error.to_string()));
@@ -352,17 +351,37 @@ impl<'a> State<'a> {
         self.own(turn, ownership)
     }
 
-    /// Tells of a name that is taken by a Pod which this set neither controls nor can adopt. Read live, because the cache holds no
-    /// Pods of other controllers.
-    fn read_namesake(&mut self, turn: &mut Turn<Note>) -> Go<'a> {
+    /// Finds out which Pod has the name of the Pod to create. Mostly the cache does not show yet what is already there, so that
+    /// nothing is told and nothing is read for a while. Upstream leaves it at that.
+    fn examine_namesake(&mut self, turn: &mut Turn<Note>) -> Go<'a> {
+        let Some(Namesake { cached, taken }) = turn.fresh() else { return Step::Done };
+        let (pod, at) = (Arc::clone(&self.name), turn.now);
+        let examined = taken.is_some_and(|taken| taken.is_due(at));
+        turn.note(Note::NameTaken { pod, at, examined });
+        if !examined {
+            return Step::Done;
+        }
+        if let Some(pod) = cached {
+            return self.report_namesake(turn, pod.meta());
+        }
+        let request = Request::get(PODS, &self.snapshot.owner.namespace, &self.name);
+        Step::Send(request.because("its name is taken"), |state, turn| match turn.metadata() {
+            Ok(Some(meta)) => state.report_namesake(turn, &meta),
+            Ok(None) | Err(_) => Step::Done,
+        })
+    }
+
+    /// Tells of a Pod that has the name of the Pod to create, if the set neither controls nor adopts it.
+    fn report_namesake(&mut self, turn: &mut Turn<Note>, namesake: &Meta) -> Go<'a> {
         let Snapshot { set, owner, .. } = self.snapshot;
-        let is_foreign = |meta: Meta| match meta.controller() {
-            Some(controller) => controller.uid != owner.uid,
-            None => !set.selector.matches_orphan(&meta.labels),
+        let holder = match namesake.controller() {
+            Some(controller) if controller.uid == owner.uid => return Step::Done,
+            Some(controller) => format!("is controlled by {} {}", controller.kind, controller.name),
+            None if set.selector.matches_orphan(&namesake.labels) => return Step::Done,
+            None => "is not selected by the StatefulSet".to_owned(),
         };
-        let is_taken = turn.metadata().ok().flatten().is_some_and(is_foreign);
-        if let Some(refusal) = self.refusal.as_ref().filter(|_| is_taken) {
-            self.tell(turn, Verb::Create, Some(&refusal.error.to_string()));
+        if let Some(Refusal { error, .. }) = &self.refusal {
+            self.tell(turn, Verb::Create, Some(&format!("{error} and {holder}")));
         }
         Step::Done
     }
@@ -408,9 +427,24 @@ impl<'a> State<'a> {
         self.fail(trouble)
     }
 
-    /// Writes the labels of a Pod's identity, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
+    /// Writes the labels of a Pod's identity, and its volumes, which the server refuses. Where only the owner references of its
+    /// claims were wrong, the Pod is not written, and users are told the same. Upstream: `UpdateStatefulPod`.
     fn mend(&mut self, turn: &mut Turn<Note>) -> Go<'a> {
-        let Work::Repair { pod, ordinal, wrong: Some(wrong), .. } = &self.work else { return Step::Done };
+        let Work::Repair { pod, ordinal, wrong, occasion, owners, .. } = &self.work else { return Step::Done };
+        let Some(wrong) = wrong else {
+            if *occasion == Occasion::Wanted && !owners.is_empty() {
+                self.tell(turn, Verb::Update, None);
+            }
+            return Step::Done;
+        };
+        if wrong.name {
+            // Upstream writes the Pod under the name that it should have, and the server finds no such Pod.
+            let name = self.snapshot.set.pod_name(*ordinal);
+            let text = format!("it has the ordinal of Pod {name}, and a Pod cannot be renamed");
+            self.tell(turn, Verb::Update, Some(&text));
+            let failed = Failed::new("name", format!("cannot update Pod {}: {text}", self.name));
+            return self.fail(Trouble { failed, class: None });
+        }
         let body = turn.body(|| mended(pod.meta(), *ordinal, wrong));
         let lacks = if wrong.labels { "it lacks labels of its identity" } else { "it lacks volumes of its claims" };
         let request = Request::patch(PODS, pod.meta(), Patch::Strategic, body).role(role(self.snapshot));
@@ -419,8 +453,7 @@ impl<'a> State<'a> {
                 state.tell(turn, Verb::Update, None);
                 return Step::Done;
             };
-            let tells = refusal.class != Class::Changed && !refusal.error.is_not_found();
-            if tells && is_worth_telling(Some(refusal.class)) {
+            if refusal.class != Class::Changed && is_worth_telling(Some(refusal.class)) {
                 state.tell(turn, Verb::Update, Some(&refusal.error.to_string()));
             }
             let what = format!("cannot update Pod {}", state.name);

@@ -26,6 +26,7 @@ fn ground(min_ready_seconds: i32) -> Ground {
         metrics: ControllerMetrics::new(&Metrics::new()),
         awaited: Arc::default(),
         awaited_writes: Arc::default(),
+        reports: Arc::default(),
         templates: Arc::default(),
     };
     Ground { watch, clock }

@@ -3,7 +3,7 @@
 use sandbox::{Action, Rule};
 use serde_json::json;
 
-use crate::world::{CLAIMS, ME, NS, World, claims, owners, set};
+use crate::world::{CLAIMS, ME, NS, SETS, World, claims, owners, set};
 
 #[tokio::test(start_paused = true)]
 async fn every_pod_has_claims_that_outlive_it() {
@@ -75,7 +75,8 @@ async fn claims_go_with_the_set_or_with_their_pods_as_the_policy_says() {
         .await;
     world.settle().await;
     assert!(of("data-web-0").await.is_empty());
-    assert!(!world.told("Normal SuccessfulUpdate").await, "the Pod is as it was");
+    assert!(world.told("Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await);
+    assert_eq!(world.asked("patch", "pods") + world.asked("update", "pods"), 0, "the Pod is as it was");
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,4 +316,39 @@ async fn a_conflict_over_the_claim_of_a_condemned_pod_is_told_only_if_it_is_writ
         assert_eq!(world.told(event).await, own_reference, "{:#?}", world.events().await);
         assert_eq!(world.names("pods").await, ["web-0"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_that_gives_less_than_its_template_requests_is_told_of_once() {
+    let world = World::new().await;
+    let claim = |name: &str, size: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": NS},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}})
+    };
+    world.apply(claim("data-web-0", "512Mi")).await;
+    world.apply(claim("data-web-1", "5Gi")).await;
+    world.apply(claim("data-web-2", "512Mi")).await;
+    world.forget();
+    world.apply(set(3, claims("Retain", "Retain"))).await;
+    world.settle().await;
+    assert_eq!(world.done(), ["+web-0", "+web-1", "+web-2"], "the claims are used as they are");
+    let event = "Warning ClaimMismatch PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data \
+                 and is used as it is: it requests 512Mi of storage, and the template 1Gi";
+    assert!(world.told(event).await, "{:#?}", world.events().await);
+    assert!(!world.told("Warning ClaimMismatch PersistentVolumeClaim data-web-1").await, "it was expanded");
+    for n in 0..20 {
+        world.merge(SETS, "web", json!({"metadata": {"annotations": {"poke": n.to_string()}}})).await;
+        world.wait(60).await;
+    }
+    assert_eq!(world.count("ClaimMismatch").await, 1, "{:#?}", world.events().await);
+    let waiting = world.explain()["waiting"].to_string();
+    assert!(waiting.contains("the template 1Gi (1 more claim likewise)"), "{waiting}");
+    // Another difference is told as well.
+    world.sandbox.delete(CLAIMS, Some(NS), "data-web-2").await.unwrap();
+    world.unprotect("data-web-2").await;
+    world.apply(claim("data-web-2", "256Mi")).await;
+    world.sandbox.delete("pods", Some(NS), "web-2").await.unwrap();
+    world.settle().await;
+    assert!(world.told("Warning ClaimMismatch PersistentVolumeClaim data-web-2").await, "{:#?}", world.events().await);
+    assert_eq!(world.count("ClaimMismatch").await, 2);
 }

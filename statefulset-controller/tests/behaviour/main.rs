@@ -4,6 +4,7 @@
 
 mod claims;
 mod hand_over;
+mod namesakes;
 mod revisions;
 mod rights;
 mod rollout;

@@ -131,7 +131,8 @@ async fn a_pod_of_its_name_that_is_another_controllers_is_never_touched() {
     world.wait(60).await;
     assert_eq!(world.done(), Vec::<String>::new());
     assert_eq!(world.images().await, ["web-0 img:0"]);
-    let event = "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
+    let event = "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists \
+                 and is controlled by ReplicaSet rs";
     assert!(world.told(event).await, "{:#?}", world.events().await);
     assert!(world.explain()["lastError"]["error"].as_str().unwrap().contains("already exists"), "{}", world.explain());
 }

@@ -180,6 +180,12 @@ impl World {
         self.events().await.iter().any(|event| event.starts_with(start))
     }
 
+    /// How often Events of a reason were told.
+    pub(crate) async fn count(&self, reason: &str) -> i64 {
+        let events = self.sandbox.list("events", Some(NS)).await.unwrap();
+        events.iter().filter(|e| e["reason"] == reason).map(|e| e["count"].as_i64().unwrap_or(1)).sum()
+    }
+
     pub(crate) fn explain(&self) -> Value {
         self.loops.as_ref().unwrap().explain(Some("shop/web"))[0].clone()
     }

@@ -1,0 +1,200 @@
+//! Claims, and how a claim compares with the template that it would be created from.
+
+use std::collections::BTreeSet;
+
+use common::{
+    intern::{Labels, Text},
+    json::null_as_default,
+    meta::{Annotations, Meta},
+    object::{Object, Resource},
+    quantity::Quantity,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::CLAIMS;
+
+/// The annotation that named the storage class before there was a field. The API server still honours it.
+const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
+
+/// A `PersistentVolumeClaim`: its owners, whether it is terminating, and what it requests.
+#[derive(Debug, Deserialize)]
+pub struct Claim {
+    /// Its metadata, without labels, annotations and finalizers.
+    pub metadata: Meta,
+    /// What it requests.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub spec: ClaimSpec,
+}
+
+impl Object for Claim {
+    const RESOURCE: Resource = CLAIMS;
+    type Indexes = ();
+
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+
+    fn trim(&mut self) {
+        let annotations = &self.metadata.annotations;
+        self.spec.storage_class =
+            self.spec.storage_class.take().or_else(|| annotations.get(STORAGE_CLASS_ANNOTATION).map(Text::new));
+        self.metadata.labels = Labels::empty();
+        self.metadata.annotations = Annotations::default();
+        self.metadata.finalizers = Box::default();
+    }
+}
+
+/// What a claim or its template requests. Claims of one template share its texts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "WireSpec")]
+pub struct ClaimSpec {
+    /// The requested storage as it is written.
+    storage: Option<Text>,
+    /// The access modes, sorted and separated by commas.
+    access_modes: Text,
+    /// The storage class; the empty one means a volume without a class.
+    storage_class: Option<Text>,
+    /// Whether the volume is a block device and not a file system.
+    block: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    #[serde(default)]
+    access_modes: Option<BTreeSet<Text>>,
+    #[serde(default)]
+    resources: Option<WireResources>,
+    #[serde(default)]
+    storage_class_name: Option<Text>,
+    #[serde(default)]
+    volume_mode: Option<Text>,
+}
+
+#[derive(Deserialize)]
+struct WireResources {
+    #[serde(default)]
+    requests: Option<WireRequests>,
+}
+
+#[derive(Deserialize)]
+struct WireRequests {
+    #[serde(default)]
+    storage: Option<Value>,
+}
+
+impl From<WireSpec> for ClaimSpec {
+    fn from(wire: WireSpec) -> Self {
+        let storage = wire.resources.and_then(|resources| resources.requests?.storage);
+        let modes = wire.access_modes.unwrap_or_default();
+        let modes: Vec<&str> = modes.iter().map(Text::as_str).collect();
+        Self {
+            storage: storage.map(|storage| match storage {
+                Value::String(text) => Text::new(&text),
+                other => Text::new(&other.to_string()),
+            }),
+            access_modes: Text::new(&modes.join(",")),
+            storage_class: wire.storage_class_name,
+            block: wire.volume_mode.is_some_and(|mode| &*mode == "Block"),
+        }
+    }
+}
+
+impl ClaimSpec {
+    /// In what a claim with this spec falls short of its template, in words; `None` if it gives what the template requests.
+    ///
+    /// A claim that requests more storage was expanded by a user, and one with further access modes has those of the template as
+    /// well: both are fine. A storage class is compared only if the template names one.
+    pub fn shortfall(&self, template: &Self) -> Option<String> {
+        if self == template {
+            return None;
+        }
+        let mut parts = Vec::new();
+        if let (Some(has), Some(wanted)) = (&self.storage, &template.storage)
+            && let (Ok(a), Ok(b)) = (Quantity::parse(has), Quantity::parse(wanted))
+            && a < b
+        {
+            parts.push(format!("it requests {has} of storage, and the template {wanted}"));
+        }
+        let modes: BTreeSet<&str> = self.access_modes.split(',').collect();
+        if !template.access_modes.is_empty() && !template.access_modes.split(',').all(|mode| modes.contains(mode)) {
+            let (has, wanted) = (&self.access_modes, &template.access_modes);
+            parts.push(format!("its access modes are {has}, and those of the template {wanted}"));
+        }
+        let class = self.storage_class.as_deref().unwrap_or_default();
+        if let Some(wanted) = template.storage_class.as_deref().filter(|wanted| *wanted != class) {
+            let named = |class: &str| if class.is_empty() { "none".to_owned() } else { class.to_owned() };
+            parts.push(format!("its storage class is {}, and that of the template {}", named(class), named(wanted)));
+        }
+        if self.block != template.block {
+            let named = |block: bool| if block { "Block" } else { "Filesystem" };
+            let (has, wanted) = (named(self.block), named(template.block));
+            parts.push(format!("its volume mode is {has}, and that of the template {wanted}"));
+        }
+        (!parts.is_empty()).then(|| parts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn spec(storage: &str, modes: &[&str], class: Option<&str>, mode: Option<&str>) -> ClaimSpec {
+        let json = json!({"accessModes": modes, "resources": {"requests": {"storage": storage}},
+            "storageClassName": class, "volumeMode": mode});
+        serde_json::from_str(&json.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_claim_that_gives_what_the_template_requests_does_not_fall_short() {
+        let template = spec("2Gi", &["ReadWriteOnce"], None, None);
+        for claim in [
+            spec("2Gi", &["ReadWriteOnce"], None, Some("Filesystem")),
+            spec("2147483648", &["ReadWriteOnce"], None, None),
+            spec("10Gi", &["ReadWriteOnce"], None, None),
+            spec("2Gi", &["ReadOnlyMany", "ReadWriteOnce"], None, None),
+            spec("2Gi", &["ReadWriteOnce"], Some("fast"), None),
+        ] {
+            assert_eq!(claim.shortfall(&template), None, "{claim:?}");
+        }
+        let without_class = spec("2Gi", &["ReadWriteOnce"], Some(""), None);
+        assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).shortfall(&without_class), None);
+        assert_eq!(spec("2Gi", &["ReadWriteOnce"], None, None).shortfall(&ClaimSpec::default()), None);
+    }
+
+    #[test]
+    fn a_claim_falls_short_in_size_access_modes_class_and_volume_mode() {
+        let template = spec("2Gi", &["ReadWriteMany", "ReadWriteOnce"], Some("fast"), None);
+        let shortfall = |claim: ClaimSpec| claim.shortfall(&template).unwrap();
+        let modes = &["ReadWriteOnce", "ReadWriteMany"];
+        assert_eq!(
+            shortfall(spec("1500Mi", modes, Some("fast"), None)),
+            "it requests 1500Mi of storage, and the template 2Gi"
+        );
+        assert_eq!(
+            shortfall(spec("2Gi", &["ReadWriteOnce"], Some("fast"), None)),
+            "its access modes are ReadWriteOnce, and those of the template ReadWriteMany,ReadWriteOnce"
+        );
+        assert_eq!(
+            shortfall(spec("2Gi", modes, Some("slow"), None)),
+            "its storage class is slow, and that of the template fast"
+        );
+        assert_eq!(
+            shortfall(spec("2Gi", modes, None, Some("Block"))),
+            "its storage class is none, and that of the template fast; \
+             its volume mode is Block, and that of the template Filesystem"
+        );
+    }
+
+    #[test]
+    fn a_class_in_an_annotation_counts_as_the_class() {
+        let json = json!({"metadata": {"name": "c", "annotations": {STORAGE_CLASS_ANNOTATION: "fast"}}, "spec": {}});
+        let mut claim: Claim = serde_json::from_str(&json.to_string()).unwrap();
+        claim.trim();
+        assert_eq!(claim.spec.storage_class.as_deref(), Some("fast"));
+        assert_eq!(claim.metadata.annotations.get(STORAGE_CLASS_ANNOTATION), None);
+    }
+}

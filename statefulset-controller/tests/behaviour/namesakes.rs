@@ -1,0 +1,125 @@
+//! Pods that others made under the names of a set's Pods.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, World, owners, set};
+
+fn pod(name: &str, app: &str, owners: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": NS, "labels": {"app": app}, "ownerReferences": owners},
+        "spec": {"containers": [{"name": "c", "image": "img:0"}]}})
+}
+
+fn replica_set() -> Value {
+    json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "rs-uid", "controller": true}])
+}
+
+/// How often a set tried to create a Pod in an hour, read Pods, and told of a failure.
+async fn hour(world: &World) -> (u64, u64, i64) {
+    world.wait(3600).await;
+    (world.asked("create", "pods"), world.asked("get", "pods"), world.count("FailedCreate").await)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taken_name_costs_one_read_and_one_event_an_hour() {
+    for (stray, reads, holder) in [
+        (pod("web-0", "other", json!([])), 0, "is not selected by the StatefulSet"),
+        (pod("web-0", "web", replica_set()), 1, "is controlled by ReplicaSet rs"),
+    ] {
+        let world = World::new().await;
+        world.apply(stray).await;
+        world.forget();
+        world.apply(set(1, json!({}))).await;
+        let (creates, read, told) = hour(&world).await;
+        assert!((10..=25).contains(&creates), "{holder}: it backs off: {creates}");
+        assert_eq!((read, told), (reads, 1), "{holder}: {:#?}", world.events().await);
+        let event =
+            "Warning FailedCreate Create Pod web-0 in StatefulSet web failed error: pods \"web-0\" already exists";
+        assert!(world.told(&format!("{event} and {holder}")).await, "{:#?}", world.events().await);
+        assert_eq!(world.images().await, ["web-0 img:0"]);
+        let (_, read, told) = hour(&world).await;
+        assert!(read <= 2 * reads && told <= 2, "{holder}: {read} reads, {told} Events");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_goes_on_as_soon_as_an_orphan_gives_its_name_up() {
+    let world = World::new().await;
+    world.apply(pod("web-0", "other", json!([]))).await;
+    world.apply(set(1, json!({}))).await;
+    world.wait(900).await;
+    world.forget();
+    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.done(), ["+web-0"], "within seconds, although the back-off is minutes by now");
+    assert_eq!(world.status().await["readyReplicas"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_replaced_by_hand_is_adopted_without_an_event_of_failure() {
+    let world = World::new().await;
+    world.apply(set(1, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.settle().await;
+    world.forget();
+    // The controller sees the deletion seconds before the new Pod, which is there by then.
+    world.sandbox.faults().delay_watch(ME, "pods", Duration::from_secs(3));
+    let before = world.get("pods", "web-0").await["metadata"]["uid"].clone();
+    world.sandbox.delete("pods", Some(NS), "web-0").await.unwrap();
+    while world.sandbox.get("pods", Some(NS), "web-0").await.is_ok() {
+        world.clock.sleep(Duration::from_millis(100)).await;
+    }
+    world.clock.sleep(Duration::from_secs(1)).await;
+    world.apply(pod("web-0", "web", json!([]))).await;
+    let (creates, reads, told) = hour(&world).await;
+    assert!((1..=15).contains(&creates), "it tries until the cache shows the Pod: {creates}");
+    assert_eq!((reads, told), (0, 0), "{:#?}", world.events().await);
+    let after = world.get("pods", "web-0").await;
+    assert_ne!(after["metadata"]["uid"], before);
+    assert_eq!(owners(&after), ["StatefulSet web"]);
+    assert_eq!(world.count("SuccessfulUpdate").await, 1, "{:#?}", world.events().await);
+    assert_eq!(world.status().await["readyReplicas"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_leading_zeros_out_of_range_is_deleted() {
+    let world = World::new().await;
+    let made = world.apply(set(2, json!({}))).await;
+    world.settle().await;
+    world.forget();
+    let own = json!([{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": made["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    world.apply(pod("web-07", "web", own)).await;
+    world.apply(pod("web-99999999999", "web", json!([]))).await;
+    world.settle().await;
+    assert_eq!(world.names("pods").await, ["web-0", "web-1", "web-99999999999"]);
+    assert!(world.told("Normal SuccessfulDelete Delete Pod web-07 in StatefulSet web successful").await);
+    assert_eq!(owners(&world.get("pods", "web-99999999999").await), ["StatefulSet web"], "it has no ordinal");
+    assert_eq!(world.status().await["replicas"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_leading_zeros_in_range_takes_the_place_of_the_pod() {
+    let world = World::new().await;
+    world.apply(pod("web-01", "web", json!([]))).await;
+    world.settle().await;
+    world.apply(set(2, json!({"updateStrategy": {"type": "OnDelete"}}))).await;
+    world.forget();
+    world.wait(3600).await;
+    assert_eq!(world.names("pods").await, ["web-0", "web-01"], "ordinal 1 has its Pod");
+    assert_eq!(world.status().await["replicas"], 2);
+    let event = "Warning FailedUpdate Update Pod web-01 in StatefulSet web failed error: it has the ordinal of Pod web-1, \
+                 and a Pod cannot be renamed";
+    assert!(world.told(event).await, "{:#?}", world.events().await);
+    assert!((1..=30).contains(&world.count("FailedUpdate").await), "it backs off");
+    assert_eq!(world.asked("patch", "pods"), 1, "the adoption: what cannot succeed is not sent");
+    world.sandbox.delete("pods", Some(NS), "web-01").await.unwrap();
+    world.settle().await;
+    assert_eq!(world.names("pods").await, ["web-0", "web-1"]);
+    // Beside the Pod of its ordinal it is left alone.
+    world.apply(pod("web-01", "web", json!([]))).await;
+    world.settle().await;
+    assert_eq!(world.names("pods").await, ["web-0", "web-01", "web-1"]);
+    assert_eq!(world.status().await["replicas"], 2);
+}
