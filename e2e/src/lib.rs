@@ -10,5 +10,6 @@ pub mod rights;
 pub mod scrape;
 pub mod skips;
 pub mod suite;
+pub mod tools;
 
 pub use sandbox::{self, loops, nodes};

@@ -12,6 +12,7 @@
 
 mod describe;
 pub mod handover;
+mod kubectl;
 mod objects;
 mod parts;
 mod record;
@@ -32,6 +33,7 @@ use crate::{
     process::{Process, Witness},
     rights::Holder,
 };
+pub use kubectl::Printed;
 pub use objects::{
     Builder, daemon_set, deployment, job, pod, replica_set, replication_controller, resources, stateful_set,
 };

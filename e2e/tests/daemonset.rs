@@ -12,6 +12,7 @@ use e2e::{
         resources::{CONTROLLER_REVISIONS, DAEMON_SETS, EVENTS, NODES, PODS},
         run,
     },
+    tools,
 };
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -19,9 +20,6 @@ use serde_json::{Value, json};
 
 /// Clusters whose nodes follow scripts, and come and go as a test says.
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-/// Servers that show what they store: the sandbox answers in JSON only.
-const REAL: &[Kind] = &[Kind::Envtest, Kind::Kubeconfig];
 
 /// The label of a test's nodes. Its value is the test's namespace.
 const TEST: &str = "nonet.io/test";
@@ -59,7 +57,13 @@ pub fn suite() -> Suite {
             Test::new("of_two_pods_on_a_node_the_older_one_stays", |c| Box::pin(duplicates(c))).only(OURS),
             Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))).only(OURS),
             Test::new("history_status_and_undo_work_as_kubectl_does_them", |c| Box::pin(undo(c))).only(OURS),
-            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))).only(REAL),
+            Test::new("kubectl_shows_the_history_and_rolls_back", |c| Box::pin(kubectl_rollback(c)))
+                .only(OURS)
+                .needs(tools::needs_kubectl),
+            Test::new("kubectl_waits_for_a_rollout_that_is_stuck", |c| Box::pin(kubectl_status(c)))
+                .only(OURS)
+                .needs(tools::needs_kubectl),
+            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))),
             Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))).only(OURS),
             Test::new("orphans_are_adopted_and_strangers_released", |c| Box::pin(adopts(c))).only(OURS),
             Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))).only(OURS),
@@ -703,6 +707,26 @@ async fn undo(c: Context) -> Outcome {
     .await?;
     assert_eq!(described(&c, &set).await?.0, BTreeMap::from([("Running".to_owned(), 2)]));
     Ok(())
+}
+
+/// `kubectl rollout history`, `undo` and `status`, by kubectl itself.
+async fn kubectl_rollback(c: Context) -> Outcome {
+    let nodes = Nodes::start(&c, 2).await?;
+    let set = agent(&c).set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
+    c.create(DAEMON_SETS, set).await?;
+    complete(&c, 2).await?;
+    let cause = json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "second"}}});
+    c.merge(DAEMON_SETS, "agent", cause).await?;
+    c.merge(DAEMON_SETS, "agent", image("img:2")).await?;
+    c.check_rollback("daemonset/agent", "daemon set \"agent\" successfully rolled out", "img:1").await?;
+    rolled_out(&c, &nodes, "img:2").await
+}
+
+async fn kubectl_status(c: Context) -> Outcome {
+    let _nodes = Nodes::start(&c, 2).await?;
+    c.create(DAEMON_SETS, agent(&c).script("sim/ready-after", "600")).await?;
+    until_status(&c, json!({"currentNumberScheduled": 2})).await?;
+    c.check_stuck_rollout("daemonset/agent", "0 of 2 updated pods are available").await
 }
 
 async fn bytes(c: Context) -> Outcome {

@@ -10,6 +10,7 @@ use e2e::{
         resources::{DEPLOYMENTS, PODS, REPLICA_SETS},
         run,
     },
+    tools,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +38,10 @@ pub fn suite() -> Suite {
             Test::new("an_update_overtakes_an_update", |c| Box::pin(rolls_over(c))),
             Test::new("pause_and_resume", |c| Box::pin(pause(c))),
             Test::new("rolls_back_to_an_earlier_revision", |c| Box::pin(rolls_back(c))),
+            Test::new("kubectl_shows_the_history_and_rolls_back", |c| Box::pin(kubectl_rollback(c)))
+                .needs(tools::needs_kubectl),
+            Test::new("kubectl_waits_for_a_rollout_that_is_stuck", |c| Box::pin(kubectl_status(c)))
+                .needs(tools::needs_kubectl),
             Test::new("recreate_never_runs_two_revisions", |c| Box::pin(recreates(c))),
             Test::new("history_is_limited", |c| Box::pin(history(c))),
             Test::new("a_stuck_rollout_is_scaled_in_proportion", |c| Box::pin(proportional(c))),
@@ -239,6 +244,28 @@ async fn rolls_back(c: Context) -> Outcome {
     assert_eq!(again["metadata"]["annotations"]["deployment.kubernetes.io/revision-history"], "1");
     assert_eq!(again["metadata"]["annotations"]["kubernetes.io/change-cause"], "first");
     Ok(())
+}
+
+/// `kubectl rollout history`, `undo` and `status`, by kubectl itself.
+async fn kubectl_rollback(c: Context) -> Outcome {
+    let annotated =
+        deployment("web").replicas(2).set("metadata/annotations", json!({"kubernetes.io/change-cause": "first"}));
+    c.create(DEPLOYMENTS, annotated).await?;
+    c.rolled_out("web").await?;
+    let mut second = image("img:2");
+    second["metadata"] = json!({"annotations": {"kubernetes.io/change-cause": "second"}});
+    c.merge(DEPLOYMENTS, "web", second).await?;
+    c.check_rollback("deployment/web", "deployment \"web\" successfully rolled out", "img:1").await?;
+    let d = c.rolled_out("web").await?;
+    assert_eq!(d["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
+    Ok(())
+}
+
+async fn kubectl_status(c: Context) -> Outcome {
+    c.create(DEPLOYMENTS, deployment("web").replicas(2)).await?;
+    c.rolled_out("web").await?;
+    c.merge(DEPLOYMENTS, "web", never_ready("img:2")).await?;
+    c.check_stuck_rollout("deployment/web", "1 out of 2 new replicas have been updated").await
 }
 
 async fn recreates(c: Context) -> Outcome {

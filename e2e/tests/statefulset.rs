@@ -10,6 +10,7 @@ use e2e::{
         resources::{CLAIMS, CONTROLLER_REVISIONS, PODS, STATEFUL_SETS},
         run, stateful_set,
     },
+    tools,
 };
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -17,9 +18,6 @@ use serde_json::{Value, json};
 
 /// Clusters without a garbage collector or a provisioner, whose nodes follow scripts.
 const OURS: &[Kind] = &[Kind::Sandbox, Kind::Envtest];
-
-/// Servers that show what they store: the sandbox answers in JSON only.
-const REAL: &[Kind] = &[Kind::Envtest, Kind::Kubeconfig];
 
 fn main() -> ExitCode {
     run(&suite())
@@ -43,8 +41,13 @@ pub fn suite() -> Suite {
             Test::new("on_delete_leaves_it_to_users", |c| Box::pin(on_delete(c))),
             Test::new("the_template_of_before_is_numbered_anew", |c| Box::pin(rollback(c))),
             Test::new("history_and_undo_work_as_kubectl_does_them", |c| Box::pin(undo(c))),
+            Test::new("kubectl_shows_the_history_and_rolls_back", |c| Box::pin(kubectl_rollback(c)))
+                .needs(tools::needs_kubectl),
+            Test::new("kubectl_waits_for_a_rollout_that_is_stuck", |c| Box::pin(kubectl_status(c)))
+                .only(OURS)
+                .needs(tools::needs_kubectl),
             Test::new("kubectl_get_and_describe_show_the_set", |c| Box::pin(shown(c))),
-            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))).only(REAL),
+            Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))),
             Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))),
             Test::new("claims_know_with_whom_they_go", |c| Box::pin(claims(c))).only(OURS),
             Test::new("numbers_begin_where_the_set_says", |c| Box::pin(ordinals(c))),
@@ -295,6 +298,27 @@ async fn undo(c: Context) -> Outcome {
     assert_eq!(status["currentRevision"], status["updateRevision"]);
     assert_eq!((&status["readyReplicas"], &status["updatedReplicas"]), (&json!(2), &json!(2)));
     Ok(())
+}
+
+/// `kubectl rollout history`, `undo` and `status`, by kubectl itself.
+async fn kubectl_rollback(c: Context) -> Outcome {
+    let mut set = stateful_set("web").replicas(2).build();
+    set["metadata"]["annotations"] = json!({"kubernetes.io/change-cause": "first"});
+    c.create(STATEFUL_SETS, set).await?;
+    rolled_out(&c, "web", 2).await?;
+    let cause = json!({"metadata": {"annotations": {"kubernetes.io/change-cause": "second"}}});
+    c.merge(STATEFUL_SETS, "web", cause).await?;
+    c.merge(STATEFUL_SETS, "web", image("img:2")).await?;
+    c.check_rollback("statefulset/web", "roll out complete: 2 new pods have been updated", "img:1").await?;
+    rolled_out(&c, "web", 2).await?;
+    assert_eq!(images(&c).await?, ["web-0 img:2", "web-1 img:2"]);
+    Ok(())
+}
+
+async fn kubectl_status(c: Context) -> Outcome {
+    c.create(STATEFUL_SETS, stateful_set("web").replicas(2).script("sim/ready-after", "600")).await?;
+    c.until("the first Pod", async || c.get(PODS, "web-0").await.ok()).await?;
+    c.check_stuck_rollout("statefulset/web", "Waiting for 2 pods to be ready").await
 }
 
 /// What `kubectl get` and `kubectl describe` read: the row of the table, and the Events on the set.

@@ -15,11 +15,12 @@ use super::{
     json,
     names::quoted,
     object::meta,
-    request::{Accept, Call, Query, Wants, segments, verb},
+    protobuf, raw,
+    request::{Accept, Call, Form, Query, Wants, segments, verb},
     resource::Resource,
     reviews,
     status::{ApiError, ApiResult},
-    table::Representation,
+    table::{Representation, served},
     transport::{ConnectionCut, ResponseBody, full, stream},
     watch::Watch,
     write::{Part, Written},
@@ -275,6 +276,10 @@ impl Core {
         if let Some(version) = wait {
             self.await_version(call, &version).await?;
         }
+        let form = call.accept.form;
+        if form == Form::Protobuf && (call.verb != "get" || call.sub.is_some()) {
+            return Err(protobuf_unacceptable());
+        }
         if let Some(sub) = call.sub.clone()
             && sub != "status"
         {
@@ -292,6 +297,12 @@ impl Core {
         match call.verb {
             "get" => {
                 let found = self.get(call)?;
+                if form == Form::Protobuf {
+                    let kept = found.raw.as_deref().map(|text| (raw::FIELD, text));
+                    let object = served(&call.resource, &found);
+                    let body = protobuf::write(&object, kept).map_err(|_| protobuf_unacceptable())?;
+                    return Ok(Reply::Typed(protobuf::MEDIA_TYPE, body.into()));
+                }
                 Ok(Reply::Json(StatusCode::OK, representation.version(&call.resource, &found)))
             }
             "list" => {
@@ -327,6 +338,12 @@ impl Core {
             _ => Err(ApiError::method_not_allowed()),
         }
     }
+}
+
+/// The answer where this server has JSON only.
+fn protobuf_unacceptable() -> ApiError {
+    let message = "only the following media types are accepted: application/json, application/yaml";
+    ApiError::new(406, "NotAcceptable", message)
 }
 
 fn deleted_body(deleted: &Deleted, whole: bool, call: &Call, representation: &Representation) -> Bytes {

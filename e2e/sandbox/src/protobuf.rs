@@ -1,7 +1,7 @@
-//! Reading the Kubernetes protobuf encoding: typed Go clients, kubectl's generators among them, send it.
+//! The Kubernetes protobuf encoding: typed Go clients, kubectl's generators among them, send it.
 //!
-//! Only reading: answers are JSON, which those clients accept as well. The field numbers are in
-//! `data/protobuf-1.36.txt`, one message after the other:
+//! Answers are JSON, which those clients accept as well. A client that accepts nothing but protobuf reads single objects in it
+//! ([`write()`]). The field numbers are in `data/protobuf-1.36.txt`, one message after the other:
 //!
 //! ```text
 //! core/v1.EnvVar               a message
@@ -10,11 +10,15 @@
 //!                              before it `*` for a list, `%` for a map from strings
 //! ```
 
+mod write;
+
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+
+pub(super) use write::{MEDIA_TYPE, write};
 
 /// What every body starts with.
 const MAGIC: &[u8] = b"k8s\0";
@@ -277,16 +281,20 @@ fn package(api_version: &str) -> String {
     format!("{group}/{version}")
 }
 
+/// The name of the message of a kind.
+fn message_of(api_version: &str, kind: &str) -> String {
+    let own = format!("{}.{kind}", package(api_version));
+    let shared = format!("meta/v1.{kind}");
+    if MESSAGES.contains_key(&*own) || !MESSAGES.contains_key(&*shared) { own } else { shared }
+}
+
 /// Reads a body; the object has its `apiVersion` and `kind`.
 pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
     let envelope = body.strip_prefix(MAGIC).ok_or("provided data does not appear to be a protobuf message")?;
     let envelope = fields(envelope)?;
     let kind_of = fields(bytes_of(&envelope, 1))?;
     let (api_version, kind) = (text(bytes_of(&kind_of, 1))?, text(bytes_of(&kind_of, 2))?);
-    let own = format!("{}.{kind}", package(&api_version));
-    let shared = format!("meta/v1.{kind}");
-    let name = if MESSAGES.contains_key(&*own) || !MESSAGES.contains_key(&*shared) { own } else { shared };
-    let mut object = message(&name, bytes_of(&envelope, 2), 0)?;
+    let mut object = message(&message_of(&api_version, &kind), bytes_of(&envelope, 2), 0)?;
     if let Value::Object(map) = &mut object {
         map.insert("apiVersion".into(), api_version.into());
         map.insert("kind".into(), kind.into());

@@ -90,6 +90,8 @@ pub(super) enum Form {
     Partial,
     /// The aggregated discovery document.
     Discovery,
+    /// The object in protobuf.
+    Protobuf,
 }
 
 /// What the client accepts.
@@ -108,7 +110,7 @@ impl Accept {
         if joined.trim().is_empty() {
             return Ok(Self { form: Form::Object, yaml: false });
         }
-        let mut known = false;
+        let (mut known, mut protobuf) = (false, false);
         for clause in joined.split(',') {
             let mut parts = clause.split(';').map(str::trim);
             let media = parts.next().unwrap_or_default();
@@ -117,6 +119,7 @@ impl Accept {
                 "application/yaml" => true,
                 "application/vnd.kubernetes.protobuf" => {
                     known = true;
+                    protobuf |= parts.next().is_none();
                     continue;
                 }
                 _ => continue,
@@ -147,6 +150,9 @@ impl Accept {
                 _ => continue,
             };
             return Ok(Self { form, yaml });
+        }
+        if protobuf && wants == Wants::Object {
+            return Ok(Self { form: Form::Protobuf, yaml: false });
         }
         let message = if known {
             "only the following media types are accepted: application/json, application/yaml".to_owned()
@@ -346,7 +352,9 @@ mod tests {
         assert_eq!(accept(table, Wants::List), Ok(Form::Table));
         assert_eq!(accept(table, Wants::Discovery), Ok(Form::Object));
         assert_eq!(accept("application/vnd.kubernetes.protobuf,application/json", Wants::Object), Ok(Form::Object));
-        assert_eq!(accept("application/vnd.kubernetes.protobuf", Wants::Object), Err(406));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf", Wants::Object), Ok(Form::Protobuf));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io", Wants::Object), Err(406));
+        assert_eq!(accept("application/vnd.kubernetes.protobuf", Wants::List), Err(406));
         assert_eq!(accept("*/*", Wants::Object), Ok(Form::Object));
         assert_eq!(accept("text/html", Wants::Object), Err(406));
         assert_eq!(accept("application/json;as=Table;v=v1;g=foo", Wants::List), Err(406));

@@ -66,7 +66,7 @@ impl Representation {
     /// An object of the served form as asked for.
     pub(super) fn object(&self, resource: &Resource, object: Value) -> Value {
         match self.form {
-            Form::Object | Form::Discovery => object,
+            Form::Object | Form::Discovery | Form::Protobuf => object,
             Form::Partial => partial(&object),
             Form::Table => {
                 let meta = json!({"resourceVersion": at(&object, &["metadata", "resourceVersion"])});
@@ -121,7 +121,7 @@ impl Representation {
                     "metadata": metadata, "items": objects
                 }))
             }
-            Form::Object | Form::Discovery => {
+            Form::Object | Form::Discovery | Form::Protobuf => {
                 if resource.is_custom() {
                     as_map(&mut metadata).entry("continue").or_insert_with(|| "".into());
                 }

@@ -370,7 +370,7 @@ impl Watch {
                 self.representation.table(&self.resource, &metadata, std::iter::once(object), head)
             }
             Form::Partial => partial(&object),
-            Form::Object | Form::Discovery => object,
+            Form::Object | Form::Discovery | Form::Protobuf => object,
         }
     }
 

@@ -584,6 +584,16 @@ async fn the_bytes_of_a_revision_s_data_are_kept() {
     let object = format!("{path}/r");
     let (status, _) = send("PUT", &object, text.replace("\"revision\":1", "\"revision\":2")).await;
     assert_eq!(status, 200);
+    // JSON shows the canonical form of whatever is stored; only protobuf shows the bytes.
+    let spaced = text.replace("\"r\"", "\"spaced\"").replace("[1]", "[ 1 ]");
+    let (_, created) = send("POST", path, spaced).await;
+    assert!(created.contains(r#""data":{"b":"\u003c","a":[1]}"#), "{created}");
+    let request = Request::get(format!("{path}/spaced")).header("Accept", "application/vnd.kubernetes.protobuf");
+    let request = request.body(Full::new(Bytes::new())).unwrap();
+    let response = sandbox.service("me").oneshot(request).await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/vnd.kubernetes.protobuf");
+    let stored = response.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&stored).contains(r#"{"b":"\u003c","a":[ 1 ]}"#), "{stored:?}");
     let (status, refusal) =
         send("PUT", &object, text.replace(r#""b":"\u003c","a":[1]"#, r#""a":[1],"b":"\u003c""#)).await;
     assert_eq!(status, 422);

@@ -87,6 +87,7 @@ async fn rollouts_of_a_daemon_set() {
     world.merge("daemonsets.apps", "agent", zone).await;
     world.pass(4.0).await;
     world.compare(&steps);
+    world.compare_revisions().await;
     let ours = world.steps();
     assert_eq!(revisions(&ours), revisions(&steps));
     assert_eq!(settled(&ours), settled(&steps));

@@ -22,15 +22,43 @@ use e2e::{
     nodes::Nodes,
     sandbox::{Action, Change, Rule, Sandbox},
 };
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 use signature::{Signature, Step, differences, signature};
+
+/// The text of the recording of that name.
+fn recording(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/traces/{name}.jsonl"));
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// A line of a recording that has a revision.
+#[derive(Deserialize)]
+struct Line<'a> {
+    kind: &'a str,
+    #[serde(borrow)]
+    object: Revision<'a>,
+}
+
+#[derive(Deserialize)]
+struct Revision<'a> {
+    metadata: Named,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
 
 /// The recording of that name.
 fn recorded(name: &str) -> Vec<Step> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/traces/{name}.jsonl"));
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines()
+    recording(name)
+        .lines()
         .map(|line| {
             let line: Value = serde_json::from_str(line).unwrap();
             Step {
@@ -116,6 +144,23 @@ impl World {
                 object: w.after().or_else(|| w.before()).map_or(Value::Null, |o| (*o).clone()),
             })
             .collect()
+    }
+
+    /// Whether the revisions of the recording are stored with the same bytes. JSON shows the canonical form of any bytes, and protobuf
+    /// the bytes themselves.
+    async fn compare_revisions(&self) {
+        let mut compared = 0;
+        for line in recording(self.name).lines() {
+            let Ok(Line { kind: "controllerrevisions", object }) = serde_json::from_str(line) else { continue };
+            let (name, data) = (&object.metadata.name, object.data.get());
+            let path = format!("/apis/apps/v1/namespaces/{}/controllerrevisions/{name}", self.name);
+            let request = http::Request::get(path).header("accept", "application/vnd.kubernetes.protobuf");
+            let response = self.sandbox.client("reader").send(request.body(Body::empty()).unwrap()).await.unwrap();
+            let stored = response.into_body().collect().await.unwrap().to_bytes();
+            assert!(stored.windows(data.len()).any(|bytes| bytes == data.as_bytes()), "{name}: {stored:?}");
+            compared += 1;
+        }
+        assert!(compared >= 2, "{compared} revisions");
     }
 
     fn signature(&self) -> Signature {

@@ -97,6 +97,7 @@ async fn an_ordered_rollout_and_a_scale_down_with_claims() {
     world.merge("statefulsets.apps", "db", json!({"spec": {"replicas": 1}})).await;
     world.pass(5.0).await;
     same(&steps, &world);
+    world.compare_revisions().await;
     whole_statuses(&steps, &world);
 }
 
@@ -111,6 +112,7 @@ async fn a_rollout_by_parts_of_pods_that_do_not_wait() {
     world.merge("statefulsets.apps", "db", partition(0)).await;
     world.pass(5.0).await;
     same(&steps, &world);
+    world.compare_revisions().await;
 }
 
 /// The objects of a kind as upstream had left them after some steps of a recording.
