@@ -32,6 +32,7 @@ use statefulset_controller::{
     },
     objects::{CachedPod, ControllerRevision, STATEFUL_SETS, StatefulSet, ordinal_of},
     plan::{Plan, Work},
+    reports::Reported,
     snapshot::{Limits, Snapshot},
 };
 
@@ -75,7 +76,7 @@ fn snapshot(object: &Value, pods: &[(i32, bool)], limits: Limits) -> Option<Snap
         revisions: refs::claim(&owner, &set.selector, Vec::<Arc<ControllerRevision>>::new(), |_| true).unwrap(),
         pods: refs::claim(&owner, &set.selector, pods, is_member).unwrap(),
         claims: BTreeMap::new(),
-        reported: Default::default(),
+        reported: Reported::default(),
         limits,
         now: Timestamp::from_second(1_800_000_000).unwrap(),
         owner,

@@ -69,7 +69,7 @@ pub fn mismatches(snapshot: &Snapshot) -> Mismatches {
             }
             let ordinal: Option<i32> = name.get(prefix.len()..).and_then(|digits| digits.parse().ok());
             let is_wanted = |ordinal: &i32| set.wants(*ordinal) && set.claim_name(template, *ordinal) == *name;
-            if ordinal.filter(is_wanted).is_some()
+            if ordinal.as_ref().is_some_and(is_wanted)
                 && let Some(shortfall) = claim.spec.shortfall(&template.spec)
             {
                 found.add(&template.name, name, shortfall);
