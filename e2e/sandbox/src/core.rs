@@ -20,6 +20,7 @@ use super::{
     request::DeleteOptions,
     resource::{Key, Registry, Resource},
     store::{Event, NamespaceState, Store},
+    webhooks::Webhooks,
 };
 
 const NAMESPACES: &str = "namespaces";
@@ -49,6 +50,7 @@ pub(super) struct Core {
     pub(super) store: Mutex<Store>,
     registry: RwLock<Arc<Registry>>,
     pub(super) faults: Faults,
+    pub(super) webhooks: Webhooks,
     pub(super) writes: Writes,
     pub(super) requests: Requests,
     pub(super) access: Access,
@@ -60,6 +62,7 @@ impl Core {
         let registry = Registry::gated(|name| setup.gate(name));
         let mut core = Self {
             faults: Faults::new(clock.clone()),
+            webhooks: Webhooks::default(),
             clock,
             setup,
             store: Mutex::new(Store::new(history)),

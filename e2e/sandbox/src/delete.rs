@@ -17,7 +17,7 @@ use super::{
     resource::{Key, Resource},
     status::{ApiError, ApiResult},
     store::{Store, Version},
-    write::author,
+    write::{author, subject},
 };
 
 const ORPHAN: &str = "orphan";
@@ -60,6 +60,8 @@ impl Deleting<'_> {
         };
         let old = current.value();
         self.check_preconditions(&old)?;
+        let subject = subject(&self.author, self.resource, key.namespace(), Some(key.name()));
+        self.core.webhooks.review(&subject, &mut Value::clone(&old))?;
         if self.resource.is("", "namespaces") {
             return self.delete_namespace(store, key, &current, &old);
         }

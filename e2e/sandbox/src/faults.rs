@@ -143,7 +143,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl Matcher {
-    fn matches(&self, subject: &Subject<'_>) -> bool {
+    pub(super) fn matches(&self, subject: &Subject<'_>) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| wanted.as_deref().is_none_or(|w| Some(w) == found);
         let resource = |wanted: &String| match (wanted.split_once('/'), subject.sub) {
             (Some((plural, sub)), Some(found)) => plural == subject.plural && sub == found,

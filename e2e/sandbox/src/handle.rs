@@ -23,7 +23,7 @@ use super::{
     table::{Representation, served},
     transport::{ConnectionCut, ResponseBody, full, stream},
     watch::Watch,
-    write::{Part, Written},
+    write::{Part, Written, author, subject},
 };
 
 const JSON: &str = "application/json";
@@ -136,7 +136,18 @@ impl Core {
         }
         let result = match self.authorize(&call) {
             Err(error) => Err(error),
-            Ok(()) => self.dispatch(&mut call, fault.as_ref()).await,
+            Ok(()) => {
+                let delay = self.webhooks.delay(&subject(
+                    &author(&call),
+                    &call.resource,
+                    call.namespace.as_deref(),
+                    call.name.as_deref(),
+                ));
+                if !delay.is_zero() {
+                    tokio::time::sleep(delay).await;
+                }
+                self.dispatch(&mut call, fault.as_ref()).await
+            }
         };
         if self.faults.is_down() || fault == Some(Action::CutAfter) {
             return Err(ConnectionCut);

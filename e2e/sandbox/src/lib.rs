@@ -21,6 +21,7 @@
 //! # What a test gets out of it
 //! - [`Sandbox::apply`], [`Sandbox::get`], [`Sandbox::list`], [`Sandbox::delete`]: objects as JSON, as the administrator;
 //! - [`Sandbox::faults`]: what goes wrong, for whom, when ([`Rule`], [`Action`]), withheld watches, a server that is down;
+//! - [`Sandbox::webhooks`]: admission webhooks that change or deny writes, or are slow ([`Webhook`]);
 //! - [`Sandbox::writes`]: every accepted write in order, with who made it and the object before and after;
 //! - [`Sandbox::requests`]: how often who asked for what;
 //! - [`Sandbox::compact`]: history forgotten, so that watches and pages expire.
@@ -77,6 +78,7 @@ mod subresource;
 mod table;
 mod transport;
 mod watch;
+mod webhooks;
 mod write;
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
@@ -95,6 +97,7 @@ pub use self::{
     serve::{Credential, ServeError, Server, Tls},
     store::Change,
     transport::{ConnectionCut, InProcess, ResponseBody},
+    webhooks::{Operation, Webhook, Webhooks},
 };
 use self::{
     core::{Core, Setup},
@@ -254,6 +257,11 @@ impl Sandbox {
     /// What goes wrong.
     pub fn faults(&self) -> &Faults {
         &self.core.faults
+    }
+
+    /// The admission webhooks that writes pass through.
+    pub fn webhooks(&self) -> &Webhooks {
+        &self.core.webhooks
     }
 
     /// The log of accepted writes.

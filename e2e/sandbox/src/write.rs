@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::{
     audit::Author,
     core::Core,
+    faults::Subject,
     json,
     kinds::{Allocated, FieldError, allocate_service},
     managed,
@@ -64,6 +65,10 @@ impl Core {
         let namespace = call.namespace.as_deref().filter(|_| resource.namespaced);
         if let Some(namespace) = namespace {
             check_namespace(&self.store.lock(), resource, meta(&object, "name"), namespace)?;
+        }
+        let name = Some(meta(&object, "name").to_owned()).filter(|_| !generated);
+        if self.webhooks.review(&subject(&author(call), resource, namespace, name.as_deref()), &mut object)? {
+            resource.default(&mut object);
         }
         let metadata = meta_mut(&mut object);
         for field in ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "uid"] {
@@ -229,6 +234,10 @@ impl Core {
         } else if version != current.rv {
             return Err(ApiError::stale(resource, key.name()));
         }
+        let subject = subject(author, resource, key.namespace(), Some(key.name()));
+        if self.webhooks.review(&subject, &mut new)? {
+            resource.default(&mut new);
+        }
         let given_managed = new.get("metadata").and_then(|m| m.get("managedFields")).cloned();
         match at(&old, &["metadata", "generation"]) {
             Value::Null => meta_mut(&mut new).remove("generation"),
@@ -283,6 +292,17 @@ impl Core {
 /// Who makes the request.
 pub(super) fn author(call: &Call) -> Author<'_> {
     Author { identity: &call.identity, agent: &call.agent, verb: call.verb, sub: call.sub.as_deref() }
+}
+
+/// A write as webhooks see it.
+pub(super) fn subject<'a>(
+    author: &Author<'a>,
+    resource: &'a Resource,
+    namespace: Option<&'a str>,
+    name: Option<&'a str>,
+) -> Subject<'a> {
+    let Author { identity, verb, sub, .. } = *author;
+    Subject { identity, verb, plural: &resource.plural, sub, namespace, name }
 }
 
 /// Puts the namespace of the URL into an object that has none, and refuses another one.

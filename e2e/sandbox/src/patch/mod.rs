@@ -21,6 +21,20 @@ use super::{
 
 use strategic::MergeError;
 
+/// A JSON patch without a request.
+pub(super) struct Changes(Vec<json_patch::Operation>);
+
+impl Changes {
+    pub(super) fn parse(patch: Value) -> Result<Self, String> {
+        json_patch::parse(patch).map(Self)
+    }
+
+    /// The object with the changes; nothing if they do not fit it.
+    pub(super) fn apply(&self, object: &Value) -> Option<Value> {
+        json_patch::apply(&self.0, object)
+    }
+}
+
 /// A patch, parsed.
 pub(super) enum Patch {
     Json(Vec<json_patch::Operation>),
