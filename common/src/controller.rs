@@ -91,6 +91,14 @@ pub enum Requeue {
     After(Duration),
     /// After its back-off, as after a failure, or when its plan is due.
     RateLimited,
+    /// At once after the first conflict in a row, after its back-off after a further one: a write was refused because its object has
+    /// changed, and the cache is about to show the change.
+    ///
+    /// A server that answers every write with a conflict would otherwise be asked for ever without back-off.
+    Conflict,
+    /// After this long. Failures in a row still count: the sync did a part of its work only, because it waits for what became of a
+    /// write that failed.
+    Unfinished(Duration),
 }
 
 /// What becomes of a key after a sync that failed.
@@ -423,6 +431,14 @@ impl<C: Controller> Shared<C> {
     fn succeeded(&self, key: &C::Key, requeue: Requeue, due: Option<Instant>) {
         let delay = match requeue {
             Requeue::RateLimited => return self.retry(key, due),
+            Requeue::Conflict => {
+                self.queue.add_conflicting(key.clone());
+                return self.arm(key, due);
+            }
+            Requeue::Unfinished(delay) => {
+                self.queue.add_after(key.clone(), delay);
+                return self.arm(key, due);
+            }
             Requeue::After(delay) => Some(delay),
             Requeue::No => due.map(|due| due.saturating_duration_since(self.context.clock.instant())),
         };

@@ -399,6 +399,21 @@ impl<K: QueueKey> Queue<K> {
         self.add_after(key, self.inner.backoff.delay(failures).max(limited));
     }
 
+    /// Adds a key whose sync met a conflict, which counts as a failure: at once if it is the first failure in a row, after its back-off
+    /// otherwise.
+    pub fn add_conflicting(&self, key: K) {
+        let is_first = {
+            let mut state = self.inner.state.lock();
+            let failures = state.failures.entry(key.clone()).or_insert(0);
+            let is_first = *failures == 0;
+            if is_first {
+                *failures = 1;
+            }
+            is_first
+        };
+        if is_first { self.add_after(key, Duration::ZERO) } else { self.add_rate_limited(key) }
+    }
+
     /// Forgets a key's failures.
     pub fn forget(&self, key: &K) {
         self.inner.state.lock().failures.remove(key);

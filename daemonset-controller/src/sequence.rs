@@ -265,7 +265,8 @@ impl<'a> State<'a> {
         };
         let requeue = match (self.plan.deferred.total(), self.plan.orphans) {
             _ if self.plan.scope == Scope::Status => Requeue::No,
-            (0, 0) => Requeue::No,
+            // A create whose answer was lost has failed; that it is waited for is no success.
+            (0, 0) => self.snapshot.lost_creates.values().min().map_or(Requeue::No, |left| Requeue::Unfinished(*left)),
             (0, _) => Requeue::RateLimited,
             _ => again(effective()),
         };

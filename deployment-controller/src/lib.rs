@@ -32,6 +32,7 @@
 //! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are watched only then,
 //!   those of that Deployment.
 //! - A ReplicaSet that is not selected any more and whose release is refused stays in the count until it can be released.
+//! - A change or a deletion of a ReplicaSet that the server denies is reported by a `FailedUpdate` or `FailedDelete` Event.
 //! - A template that something changes on its way in is tried a few times, not for ever. No key is ever given up.
 //! - Objects that validation would have refused are left alone with an error.
 

@@ -171,6 +171,20 @@ impl Step {
 }
 
 impl Action {
+    /// The reason of the Event by which users read that the server denies a change; none of a status, which is written again anyway,
+    /// and of a creation, which has an Event of its own.
+    pub fn denied_as(&self) -> Option<&'static str> {
+        match self {
+            Self::CreateReplicaSet { .. } | Self::WriteStatus { .. } | Self::Tell => None,
+            Self::DeleteReplicaSet { .. } => Some("FailedDelete"),
+            Self::Adopt { .. }
+            | Self::Release { .. }
+            | Self::ChangeReplicaSet { .. }
+            | Self::RollBack { .. }
+            | Self::ClearRollback => Some("FailedUpdate"),
+        }
+    }
+
     /// The verb in explanations.
     pub fn doing(&self) -> &'static str {
         match self {
@@ -232,8 +246,8 @@ impl Describe for Plan {
 
     fn requeue_after(&self) -> Option<Duration> {
         match self.requeue {
-            Requeue::No => None,
-            Requeue::After(delay) => Some(delay),
+            Requeue::No | Requeue::Conflict => None,
+            Requeue::After(delay) | Requeue::Unfinished(delay) => Some(delay),
             // Less than a second is left of the progress deadline.
             Requeue::RateLimited => Some(Duration::from_secs(1)),
         }

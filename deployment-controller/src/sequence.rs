@@ -267,6 +267,10 @@ impl<'a> State<'a> {
 
     fn refused(&mut self, turn: &mut Turn<Note>, refusal: &Refusal) -> Next<'a> {
         let failed = self.failed(refusal);
+        let reason = self.step().and_then(|step| step.action.denied_as());
+        if let Some(reason) = reason.filter(|_| refusal.error.is_denied() && refusal.class == Class::Refused) {
+            turn.tell(EventType::Warning, reason, format!("Error: {failed}"));
+        }
         self.fails(turn, failed)
     }
 

@@ -40,6 +40,7 @@
 //!   (kubernetes/kubernetes#114650), where Pods still tell of them. One whose node says that it is yet to come delays from
 //!   when it was seen.
 //! - After the server has refused a Pod because the namespace terminates, no other is asked for.
+//! - A Pod that the server denies to adopt, to release, or to lose its finalizer is reported by a `FailedUpdate` Event.
 //! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
 //! - Pods of Jobs that were over, or gone, when this process started lose their finalizer.
 //! - A Pod of a Job that has succeeded and was counted is not cached any more: it is not released when its labels change.

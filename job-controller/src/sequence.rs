@@ -138,8 +138,13 @@ impl<'a> State<'a> {
         self.claim.tell_denied(turn);
         match self.claim.outcome() {
             Ok(Claims::Done) => {}
-            Ok(Claims::Changed) => return self.ends(turn, Ok(Requeue::After(Duration::ZERO))),
-            Err(failed) => return self.ends(turn, Err(failed.while_doing("cannot claim Pods"))),
+            Ok(Claims::Changed) => return self.ends(turn, Ok(Requeue::Conflict)),
+            Err(failed) => {
+                if let Some(denial) = self.claim.denial() {
+                    turn.tell(EventType::Warning, "FailedUpdate", denial);
+                }
+                return self.ends(turn, Err(failed.while_doing("cannot claim Pods")));
+            }
         }
         // The plan counts on every adoption.
         if !self.claim.is_complete() {
@@ -237,14 +242,21 @@ impl<'a> State<'a> {
         }
         let capped = self.tracked.as_ref().is_some_and(|tracked| tracked.capped);
         // After a conflict, the next sync waits until the cache shows the Pods that have changed.
-        let requeue = if capped || self.goes_on() || self.outcome.changed > 0 {
+        let requeue = if capped || self.goes_on() || (self.outcome.changed > 0 && self.has_written_pods()) {
             Requeue::After(Duration::ZERO)
+        } else if self.outcome.changed > 0 {
+            Requeue::Conflict
         } else {
             // The loop knows when the plan is due; what replaced a part of the plan may be due earlier.
             let due = decide::requeue_after(self.snapshot, &self.situation, &self.manage);
             due.map_or(Requeue::No, Requeue::After)
         };
         self.ends(turn, Ok(requeue))
+    }
+
+    /// Whether a write to a Pod was granted in this sync.
+    fn has_written_pods(&self) -> bool {
+        self.outcome.created + self.outcome.removed > 0 || self.untracks.iter().any(Untrack::is_done)
     }
 
     /// Whether the number of Pods is not yet what it is to be only because one sync does not do everything.

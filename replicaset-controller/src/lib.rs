@@ -30,6 +30,7 @@
 //! - A Pod that only became more or less ready brings its set to the queue after 20 ms (`replicaset-sync-batch-period`), so
 //!   that one status tells of many.
 //! - After the server has refused a Pod because the namespace terminates, no other is asked for.
+//! - A Pod that the server denies to adopt or to release is reported by a `FailedUpdate` Event.
 //! - Objects that validation would have refused (no selector, negative counts) are left alone with an error.
 //! - Pods that are over, or that other kinds of controllers own, are not cached; the latter count for co-location upstream.
 //!

@@ -2,10 +2,11 @@
 
 mod body;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc};
 
 use common::{
     controller::Requeue,
+    events::EventType,
     meta::{Meta, Uid, Version},
     pods::PODS,
     sequence::{
@@ -95,8 +96,13 @@ impl<'a> State<'a> {
         self.claim.tell_denied(turn);
         match self.claim.outcome() {
             Ok(Claimed::Done) => {}
-            Ok(Claimed::Changed) => return end(turn, Ok(Requeue::After(Duration::ZERO))),
-            Err(failed) => return end(turn, Err(failed.while_doing("cannot claim Pods"))),
+            Ok(Claimed::Changed) => return end(turn, Ok(Requeue::Conflict)),
+            Err(failed) => {
+                if let Some(denial) = self.claim.denial() {
+                    turn.tell(EventType::Warning, "FailedUpdate", denial);
+                }
+                return end(turn, Err(failed.while_doing("cannot claim Pods")));
+            }
         }
         self.claimed = self.snapshot.claims.keep.iter().chain(self.claim.adopted()).collect();
         // The plan counts on every adoption.
@@ -239,12 +245,14 @@ impl<'a> State<'a> {
         }
         if self.managed == Managed::Changed {
             // The next sync waits until the cache shows the Pods that have changed.
-            return end(turn, Ok(Requeue::After(Duration::ZERO)));
+            return end(turn, Ok(Requeue::Conflict));
         }
         let began = self.snapshot.now;
         let check = timer::next_check(self.snapshot, &self.claimed, &self.status, began, turn.now);
         let allowed = timer::requeue_after(self.snapshot, &self.manage, None);
-        end(turn, Ok(check.into_iter().chain(allowed).min().map_or(Requeue::No, Requeue::After)))
+        // A create whose answer was lost has failed; that it is waited for is no success.
+        let requeue = if self.managed == Managed::NotAllowed { Requeue::Unfinished } else { Requeue::After };
+        end(turn, Ok(check.into_iter().chain(allowed).min().map_or(Requeue::No, requeue)))
     }
 
     fn fails(&mut self, reason: FailureReason, failed: Failed) {
