@@ -55,6 +55,8 @@ pub struct Status {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Details {
+    /// The resource it concerns, in the plural.
+    pub kind: String,
     /// Causes.
     pub causes: Vec<Cause>,
 }
@@ -163,9 +165,10 @@ impl Error {
         self.status().is_some_and(|s| matches!(s.reason.as_str(), "Expired" | "Gone") || s.code == 410)
     }
 
-    /// 403 because the namespace is going away.
+    /// 403 because the namespace is terminating, or 404 because it is gone.
     pub fn is_namespace_terminating(&self) -> bool {
-        self.has_cause("NamespaceTerminating")
+        let names_namespace = |status: &Status| status.details.kind == "namespaces";
+        self.has_cause("NamespaceTerminating") || (self.is_not_found() && self.status().is_some_and(names_namespace))
     }
 
     /// 429: too many requests.
@@ -244,6 +247,8 @@ mod tests {
         );
         assert!(e.is_namespace_terminating());
         assert!(!status(403, r#"{"reason":"Forbidden","message":"exceeded quota"}"#).is_namespace_terminating());
+        assert!(status(404, r#"{"reason":"NotFound","details":{"kind":"namespaces"}}"#).is_namespace_terminating());
+        assert!(!status(404, r#"{"reason":"NotFound","details":{"kind":"pods"}}"#).is_namespace_terminating());
     }
 
     #[test]

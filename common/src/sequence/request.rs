@@ -284,7 +284,7 @@ pub enum Class {
     Changed,
     /// An object of that name exists.
     Taken,
-    /// The namespace terminates: nothing can be created in it.
+    /// The namespace terminates or is gone: nothing can be created in it.
     NamespaceTerminating,
     /// The server refuses the request for another reason, or could not be reached. Nothing was written.
     Refused,
@@ -303,14 +303,14 @@ pub struct Refusal {
 
 impl From<api::Error> for Refusal {
     fn from(error: api::Error) -> Self {
-        let class = if error.is_not_found() || error.is_another() {
+        let class = if error.is_namespace_terminating() {
+            Class::NamespaceTerminating
+        } else if error.is_not_found() || error.is_another() {
             Class::Gone
         } else if error.is_conflict() {
             Class::Changed
         } else if error.is_already_exists() {
             Class::Taken
-        } else if error.is_namespace_terminating() {
-            Class::NamespaceTerminating
         } else if error.may_have_happened() {
             Class::Unknown
         } else {

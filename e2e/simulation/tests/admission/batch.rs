@@ -12,7 +12,7 @@ use super::{
 
 const JOBS: &str = "jobs.batch";
 /// The back-off of Jobs. Upstream: `pkg/controller/job`, `DefaultJobApiBackOff` and `MaxJobApiBackOff`.
-const JOB: Pace = Pace::Exponential(Duration::from_secs(1), Duration::from_secs(60));
+pub(crate) const JOB: Pace = Pace::Exponential(Duration::from_secs(1), Duration::from_secs(60));
 
 fn template() -> Value {
     json!({"metadata": {"labels": {"app": "web"}},

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Operation::{Delete, Update},
-    Situation, USUAL, meet, nothing,
+    Situation, meet, nothing,
     place::Place,
 };
 

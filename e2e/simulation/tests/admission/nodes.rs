@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     Operation::{Delete, Status, Update},
-    Pace, Situation, USUAL, meet, nothing,
+    Pace, Situation, meet,
     place::{Place, stray},
 };
 

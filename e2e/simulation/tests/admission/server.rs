@@ -153,8 +153,6 @@ struct State {
     bans: BTreeMap<String, Ban>,
     lifted: bool,
     sent: BTreeMap<String, Sent>,
-    /// Other writes in places with a ban, for messages of failures.
-    trail: BTreeMap<String, Vec<String>>,
 }
 
 /// The server, as one program sees it. Clones share their counters.
@@ -179,17 +177,11 @@ impl Refusing {
         let mut state = self.state.lock();
         state.lifted = true;
         state.sent.clear();
-        state.trail.clear();
     }
 
     /// What was sent for a place.
     pub(crate) fn sent(&self, place: &str) -> Sent {
         self.state.lock().sent.get(place).copied().unwrap_or_default()
-    }
-
-    /// The writes that were sent for a place.
-    pub(crate) fn trail(&self, place: &str) -> Vec<String> {
-        self.state.lock().trail.get(place).cloned().unwrap_or_default()
     }
 
     /// Counts a request; returns the answer if it is refused.
@@ -199,7 +191,7 @@ impl Refusing {
             return None;
         }
         let mut state = self.state.lock();
-        let State { bans, lifted, sent, trail } = &mut *state;
+        let State { bans, lifted, sent } = &mut *state;
         let (place, ban) = bans.get_key_value(asked.place)?;
         let sent = sent.entry(place.clone()).or_default();
         let operation = match (method.as_str(), asked.subresource) {
@@ -213,10 +205,6 @@ impl Refusing {
             }
         };
         let is_banned = operation == ban.operation && asked.resource == ban.resource;
-        let trail = trail.entry(place.clone()).or_default();
-        if trail.len() < 200 {
-            trail.push(format!("{method} {path} {}", String::from_utf8_lossy(&body[..body.len().min(300)])));
-        }
         match (asked.resource, is_banned, *lifted) {
             ("events", ..) => sent.events += 1,
             (_, false, _) => sent.others += 1,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Operation::{Create, Delete, Update},
-    Pace, Situation, USUAL, meet, nothing,
+    Pace, Situation, USUAL, meet,
     place::{Place, ready, stray, worker},
 };
 
@@ -61,6 +61,8 @@ fn services() {
             },
             Situation {
                 name: "delete",
+                // The slice that stays is written in the same sync.
+                others: 1,
                 operation: Delete,
                 before: situation.then,
                 then: |place| {
