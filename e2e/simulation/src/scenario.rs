@@ -6,6 +6,7 @@ use common::{app::Definition, settings::TuneValue};
 use serde_json::Value;
 
 use super::world::{Logged, World};
+use sandbox::Webhook;
 
 /// Everything the simulation knows of one controller: its scenarios and what must hold in all of them.
 pub struct Suite {
@@ -93,6 +94,10 @@ pub enum What {
     Stop(Duration),
     /// Takes the API server down for that long.
     Outage(Duration),
+    /// Registers an admission webhook.
+    Webhook(Webhook),
+    /// Removes the admission webhooks of that name.
+    NoWebhook(&'static str),
     /// Makes an object the dependent of these objects, and of no others: resource, name, owners.
     Own(String, String, Vec<Owner>),
 }

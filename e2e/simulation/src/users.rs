@@ -44,6 +44,14 @@ pub(super) async fn perform(sandbox: &Sandbox, what: &What) -> Result<(), Refuse
             }
             Ok(())
         }
+        What::Webhook(webhook) => {
+            sandbox.webhooks().install(webhook.clone());
+            Ok(())
+        }
+        What::NoWebhook(name) => {
+            sandbox.webhooks().remove(name);
+            Ok(())
+        }
         // No request of a user can do it: it is done to nodes, processes and the server.
         What::Silence(_)
         | What::RenewOnly(_)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sandbox::{Operation, Webhook};
 use serde_json::{Value, json};
 
 use super::deployment_invariants::{INVARIANTS, PROMISES};
@@ -155,6 +156,28 @@ fn scenarios() -> Vec<Scenario> {
             ],
         },
         Scenario {
+            name: "denied",
+            about: "a rollout whose ReplicaSets a webhook does not let anybody change for five minutes",
+            steps: vec![
+                create(deployment(2, rolling(json!(1), json!(0)))),
+                settled(What::Webhook(
+                    Webhook::new("policy.example.com", Operation::Update, "replicasets").denies(403, "not now"),
+                )),
+                after(0.1, image("img:2")),
+                after(300.0, What::NoWebhook("policy.example.com")),
+            ],
+        },
+        Scenario {
+            name: "mutated",
+            about: "a rollout whose ReplicaSets and Pods are changed by webhooks as they are created",
+            steps: vec![
+                after(0.1, injected("replicasets")),
+                after(0.1, injected("pods")),
+                create(deployment(2, rolling(json!(1), json!(0)))),
+                settled(image("img:2")),
+            ],
+        },
+        Scenario {
             name: "history",
             about: "three rollouts of a Deployment that keeps one old ReplicaSet",
             steps: {
@@ -169,6 +192,12 @@ fn scenarios() -> Vec<Scenario> {
 /// A label that means nothing to anybody.
 fn noted() -> What {
     merge(json!({"metadata": {"labels": {"note": "updated"}}}))
+}
+
+/// A webhook that labels whatever is created of a resource.
+fn injected(resource: &str) -> What {
+    let patch = json!([{"op": "add", "path": "/metadata/labels/injected", "value": "yes"}]);
+    What::Webhook(Webhook::new("inject.example.com", Operation::Create, resource).patches(patch))
 }
 
 fn scaled(replicas: i64) -> What {

@@ -19,6 +19,9 @@ pub(crate) const PROGRAMS: [&Definition; 9] = [
     &node_lifecycle_controller::DEFINITION,
 ];
 
+/// How often a node says that it is alive: as rarely as its grace period of 50 s allows.
+const HEARTBEAT: Option<Duration> = Some(Duration::from_secs(30));
+
 /// A running cluster.
 pub(crate) struct Cluster {
     pub(crate) sandbox: Sandbox,
@@ -32,7 +35,7 @@ impl Cluster {
     pub(crate) async fn start(nodes: u32) -> Self {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1);
         let sandbox = Sandbox::builder().clock(clock.clone()).build();
-        let nodes = Nodes::builder().count(nodes).start(sandbox.client("nodes"), clock.clone());
+        let nodes = Nodes::builder().count(nodes).heartbeat(HEARTBEAT).start(sandbox.client("nodes"), clock.clone());
         nodes.ready().await;
         let start =
             |program: &&Definition| Loops::start(&sandbox.client(program.name), &clock, Settings::new(), program.loops);

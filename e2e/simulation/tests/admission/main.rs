@@ -98,6 +98,8 @@ struct Situation {
     events: u64,
     /// The number of other writes that one sync sends, whatever becomes of the refused one.
     others: u64,
+    /// The number of reads that one sync sends at most besides one for each refused write.
+    reads: u64,
     /// Makes the objects.
     before: Act,
     /// Makes the controller want the write.
@@ -125,7 +127,19 @@ impl Situation {
     /// A write that waits for the usual back-off, is sent once a sync, and is told by one Event a sync.
     const fn new(name: &'static str, operation: Operation, resource: &'static str) -> Self {
         let (before, then): (Act, Act) = (nothing, nothing);
-        Self { name, operation, resource, pace: USUAL, writes: 1, on_conflict: 1, events: 1, others: 0, before, then }
+        Self {
+            name,
+            operation,
+            resource,
+            pace: USUAL,
+            writes: 1,
+            on_conflict: 1,
+            events: 1,
+            others: 0,
+            reads: 0,
+            before,
+            then,
+        }
     }
 
     fn refusals(&self) -> Vec<&'static Refusal> {
@@ -146,7 +160,7 @@ impl Situation {
         must(sent.refused <= most, format!("{} refused writes are more than {most}", sent.refused));
         must(sent.refused >= least, format!("{} refused writes are fewer than {least}", sent.refused));
         // A conflict, for one, has the object read again.
-        let reads = sent.refused + WAKES;
+        let reads = sent.refused + WAKES + syncs * self.reads;
         must(sent.reads <= reads, format!("{} reads are more than {reads}", sent.reads));
         let others = OTHERS + syncs * self.others;
         must(sent.others <= others, format!("{} other writes are more than {others}", sent.others));

@@ -15,6 +15,8 @@ use super::{
 const PATIENT: &[(&str, TuneValue)] = &[("node-monitor-grace-period", TuneValue::Duration(Duration::from_hours(10)))];
 /// Pod garbage collection begins a pass every 20 s.
 const PASSES: Pace = Pace::Every(Duration::from_secs(20));
+/// The node monitor begins a pass every 5 s.
+const ROUNDS: Pace = Pace::Every(Duration::from_secs(5));
 /// The node that Pods have to leave.
 const TAINTED: &str = "tainted";
 /// The node that says that it is not ready.
@@ -122,5 +124,50 @@ fn pods_and_nodes() {
                 ..situation
             },
         ],
+    );
+}
+
+/// Nodes that renew their Leases, so that those that do not are the minority.
+const WELL: usize = 20;
+
+/// Makes nodes that stay well for as long as the test runs.
+async fn well(place: Place) {
+    for number in 0..WELL {
+        let name = format!("well-{number}");
+        place.create(node(&name, json!([]))).await;
+        place.status("nodes", &name, conditions(&[("Ready", "True")])).await;
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 40}});
+        let leases = place.at("kube-node-lease");
+        leases.create(lease).await;
+        tokio::spawn(async move {
+            loop {
+                leases.renew(&name).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn silent_nodes() {
+    let situation = Situation {
+        pace: ROUNDS,
+        // A pass tries a node five times. It reads the Lease first, and the node before each try.
+        on_conflict: 5,
+        reads: 1 + 5,
+        events: 0,
+        then: |place| {
+            Box::pin(async move {
+                place.create(node(&place.name, json!([]))).await;
+                place.status("nodes", &place.name, conditions(&[("Ready", "True")])).await;
+            })
+        },
+        ..Situation::new("", Status, "nodes")
+    };
+    meet(
+        node_lifecycle_controller::LOOPS,
+        &[],
+        |place| Box::pin(well(place)),
+        &[Situation { name: "silent", ..situation }],
     );
 }

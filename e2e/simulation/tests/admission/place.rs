@@ -1,6 +1,6 @@
 //! A namespace, and what users do in it.
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use http::Method;
 use sandbox::Sandbox;
@@ -31,6 +31,19 @@ impl Place {
             object["metadata"]["namespace"] = json!(self.name);
         }
         self.sandbox.create(object).await.unwrap()
+    }
+
+    /// Another namespace, which is there.
+    pub(crate) fn at(&self, namespace: &str) -> Self {
+        Self { name: namespace.to_owned(), ..self.clone() }
+    }
+
+    /// Renews the Lease of a node, and waits until it is to be renewed again.
+    pub(crate) async fn renew(&self, name: &str) {
+        let clock = self.sandbox.clock();
+        let time = jiff::fmt::strtime::format("%Y-%m-%dT%H:%M:%S.%6fZ", clock.now()).unwrap();
+        self.merge("leases.coordination.k8s.io", name, json!({"spec": {"renewTime": time}})).await;
+        clock.sleep(Duration::from_secs(25)).await;
     }
 
     /// Creates an object here that another one controls.
