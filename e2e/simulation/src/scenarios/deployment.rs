@@ -171,8 +171,8 @@ fn scenarios() -> Vec<Scenario> {
             name: "mutated",
             about: "a rollout whose ReplicaSets and Pods are changed by webhooks as they are created",
             steps: vec![
-                after(0.1, injected("replicasets")),
-                after(0.1, injected("pods")),
+                after(0.1, injected("replicasets", "/metadata/labels/injected", json!("yes"))),
+                after(0.1, injected("pods", "/spec/containers/-", json!({"name": "proxy", "image": "proxy:1"}))),
                 create(deployment(2, rolling(json!(1), json!(0)))),
                 settled(image("img:2")),
             ],
@@ -194,9 +194,9 @@ fn noted() -> What {
     merge(json!({"metadata": {"labels": {"note": "updated"}}}))
 }
 
-/// A webhook that labels whatever is created of a resource.
-fn injected(resource: &str) -> What {
-    let patch = json!([{"op": "add", "path": "/metadata/labels/injected", "value": "yes"}]);
+/// A webhook that adds something to whatever is created of a resource.
+fn injected(resource: &str, path: &str, value: Value) -> What {
+    let patch = json!([{"op": "add", "path": path, "value": value}]);
     What::Webhook(Webhook::new("inject.example.com", Operation::Create, resource).patches(patch))
 }
 
