@@ -23,7 +23,9 @@ pub const TESTS: &[PlainTest] = &[
     ("pods_leave_a_node_that_is_switched_off_and_it_comes_back", || {
         wait_for(pods_leave_a_node_that_is_switched_off_and_it_comes_back())
     }),
-    ("a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go", || wait_for(a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go())),
+    ("a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go", || {
+        wait_for(a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go())
+    }),
     ("a_controller_of_the_playground_has_its_own_command_line", || {
         wait_for(a_controller_of_the_playground_has_its_own_command_line())
     }),
