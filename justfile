@@ -10,6 +10,7 @@ ci:
 test *ARGS:
     cargo build --workspace --bins
     cargo test --workspace {{ARGS}}
+    cargo run --quiet --package e2e --bin skipped
 
 # Lints as errors.
 lint:

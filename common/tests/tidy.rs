@@ -373,6 +373,30 @@ fn dependencies_are_recognized() {
 }
 
 #[test]
+fn every_suite_is_part_of_the_program_that_runs_all_of_them() {
+    let program = read("e2e/tests/suites.rs");
+    let manifest = read("e2e/Cargo.toml");
+    let mut broken = Vec::new();
+    let is_program = |path: &String| path.rsplit('/').nth(1) == Some("tests") && !path.ends_with("/suites.rs");
+    for path in files("e2e/tests", ".rs").into_iter().filter(is_program) {
+        let name = path.rsplit('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
+        if !manifest.contains(&format!("name = \"{name}\"\nharness = false\ntest = false\n")) {
+            // A program of the usual kind, which `cargo test` runs by itself.
+            continue;
+        }
+        if !program.contains(&format!("#[path = \"{name}.rs\"]\nmod {name};"))
+            || !program.contains(&format!("{name}::"))
+        {
+            broken.push(format!("{path}: not part of e2e/tests/suites.rs, so `cargo test` does not run it"));
+        }
+        if read(&path).contains("::test]") || read(&path).contains("#[test]") {
+            broken.push(format!("{path}: nothing runs functions with the attribute `test` where there is no harness"));
+        }
+    }
+    check(broken);
+}
+
+#[test]
 fn suites_that_hand_over_run_where_there_is_no_real_server() {
     let suites: Vec<String> = files("e2e/tests", "_handover.rs");
     assert!(suites.len() >= 2, "{suites:?}");

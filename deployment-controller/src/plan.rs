@@ -171,17 +171,17 @@ impl Step {
 }
 
 impl Action {
-    /// The reason of the Event by which users read that the server denies a change; none of a status, which is written again anyway,
-    /// and of a creation, which has an Event of its own.
+    /// The reason of the Event that reports a change the server denies. None for a status, which is written again anyway, for a
+    /// creation, which has an Event of its own, and for claims, of which one Event reports all.
     pub fn denied_as(&self) -> Option<&'static str> {
         match self {
-            Self::CreateReplicaSet { .. } | Self::WriteStatus { .. } | Self::Tell => None,
+            Self::CreateReplicaSet { .. }
+            | Self::WriteStatus { .. }
+            | Self::Tell
+            | Self::Adopt { .. }
+            | Self::Release { .. } => None,
             Self::DeleteReplicaSet { .. } => Some("FailedDelete"),
-            Self::Adopt { .. }
-            | Self::Release { .. }
-            | Self::ChangeReplicaSet { .. }
-            | Self::RollBack { .. }
-            | Self::ClearRollback => Some("FailedUpdate"),
+            Self::ChangeReplicaSet { .. } | Self::RollBack { .. } | Self::ClearRollback => Some("FailedUpdate"),
         }
     }
 

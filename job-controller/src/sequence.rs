@@ -139,12 +139,7 @@ impl<'a> State<'a> {
         match self.claim.outcome() {
             Ok(Claims::Done) => {}
             Ok(Claims::Changed) => return self.ends(turn, Ok(Requeue::Conflict)),
-            Err(failed) => {
-                if let Some(denial) = self.claim.denial() {
-                    turn.tell(EventType::Warning, "FailedUpdate", denial);
-                }
-                return self.ends(turn, Err(failed.while_doing("cannot claim Pods")));
-            }
+            Err(failed) => return self.ends(turn, Err(failed.while_doing("cannot claim Pods"))),
         }
         // The plan counts on every adoption.
         if !self.claim.is_complete() {

@@ -97,12 +97,7 @@ impl<'a> State<'a> {
         match self.claim.outcome() {
             Ok(Claimed::Done) => {}
             Ok(Claimed::Changed) => return end(turn, Ok(Requeue::Conflict)),
-            Err(failed) => {
-                if let Some(denial) = self.claim.denial() {
-                    turn.tell(EventType::Warning, "FailedUpdate", denial);
-                }
-                return end(turn, Err(failed.while_doing("cannot claim Pods")));
-            }
+            Err(failed) => return end(turn, Err(failed.while_doing("cannot claim Pods"))),
         }
         self.claimed = self.snapshot.claims.keep.iter().chain(self.claim.adopted()).collect();
         // The plan counts on every adoption.

@@ -137,13 +137,6 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
         self.0.state.refused().map(|(child, refusal)| (child.claimed, refusal))
     }
 
-    /// What the server denies for good, in words for an Event; of several children, the first.
-    pub fn denial(&self) -> Option<String> {
-        let mut refused = self.0.state.refused();
-        let (child, refusal) = refused.find(|(_, refusal)| refusal.error.is_denied())?;
-        Some(format!("Error: {}", child.failure(refusal)))
-    }
-
     /// Takes releases with such a refusal out of the claim: [`Claim::result`] does not count them as failures.
     ///
     /// A child that stays controlled by its owner without being selected need not stop the owner.

@@ -3,7 +3,7 @@
 //! Two watches, whose events are put into one order by their versions: those of one server count its writes, whatever
 //! was written.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     api::{Api, Lines},
@@ -13,15 +13,18 @@ use common::{
 use serde_json::Value;
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use super::{Context, Failure, objects::resources};
+use super::{Context, Failure, Outcome, objects::resources};
 
 /// What is recorded.
 const RECORDED: [Resource; 3] = [resources::DEPLOYMENTS, resources::REPLICA_SETS, resources::PODS];
 
+/// How long an event may take that must come because its object was read.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// A recording that goes on.
 pub struct Recorder {
     start: State,
-    watches: Vec<(Resource, JoinHandle<Vec<Seen>>, oneshot::Sender<u64>)>,
+    watches: Vec<(Resource, JoinHandle<Result<Vec<Seen>, Failure>>, oneshot::Sender<u64>)>,
     context: Context,
 }
 
@@ -96,13 +99,11 @@ impl Recorder {
             for item in list["items"].as_array().into_iter().flatten() {
                 start.of(resource).insert(name(item), Arc::new(item.clone()));
             }
-            let query = format!(
-                "watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={}",
-                list["metadata"]["resourceVersion"].as_str().unwrap_or_default()
-            );
-            let lines = api.watch(resource, context.namespace(), &query, "application/json").await?;
+            let (api, namespace) = (api.clone(), context.namespace().to_owned());
+            let watch = Watch { api, resource, namespace, reached: version(&list), seen: Vec::new() };
+            let lines = watch.open().await?;
             let (stop, stopped) = oneshot::channel();
-            watches.push((resource, tokio::spawn(follow(resource, lines, stopped)), stop));
+            watches.push((resource, tokio::spawn(watch.follow(lines, stopped)), stop));
         }
         Ok(Self { start, watches, context: context.clone() })
     }
@@ -115,7 +116,7 @@ impl Recorder {
             let marker = self.context.client().list(resource, self.context.namespace(), "").await?;
             let newest = marker.iter().map(version).max().unwrap_or(0);
             let _ = stop.send(newest);
-            seen.extend(task.await?);
+            seen.extend(task.await??);
         }
         seen.sort_by_key(|s| s.version);
         let mut state = self.start;
@@ -133,34 +134,62 @@ impl Recorder {
     }
 }
 
-/// Collects the events of a watch until it is told to stop, and then up to the version it is told.
-async fn follow(resource: Resource, mut lines: Lines, mut stop: oneshot::Receiver<u64>) -> Vec<Seen> {
-    let mut seen: Vec<Seen> = Vec::new();
-    let mut until = None;
-    loop {
-        let reached = seen.last().map_or(0, |s| s.version);
-        if until.is_some_and(|until| reached >= until) {
-            return seen;
-        }
-        let line = tokio::select! {
-            biased;
-            line = lines.next() => line,
-            told = &mut stop, if until.is_none() => {
-                until = Some(told.unwrap_or(0));
-                continue;
+/// A watch that is opened again where it ended: a server closes watches that it cannot serve fast enough.
+struct Watch {
+    api: Api,
+    resource: Resource,
+    namespace: String,
+    /// The version up to which everything was seen.
+    reached: u64,
+    seen: Vec<Seen>,
+}
+
+impl Watch {
+    async fn open(&self) -> Result<Lines, Failure> {
+        let query = format!("watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion={}", self.reached);
+        Ok(self.api.watch(self.resource, &self.namespace, &query, "application/json").await?)
+    }
+
+    /// Collects events until `stop` names a version, and then up to that version. A gap is a failure.
+    async fn follow(mut self, mut lines: Lines, mut stop: oneshot::Receiver<u64>) -> Result<Vec<Seen>, Failure> {
+        let mut until = None;
+        loop {
+            if until.is_some_and(|until| self.reached >= until) {
+                return Ok(self.seen);
             }
-            // Nothing more comes although it should: what is there must do.
-            () = tokio::time::sleep(std::time::Duration::from_secs(2)), if until.is_some() => return seen,
-        };
-        let Ok(Some(line)) = line else { return seen };
-        let Ok(mut event) = serde_json::from_slice::<Value>(&line) else { return seen };
-        let gone = match event["type"].as_str() {
+            let line = tokio::select! {
+                biased;
+                line = lines.next() => line,
+                told = &mut stop, if until.is_none() => {
+                    until = Some(told.unwrap_or(0));
+                    continue;
+                }
+                () = tokio::time::sleep(SILENCE), if until.is_some() => {
+                    let (reached, plural) = (self.reached, self.resource.plural);
+                    return Err(Failure(format!("the watch of {plural} is silent at version {reached}")));
+                }
+            };
+            match line {
+                Ok(Some(line)) => self.take(serde_json::from_slice(&line)?)?,
+                Ok(None) | Err(_) => lines = self.open().await?,
+            }
+        }
+    }
+
+    fn take(&mut self, mut event: Value) -> Outcome {
+        let kind = event["type"].take();
+        let object = event["object"].take();
+        let gone = match kind.as_str() {
             Some("ADDED" | "MODIFIED") => false,
             Some("DELETED") => true,
-            Some("BOOKMARK") => continue,
-            _ => return seen,
+            Some("BOOKMARK") => {
+                self.reached = self.reached.max(version(&object));
+                return Ok(());
+            }
+            _ => return Err(Failure(format!("the watch of {} has a gap: {object}", self.resource.plural))),
         };
-        let object = event["object"].take();
-        seen.push(Seen { version: version(&object), resource, gone, object: Arc::new(object) });
+        self.reached = version(&object);
+        self.seen.push(Seen { version: self.reached, resource: self.resource, gone, object: Arc::new(object) });
+        Ok(())
     }
 }
