@@ -54,6 +54,8 @@ pub struct Snapshot {
     pub owner: Owner,
     /// Its Pods: kept, to be adopted, to be released.
     pub claims: Claims<PodRef>,
+    /// Pods that the Job controls but does not claim, because its selector does not match them and it is being deleted.
+    pub unselected: Vec<PodRef>,
     /// Pods whose finalizer was removed, though the cache does not show it yet: they have been dealt with.
     pub processed: Arc<HashSet<Uid>>,
     /// When Pods ended whose node says that this is yet to come: when that was seen first.
@@ -111,6 +113,8 @@ pub struct Plan {
     pub adopt: Vec<PodRef>,
     /// Pods to release.
     pub release: Vec<PodRef>,
+    /// Pods that lose their finalizer uncounted, because the Job is being deleted and does not count them.
+    pub untrack: Vec<PodRef>,
     /// What the Pods mean, if every adoption succeeds.
     pub situation: Situation,
     /// How Pods are scheduled, if every adoption succeeds.
@@ -150,12 +154,14 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     let manage = if left_alone.is_some() { Manage::Nothing } else { manage::manage(snapshot, &situation) };
     let managed = manage::managed(snapshot, &situation, &manage, &manage.as_planned(&situation));
     let tracked = track::track(snapshot, &situation, &managed, snapshot.now);
+    let untrack = to_untrack(snapshot, left_alone.as_ref());
     let requeue_after = if left_alone.is_some() { None } else { requeue_after(snapshot, &situation, &manage) };
     Plan {
         job: Arc::clone(job),
         left_alone,
         adopt: claims.adopt.clone(),
         release: claims.release.clone(),
+        untrack,
         situation,
         gang,
         manage,
@@ -175,6 +181,24 @@ pub fn requeue_after(snapshot: &Snapshot, situation: &Situation, manage: &Manage
     };
     let blocked = snapshot.blocked.as_ref().map(|blocked| blocked.at_most);
     [deadline, postponed, blocked].into_iter().flatten().min()
+}
+
+/// The Pods that a Job which is being deleted does not count, and that still carry the finalizer.
+///
+/// A Job that is being deleted releases no Pod, so that its dependents stay known to the garbage collector. Upstream therefore
+/// leaves the finalizer of a Pod whose labels have changed, and a foreground deletion waits for that Pod for ever.
+fn to_untrack(snapshot: &Snapshot, left_alone: Option<&LeftAlone>) -> Vec<PodRef> {
+    if !snapshot.job.metadata.is_deleting() {
+        return Vec::new();
+    }
+    let claimed = match left_alone {
+        // Another controller counts the Pods, or takes their finalizers once the Job has finished.
+        Some(LeftAlone::ManagedBy(_) | LeftAlone::Finished) => return Vec::new(),
+        Some(LeftAlone::UnknownCompletionMode | LeftAlone::Selector(_)) => snapshot.claims.keep.as_slice(),
+        None => &[],
+    };
+    let pods = snapshot.unselected.iter().chain(claimed);
+    pods.filter(|pod| pod.tracked && !snapshot.processed.contains(&pod.meta().uid)).cloned().collect()
 }
 
 fn left_alone(job: &Job) -> Option<LeftAlone> {

@@ -42,6 +42,8 @@
 //! - After the server has refused a Pod because the namespace terminates, no other is asked for.
 //! - A Pod that the server denies to adopt, to release, or to lose its finalizer is reported by a `FailedUpdate` Event.
 //! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
+//! - A Job that is being deleted takes the finalizer of every Pod that it controls, also of one that its selector no longer
+//!   matches: upstream leaves that one, and a foreground deletion waits for it for ever.
 //! - Pods of Jobs that were over, or gone, when this process started lose their finalizer.
 //! - A Pod of a Job that has succeeded and was counted is not cached any more: it is not released when its labels change.
 //! - Writes to Pods name the version of the Pod that was judged: on an old view they are refused, and no result is lost.

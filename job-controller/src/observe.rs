@@ -10,6 +10,7 @@ use common::{
     meta::{Key, Uid, Version},
     pods::Phase,
     refs::{self, Claims, Owner},
+    selector::Selector,
     sequence::Failed,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
@@ -56,6 +57,7 @@ impl JobController {
             owner: Owner::new(JOBS, &job.metadata),
             job: job.clone(),
             claims: Claims::default(),
+            unselected: Vec::new(),
             processed: Arc::default(),
             ends: Arc::default(),
             backoff: Record::default(),
@@ -78,9 +80,8 @@ impl JobController {
         let ahead: Vec<Uid> = owned.iter().filter(|pod| !pod.is_active() && pod.finished > now).map(uids).collect();
         snapshot.ends = self.memory.ends(uid, &ahead, now, || owned.iter().map(uids).collect());
         snapshot.backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned, &snapshot.ends));
-        // A selector that breaks the rules claims nothing; the plan says so.
-        let candidates = owned.into_iter().chain(self.orphans_of(&job));
-        snapshot.claims = refs::claim(&snapshot.owner, &job.selector, candidates, |_| true).unwrap_or_default();
+        let orphans = self.orphans_of(&job);
+        (snapshot.claims, snapshot.unselected) = claim(&snapshot.owner, &job.selector, owned, orphans);
         snapshot.scheduling = self.gangs.as_ref().map(|gangs| gangs.known(&job)).transpose()?;
         snapshot.terminating_namespace = self
             .memory
@@ -109,6 +110,28 @@ impl JobController {
         let namespace = IndexValue::Text(job.metadata.namespace.clone());
         self.pods.store().readable_by_index(OrphansByNamespace, &namespace)
     }
+}
+
+/// What the Job claims, and which of the Pods it controls it neither keeps nor releases.
+///
+/// Every Pod is kept or released as long as the Job lives. A selector that breaks the rules claims nothing; the plan says so.
+pub(crate) fn claim(
+    owner: &Owner,
+    selector: &Selector,
+    owned: Vec<PodRef>,
+    orphans: Vec<PodRef>,
+) -> (Claims<PodRef>, Vec<PodRef>) {
+    let candidates = owned.iter().cloned().chain(orphans);
+    let claims = refs::claim(owner, selector, candidates, |_| true).unwrap_or_default();
+    if !owner.deleting {
+        return (claims, Vec::new());
+    }
+    let kept: HashSet<Uid> = claims.keep.iter().map(|pod| pod.meta().uid.clone()).collect();
+    let is_unselected = |pod: &PodRef| {
+        let meta = pod.meta();
+        meta.controller().is_some_and(|controller| controller.uid == owner.uid) && !kept.contains(&meta.uid)
+    };
+    (claims, owned.into_iter().filter(is_unselected).collect())
 }
 
 /// What a predecessor must have known of failures since the last success, as far as Pods still tell.

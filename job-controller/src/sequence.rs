@@ -78,6 +78,8 @@ struct State<'a> {
     /// How often the Workload and the group may still be asked for.
     attempts: [u32; 2],
     group: Option<Text>,
+    /// Removals of finalizers that belong to no count.
+    uncounted: Vec<Untrack>,
     /// What the sync is about, for metrics.
     action: &'static str,
     creates: Vec<CreatePod>,
@@ -104,6 +106,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         gang: plan.gang.clone(),
         attempts: [gang::ATTEMPTS; 2],
         group: None,
+        uncounted: Vec::new(),
         action: "reconciling",
         creates: Vec::new(),
         removals: Vec::new(),
@@ -122,6 +125,34 @@ type Next<'a> = Step<State<'a>, Note>;
 
 impl<'a> State<'a> {
     fn begin(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        self.uncounted = self.plan.untrack.iter().map(Untrack::of_uncounted).collect();
+        if self.uncounted.is_empty() {
+            return self.claim(turn);
+        }
+        turn.note(Note::Process(self.uncounted.iter().map(count::uid).collect()));
+        // Before anything else: whether the Job can be counted does not matter to these Pods.
+        Step::All(|state| members(&mut state.uncounted), Pace::AtOnce, Self::untracked_uncounted)
+    }
+
+    fn untracked_uncounted(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        let left: Vec<Uid> = self.uncounted.iter().filter(|untrack| !untrack.is_done()).map(count::uid).collect();
+        if !left.is_empty() {
+            turn.note(Note::Unprocess(left));
+        }
+        self.outcome.changed += self.uncounted.iter().filter(|untrack| untrack.found_change()).count();
+        self.claim(turn)
+    }
+
+    /// The first refusal by which a Pod that is not counted keeps its finalizer. The event of a Pod that has changed brings the
+    /// Job again.
+    fn untrack_failure(&self) -> Option<Failed> {
+        self.uncounted.iter().find_map(|untrack| {
+            let what = || format!("removing the finalizer of pod {}", untrack.pod.meta().key());
+            untrack.failure().map(|refusal| Failed::request(&what(), refusal))
+        })
+    }
+
+    fn claim(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         match &self.plan.left_alone {
             None => return Step::All(|state| vec![&mut state.claim], Pace::AtOnce, Self::claimed),
             Some(LeftAlone::Finished | LeftAlone::ManagedBy(_)) => {}
@@ -130,6 +161,9 @@ impl<'a> State<'a> {
                 turn.tell(EventType::Warning, "UnknownCompletionMode", message);
             }
             Some(LeftAlone::Selector(problem)) => turn.note(Note::BrokenSelector(problem.to_string())),
+        }
+        if let Some(failed) = self.untrack_failure() {
+            turn.end(Err(failed));
         }
         Step::Done
     }
@@ -232,7 +266,7 @@ impl<'a> State<'a> {
         if let Err(failed) = result {
             return self.ends(turn, Err(failed));
         }
-        if let Some(failed) = self.failed.take() {
+        if let Some(failed) = self.failed.take().or_else(|| self.untrack_failure()) {
             return self.ends(turn, Err(failed));
         }
         let capped = self.tracked.as_ref().is_some_and(|tracked| tracked.capped);

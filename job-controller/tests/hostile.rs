@@ -163,6 +163,7 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
     Snapshot {
         owner,
         claims: Claims { keep, ..Claims::default() },
+        unselected: Vec::new(),
         processed: Arc::default(),
         ends: Arc::default(),
         backoff: Record { failures: u32::MAX, last: Some(Timestamp::MAX) },

@@ -6,7 +6,7 @@ use common::{
     controller::{Explanation, Sequenced as _},
     map::HashSet,
     meta::Uid,
-    refs::{self, Owner},
+    refs::Owner,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::{Blocked, Limits, Plan, PodRef, Record, Snapshot, decide};
 use crate::{
     JobController,
+    observe::claim,
     objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
 };
 
@@ -234,8 +235,10 @@ impl World {
         let pods: Vec<PodRef> = self.pods.iter().map(PodBuilder::build).collect();
         let why = "2 deleted pods".to_owned();
         let blocked = Blocked { why, at_most: Duration::from_secs(9), is_stale: self.is_stale };
+        let (claims, unselected) = claim(&owner, &job.selector, pods, Vec::new());
         Snapshot {
-            claims: refs::claim(&owner, &job.selector, pods, |_| true).unwrap_or_default(),
+            claims,
+            unselected,
             processed: Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect::<HashSet<Uid>>()),
             ends: Arc::default(),
             backoff: self.backoff,
@@ -264,6 +267,10 @@ impl World {
     pub(crate) fn released(&self) -> Vec<String> {
         let plan = self.plan();
         plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect()
+    }
+    /// The Pods that lose their finalizer uncounted.
+    pub(crate) fn untracked(&self) -> Vec<String> {
+        self.plan().untrack.iter().map(|pod| pod.meta().name.to_string()).collect()
     }
     /// What is done about the number of Pods, in a word.
     pub(crate) fn does(&self) -> String {

@@ -167,7 +167,7 @@ impl<'a> State<'a> {
     }
 }
 
-fn uid(untrack: &Untrack) -> Uid {
+pub(super) fn uid(untrack: &Untrack) -> Uid {
     untrack.pod.meta().uid.clone()
 }
 

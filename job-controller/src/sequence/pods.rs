@@ -16,20 +16,26 @@ use crate::{
 /// Removes the tracking finalizer of a Pod that has not changed since it was judged. A Pod that is gone has none.
 pub(crate) struct Untrack {
     pub(crate) pod: PodRef,
-    /// Whether a Job counts the Pod, so that the next sync of the Job waits for the write.
-    is_counted: bool,
+    /// [`Role::Child`] where the next sync of the Job waits for the write.
+    role: Role,
+    why: &'static str,
     is_sent: bool,
     outcome: Option<Result<(), Refusal>>,
 }
 
 impl Untrack {
     pub(super) fn new(pod: &PodRef) -> Self {
-        Self { pod: PodRef::clone(pod), is_counted: true, is_sent: false, outcome: None }
+        Self { pod: PodRef::clone(pod), role: Role::Child, why: "", is_sent: false, outcome: None }
+    }
+
+    /// The same of a Pod of a Job that is being deleted and does not count the Pod.
+    pub(super) fn of_uncounted(pod: &PodRef) -> Self {
+        Self { why: "the Job is being deleted and does not count this Pod", ..Self::new(pod) }
     }
 
     /// The same of a Pod that no Job counts any more.
     pub(crate) fn of_orphan(pod: &PodRef) -> Self {
-        Self { is_counted: false, ..Self::new(pod) }
+        Self { role: Role::Other, why: "no Job counts it any more", ..Self::new(pod) }
     }
 
     /// Whether the Pod has no finalizer any more.
@@ -66,9 +72,8 @@ impl Sequence<Note> for Untrack {
             return Next::Done;
         }
         let body = turn.body(|| json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [JOB_TRACKING]}}));
-        let (role, why) = if self.is_counted { (Role::Child, "") } else { (Role::Other, "no Job counts it any more") };
-        let request = Request::patch(PODS, self.pod.meta(), Patch::Strategic, body).role(role);
-        Next::Send(request.doing("remove the finalizer of").because(why))
+        let request = Request::patch(PODS, self.pod.meta(), Patch::Strategic, body).role(self.role);
+        Next::Send(request.doing("remove the finalizer of").because(self.why))
     }
 }
 

@@ -1,10 +1,15 @@
 //! What the end of a Job waits for, and deletions of Jobs.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
 use serde_json::json;
 
 use crate::{
     oracle,
-    world::{JOBS, NS, World, finalizers, job, job_with, name},
+    world::{FINALIZER, Filter, JOBS, NS, Setup, World, finalizers, job, job_with, name, refusal},
 };
 
 #[tokio::test(start_paused = true)]
@@ -29,6 +34,125 @@ async fn pods_of_a_deleted_job_lose_their_finalizer() {
         assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods")), (3, 0), "{policy}");
         oracle::check(&world);
     }
+}
+
+/// Changes a label of the Pod, so that the selector of its Job no longer matches it.
+async fn relabel(world: &World, pod: &str) {
+    let labels = json!({"metadata": {"labels": {"batch.kubernetes.io/controller-uid": "other"}}});
+    world.merge("pods", pod, labels).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_labels_changed_lose_the_finalizer_of_a_job_that_is_being_deleted() {
+    for policy in ["Foreground", "Orphan"] {
+        for (suspends, relabels_first) in [(false, true), (false, false), (true, false)] {
+            let mut world = World::new().await;
+            let slow = [("terminate-after", "600")];
+            let job = world.apply(job_with("sum", &slow, json!({"completions": 2, "parallelism": 2}))).await;
+            world.settle().await;
+            let pods: Vec<String> = world.active().await.into_iter().collect();
+            // Nobody may release the Pod before the Job is being deleted.
+            world.crash();
+            if suspends {
+                world.change("sum", json!({"suspend": true})).await;
+            }
+            if relabels_first {
+                relabel(&world, &pods[0]).await;
+                world.remove("sum", policy).await;
+                world.start();
+            } else {
+                world.remove("sum", policy).await;
+                relabel(&world, &pods[0]).await;
+                world.start();
+            }
+            world.settle().await;
+            let case = format!("{policy} suspends: {suspends}, relabels first: {relabels_first}");
+            for pod in &pods {
+                let pod = world.get("pods", pod).await;
+                assert!(finalizers(&pod).is_empty(), "{case}: {}", name(&pod));
+                // The garbage collector still finds it.
+                assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], job["metadata"]["uid"], "{case}");
+            }
+            // One request for each Pod, and no more.
+            let untracks = world.written().iter().filter(|write| write.resource == "pods").count();
+            assert_eq!(untracks, 2 + pods.len(), "{case}: two creates besides");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_relabelled_while_its_job_is_being_deleted_loses_the_finalizer() {
+    // The finalizer of another program keeps the Job; its own Pods have lost the tracking finalizer long since.
+    let world = World::new().await;
+    let sum = world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
+    world.settle().await;
+    world.remove("sum", "Foreground").await;
+    world.settle().await;
+    let mut late = crate::world::stray("late", json!({"a": "b"}), &[]);
+    late["metadata"]["finalizers"] = json!([FINALIZER, "example.com/keep"]);
+    late["metadata"]["ownerReferences"] = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "sum",
+        "uid": sum["metadata"]["uid"], "controller": true}]);
+    world.apply(late).await;
+    world.settle().await;
+    assert_eq!(finalizers(&world.get("pods", "late").await), ["example.com/keep"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_removal_of_a_finalizer_is_repeated() {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&refused);
+    let filter: Filter = Arc::new(move |request| {
+        let is_untrack = request.method() == http::Method::PATCH && request.uri().path().contains("/pods/");
+        (is_untrack && counter.fetch_add(1, Relaxed) < 3)
+            .then(|| refusal(403, "Forbidden", "pods are locked", &json!([])))
+    });
+    let mut world = World::with(Setup { filter: Some(filter), ..Setup::default() }).await;
+    world.apply(job("sum", &[])).await;
+    world.settle().await;
+    let pod = world.active().await.into_iter().next().unwrap();
+    world.crash();
+    relabel(&world, &pod).await;
+    world.remove("sum", "Foreground").await;
+    world.start();
+    world.wait(60).await;
+    assert!(finalizers(&world.get("pods", &pod).await).is_empty());
+    assert_eq!(refused.load(Relaxed), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_labels_changed_is_released_without_the_finalizer_as_long_as_its_job_lives() {
+    for suspends in [false, true] {
+        let mut world = World::new().await;
+        world.apply(job_with("sum", &[], json!({"completions": 2, "parallelism": 2}))).await;
+        world.settle().await;
+        let pod = world.active().await.into_iter().next().unwrap();
+        world.crash();
+        relabel(&world, &pod).await;
+        world.change("sum", json!({ "suspend": suspends })).await;
+        world.start();
+        world.settle().await;
+        let pod = world.get("pods", &pod).await;
+        assert!(finalizers(&pod).is_empty(), "suspends: {suspends}");
+        assert_eq!(pod["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len), 0, "suspends: {suspends}");
+        assert!(pod["metadata"]["deletionTimestamp"].is_null(), "it belongs to no Job any more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_keeps_no_finalizer_on_a_pod_whose_labels_changed() {
+    let mut world = World::new().await;
+    world.apply(job("sum", &[("exit", "1")])).await;
+    world.merge(JOBS, "sum", json!({"spec": {"backoffLimit": 0}})).await;
+    world.settle().await;
+    assert_eq!(world.conditions("sum").await.last().unwrap(), "Failed BackoffLimitExceeded");
+    let pod = name(&world.pods().await[0]).to_owned();
+    world.crash();
+    relabel(&world, &pod).await;
+    world.merge("pods", &pod, json!({"metadata": {"finalizers": [FINALIZER]}})).await;
+    world.remove("sum", "Foreground").await;
+    world.start();
+    world.settle().await;
+    assert!(finalizers(&world.get("pods", &pod).await).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

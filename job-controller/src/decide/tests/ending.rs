@@ -220,3 +220,35 @@ fn a_job_that_fails_while_suspended_gets_the_start_that_servers_want() {
     assert!(settle::finish(&job, &mut status, &end, 0, at(7)));
     assert_eq!((status.start_time, status.completion_time), (Some(at(7)), None));
 }
+
+#[test]
+fn a_job_that_is_being_deleted_takes_the_finalizer_of_every_pod_it_controls() {
+    let other = || json!({"job": "other"});
+    let pods = || {
+        [
+            pod("mine"),
+            pod("changed").labels(other()),
+            pod("done").labels(other()).succeeded(),
+            pod("plain").labels(other()).untracked(),
+            pod("sent").labels(other()),
+            pod("orphan").orphan().labels(other()),
+        ]
+    };
+    let world = |job: crate::decide::world::JobBuilder| job.with(pods()).processed(&["sent"]);
+    let lives = world(job("j").completions(Some(9), 9));
+    assert_eq!(lives.untracked(), [""; 0], "a Job that lives releases them");
+    let plan = lives.plan();
+    let released: Vec<&str> = plan.release.iter().map(|pod| &*pod.meta().name).collect();
+    assert_eq!(released, ["changed", "done", "plain", "sent"]);
+    let deleted = || job("j").completions(Some(9), 9).deleting();
+    let dies = world(deleted());
+    assert_eq!((dies.untracked(), dies.released()), (vec!["changed".into(), "done".into()], vec!["mine".to_owned()]));
+    assert!(dies.status().uncounted.is_empty() && dies.plan().release.is_empty(), "they count for nothing");
+    let unknown = world(deleted().spec("completionMode", "Odd"));
+    assert_eq!(unknown.untracked(), ["changed", "done", "mine"], "nobody counts them");
+    let broken = world(deleted().spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})));
+    assert_eq!(broken.untracked(), ["mine", "changed", "done"]);
+    for job in [deleted().spec("managedBy", "example.com/queue"), deleted().condition("Failed", "True", "R", "m")] {
+        assert_eq!(world(job).untracked(), [""; 0], "another loop, or another controller, sees to them");
+    }
+}
