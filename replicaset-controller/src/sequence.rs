@@ -6,7 +6,6 @@ use std::{borrow::Cow, sync::Arc};
 
 use common::{
     controller::Requeue,
-    events::EventType,
     meta::{Meta, Uid, Version},
     pods::PODS,
     sequence::{

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::{Blocked, Limits, Plan, PodRef, Record, Snapshot, decide};
 use crate::{
     JobController,
-    observe::claim,
     objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},
+    observe::claim,
 };
 
 /// That many seconds after the time of every sync in tests.
