@@ -24,7 +24,7 @@ fn main() -> ExitCode {
 }
 
 /// The suite, for a program of its own and for the one that runs all of them.
-pub fn suite() -> Suite {
+pub(crate) fn suite() -> Suite {
     Suite {
         name: "deployment",
         controllers: &[("deployment-controller", &[]), ("replicaset-controller", &[])],

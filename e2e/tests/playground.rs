@@ -13,7 +13,7 @@ use e2e::{
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The tests, for a program of their own and for the one that runs all suites.
-pub const TESTS: &[PlainTest] = &[
+pub(crate) const TESTS: &[PlainTest] = &[
     ("the_example_is_done_although_a_controller_is_killed", || {
         wait_for(the_example_is_done_although_a_controller_is_killed())
     }),

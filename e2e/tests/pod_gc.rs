@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 /// The suite, for a program of its own and for the one that runs all of them.
-pub fn suite() -> Suite {
+pub(crate) fn suite() -> Suite {
     Suite {
         name: "pod_gc",
         controllers: &[("node-lifecycle-controller", FLAGS)],
