@@ -41,6 +41,22 @@ struct Left {
     to_be_repeated: usize,
 }
 
+impl Left {
+    /// Takes one that has not left yet, of so many that were sent.
+    fn take_new(&mut self, sent: usize) -> bool {
+        let is_new = self.requests < sent;
+        self.requests += usize::from(is_new);
+        is_new
+    }
+
+    /// Takes one that was to be repeated.
+    fn take_repeated(&mut self, _sent: usize) -> bool {
+        let is_repeated = self.to_be_repeated > 0;
+        self.to_be_repeated -= usize::from(is_repeated);
+        is_repeated
+    }
+}
+
 impl Accounts {
     /// No sync is in progress. Without [`Safeguard::Account`], changes and deletions are kept back, and without
     /// [`Safeguard::Creation`] what is created.
@@ -55,19 +71,15 @@ impl Accounts {
             return false;
         }
         let write = Written::of(asked);
-        self.open.lock().iter_mut().any(|open| {
-            open.account.sent(|action| write.is_of(action)).into_iter().any(|(action, sent)| {
-                let left = open.left.entry(action).or_default();
-                if left.requests < sent {
-                    left.requests += 1;
-                } else if left.to_be_repeated > 0 {
-                    left.to_be_repeated -= 1;
-                } else {
-                    return false;
-                }
-                true
+        let mut open = self.open.lock();
+        let mut take = |takes: fn(&mut Left, usize) -> bool| {
+            open.iter_mut().any(|open| {
+                let like = open.account.sent(|action| write.is_of(action));
+                like.into_iter().any(|(action, sent)| takes(open.left.entry(action).or_default(), sent))
             })
-        })
+        };
+        // While one sync waits to repeat its write, another one may send the same for the first time, and not wait.
+        take(Left::take_new) || take(Left::take_repeated)
     }
 
     /// Takes note that the server has asked to repeat a write, which is no other request of the sync then.
@@ -272,6 +284,24 @@ mod tests {
         observer.process.accounts.is_to_be_repeated(&one);
         assert!(observer.process.accounts.leaves(&one));
         assert!(!observer.process.accounts.leaves(&one), "nobody asked to repeat it once more");
+        observer.ends(&account);
+        assert_eq!(violated(&observer), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_write_of_one_sync_is_not_taken_for_the_repetition_of_another() {
+        let (observer, account) = process(vec![pod()]);
+        let other = forecast(&mut Requests(vec![pod()].into_iter()), jiff::Timestamp::UNIX_EPOCH).account.unwrap();
+        let one = posted(&body(&json!({"generateName": "web-"})));
+        let accounts = &observer.process.accounts;
+        account.sends(&pod());
+        assert!(accounts.leaves(&one));
+        accounts.is_to_be_repeated(&one);
+        observer.begins(&other);
+        other.sends(&pod());
+        assert!(accounts.leaves(&one));
+        observer.ends(&other);
+        assert!(accounts.leaves(&one));
         observer.ends(&account);
         assert_eq!(violated(&observer), Vec::<&str>::new());
     }
