@@ -17,7 +17,8 @@ pub(super) struct Flags {
     /// Make every run there is: each scenario with each fault at each write
     #[arg(long, conflicts_with = "budget")]
     pub(super) all: bool,
-    /// Make random runs, several faults in each, for that long (10m, 1h30m); the seed is a new one each time, unless given
+    /// Make random runs, several faults in each, for that long (10m, 1h30m); the seed is a new one each time, unless
+    /// given. Violations that known-violations.txt lists do not count
     #[arg(long, value_name = "TIME", value_parser = common::duration::parse)]
     pub(super) budget: Option<Duration>,
     /// Only this suite or scenario: deployment, deployment/quota
