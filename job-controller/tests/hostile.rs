@@ -2,13 +2,8 @@
 //! it measures memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
-#![allow(clippy::disallowed_methods, reason = "it measures how long deciding takes in real time")]
 
-use std::{
-    alloc::System,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{alloc::System, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::controller::Sequenced as _;
@@ -39,8 +34,11 @@ const LIMITS: Limits = Limits {
 const EACH_BYTE: usize = 64;
 /// What deciding may allocate besides: the Pods of one sync, and texts.
 const BESIDES: usize = 1 << 20;
-/// How long deciding may take. Counting up to a number of a specification would take far longer.
-const TIME: Duration = Duration::from_secs(5);
+/// What reading, deciding and explaining may allocate in all for each byte, given back or not. Work that grows with a number of a
+/// specification allocates more.
+const TOTAL_EACH_BYTE: usize = 40;
+/// What they may allocate in all besides.
+const TOTAL_BESIDES: usize = 96 << 10;
 
 fn number() -> impl Strategy<Value = Value> {
     prop::sample::select(vec![
@@ -178,9 +176,9 @@ fn snapshot(job: Job, pods: &[Value]) -> Snapshot {
 
 /// Reads the Job, decides about it, and says why. Says whether it can be read.
 fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCaseError> {
-    let (text, began) = (job.to_string(), Instant::now());
+    let text = job.to_string();
     let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
-    let before = ALLOCATOR.allocated();
+    let (before, total_before) = (ALLOCATOR.allocated(), ALLOCATOR.total_allocated());
     let limit = Limit::of(&ALLOCATOR, size * EACH_BYTE + BESIDES);
     let read = serde_json::from_str::<Job>(&text).ok();
     let plan = read.map(|job| {
@@ -190,8 +188,8 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
         (plan, explained)
     });
     drop(limit);
-    let took = began.elapsed();
-    prop_assert!(took < TIME, "{took:?}");
+    let total = ALLOCATOR.total_allocated() - total_before;
+    prop_assert!(total <= size * TOTAL_EACH_BYTE + TOTAL_BESIDES, "{total} bytes in all for {size}");
     if let Some((plan, explained)) = &plan {
         let held = ALLOCATOR.allocated() - before;
         prop_assert!(held <= size * EACH_BYTE / 2 + BESIDES, "{held} bytes for a plan about {size}");

@@ -2,14 +2,8 @@
 //! it measures memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
-#![allow(clippy::disallowed_methods, reason = "it measures how long deciding takes in real time")]
 
-use std::{
-    alloc::System,
-    collections::BTreeMap,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
 use common::controller::Sequenced as _;
@@ -32,8 +26,11 @@ static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 const EACH_BYTE: usize = 32;
 /// What deciding may allocate besides.
 const BESIDES: usize = 256 << 10;
-/// How long deciding may take. Counting up to a number of a specification would take far longer.
-const TIME: Duration = Duration::from_secs(5);
+/// What reading, deciding and explaining may allocate in all for each byte, given back or not. Work that grows with a number of a
+/// specification allocates more.
+const TOTAL_EACH_BYTE: usize = 40;
+/// What they may allocate in all besides.
+const TOTAL_BESIDES: usize = 320 << 10;
 
 const BURST: usize = 500;
 
@@ -137,8 +134,9 @@ proptest! {
 
     #[test]
     fn a_set_costs_what_it_and_its_pods_are_long(set in set(), pods in pods()) {
-        let (text, began) = (set.to_string(), Instant::now());
+        let text = set.to_string();
         let size = text.len() + pods.iter().map(|pod| pod.to_string().len()).sum::<usize>();
+        let before = ALLOCATOR.total_allocated();
         let limit = Limit::of(&ALLOCATOR, size * EACH_BYTE + BESIDES);
         let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
             let snapshot = snapshot(&set, &pods);
@@ -147,8 +145,8 @@ proptest! {
             (plan, explained)
         });
         drop(limit);
-        let took = began.elapsed();
-        prop_assert!(took < TIME, "{took:?}");
+        let total = ALLOCATOR.total_allocated() - before;
+        prop_assert!(total <= size * TOTAL_EACH_BYTE + TOTAL_BESIDES, "{total} bytes in all for {size}");
         let Some((plan, explained)) = plan else {
             prop_assert!(!is_valid(&set["spec"]["replicas"]) || !is_valid(&set["spec"]["minReadySeconds"]));
             return Ok(());
