@@ -31,7 +31,7 @@
 //!
 //! The reasons are in `docs/decisions/0010-endpoints.md`.
 //!
-//! - The members of each Service are kept in an index; no event and no sync walks over a namespace.
+//! - The members of each Service are kept in an index; no event of a Pod and no sync walks over a namespace.
 //! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted in the version that was decided
 //!   on; upstream replaces a reused slice unconditionally.
 //! - Writes are ordered so that no endpoint is missing between two of them.
@@ -43,6 +43,7 @@
 //! - An empty slice stands for a Service only if the Service owns it.
 //! - A Pod that has finished brings its Services also if its readiness did not change.
 //! - A Service that no longer has a selector is forgotten with its hints.
+//! - A Node that comes, or whose zone changes, brings the Services of its Pods: the outcome does not depend on which event came first.
 //! - Shares of zones are known before the first sync, and checked once a second while Nodes change.
 //! - A sync that keeps failing is retried without end, every 1000 s at last.
 

@@ -4,6 +4,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
     informer::SharedInformer,
+    intern::Text,
+    map::HashSet,
     meta::Key,
     object::Unreadable,
     runtime::Context,
@@ -54,6 +56,11 @@ impl SharedMembership {
     /// Calls `handler` with the Services that an event of a Pod concerns, from now on.
     pub(crate) fn add_handler(&self, handler: impl Fn(&BTreeSet<Key>) + Send + Sync + 'static) {
         self.handlers.lock().push(Box::new(handler));
+    }
+
+    /// The Services that select a Pod on one of these Nodes.
+    pub(crate) fn services_on(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
+        self.index.lock().services_on(nodes)
     }
 
     /// The Pods that a Service selects, by name; `None` if the index has not seen this state of the Service yet.
@@ -110,3 +117,6 @@ fn concerned(old: &Pod, new: &Pod, before: ServiceNames, after: &ServiceNames) -
         (true, false) => &before ^ after,
     }
 }
+
+#[cfg(test)]
+mod tests;

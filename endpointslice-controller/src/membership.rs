@@ -20,7 +20,8 @@ use std::{
 
 use common::{
     intern::{Labels, Text},
-    map::HashMap,
+    map::{HashMap, HashSet},
+    meta::Key,
     object::{Malformed, Object as _, Unreadable},
 };
 
@@ -212,6 +213,22 @@ impl Membership {
         }
         let shared = known.shared.get_or_insert_with(|| known.pods.0.as_slice().into());
         Ok(Members::Pods(Arc::clone(shared)))
+    }
+
+    /// The Services that select a Pod on one of these Nodes. Walks over all Pods.
+    pub fn services_on(&self, nodes: &HashSet<Text>) -> BTreeSet<Key> {
+        let mut keys = BTreeSet::new();
+        if nodes.is_empty() {
+            return keys;
+        }
+        for (namespace, known) in &self.namespaces {
+            let is_on = |set: &&LabelSet| set.pods.0.iter().any(|pod| nodes.contains(&pod.node));
+            for set in known.sets.values().filter(|set| !set.services.is_empty()).filter(is_on) {
+                let key = |name: &Arc<str>| Key { namespace: namespace.clone(), name: Arc::clone(name) };
+                keys.extend(set.services.iter().map(key));
+            }
+        }
+        keys
     }
 
     fn drop_if_empty(&mut self, name: &Text) {

@@ -74,7 +74,7 @@ pub struct SliceController {
     writes: WriteMemory,
     metrics: Arc<SliceMetrics>,
     max_endpoints_per_slice: usize,
-    /// The task that checks hints after changes of Nodes. It ends with the controller.
+    /// The task that checks zones after changes of Nodes. It ends with the controller.
     _recheck: JoinSet<()>,
 }
 
@@ -120,11 +120,12 @@ impl SliceController {
         let pod_watch = Arc::clone(&watch);
         members.add_handler(move |concerned| pod_watch.on_pod(concerned));
         let of_nodes = Arc::clone(&topology);
-        nodes.add_handler(Box::new(move |event, _| of_nodes.on_node(event)));
+        nodes.add_handler(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
         slices.add_handler(Box::new(move |event, origin| slice_watch.on_slice(event, origin)));
         let mut recheck = JoinSet::new();
         let (clock, of_nodes) = (context.clock.clone(), Arc::clone(&topology));
-        recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_hints()).await });
+        let of_pods = Arc::clone(&members);
+        recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_zones(&of_pods)).await });
         let max_endpoints_per_slice = settings.size(&MAX_ENDPOINTS_PER_SLICE);
         let changes = metrics.changes.clone();
         let writes = WriteMemory { own, queue: queue.clone(), delay, changes };

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Clock,
-    map::HashMap,
+    intern::Text,
+    map::{HashMap, HashSet},
     meta::Key,
-    store::{Event, Store},
+    store::{Event, Origin, Store},
 };
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -33,6 +34,8 @@ struct State {
     known: HashMap<Arc<str>, Arc<Node>>,
     zones: Arc<Zones>,
     capacity: Capacity,
+    /// The Nodes that came, or came to another zone, since [`Topology::take_moved`].
+    moved: HashSet<Text>,
     /// Counts the changes that hints may depend on.
     changes: u64,
 }
@@ -44,11 +47,16 @@ impl State {
         Some(old)
     }
 
-    fn put(&mut self, node: &Arc<Node>) {
+    fn put(&mut self, node: &Arc<Node>, origin: Origin) {
         let old = self.remove(&node.metadata.name);
         self.capacity.add(node);
         if old.is_none_or(|old| old.zone != node.zone) {
-            Arc::make_mut(&mut self.zones).insert((&*node.metadata.name).into(), node.zone.clone());
+            let name = Text::new(&node.metadata.name);
+            Arc::make_mut(&mut self.zones).insert(name.clone(), node.zone.clone());
+            // Every Service is synced after the first list in any case.
+            if origin != Origin::Initial {
+                self.moved.insert(name);
+            }
         }
         self.known.insert(Arc::clone(&node.metadata.name), Arc::clone(node));
     }
@@ -66,12 +74,12 @@ impl Topology {
     }
 
     /// Takes an event of a Node in. Upstream: `pkg/controller/endpointslice`, `addNode`, `updateNode`, `deleteNode`.
-    pub(crate) fn on_node(&self, event: &Event<Node>) {
+    pub(crate) fn on_node(&self, event: &Event<Node>, origin: Origin) {
         let mut state = self.state.lock();
         match event {
-            Event::Added(node) => state.put(node),
+            Event::Added(node) => state.put(node, origin),
             Event::Updated { old, new } => {
-                state.put(new);
+                state.put(new, origin);
                 if old.is_ready == new.is_ready && old.zone == new.zone {
                     return;
                 }
@@ -90,6 +98,11 @@ impl Topology {
     /// The zones of all Nodes.
     pub(crate) fn zones(&self) -> Arc<Zones> {
         Arc::clone(&self.state.lock().zones)
+    }
+
+    /// The Nodes that came, or came to another zone, since the last call. Endpoints of their Pods may name the wrong zone.
+    pub(crate) fn take_moved(&self) -> HashSet<Text> {
+        std::mem::take(&mut self.state.lock().moved)
     }
 
     /// The zones' shares of the CPU; `None` if they are unknown.
@@ -144,7 +157,7 @@ mod tests {
         let topology = Topology::new(Arc::default());
         let nodes: Vec<Arc<Node>> = (0..2_000).map(|n| Arc::new(node(n, ["a", "b"][n % 2], "True"))).collect();
         for new in &nodes {
-            topology.on_node(&Event::Added(Arc::clone(new)));
+            topology.on_node(&Event::Added(Arc::clone(new)), Origin::Initial);
         }
         assert!(topology.ratios().is_some());
         let checks = Cell::new(0);
@@ -154,7 +167,7 @@ mod tests {
             assert_eq!(checks.get(), 1, "after the first list");
             for (index, old) in nodes.iter().enumerate().filter(|(index, _)| index % 2 == 0) {
                 let (old, new) = (Arc::clone(old), Arc::new(node(index, "a", "False")));
-                topology.on_node(&Event::Updated { old, new });
+                topology.on_node(&Event::Updated { old, new }, Origin::Watch);
             }
             clock.sleep(Duration::from_secs(10)).await;
         };
@@ -163,12 +176,34 @@ mod tests {
         assert_eq!(topology.ratios(), None, "one zone is left");
     }
 
+    #[test]
+    fn a_node_has_moved_when_it_comes_and_when_its_zone_changes() {
+        let topology = Topology::new(Arc::default());
+        let put = |old: Option<Node>, new: Node, origin: Origin| {
+            let new = Arc::new(new);
+            let event = match old.map(Arc::new) {
+                Some(old) => Event::Updated { old, new },
+                None => Event::Added(new),
+            };
+            topology.on_node(&event, origin);
+            topology.take_moved().iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(put(None, node(0, "a", "True"), Origin::Initial), [""; 0]);
+        assert_eq!(put(None, node(1, "", "True"), Origin::Watch), ["n1"]);
+        assert_eq!(put(Some(node(1, "", "True")), node(1, "", "False"), Origin::Watch), [""; 0]);
+        assert_eq!(put(Some(node(1, "", "False")), node(1, "b", "False"), Origin::Watch), ["n1"]);
+        topology.on_node(&Event::Deleted(Arc::new(node(1, "b", "False"))), Origin::Watch);
+        assert!(topology.take_moved().is_empty(), "its Pods still serve");
+        assert_eq!(put(None, node(1, "b", "True"), Origin::Relist), ["n1"], "a sync may have left its Pods out");
+    }
+
     #[tokio::test(start_paused = true)]
     async fn capacity_follows_every_node() {
         let topology = Topology::new(Arc::default());
         let store: Store<Node> = Store::default();
         let tell = |nodes: Vec<Node>, version: &str| {
-            store.fill(nodes, Version::parse(version)).iter().for_each(|event| topology.on_node(event));
+            let events = store.fill(nodes, Version::parse(version));
+            events.iter().for_each(|event| topology.on_node(event, Origin::Relist));
         };
         tell(vec![node(0, "a", "True"), node(1, "b", "True")], "2");
         let two = topology.ratios();

@@ -11,7 +11,7 @@ use common::{
 };
 
 use super::metrics::SliceMetrics;
-use crate::{memory::Memories, objects::Service, own_writes::OwnWrites, topology::Topology};
+use crate::{members::SharedMembership, memory::Memories, objects::Service, own_writes::OwnWrites, topology::Topology};
 
 /// Turns all events but those of slices into keys. Upstream: `pkg/controller/endpointslice`, `onServiceUpdate`, `onServiceDelete`,
 /// `syncPod`, `checkNodeTopologyDistribution`.
@@ -47,9 +47,11 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Services whose hints no longer fit the capacity of the zones.
-    pub(super) fn recheck_hints(&self) {
-        for key in self.topology.overloaded(&self.memories) {
+    /// Enqueues the Services whose hints no longer fit the capacity of the zones, and those with Pods on Nodes that came or that
+    /// are in another zone now.
+    pub(super) fn recheck_zones(&self, members: &SharedMembership) {
+        let moved = members.services_on(&self.topology.take_moved());
+        for key in self.topology.overloaded(&self.memories).into_iter().chain(moved) {
             self.queue.add(key, Priority::Normal);
         }
     }

@@ -1,0 +1,412 @@
+//! The endpoints that Services end with do not depend on the order in which events of Services, Pods and Nodes come.
+//!
+//! Events of one object come in its own order, possibly with states left out, as after a relist. Everything else is free: which
+//! object comes next, and when a Service is synced. A Service is synced only if an event or a failed sync enqueued it, so that an
+//! event that should have enqueued it shows as an endpoint that is wrong in the end.
+
+use std::collections::BTreeMap;
+
+use common::{meta::Version, object::Object};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    decide::decide,
+    memory::Memory,
+    objects::{CONTROLLER, MANAGED_BY, Node, SERVICE_NAME, Slice},
+    plan::{Draft, Plan, PutOff, Writes},
+    snapshot::{MAX_NEW_PORTS, Snapshot},
+    topology::Topology,
+};
+
+const NS: &str = "ns";
+const SERVICES: usize = 2;
+const PODS: usize = 5;
+const NODES: usize = 3;
+
+/// The states of one object, one after the other; `None` where it is gone.
+type History = Vec<Option<Value>>;
+
+/// One step of an order of events.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    /// Which of the objects with states left comes next.
+    object: prop::sample::Index,
+    /// Whether the state is passed over, if another one follows.
+    is_missed: bool,
+    /// Whether a Service that is enqueued is synced after it, and which.
+    sync: Option<prop::sample::Index>,
+}
+
+/// An order of the events of some histories.
+#[derive(Clone, Debug)]
+struct Order {
+    steps: Vec<Step>,
+    max_endpoints: usize,
+}
+
+fn any_service(at: usize) -> impl Strategy<Value = Value> {
+    let selector = prop::sample::select(vec![json!({"app": "web"}), json!({"app": "db"}), json!({"tier": "a"})]);
+    let families = prop::sample::select(vec![json!(["IPv4"]), json!(["IPv6"]), json!(["IPv4", "IPv6"])]);
+    let ports = prop::sample::select(vec![
+        json!([{"name": "http", "port": 80, "targetPort": "http", "protocol": "TCP"}]),
+        json!([{"name": "http", "port": 80, "targetPort": 8080, "protocol": "TCP"}]),
+        json!([{"name": "a", "port": 1, "protocol": "TCP"}, {"name": "b", "port": 2, "targetPort": "http", "protocol": "TCP"}]),
+    ]);
+    let distribution = prop::sample::select(vec![json!(null), json!("PreferSameZone"), json!("PreferSameNode")]);
+    (selector, families, ports, distribution, any::<bool>(), any::<bool>()).prop_map(
+        move |(selector, families, ports, distribution, by_capacity, publishes)| {
+            let annotations =
+                if by_capacity { json!({"service.kubernetes.io/topology-mode": "Auto"}) } else { json!({}) };
+            json!({"metadata": {"name": format!("s{at}"), "namespace": NS, "annotations": annotations},
+                "spec": {"type": "ClusterIP", "clusterIP": "10.0.0.1", "selector": selector, "ipFamilies": families,
+                    "ports": ports, "trafficDistribution": distribution, "publishNotReadyAddresses": publishes}})
+        },
+    )
+}
+
+fn any_pod(at: usize) -> impl Strategy<Value = Value> {
+    let labels = prop::sample::select(vec![
+        json!({"app": "web"}),
+        json!({"app": "web", "tier": "a"}),
+        json!({"app": "db", "tier": "a"}),
+        json!({}),
+    ]);
+    let number = prop::sample::select(vec![json!(null), json!(8080), json!(9090)]);
+    let phase = prop::sample::select(vec!["Pending", "Running", "Running", "Succeeded"]);
+    (labels, 0..NODES, number, phase, any::<[bool; 3]>(), 0..3u8).prop_map(
+        move |(labels, node, number, phase, [ready, deleting, is_named], address)| {
+            let ports = if number.is_null() { json!([]) } else { json!([{"name": "http", "containerPort": number}]) };
+            let ip = format!("10.0.{address}.{at}");
+            let ips =
+                if address == 0 { json!([]) } else { json!([{"ip": ip}, {"ip": format!("fd00::{address}:{at}")}]) };
+            json!({"metadata": {"name": format!("p{at}"), "namespace": NS, "labels": labels,
+                    "deletionTimestamp": deleting.then_some("2026-01-01T00:00:00Z")},
+                "spec": {"nodeName": format!("n{node}"), "containers": [{"name": "c", "ports": ports}],
+                    "hostname": is_named.then_some("host"), "subdomain": is_named.then_some("s0")},
+                "status": {"phase": phase, "podIP": if address == 0 { "" } else { ip.as_str() }, "podIPs": ips,
+                    "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
+        },
+    )
+}
+
+fn any_node(at: usize) -> impl Strategy<Value = Value> {
+    (prop::sample::select(vec!["", "a", "b"]), any::<bool>()).prop_map(move |(zone, ready)| {
+        json!({"metadata": {"name": format!("n{at}"), "labels": {"topology.kubernetes.io/zone": zone}},
+            "status": {"allocatable": {"cpu": "2"}, "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
+    })
+}
+
+/// Up to four states of an object.
+fn history(state: impl Strategy<Value = Value>) -> impl Strategy<Value = History> {
+    prop::collection::vec(prop::option::weighted(0.85, state), 1..5)
+}
+
+/// A Node exists in the end: whether endpoints of a Node that is gone remain depends on whether their Service is synced.
+fn history_of_node(at: usize) -> impl Strategy<Value = History> {
+    (history(any_node(at)), any_node(at)).prop_map(|(mut history, last)| {
+        history.push(Some(last));
+        history
+    })
+}
+
+/// The histories of all objects: Services, then Pods, then Nodes.
+fn any_histories() -> impl Strategy<Value = Vec<History>> {
+    let services: Vec<_> = (0..SERVICES).map(|at| history(any_service(at)).boxed()).collect();
+    let pods: Vec<_> = (0..PODS).map(|at| history(any_pod(at)).boxed()).collect();
+    let nodes: Vec<_> = (0..NODES).map(|at| history_of_node(at).boxed()).collect();
+    [services, pods, nodes].concat().prop_map(fixed)
+}
+
+/// The same histories where an object that comes again has another uid, and what no Pod changes in its life stays.
+fn fixed(mut histories: Vec<History>) -> Vec<History> {
+    for (at, history) in histories.iter_mut().enumerate() {
+        let is_pod = (SERVICES..SERVICES + PODS).contains(&at);
+        let (mut lives, mut spec) = (0, None);
+        for state in history {
+            let Some(state) = state else {
+                (lives, spec) = (lives + 1, None);
+                continue;
+            };
+            state["metadata"]["uid"] = json!(format!("uid-{at}-{lives}"));
+            if is_pod {
+                state["spec"] = spec.get_or_insert_with(|| state["spec"].clone()).clone();
+            }
+        }
+    }
+    histories
+}
+
+fn any_order() -> impl Strategy<Value = Order> {
+    let step =
+        (any::<prop::sample::Index>(), prop::bool::weighted(0.3), prop::option::of(any::<prop::sample::Index>()))
+            .prop_map(|(object, is_missed, sync)| Step { object, is_missed, sync });
+    // There are no more states than that.
+    let steps = prop::collection::vec(step, 5 * (SERVICES + PODS + NODES));
+    (steps, prop::sample::select(vec![1usize, 2, 100]))
+        .prop_map(|(steps, max_endpoints)| Order { steps, max_endpoints })
+}
+
+fn read<T: Object>(value: &Value) -> T {
+    let mut object: T = serde_json::from_value(value.clone()).unwrap();
+    object.trim();
+    object
+}
+
+/// The caches and indexes of one process, and the slices on the server.
+#[derive(Default)]
+struct World {
+    services: Store<Service>,
+    pods: Store<Pod>,
+    nodes: Arc<Store<Node>>,
+    topology: Option<Topology>,
+    index: Membership,
+    memories: BTreeMap<Key, Memory>,
+    slices: BTreeMap<String, Arc<Slice>>,
+    queue: BTreeSet<Key>,
+    max_endpoints: usize,
+    /// The number of slices and of versions so far.
+    created: usize,
+    versions: u64,
+}
+
+impl World {
+    fn new(max_endpoints: usize) -> Self {
+        let world = Self { max_endpoints, ..Self::default() };
+        Self { topology: Some(Topology::new(Arc::clone(&world.nodes))), ..world }
+    }
+
+    fn topology(&self) -> &Topology {
+        self.topology.as_ref().unwrap()
+    }
+
+    /// The events that the caches see of a new state of the object at that position.
+    fn take(&mut self, at: usize, state: Option<&Value>) {
+        self.versions += 1;
+        let version = self.versions.to_string();
+        let mut state = state.cloned();
+        if let Some(state) = &mut state {
+            state["metadata"]["resourceVersion"] = json!(version);
+        }
+        let version = Version::parse(&version);
+        if at < SERVICES {
+            let name = format!("s{at}");
+            for event in changed(&self.services, &name, state.as_ref(), version) {
+                on_service(&mut self.index, &event);
+                let key = event.meta().key();
+                if let Event::Deleted(service) = &event {
+                    let uid = &service.metadata.uid;
+                    self.memories.remove(&key);
+                    // The garbage collector's part.
+                    self.slices.retain(|_, slice| slice.metadata.owners.iter().all(|owner| owner.uid != *uid));
+                }
+                self.queue.insert(key);
+            }
+        } else if at < SERVICES + PODS {
+            for event in changed(&self.pods, &format!("p{}", at - SERVICES), state.as_ref(), version) {
+                self.queue.extend(on_pod(&mut self.index, &self.pods, &event));
+            }
+        } else {
+            let nodes = Arc::clone(&self.nodes);
+            for event in changed(&nodes, &format!("n{}", at - SERVICES - PODS), state.as_ref(), version) {
+                self.topology().on_node(&event, Origin::Watch);
+            }
+            let moved = self.index.services_on(&self.topology().take_moved());
+            self.queue.extend(moved);
+        }
+    }
+
+    /// Syncs an enqueued Service. Says whether the sync wrote or forgot something.
+    fn sync(&mut self, key: &Key) -> bool {
+        self.queue.remove(key);
+        let Ok(Some(service)) = self.services.get(&key.namespace, &key.name) else { return true };
+        let mut snapshot = Snapshot {
+            memory: self.memories.get(key).cloned().unwrap_or_default(),
+            service: Arc::clone(&service),
+            pods: Arc::default(),
+            zones: self.topology().zones(),
+            slices: Vec::new(),
+            ratios: None,
+            max_endpoints_per_slice: self.max_endpoints,
+            max_new_ports: MAX_NEW_PORTS,
+        };
+        if service.selects() {
+            let meta = &service.metadata;
+            let Ok(Members::Pods(pods)) = self.index.members(&meta.namespace, &meta.name, &service.spec.selector)
+            else {
+                panic!("the index does not know {key}")
+            };
+            snapshot.pods = pods;
+            let is_ours = |slice: &&Arc<Slice>| slice.service() == Some(&*key.name);
+            snapshot.slices = self.slices.values().filter(is_ours).cloned().collect();
+            if service.wants_topology_hints() {
+                snapshot.ratios = self.topology().ratios().map(Arc::new);
+            }
+        }
+        let plan = decide(&snapshot);
+        self.memories.insert(key.clone(), plan.memory.clone());
+        let put_off = plan.writes.iter().any(|writes| writes.put_off != PutOff::default());
+        if put_off || plan.writes.iter().any(|writes| !writes.left_out.is_empty()) {
+            self.queue.insert(key.clone());
+        }
+        self.write(&service, &plan);
+        !plan.unsupported.is_empty() || !plan.writes.iter().all(Writes::is_empty)
+    }
+
+    /// What the server does about the writes of a plan.
+    fn write(&mut self, service: &Service, plan: &Plan) {
+        for writes in &plan.writes {
+            for draft in writes.create.iter().chain(&writes.update) {
+                let name = match &draft.base {
+                    Some(base) => base.metadata.name.to_string(),
+                    None => {
+                        self.created += 1;
+                        format!("{}-{}", service.metadata.name, self.created)
+                    }
+                };
+                let slice = stored(&name, writes.kind.as_str(), service, plan, draft);
+                self.slices.insert(name, Arc::new(slice));
+            }
+        }
+        let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).chain(&plan.unsupported);
+        for slice in deleted {
+            assert!(self.slices.remove(&*slice.metadata.name).is_some(), "{} is deleted twice", slice.metadata.name);
+        }
+    }
+
+    /// Syncs what is enqueued until nothing is left to be done.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            let enqueued: Vec<Key> = self.queue.iter().cloned().collect();
+            let wrote = enqueued.iter().filter(|key| self.sync(key)).count();
+            if wrote == 0 {
+                assert!(self.queue.is_empty(), "every Node is there: {:?} is left", self.queue);
+                return;
+            }
+        }
+        panic!("no rest: {:?}", self.queue);
+    }
+
+    /// The endpoints of each Service by address type, each with its ports, however they are spread over slices.
+    ///
+    /// An address type without endpoints that has a slice is in it. How many empty slices there are is not: as upstream, a sync
+    /// keeps those that are there.
+    fn endpoints(&self) -> BTreeMap<(String, String), Vec<(String, Value)>> {
+        let mut out: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for slice in self.slices.values() {
+            let service = slice.service().unwrap_or_default();
+            let known = self.services.get_readable(NS, service);
+            let by_capacity = known.is_some_and(|service| service.wants_topology_hints());
+            let mut ports: Vec<String> = slice.ports.iter().map(|port| json!(port).to_string()).collect();
+            ports.sort();
+            let endpoints = slice.endpoints.iter().cloned().map(|mut endpoint| {
+                // Hints by capacity stay as they are while they are good enough.
+                if by_capacity {
+                    endpoint.hints = None;
+                }
+                (ports.join(" "), json!(endpoint))
+            });
+            out.entry((service.to_owned(), slice.address_type.to_string())).or_default().extend(endpoints);
+        }
+        for endpoints in out.values_mut() {
+            endpoints.sort_by_cached_key(|(ports, endpoint)| (ports.clone(), endpoint.to_string()));
+        }
+        out
+    }
+}
+
+/// Puts a state of the object of that name into a cache, or takes the object out.
+fn changed<T: Object>(store: &Store<T>, name: &str, state: Option<&Value>, version: Version) -> Vec<Event<T>>
+where
+    T: Clone,
+{
+    let others = store.all().into_iter().filter(|object| *object.meta().name != *name);
+    let objects = others.map(|object| T::clone(&object)).chain(state.map(read)).collect();
+    let mut events = store.fill(objects, version);
+    // A set that is filled anew tells of every object in it.
+    events.retain(|event| *event.meta().name == *name);
+    events
+}
+
+/// A slice as the server has it once a draft was written.
+fn stored(name: &str, kind: &str, service: &Service, plan: &Plan, draft: &Draft) -> Slice {
+    let owner = json!({"apiVersion": "v1", "kind": "Service", "name": service.metadata.name,
+        "uid": service.metadata.uid, "controller": true});
+    let mut slice: Slice =
+        read(&json!({"metadata": {"name": name, "namespace": NS, "uid": name, "ownerReferences": [owner],
+        "labels": {SERVICE_NAME: service.metadata.name, MANAGED_BY: CONTROLLER}}, "addressType": kind}));
+    slice.metadata.labels = plan.slice_metadata.labels.clone();
+    slice.endpoints.clone_from(&draft.endpoints);
+    slice.ports = Arc::clone(&draft.ports);
+    slice
+}
+
+/// The endpoints after the last states alone, each seen once, and one sync of each Service.
+fn of_last_states(histories: &[History], max_endpoints: usize) -> World {
+    let mut world = World::new(max_endpoints);
+    for (at, history) in histories.iter().enumerate().rev() {
+        world.take(at, history.last().unwrap().as_ref());
+    }
+    world.settle();
+    world
+}
+
+fn in_order(histories: &[History], order: &Order) -> World {
+    let mut world = World::new(order.max_endpoints);
+    let mut seen = vec![0; histories.len()];
+    for step in &order.steps {
+        let left: Vec<usize> = (0..histories.len()).filter(|at| seen[*at] < histories[*at].len()).collect();
+        if left.is_empty() {
+            break;
+        }
+        let at = left[step.object.index(left.len())];
+        let state = &histories[at][seen[at]];
+        seen[at] += 1;
+        if !step.is_missed || seen[at] == histories[at].len() {
+            world.take(at, state.as_ref());
+        }
+        let enqueued: Vec<Key> = world.queue.iter().cloned().collect();
+        if let Some(which) = step.sync.filter(|_| !enqueued.is_empty()) {
+            world.sync(&enqueued[which.index(enqueued.len())]);
+        }
+    }
+    assert!(seen.iter().zip(histories).all(|(seen, history)| *seen == history.len()), "the order is too short");
+    world.settle();
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_endpoints_in_the_end_do_not_depend_on_the_order_of_events(
+        histories in any_histories(), orders in prop::collection::vec(any_order(), 3),
+    ) {
+        for order in &orders {
+            let wanted = of_last_states(&histories, order.max_endpoints).endpoints();
+            prop_assert_eq!(in_order(&histories, order).endpoints(), wanted);
+        }
+    }
+}
+
+/// The same as one case, which is easy to follow.
+#[test]
+fn a_zone_that_a_node_gets_late_reaches_the_endpoints() {
+    let pod = json!({"metadata": {"name": "p0", "namespace": NS, "uid": "p", "labels": {"app": "web"}},
+        "spec": {"nodeName": "n0"}, "status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
+            "conditions": [{"type": "Ready", "status": "True"}]}});
+    let service = json!({"metadata": {"name": "s0", "namespace": NS, "uid": "s"}, "spec": {"type": "ClusterIP",
+        "selector": {"app": "web"}, "ipFamilies": ["IPv4"], "ports": [{"port": 80, "protocol": "TCP"}]}});
+    let node = |labels: Value| json!({"metadata": {"name": "n0", "uid": "n", "labels": labels}});
+    let mut world = World::new(100);
+    let zone = |world: &World| world.endpoints()[&("s0".to_owned(), "IPv4".to_owned())][0].1["zone"].clone();
+    world.take(0, Some(&service));
+    world.take(SERVICES, Some(&pod));
+    world.take(SERVICES + PODS, Some(&node(json!({}))));
+    world.settle();
+    assert_eq!(zone(&world), Value::Null);
+    world.take(SERVICES + PODS, Some(&node(json!({"topology.kubernetes.io/zone": "a"}))));
+    world.settle();
+    assert_eq!(zone(&world), "a");
+}
