@@ -1,4 +1,7 @@
-use std::cell::Cell;
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use chrono::{DateTime, Datelike as _, NaiveDateTime, Timelike as _};
 use proptest::prelude::*;
@@ -69,7 +72,9 @@ fn times_and_errors_are_those_of_the_library_upstream_uses() {
     assert_eq!(compared, 1123);
 }
 
-/// Firing times around changes of clocks, computed with robfig/cron and tzdata 2025b.
+/// Firing times around changes of clocks, computed with robfig/cron.
+///
+/// The rows are complete if each kind of change has them: see [`every_kind_of_clock_change_has_firing_times_to_compare_with`].
 const CLOCK_CHANGES: &str = include_str!("../../testdata/clock-changes.txt");
 
 #[test]
@@ -90,7 +95,91 @@ fn times_around_clock_changes_are_those_of_the_library_upstream_uses() {
             compared += 1;
         }
     }
-    assert!(compared > 300, "{compared}");
+    assert!(compared > 1000, "{compared}");
+}
+
+/// A kind of clock change: by how many seconds clocks are put forward, and the second of the day that they show when it happens.
+///
+/// The search of robfig/cron knows nothing else of a change, apart from its date, so that two changes of one kind lead it the same
+/// way: it begins days at the time of day that clocks show, and counts hours and minutes from there.
+type Kind = (i64, i64);
+
+/// The year from which changes matter. A search begins when a CronJob was created or last fired.
+const KINDS_FROM: &str = "2024-01-01T00:00:00Z";
+
+/// The changes of clocks between two Unix seconds, each with the first second after it.
+fn clock_changes(zone: &Zone, from: i64, until: i64) -> Vec<(i64, Kind)> {
+    const DAY: i64 = 86_400;
+    let offset = |at: i64| zone.offset_at(at).unwrap();
+    let mut changes = Vec::new();
+    // Clocks do not change twice within days.
+    for start in (from..until).step_by(DAY as usize) {
+        let (mut before, mut after) = (start, until.min(start + DAY));
+        let (old, new) = (offset(before), offset(after));
+        if old == new {
+            continue;
+        }
+        while after - before > 1 {
+            let middle = before + (after - before) / 2;
+            if offset(middle) == old { before = middle } else { after = middle }
+        }
+        changes.push((after, (new - old, (after + old).rem_euclid(DAY))));
+    }
+    changes
+}
+
+/// The kinds of the changes of a zone that rules foresee.
+fn kinds(zone: &Zone) -> BTreeSet<Kind> {
+    let (from, until) = (at(KINDS_FROM).as_second(), at("2100-01-01T00:00:00Z").as_second());
+    clock_changes(zone, from, until).into_iter().map(|(_, kind)| kind).collect()
+}
+
+/// Makes the table of firing times complete: what its rows hold for one change of a kind, they hold for all.
+#[test]
+fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
+    // A row about a change begins not more than two months before it: early enough to walk by months.
+    const AHEAD: i64 = 62 * 86_400;
+    let mut held: BTreeMap<Kind, BTreeSet<&str>> = BTreeMap::new();
+    for line in CLOCK_CHANGES.lines().filter(|line| !line.starts_with('#')) {
+        let [zone, text, after, firings] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let [_, hour, day, month, weekday] = text.split(' ').collect::<Vec<_>>()[..] else { continue };
+        let walked_by = match (hour, day, month, weekday) {
+            ("*", "*", "*", "*") => "minutes",
+            (_, "*", "*", "*") => "hours",
+            (_, _, "*", _) => "days",
+            _ => "months",
+        };
+        let Some(last) = firings.split(' ').filter(|firing| *firing != "never").next_back() else { continue };
+        let (after, last) = (at(after).as_second(), at(last).as_second());
+        for (_, kind) in clock_changes(&Zone::bundled(zone).unwrap(), after, last.min(after + AHEAD)) {
+            held.entry(kind).or_default().insert(walked_by);
+        }
+    }
+    let mut there: BTreeMap<Kind, &str> = BTreeMap::new();
+    for zone in &chrono_tz::TZ_VARIANTS {
+        for kind in kinds(&Zone::Bundled(*zone)) {
+            there.entry(kind).or_insert(zone.name());
+        }
+    }
+    assert_eq!(there.len(), 18, "the table says how many there are: {there:?}");
+    for (kind, zone) in there {
+        let held = held.get(&kind).into_iter().flatten().copied().collect::<Vec<_>>();
+        assert_eq!(held, ["days", "hours", "minutes", "months"], "{kind:?}, as in {zone}");
+    }
+}
+
+#[test]
+fn the_zones_of_the_properties_have_every_kind_of_clock_change() {
+    let all = chrono_tz::TZ_VARIANTS.iter().flat_map(|zone| kinds(&Zone::Bundled(*zone)));
+    let named = [PLAIN_ZONES, ODD_ZONES].concat();
+    let named = named.into_iter().flat_map(|name| kinds(&Zone::bundled(name).unwrap()));
+    assert_eq!(named.collect::<BTreeSet<Kind>>(), all.collect::<BTreeSet<Kind>>());
+    for zone in PLAIN_ZONES {
+        let is_plain = |(shift, second): &Kind| {
+            shift.abs() == 3600 && (3600..=23 * 3600).contains(second) && (3600..86_400).contains(&(second + shift))
+        };
+        assert!(kinds(&Zone::bundled(zone).unwrap()).iter().all(is_plain), "{zone}");
+    }
 }
 
 #[test]
@@ -194,7 +283,8 @@ prop_compose! {
 /// Clocks change by an hour, and not at midnight: every instant at which they show an allowed time is a firing.
 const PLAIN_ZONES: &[&str] =
     &["UTC", "America/New_York", "Europe/Berlin", "Europe/London", "Asia/Kolkata", "Australia/Sydney", "Asia/Tokyo"];
-/// Clocks change at midnight, or by a part of an hour. Kathmandu's did both, once: when 1986 began.
+/// Clocks change at or over midnight, by more or less than an hour, or at another time of day than those of [`PLAIN_ZONES`].
+/// Kathmandu's changed at midnight and by a part of an hour, once: when 1986 began.
 const ODD_ZONES: &[&str] = &[
     "Africa/Cairo",
     "Asia/Beirut",
@@ -209,6 +299,11 @@ const ODD_ZONES: &[&str] = &[
     "Pacific/Apia",
     "Asia/Tehran",
     "Atlantic/Azores",
+    "America/Nuuk",
+    "Antarctica/Troll",
+    "Asia/Famagusta",
+    "Pacific/Chatham",
+    "Pacific/Easter",
 ];
 
 /// A second between 1975 and 2090, or one within days of a clock change of the zone.
