@@ -4,7 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
-use std::{alloc::System, collections::BTreeMap, sync::Arc};
+#[path = "behaviour/world.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod world;
+
+use std::{alloc::System, collections::BTreeMap, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::{
@@ -24,14 +28,18 @@ use deployment_controller::{
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use sandbox::memory::limited;
+use sandbox::{Action as Fault, Rule, memory::limited};
 use serde_json::{Value, json};
+
+use crate::world::{ME, NS, SETS, World, web};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 
 /// How much memory one decision and its explanation may take besides what the objects themselves take.
 const DECISION: usize = 4 << 20;
+/// How much memory the API server, its nodes and the controller may take together.
+const CLUSTER: usize = 512 << 20;
 /// How often a plan may hold a text of the objects.
 const COPIES: usize = 8;
 
@@ -201,4 +209,179 @@ fn a_thousand_old_sets_take_memory_in_proportion() {
     let snapshot = snapshot(&deployment, &sets).unwrap();
     let plan = limited(&ALLOCATOR, sets.len() * 8192, || decide(&snapshot));
     assert!((1..=2 * sets.len() + 4).contains(&plan.steps.len()), "{} steps", plan.steps.len());
+}
+
+/// The namespaces of the hostile Deployments. A quota refuses Pods in the first and ReplicaSets in the second.
+const FEW_PODS: &str = "few-pods";
+const NO_SETS: &str = "no-sets";
+/// The ordinary Deployments.
+const ORDINARY: usize = 50;
+/// The Pods that the quota allows.
+const QUOTA: i64 = 20;
+/// The old ReplicaSets of each of two hostile Deployments.
+const OLD_SETS: usize = 200;
+/// The requests that the hostile Deployments may cost: one for each old ReplicaSet, which is scaled down or deleted, and a hundred and
+/// fifty for statuses, Events, and the retries of what is refused.
+const HOSTILE_REQUESTS: u64 = 2 * OLD_SETS as u64 + 150;
+
+/// A fault that does nothing but count the requests in a namespace.
+const COUNTED: Fault = Fault::Latency(Duration::ZERO);
+
+/// What fifty Deployments that are created and then get another image cost.
+struct Rollouts {
+    taken: Duration,
+    /// The writes in their namespace by verb and resource.
+    writes: BTreeMap<String, u64>,
+    /// The requests in their namespace, refused or not.
+    requests: u64,
+    /// All other requests.
+    hostile: u64,
+}
+
+#[test]
+fn hostile_deployments_cost_their_neighbours_nothing() {
+    let _alone = ALONE.lock();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let (alone, beside) =
+        limited(&ALLOCATOR, CLUSTER, || runtime.block_on(async { (rollouts(false).await, rollouts(true).await) }));
+    assert_eq!(beside.writes, alone.writes);
+    assert_eq!(beside.requests, alone.requests);
+    assert_eq!(beside.taken, alone.taken);
+    assert_eq!(alone.hostile, 0);
+    let bounds = 2 * OLD_SETS as u64..=HOSTILE_REQUESTS;
+    assert!(bounds.contains(&beside.hostile), "{} requests for the hostile Deployments", beside.hostile);
+}
+
+/// Rolls fifty Deployments out twice, beside hostile ones or not.
+async fn rollouts(beside_hostile: bool) -> Rollouts {
+    let mut world = World::new().await;
+    // ReplicaSets of two thousand million Pods are played in this test.
+    world.neighbours = None;
+    if beside_hostile {
+        add_hostile(&world).await;
+    }
+    let mut counted = Rule::new(COUNTED).identity(ME);
+    counted.matcher.namespace = Some(NS.to_owned());
+    world.sandbox.faults().add(counted);
+    world.forget();
+    let began = world.clock.instant();
+    for number in 0..ORDINARY {
+        world.apply(named(web(2), NS, &format!("web-{number}"))).await;
+    }
+    until_complete(&world).await;
+    let image = |image: &str| json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}});
+    if beside_hostile {
+        for (namespace, name) in [(FEW_PODS, "huge"), (NO_SETS, "refused")] {
+            world.sandbox.merge(world::DEPLOYMENTS, Some(namespace), name, None, image("img:3")).await.unwrap();
+        }
+    }
+    for number in 0..ORDINARY {
+        let name = format!("web-{number}");
+        world.sandbox.merge(world::DEPLOYMENTS, Some(NS), &name, None, image("img:2")).await.unwrap();
+    }
+    until_complete(&world).await;
+    let taken = world.clock.instant() - began;
+
+    let mut writes = BTreeMap::new();
+    for write in world.sandbox.writes().all().iter().filter(|write| write.identity == ME && write.namespace == NS) {
+        let kind = format!("{} {}/{}", write.verb, write.resource, write.subresource.as_deref().unwrap_or_default());
+        *writes.entry(kind).or_default() += 1;
+    }
+    let requests = world.sandbox.faults().hits(&COUNTED);
+    let hostile = world.sandbox.requests().count(Some(ME), None, None) - requests;
+    Rollouts { taken, writes, requests, hostile }
+}
+
+fn named(mut object: Value, namespace: &str, name: &str) -> Value {
+    object["metadata"] = json!({"name": name, "namespace": namespace, "labels": {"app": name}});
+    object["spec"]["selector"] = json!({"matchLabels": {"app": name}});
+    object["spec"]["template"]["metadata"]["labels"] = json!({"app": name});
+    object
+}
+
+/// Creates Deployments with every number at its limit, one with many old ReplicaSets that must be scaled down, one whose many old
+/// ReplicaSets must be deleted, and some whose ReplicaSets are refused.
+async fn add_hostile(world: &World) {
+    for namespace in [FEW_PODS, NO_SETS] {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        world.apply(namespace).await;
+    }
+    let mut refused = Rule::new(Fault::Forbidden).identity(ME).verb("create").resource("replicasets");
+    refused.matcher.namespace = Some(NO_SETS.to_owned());
+    world.sandbox.faults().add(refused);
+    let extreme = |namespace: &str, name: &str, replicas: i32, history: i32| {
+        let mut object = named(web(0), namespace, name);
+        object["spec"]["replicas"] = json!(replicas);
+        object["spec"]["revisionHistoryLimit"] = json!(history);
+        object["spec"]["minReadySeconds"] = json!(i32::MAX - 1);
+        object["spec"]["progressDeadlineSeconds"] = json!(i32::MAX);
+        object["spec"]["strategy"] =
+            json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "100%", "maxUnavailable": i32::MAX}});
+        object
+    };
+    // Old ReplicaSets are deleted once their Deployment is complete.
+    for (name, replicas, history, size) in [("kept", i32::MAX, i32::MAX, 1), ("deleted", 2, 0, 0)] {
+        let deployment = world.apply(extreme(FEW_PODS, name, replicas, history)).await;
+        let uid = &deployment["metadata"]["uid"];
+        for number in 0..OLD_SETS {
+            let owner =
+                json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name, "uid": uid, "controller": true});
+            let labels = json!({"app": name, "pod-template-hash": format!("h{number}")});
+            let template = json!({"metadata": {"labels": labels},
+                "spec": {"containers": [{"name": "c", "image": format!("old:{number}")}]}});
+            let metadata = json!({"name": format!("{name}-h{number}"), "namespace": FEW_PODS, "labels": labels,
+                "annotations": {REVISION: number.to_string()}, "ownerReferences": [owner]});
+            let spec = json!({"replicas": size, "selector": {"matchLabels": labels}, "template": template});
+            world
+                .apply(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": metadata, "spec": spec}))
+                .await;
+        }
+    }
+    world.apply(extreme(FEW_PODS, "huge", i32::MAX, i32::MAX)).await;
+    for name in ["refused", "refused-too"] {
+        world.apply(extreme(NO_SETS, name, i32::MAX, i32::MAX)).await;
+    }
+}
+
+/// Plays the ReplicaSets until all ordinary Deployments are complete.
+async fn until_complete(world: &World) {
+    for _ in 0..120 {
+        world.wait(1.0).await;
+        play_replica_sets(world).await;
+        world.wait(1.0).await;
+        let deployments = world.sandbox.list(world::DEPLOYMENTS, Some(NS)).await.unwrap();
+        let is_complete = |deployment: &Value| {
+            let status = &deployment["status"];
+            ["replicas", "updatedReplicas", "availableReplicas"].iter().all(|count| status[count] == 2)
+                && status["observedGeneration"] == deployment["metadata"]["generation"]
+        };
+        if deployments.iter().all(is_complete) {
+            return;
+        }
+    }
+    panic!("no progress");
+}
+
+/// Writes the status of each ReplicaSet once: all of its Pods run, or as many as the quota allows. The controller is given the time to
+/// act on each of them, so that no two writers meet.
+async fn play_replica_sets(world: &World) {
+    let sets = world.sandbox.list(SETS, None).await.unwrap();
+    for name in sets.iter().map(|set| &set["metadata"]) {
+        let (namespace, name) = (name["namespace"].as_str().unwrap(), name["name"].as_str().unwrap());
+        let Ok(set) = world.sandbox.get(SETS, Some(namespace), name).await else { continue };
+        let (generation, wanted) = (&set["metadata"]["generation"], set["spec"]["replicas"].as_i64().unwrap());
+        let pods = if namespace == NS { wanted } else { wanted.min(QUOTA) };
+        if set["status"]["observedGeneration"] == *generation && set["status"]["replicas"] == json!(pods) {
+            continue;
+        }
+        let failure = json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+            "message": "exceeded quota: pods", "lastTransitionTime": "2026-11-21T09:00:00Z"});
+        let conditions = if pods < wanted { json!([failure]) } else { json!([]) };
+        let status = json!({"replicas": pods, "readyReplicas": pods, "availableReplicas": pods,
+            "observedGeneration": generation, "conditions": conditions});
+        world.sandbox.merge(SETS, Some(namespace), name, Some("status"), json!({"status": status})).await.unwrap();
+        if namespace == NS {
+            world.wait(0.001).await;
+        }
+    }
 }
