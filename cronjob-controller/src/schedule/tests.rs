@@ -149,7 +149,7 @@ fn every_kind_of_clock_change_has_firing_times_to_compare_with() {
             (_, _, "*", _) => "days",
             _ => "months",
         };
-        let Some(last) = firings.split(' ').filter(|firing| *firing != "never").next_back() else { continue };
+        let Some(last) = firings.split(' ').rfind(|firing| *firing != "never") else { continue };
         let (after, last) = (at(after).as_second(), at(last).as_second());
         for (_, kind) in clock_changes(&Zone::bundled(zone).unwrap(), after, last.min(after + AHEAD)) {
             held.entry(kind).or_default().insert(walked_by);
