@@ -1,0 +1,192 @@
+//! Services with thousands of Pods, a hundred ports or thousands of mirrored addresses cost the Services beside them nothing.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
+
+#[path = "behaviour/world.rs"]
+#[allow(dead_code, reason = "shared with the other tests")]
+mod world;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sandbox::{Action, Rule};
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, SLICES, World, endpoints, web};
+
+/// The namespace of the hostile Services.
+const HOSTILE: &str = "hostile";
+/// The ordinary Services, each with two Pods.
+const ORDINARY: usize = 50;
+/// The Pods that each of the hostile Services selects.
+const PODS: usize = 2_000;
+/// The ports of each of the hostile Services.
+const PORTS: usize = 100;
+/// The addresses of the Endpoints that are mirrored.
+const ADDRESSES: usize = 3_000;
+/// The readiness of that many Pods of the hostile Services changes while the ordinary Services are observed.
+const CHANGES: usize = 40;
+/// The requests that the hostile Services may cost: each change writes a slice and the Endpoints of the two Services that select the
+/// Pod, each slice of a hundred endpoints is created once, and eighty are for what changes while the Pods are created.
+const HOSTILE_REQUESTS: u64 = (2 * 2 * CHANGES + 2 * PODS / 100 + 80) as u64;
+/// A fault that does nothing but count the requests in a namespace.
+const COUNTED: Action = Action::Latency(Duration::ZERO);
+
+/// What fifty Services cost whose Pods are created, change and leave them.
+struct Observed {
+    taken: Duration,
+    /// The writes in their namespace by verb and resource.
+    writes: BTreeMap<String, u64>,
+    /// The requests in their namespace, refused or not.
+    requests: u64,
+    /// All other requests.
+    hostile: u64,
+}
+
+#[tokio::test(start_paused = true)]
+async fn hostile_services_cost_their_neighbours_nothing() {
+    let (alone, beside) = (observe(false).await, observe(true).await);
+    assert_eq!(beside.writes, alone.writes);
+    assert_eq!(beside.requests, alone.requests);
+    assert_eq!(beside.taken, alone.taken);
+    assert_eq!(alone.hostile, 0);
+    assert!((1..=HOSTILE_REQUESTS).contains(&beside.hostile), "{} requests for the hostile Services", beside.hostile);
+}
+
+/// Creates fifty Services with their Pods, makes a Pod of each unready, and then relabels it, beside hostile Services or not.
+async fn observe(beside_hostile: bool) -> Observed {
+    let world = World::new().await;
+    world.apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTILE}})).await;
+    world.wait(1).await;
+    let mut counted = Rule::new(COUNTED).identity(ME);
+    counted.matcher.namespace = Some(NS.to_owned());
+    world.sandbox.faults().add(counted);
+    world.sandbox.requests().clear();
+    world.sandbox.writes().clear();
+    if beside_hostile {
+        add_hostile(&world).await;
+    }
+    let began = world.clock.instant();
+    for number in 0..ORDINARY {
+        let mut service = web(&json!({"selector": {"app": format!("web-{number}")}}));
+        service["metadata"]["name"] = json!(format!("web-{number}"));
+        world.apply(service).await;
+        rest(&world).await;
+        for index in [number, ORDINARY + number] {
+            let labels = json!({"app": format!("web-{number}")});
+            add_pod(&world, NS, &format!("p{index:03}"), &labels, 1, index).await;
+            rest(&world).await;
+        }
+    }
+    until_ready(&world, 2, 2).await;
+    for number in 0..ORDINARY {
+        if beside_hostile && number < CHANGES {
+            set_ready(&world, HOSTILE, &format!("crowd-{:04}", number * PODS / CHANGES), false).await;
+        }
+        world.ready(number, false).await;
+        rest(&world).await;
+    }
+    until_ready(&world, 2, 1).await;
+    for number in 0..ORDINARY {
+        world.change("pods", &format!("p{number:03}"), json!({"metadata": {"labels": {"app": "gone"}}})).await;
+        rest(&world).await;
+    }
+    until_ready(&world, 1, 1).await;
+    let taken = world.clock.instant() - began;
+    let mut writes = BTreeMap::new();
+    for write in world.sandbox.writes().all().iter().filter(|write| write.identity == ME && write.namespace == NS) {
+        *writes.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
+    }
+    let requests = world.sandbox.faults().hits(&COUNTED);
+    let hostile = world.sandbox.requests().count(Some(ME), None, None) - requests;
+    if beside_hostile {
+        assert_hostile_are_served(&world).await;
+    }
+    Observed { taken, writes, requests, hostile }
+}
+
+/// Gives the loops the time to act on a change, so that changes are gathered in the same way in each run.
+async fn rest(world: &World) {
+    world.clock.sleep(Duration::from_millis(1)).await;
+}
+
+/// Waits until each ordinary Service has so many endpoints, and so many that are ready, in its slices and its Endpoints.
+async fn until_ready(world: &World, all: usize, ready: usize) {
+    for _ in 0..600 {
+        world.clock.sleep(Duration::from_millis(100)).await;
+        let (mut found, mut in_slices, mut in_endpoints) = (0, 0, 0);
+        for slice in world.slices().await {
+            found += endpoints(&slice).len();
+            in_slices += endpoints(&slice).iter().filter(|endpoint| endpoint["conditions"]["ready"] == true).count();
+        }
+        for object in world.sandbox.list("endpoints", Some(NS)).await.unwrap() {
+            let subsets = object["subsets"].as_array().cloned().unwrap_or_default();
+            in_endpoints +=
+                subsets.iter().filter_map(|subset| Some(subset["addresses"].as_array()?.len())).sum::<usize>();
+        }
+        if found == all * ORDINARY && in_slices == ready * ORDINARY && in_endpoints == ready * ORDINARY {
+            return;
+        }
+    }
+    panic!("no progress");
+}
+
+async fn set_ready(world: &World, namespace: &str, name: &str, ready: bool) {
+    let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" },
+        "lastTransitionTime": "2026-03-01T10:00:00Z"}]);
+    let patch = json!({"status": {"conditions": conditions}});
+    world.sandbox.merge("pods", Some(namespace), name, Some("status"), patch).await.unwrap();
+}
+
+async fn add_pod(world: &World, namespace: &str, name: &str, labels: &Value, network: usize, index: usize) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {"nodeName": format!("n{}", index % 4), "containers": [{"name": "c", "image": "img:1"}]}});
+    world.apply(pod).await;
+    if namespace == NS {
+        rest(world).await;
+    }
+    let ip = format!("10.{network}.{}.{}", index / 250, index % 250 + 1);
+    let status = json!({"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}],
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-03-01T10:00:00Z"}]}});
+    world.sandbox.merge("pods", Some(namespace), name, Some("status"), status).await.unwrap();
+}
+
+/// Creates two Services that select thousands of Pods by a hundred ports, whose names no Pod has in the second one, and a Service
+/// whose Endpoints of thousands of addresses are mirrored.
+async fn add_hostile(world: &World) {
+    let ports = |target: &dyn Fn(usize) -> Value| -> Vec<Value> {
+        (0..PORTS).map(|n| json!({"name": format!("port-{n}"), "port": 1 + n, "targetPort": target(n)})).collect()
+    };
+    let numbers = ports(&|n| json!(8000 + n));
+    let names = ports(&|n| json!(format!("none-{n}")));
+    for (name, selector, ports) in [
+        ("wide", json!({"app": "crowd"}), &numbers),
+        ("unresolved", json!({"app": "crowd"}), &names),
+        ("mirrored", json!(null), &numbers),
+    ] {
+        let mut service = web(&json!({"selector": selector, "ports": ports}));
+        service["metadata"] = json!({"name": name, "namespace": HOSTILE});
+        world.apply(service).await;
+    }
+    for index in 0..PODS {
+        let labels = json!({"app": "crowd"});
+        add_pod(world, HOSTILE, &format!("crowd-{index:04}"), &labels, 3, index).await;
+    }
+    let addresses: Vec<Value> =
+        (0..ADDRESSES).map(|n| json!({"ip": format!("10.4.{}.{}", n / 250, n % 250 + 1)})).collect();
+    let ports: Vec<Value> = (0..PORTS).map(|n| json!({"name": format!("port-{n}"), "port": 8000 + n})).collect();
+    world
+        .apply(json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "mirrored", "namespace": HOSTILE},
+            "subsets": [{"addresses": addresses, "ports": ports}]}))
+        .await;
+}
+
+/// The hostile Services have got what they select: being cheap does not mean being left out.
+async fn assert_hostile_are_served(world: &World) {
+    let mut served: BTreeMap<String, usize> = BTreeMap::new();
+    for slice in world.sandbox.list(SLICES, Some(HOSTILE)).await.unwrap() {
+        let service = slice["metadata"]["labels"]["kubernetes.io/service-name"].as_str().unwrap().to_owned();
+        *served.entry(service).or_default() += endpoints(&slice).len();
+    }
+    assert_eq!((served["wide"], served["unresolved"]), (PODS, PODS), "{served:?}");
+    assert!(served["mirrored"] > 0, "{served:?}");
+}
