@@ -6,12 +6,13 @@
 mod create;
 mod rollback;
 
-use std::{borrow::Cow, sync::Arc, time::Duration};
+use std::{borrow::Cow, cell::OnceCell, sync::Arc, time::Duration};
 
 use common::{
     api::Patch,
     controller::{Requeue, Retry},
     events::EventType,
+    map::HashMap,
     meta::{Meta, Uid, Version},
     refs::Claims,
     sequence::{self, Class, Failed, Fields, Refusal, Request, Role, Sequence, Steps, Turn},
@@ -20,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION, ROLLBACK_TO},
+    objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION, ROLLBACK_TO, ReplicaSet},
     plan::{Action, Event, OnFailure, Plan, SetChange, Step},
     snapshot::Snapshot,
 };
@@ -74,6 +75,8 @@ struct State<'a> {
     version: Version,
     /// The status of the Deployment, with the writes of this sync.
     status: DeploymentStatus,
+    /// The ReplicaSets of the snapshot by name, once one of them is looked up: a plan can have a request for each of thousands.
+    judged: OnceCell<HashMap<&'a str, &'a Meta>>,
     /// The ReplicaSet that this sync has created.
     created: Fields,
     /// Why the creation did not succeed, while the ReplicaSet of that name is read.
@@ -98,6 +101,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         failures: Vec::new(),
         version: snapshot.deployment.metadata.resource_version,
         status: snapshot.deployment.status.clone(),
+        judged: OnceCell::new(),
         created: Fields::default(),
         refusal: None,
         may_adopt: None,
@@ -322,9 +326,17 @@ impl<'a> State<'a> {
 
     /// The ReplicaSet of that name and uid, at the version that was judged.
     fn judged(&self, set: &Arc<str>, uid: &Uid) -> Meta {
-        let Claims { keep, adopt, release } = &self.snapshot.claims;
-        let mut known = keep.iter().chain(adopt).chain(release).map(|known| &known.metadata);
-        let kept = known.find(|known| known.name == *set);
+        let judged = self.judged.get_or_init(|| {
+            let Claims { keep, adopt, release } = &self.snapshot.claims;
+            let known = keep.iter().chain(adopt).chain(release);
+            let entry = |known: &'a Arc<ReplicaSet>| {
+                #[cfg(test)]
+                tests::count_visit();
+                (&*known.metadata.name, &known.metadata)
+            };
+            known.map(entry).collect()
+        });
+        let kept = judged.get(&**set);
         Meta {
             namespace: self.meta().namespace.clone(),
             name: Arc::clone(set),
@@ -374,10 +386,34 @@ fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::{cell::Cell, collections::BTreeMap};
 
     use super::*;
     use crate::decide::world::World;
+
+    thread_local! {
+        static VISITS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Counts a ReplicaSet that a request is compared with.
+    pub(super) fn count_visit() {
+        VISITS.set(VISITS.get() + 1);
+    }
+
+    #[test]
+    fn a_request_for_each_of_many_sets_visits_each_of_them_once() {
+        const SETS: usize = 300;
+        let mut world = World::new(3);
+        for number in 0..SETS {
+            world = world.set(&format!("old-{number}"), 0, 0).annotate(REVISION, &number.to_string());
+        }
+        world = world.set("new", 3, 3).annotate(REVISION, "999").current("new").complete();
+        (world.annotations, world.spec["revisionHistoryLimit"]) = (json!({REVISION: "999"}), json!(0));
+        assert_eq!(world.plan().deleted().len(), SETS);
+        VISITS.set(0);
+        assert!(world.explain().actions.len() > 1);
+        assert!((SETS..=SETS + 1).contains(&VISITS.get()), "{} visits", VISITS.get());
+    }
 
     #[test]
     fn a_forecast_names_requests_with_their_numbers_and_reasons() {

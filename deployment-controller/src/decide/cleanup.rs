@@ -16,7 +16,7 @@ pub fn clean_up(draft: &mut Draft<'_>) {
     let candidates: Vec<&Set<'_>> =
         draft.old_sets().filter(|set| set.source.is_some_and(|source| !source.metadata.is_deleting())).collect();
     let excess = candidates.len().saturating_sub(usize::try_from(limit).unwrap_or(0));
-    let steps: Vec<Step> = by_revision(candidates)
+    let steps: Vec<Step> = by_revision(candidates, |set| set.revision(), |set| set.age())
         .into_iter()
         .take(excess)
         .filter(|set| is_idle(set))
@@ -40,25 +40,32 @@ fn is_idle(set: &Set<'_>) -> bool {
 
 /// Lowest revision first; where one of two is no integer, or both are equal, the older of the two first.
 ///
-/// That is no order where some are integers and some are not, so that a sort of the library may not be used.
-fn by_revision<'s, 'a>(sets: Vec<&'s Set<'a>>) -> Vec<&'s Set<'a>> {
-    let mut sorted: Vec<(&Set<'_>, Option<i64>)> = Vec::with_capacity(sets.len());
-    for set in sets {
-        let revision = set.revision();
-        let follows = |(other, of_other): &(&Set<'_>, Option<i64>)| match (revision, of_other) {
-            (Some(a), Some(b)) if a != *b => a > *b,
-            _ => set.age() > other.age(),
-        };
-        let at = sorted.iter().rposition(follows).map_or(0, |at| at + 1);
-        sorted.insert(at, (set, revision));
+/// That is no order where some are integers and some are not. There, one that is no integer parts those that are older from those
+/// that are younger, so that the result does not depend on the order of `sets`.
+fn by_revision<T, Age: Ord>(sets: Vec<T>, revision: impl Fn(&T) -> Option<i64>, age: impl Fn(&T) -> Age) -> Vec<T> {
+    let mut sorted: Vec<(T, Option<i64>)> = sets
+        .into_iter()
+        .map(|set| {
+            let revision = revision(&set);
+            (set, revision)
+        })
+        .collect();
+    sorted.sort_by_key(|(set, _)| age(set));
+    for run in sorted.chunk_by_mut(|(_, a), (_, b)| a.is_some() && b.is_some()) {
+        // Stable: those of the same revision stay in the order of their ages.
+        run.sort_by_key(|(_, revision)| *revision);
     }
     sorted.into_iter().map(|(set, _)| set).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{cell::Cell, cmp::Ordering};
+
+    use proptest::prelude::*;
     use serde_json::json;
 
+    use super::by_revision;
     use crate::{decide::world::World, objects::REVISION};
 
     fn world(limit: i64, olds: &[(&str, i64)]) -> World {
@@ -109,5 +116,79 @@ mod tests {
         assert_eq!(rolling.plan().deleted(), ["r1"]);
         rolling.status["availableReplicas"] = json!(2);
         assert!(rolling.plan().deleted().is_empty());
+    }
+    thread_local! {
+        static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// An age that counts how often it is compared.
+    #[derive(PartialEq, Eq)]
+    struct Age(usize);
+
+    impl PartialOrd for Age {
+        fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+
+    impl Ord for Age {
+        fn cmp(&self, other: &Self) -> Ordering {
+            COMPARISONS.set(COMPARISONS.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+
+    type Item = (usize, Option<i64>);
+
+    fn sorted(items: Vec<Item>) -> Vec<Item> {
+        by_revision(items, |(_, revision)| *revision, |(age, _)| Age(*age))
+    }
+
+    /// Puts one after the other behind the last one that it follows, which takes a square of their number in steps.
+    fn by_insertion(mut items: Vec<Item>) -> Vec<Item> {
+        items.sort_unstable();
+        let mut out: Vec<Item> = Vec::new();
+        for (age, revision) in items {
+            let follows = |(other, of_other): &Item| match (revision, of_other) {
+                (Some(a), Some(b)) if a != *b => a > *b,
+                _ => age > *other,
+            };
+            let at = out.iter().rposition(follows).map_or(0, |at| at + 1);
+            out.insert(at, (age, revision));
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_is_that_of_revisions_and_ages(
+            revisions in prop::collection::vec(prop::option::weighted(0.8, -2i64..9), 0..20), seed in any::<prop::sample::Index>(),
+        ) {
+            let mut items: Vec<Item> = revisions.into_iter().enumerate().collect();
+            let wanted = by_insertion(items.clone());
+            if !items.is_empty() {
+                let at = seed.index(items.len());
+                items.rotate_left(at);
+            }
+            prop_assert_eq!(sorted(items), wanted);
+        }
+    }
+
+    #[test]
+    fn thousands_of_old_sets_are_ordered_in_few_steps() {
+        const SETS: usize = 10_000;
+        let kinds: [fn(usize) -> Option<i64>; 4] = [
+            |n| Some(n as i64),
+            |n| Some(-(n as i64)),
+            |n| Some((n * 7919 % 10_007) as i64),
+            |n| if n % 2 == 0 { None } else { Some(-(n as i64)) },
+        ];
+        for (at, revision) in kinds.into_iter().enumerate() {
+            let items = (0..SETS).map(|age| (SETS - age, revision(age))).collect();
+            COMPARISONS.set(0);
+            assert_eq!(sorted(items).len(), SETS);
+            // Fourteen halvings of ten thousand.
+            assert!(COMPARISONS.get() <= 15 * SETS, "{at}: {} comparisons", COMPARISONS.get());
+        }
     }
 }
