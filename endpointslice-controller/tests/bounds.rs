@@ -24,7 +24,7 @@ const MAX_ENDPOINTS: usize = 1_000;
 /// How many writes of each kind the loops have made since the log was cleared, Events aside.
 fn writes(world: &World) -> BTreeMap<String, u64> {
     let mut out = BTreeMap::new();
-    for write in world.sandbox.writes().all().iter() {
+    for write in &world.sandbox.writes().all() {
         if write.identity == ME && write.resource != "events" {
             *out.entry(format!("{} {}", write.verb, write.resource)).or_default() += 1;
         }
