@@ -202,8 +202,9 @@ mod tests {
         let topology = Topology::new(Arc::default());
         let store: Store<Node> = Store::default();
         let tell = |nodes: Vec<Node>, version: &str| {
-            let events = store.fill(nodes, Version::parse(version));
-            events.iter().for_each(|event| topology.on_node(event, Origin::Relist));
+            for event in &store.fill(nodes, Version::parse(version)) {
+                topology.on_node(event, Origin::Relist);
+            }
         };
         tell(vec![node(0, "a", "True"), node(1, "b", "True")], "2");
         let two = topology.ratios();

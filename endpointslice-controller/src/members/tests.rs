@@ -317,10 +317,7 @@ impl World {
 }
 
 /// Puts a state of the object of that name into a cache, or takes the object out.
-fn changed<T: Object>(store: &Store<T>, name: &str, state: Option<&Value>, version: Version) -> Vec<Event<T>>
-where
-    T: Clone,
-{
+fn changed<T: Object + Clone>(store: &Store<T>, name: &str, state: Option<&Value>, version: Version) -> Vec<Event<T>> {
     let others = store.all().into_iter().filter(|object| *object.meta().name != *name);
     let objects = others.map(|object| T::clone(&object)).chain(state.map(read)).collect();
     let mut events = store.fill(objects, version);
