@@ -6,7 +6,7 @@
 mod create;
 mod rollback;
 
-use std::{borrow::Cow, cell::OnceCell, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
     api::Patch,
@@ -75,8 +75,8 @@ struct State<'a> {
     version: Version,
     /// The status of the Deployment, with the writes of this sync.
     status: DeploymentStatus,
-    /// The ReplicaSets of the snapshot by name, once one of them is looked up: a plan can have a request for each of thousands.
-    judged: OnceCell<HashMap<&'a str, &'a Meta>>,
+    /// The ReplicaSets of the snapshot by name: a plan can have a request for each of thousands.
+    judged: HashMap<&'a str, &'a Meta>,
     /// The ReplicaSet that this sync has created.
     created: Fields,
     /// Why the creation did not succeed, while the ReplicaSet of that name is read.
@@ -101,7 +101,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         failures: Vec::new(),
         version: snapshot.deployment.metadata.resource_version,
         status: snapshot.deployment.status.clone(),
-        judged: OnceCell::new(),
+        judged: by_name(snapshot, plan),
         created: Fields::default(),
         refusal: None,
         may_adopt: None,
@@ -110,6 +110,20 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         reported_denial: false,
     };
     Steps::new(state, State::take_step)
+}
+
+/// The ReplicaSets of the snapshot by name, if the plan has any step.
+fn by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta> {
+    if plan.steps.is_empty() {
+        return HashMap::default();
+    }
+    let Claims { keep, adopt, release } = &snapshot.claims;
+    let entry = |known: &'a Arc<ReplicaSet>| {
+        #[cfg(test)]
+        tests::count_visit();
+        (&*known.metadata.name, &known.metadata)
+    };
+    keep.iter().chain(adopt).chain(release).map(entry).collect()
 }
 
 type Next<'a> = sequence::Step<State<'a>, Note>;
@@ -326,17 +340,7 @@ impl<'a> State<'a> {
 
     /// The ReplicaSet of that name and uid, at the version that was judged.
     fn judged(&self, set: &Arc<str>, uid: &Uid) -> Meta {
-        let judged = self.judged.get_or_init(|| {
-            let Claims { keep, adopt, release } = &self.snapshot.claims;
-            let known = keep.iter().chain(adopt).chain(release);
-            let entry = |known: &'a Arc<ReplicaSet>| {
-                #[cfg(test)]
-                tests::count_visit();
-                (&*known.metadata.name, &known.metadata)
-            };
-            known.map(entry).collect()
-        });
-        let kept = judged.get(&**set);
+        let kept = self.judged.get(&**set);
         Meta {
             namespace: self.meta().namespace.clone(),
             name: Arc::clone(set),
