@@ -87,7 +87,9 @@ impl Accounts {
         let write = Written::of(asked);
         let mut open = self.open.lock();
         let left = open.iter_mut().flat_map(|open| &mut open.left).find(|(action, _)| write.is_of(action));
-        left.into_iter().for_each(|(_, left)| left.to_be_repeated += 1);
+        if let Some((_, left)) = left {
+            left.to_be_repeated += 1;
+        }
     }
 
     fn begins(&self, account: &Account) {

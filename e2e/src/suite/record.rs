@@ -21,10 +21,13 @@ const RECORDED: [Resource; 3] = [resources::DEPLOYMENTS, resources::REPLICA_SETS
 /// How long an event may take that must come because its object was read.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// A task that collects the events of a watch.
+type Following = JoinHandle<Result<Vec<Seen>, Failure>>;
+
 /// A recording that goes on.
 pub struct Recorder {
     start: State,
-    watches: Vec<(Resource, JoinHandle<Result<Vec<Seen>, Failure>>, oneshot::Sender<u64>)>,
+    watches: Vec<(Resource, Following, oneshot::Sender<u64>)>,
     context: Context,
 }
 

@@ -132,7 +132,7 @@ fn claims_follow_their_set(world: &World) -> Result<(), String> {
         let replicas = at(&set, "/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
         for claim in (0..replicas.min(100)).flat_map(|ordinal| claim_names(&set, ordinal)) {
             let of_claim = || log().filter(|logged| logged.resource() == CLAIMS && logged.write.name == claim);
-            let was_there = of_claim().filter(|logged| logged.at <= deletion.at).last();
+            let was_there = of_claim().rfind(|logged| logged.at <= deletion.at);
             let was_changed_lately = of_claim().filter(is_recent).any(|logged| logged.creates() || logged.deletes());
             let Some(before) = was_there.and_then(Logged::after).filter(|_| !was_changed_lately) else { continue };
             let now = world.get(CLAIMS, crate::stage::NAMESPACE, &claim);
