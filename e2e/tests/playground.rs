@@ -15,31 +15,27 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// The tests, for a program of their own and for the one that runs all suites.
 pub(crate) const TESTS: &[PlainTest] = &[
     ("the_example_is_done_although_a_controller_is_killed", || {
-        wait_for(the_example_is_done_although_a_controller_is_killed())
+        Box::pin(the_example_is_done_although_a_controller_is_killed())
     }),
     ("the_example_is_judged_by_the_parts_whose_controllers_run", || {
-        wait_for(the_example_is_judged_by_the_parts_whose_controllers_run())
+        Box::pin(the_example_is_judged_by_the_parts_whose_controllers_run())
     }),
     ("pods_leave_a_node_that_is_switched_off_and_it_comes_back", || {
-        wait_for(pods_leave_a_node_that_is_switched_off_and_it_comes_back())
+        Box::pin(pods_leave_a_node_that_is_switched_off_and_it_comes_back())
     }),
     ("a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go", || {
-        wait_for(a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go())
+        Box::pin(a_bare_playground_has_the_nodes_and_controllers_it_was_asked_for_and_lets_claims_go())
     }),
     ("a_controller_of_the_playground_has_its_own_command_line", || {
-        wait_for(a_controller_of_the_playground_has_its_own_command_line())
+        Box::pin(a_controller_of_the_playground_has_its_own_command_line())
     }),
     ("a_directory_without_binaries_is_refused_with_the_command_that_fills_it", || {
-        wait_for(a_directory_without_binaries_is_refused_with_the_command_that_fills_it())
+        Box::pin(a_directory_without_binaries_is_refused_with_the_command_that_fills_it())
     }),
 ];
 
 fn main() -> ExitCode {
     run_plain(TESTS)
-}
-
-fn wait_for(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
 }
 
 fn playground(arguments: &[&str]) -> Process {

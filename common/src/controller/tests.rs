@@ -266,6 +266,31 @@ async fn a_key_comes_back_when_it_asked_to() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_conflict_is_retried_at_once_and_further_ones_after_their_back_off() {
+    let script: Vec<Move> = (0..30).map(|_| Move::Again(Requeue::Conflict)).collect();
+    let world = world(Settings::new(), &script);
+    world.keeper.open();
+    world.add("a");
+    let acts = world.after(3600).await;
+    assert_eq!(acts[..2], [0, 0]);
+    // The first conflict counts as a failure: 10 ms, 20 ms, ..., 1000 s.
+    assert!((10..15).contains(&acts[2]) && (30..40).contains(&acts[3]), "{acts:?}");
+    assert!((20..=22).contains(&acts.len()), "{acts:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_waits_for_a_failed_write_does_not_end_the_back_off() {
+    let unfinished = Move::Again(Requeue::Unfinished(Duration::from_secs(60)));
+    let world = world(Settings::new(), &[Move::Fail, unfinished, Move::Fail]);
+    world.keeper.open();
+    world.add("a");
+    let acts = world.after(100).await;
+    // 5 ms after the first failure, a minute after the sync that waits, 10 ms after the second failure.
+    assert_eq!(acts.len(), 4, "{acts:?}");
+    assert!((60_000..60_015).contains(&acts[2]) && (10..15).contains(&(acts[3] - acts[2])), "{acts:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn shutting_down_waits_for_syncs_in_progress_and_takes_no_more_keys() {
     let world = world(Settings::new(), &[Move::Take(Duration::from_secs(7)), Move::Take(Duration::from_secs(3))]);
     world.keeper.open();

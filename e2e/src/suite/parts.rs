@@ -12,6 +12,7 @@ use std::{
     thread,
 };
 
+use futures::future::LocalBoxFuture;
 use libtest_mimic::{Arguments, Trial};
 use parking_lot::Mutex;
 
@@ -24,8 +25,8 @@ const PART_VARIABLE: &str = "NONET_SUITE";
 /// machine, and a cluster of the user's is shared.
 const PARTS_AT_ONCE: usize = 3;
 
-/// A test without a cluster: it panics if it fails.
-pub type PlainTest = (&'static str, fn());
+/// A test without a cluster: its name, and what panics if it fails.
+pub type PlainTest = (&'static str, fn() -> LocalBoxFuture<'static, ()>);
 
 /// What one process runs.
 pub enum Part {
@@ -69,7 +70,7 @@ fn plain(arguments: Arguments, tests: &[PlainTest], prefix: &str) -> ExitCode {
     let trial = |(name, run): &PlainTest| {
         let run = *run;
         Trial::test(format!("{prefix}{name}"), move || {
-            run();
+            tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run());
             Ok(())
         })
     };

@@ -238,10 +238,7 @@ struct Asked<'a> {
 impl<'a> Asked<'a> {
     fn of(path: &'a str) -> Option<Self> {
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
-        let rest = match segments.as_slice() {
-            ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-            _ => return None,
-        };
+        let (["api", _, rest @ ..] | ["apis", _, _, rest @ ..]) = segments.as_slice() else { return None };
         let part = |rest: &[&'a str], at: usize| rest.get(at).copied().unwrap_or_default();
         Some(match rest {
             ["namespaces", "kube-node-lease", "leases", name] => {
