@@ -312,3 +312,31 @@ async fn endpoints_beyond_the_limit_of_new_ports_come_with_the_next_sync() {
         slices.iter().all(|slice| endpoints(slice).len() == 1 && slice["ports"].as_array().unwrap().len() == 10_000)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_changes_its_zone_or_comes_late_brings_the_services_of_its_pods() {
+    let world = World::new().await;
+    world.apply(web(&json!({"publishNotReadyAddresses": true}))).await;
+    world.pod(0).await;
+    world.pod_with(1, json!({"nodeName": "late"}), true).await;
+    world.wait(5).await;
+    let zones = async || {
+        let slice = world.slice().await;
+        endpoints(&slice).iter().map(|endpoint| endpoint["zone"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(zones().await, [json!("z0"), json!(null)]);
+    let written = world.written();
+    let zone = |zone: &str| json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}});
+    world.sandbox.merge("nodes", None, "n0", None, zone("moved")).await.unwrap();
+    // Another one without Pods brings nothing.
+    world.sandbox.merge("nodes", None, "n3", None, zone("moved")).await.unwrap();
+    world.wait(5).await;
+    assert_eq!(zones().await, [json!("moved"), json!(null)]);
+    assert_eq!(world.written() - written, 1);
+    let mut late = zone("z9");
+    (late["apiVersion"], late["kind"], late["metadata"]["name"]) = (json!("v1"), json!("Node"), json!("late"));
+    world.apply(late).await;
+    world.wait(5).await;
+    assert_eq!(zones().await, [json!("moved"), json!("z9")]);
+    assert_eq!(world.written() - written, 2);
+}
