@@ -376,6 +376,7 @@ fn dependencies_are_recognized() {
 fn every_suite_is_part_of_the_program_that_runs_all_of_them() {
     let program = read("e2e/tests/suites.rs");
     let manifest = read("e2e/Cargo.toml");
+    assert!(read(".ci/run").contains("NONET_CLUSTER=envtest cargo test --locked --package e2e --test suites\n"));
     let mut broken = Vec::new();
     let is_program = |path: &String| path.rsplit('/').nth(1) == Some("tests") && !path.ends_with("/suites.rs");
     for path in files("e2e/tests", ".rs").into_iter().filter(is_program) {
@@ -424,17 +425,6 @@ fn names_say_what_things_are() {
         }
     }
     check(broken);
-}
-
-#[test]
-fn every_suite_runs_on_a_real_server_in_ci() {
-    let manifest = read("e2e/Cargo.toml");
-    let tests = manifest.split("[[test]]").skip(1).filter(|test| test.contains("harness = false"));
-    let suites: BTreeSet<&str> = tests.filter_map(|test| test.split('"').nth(1)).collect();
-    let script = read(".ci/run");
-    let list = script.split("for suite in ").nth(1).and_then(|rest| rest.split("; do").next()).unwrap_or_default();
-    let run: BTreeSet<&str> = list.split_whitespace().collect();
-    assert_eq!(run, suites);
 }
 
 #[test]
