@@ -90,13 +90,16 @@ fn task(run: &str) -> Option<Task> {
 mod tests {
     use super::*;
 
-    const LINE: &str = "--scenario job/plain --perturb crash:before@5,error:cut@10 --seed 3";
+    const LINE: &str = "--scenario job/suspended-after-success --perturb crash:before@5,error:cut@10 --seed 3";
 
     #[test]
     fn a_known_violation_names_its_run_and_its_oracle() {
         let known = read_known(&format!("# a header\n\n{LINE}  # rests: it is written for ever\n")).unwrap();
         let [known] = known.as_slice() else { panic!("one line") };
-        assert_eq!((known.task.suite.name, known.task.scenario, known.task.seed), ("job", "plain", 3));
+        assert_eq!(
+            (known.task.suite.name, known.task.scenario, known.task.seed),
+            ("job", "suspended-after-success", 3)
+        );
         assert_eq!(known.oracle, "rests");
         for line in [LINE, &format!("{LINE} # it is written for ever: rests"), &format!("{LINE} # rests:")] {
             assert!(matches!(read_known(line), Err(Unreadable::Violation(_))), "{line}");
@@ -116,10 +119,10 @@ mod tests {
             known.iter().any(|known| known.explains(&task, oracle))
         };
         let faults = "error:cut@2,interfere:suspend@3,crash:before@9";
-        assert!(is_known("job/plain", faults, "rests"));
-        assert!(!is_known("job/plain", faults, "gets-there"), "another oracle");
+        assert!(is_known("job/suspended-after-success", faults, "rests"));
+        assert!(!is_known("job/suspended-after-success", faults, "gets-there"), "another oracle");
         assert!(!is_known("job/indexed", faults, "rests"), "another scenario");
-        assert!(!is_known("job-capped/plain", faults, "rests"), "another suite");
-        assert!(!is_known("job/plain", "error:cut@2,error:cut@3", "rests"), "without the crash");
+        assert!(!is_known("job-stale/suspended-after-success", faults, "rests"), "another suite");
+        assert!(!is_known("job/suspended-after-success", "error:cut@2,error:cut@3", "rests"), "without the crash");
     }
 }

@@ -196,7 +196,7 @@ fn stateful_sets() {
         nothing,
         &[
             Situation { name: "create", ..situation },
-            Situation { name: "record", events: 0, resource: "controllerrevisions", ..situation },
+            Situation { name: "record", resource: "controllerrevisions", ..situation },
             Situation {
                 name: "claim",
                 events: 2,
@@ -213,7 +213,6 @@ fn stateful_sets() {
             },
             Situation {
                 name: "adopt",
-                events: 0,
                 operation: Update,
                 then: |place| {
                     Box::pin(async move {

@@ -60,7 +60,6 @@ fn dependents() {
                 name: "orphan",
                 writes: 2,
                 on_conflict: 5,
-                events: 0,
                 before: |place| Box::pin(family(place)),
                 then: |place| Box::pin(async move { place.delete_with("configmaps", "owner", "Orphan").await }),
                 ..situation
@@ -78,7 +77,6 @@ fn dependents() {
                 name: "one-owner-left",
                 writes: 2,
                 on_conflict: 5,
-                events: 0,
                 then: |place| {
                     Box::pin(async move {
                         let owner = place.create(config("owner")).await;
