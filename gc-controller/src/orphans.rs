@@ -19,7 +19,7 @@ use crate::{
     graph::{Dependent, ORPHAN, View},
     key::ObjectKey,
     parked::Line,
-    sequence::{Place, Release, RemoveFinalizer, tell_forbidden, unserved},
+    sequence::{Place, Release, RemoveFinalizer, tell_denied, unserved},
 };
 
 /// How many dependents of one object are released at once.
@@ -142,7 +142,7 @@ impl<'a> State<'a> {
         }
         match self.failed.take() {
             Some(failed) => {
-                tell_forbidden(turn, &failed);
+                tell_denied(turn, &failed);
                 fail(turn, failed)
             }
             None => Step::Observe((), Self::finish),

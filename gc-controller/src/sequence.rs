@@ -30,7 +30,7 @@ use crate::{
 use place::Live;
 
 pub(crate) use finalizer::RemoveFinalizer;
-pub(crate) use place::{Place, tell_forbidden, unserved};
+pub(crate) use place::{Place, tell_denied, unserved};
 pub(crate) use release::Release;
 
 /// How often an object is judged, or its references are written, before the sync fails because it has changed each time.

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     Next, Note, State, absent, fail,
-    place::{is_unsupported, says_absent, tell_forbidden},
+    place::{is_unsupported, says_absent, tell_denied},
 };
 use crate::decide::Owner;
 
@@ -78,7 +78,7 @@ impl<'a> State<'a> {
             }
             Err(refusal) => {
                 let failed = self.place.refused("changing the owner references of", &refusal);
-                tell_forbidden(turn, &failed);
+                tell_denied(turn, &failed);
                 fail(turn, failed)
             }
         }
