@@ -248,20 +248,22 @@ pub fn members<S: Sequence<N>, N: Note>(sequences: &mut [S]) -> Vec<&mut dyn Seq
 pub struct Failed {
     text: String,
     label: &'static str,
+    is_denied: bool,
     pub(crate) retry: Retry,
 }
 
 impl Failed {
     /// A failure that is no answer of the server. `label` names it in metrics.
     pub fn new(label: &'static str, text: impl Into<String>) -> Self {
-        Self { text: text.into(), label, retry: Retry::Backoff }
+        Self { text: text.into(), label, is_denied: false, retry: Retry::Backoff }
     }
 
     /// A refused request; `what` was being done, nothing if the server's message says enough.
     pub fn request(what: &str, refusal: &Refusal) -> Self {
         let error = &refusal.error;
         let text = if what.is_empty() { error.to_string() } else { format!("{what}: {error}") };
-        Self { text, label: error.label(), retry: Retry::Backoff }
+        let is_denied = refusal.class == Class::Refused && error.is_denied();
+        Self { text, label: error.label(), is_denied, retry: Retry::Backoff }
     }
 
     /// The same with what was being done before the text.
@@ -275,6 +277,12 @@ impl Failed {
         self.label
     }
 
+    /// Whether the server, a policy or a webhook denies the request for what it holds: a right or a policy has to change before it
+    /// can succeed.
+    pub fn is_denied(&self) -> bool {
+        self.is_denied
+    }
+
     /// The same with another fate of the key.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
@@ -284,7 +292,7 @@ impl Failed {
     /// This process may not write any more.
     fn stopped() -> Self {
         let error = api::Error::NotLeader;
-        Self { text: error.to_string(), label: error.label(), retry: Retry::Stop }
+        Self { text: error.to_string(), label: error.label(), is_denied: false, retry: Retry::Stop }
     }
 }
 

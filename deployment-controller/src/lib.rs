@@ -22,7 +22,6 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of ReplicaSets: a right is missing, or a policy forbids it.
 //! - A sync waits until the caches show what the one before wrote, so that nothing is created or sized twice on an old view.
 //! - Steps of one sync build on each other's results, where upstream runs into a conflict with itself and starts again.
 //! - Stale statuses are counted up to the size of their ReplicaSet everywhere, where upstream gives up on some of them.
@@ -32,7 +31,8 @@
 //! - `Recreate` waits for Pods that run, not for those that have ended, and hears of every end. Pods are watched only then,
 //!   those of that Deployment.
 //! - A ReplicaSet that is not selected any more and whose release is refused stays in the count until it can be released.
-//! - A change or a deletion of a ReplicaSet that the server denies is reported by a `FailedUpdate` or `FailedDelete` Event.
+//! - A `FailedUpdate` or `FailedDelete` Event reports that the server denies a change, an adoption, a release or a deletion of a
+//!   ReplicaSet: a right is missing, or a policy or a webhook forbids it.
 //! - A template that something changes on its way in is tried a few times, not for ever. No key is ever given up.
 //! - Objects that validation would have refused are left alone with an error.
 

@@ -209,7 +209,9 @@ impl<'a> State<'a> {
             }
             (Action::Release { uid, .. }, Err(refusal)) if refusal.error.is_invalid() => {
                 // Another object has the name, or the server refuses: the ReplicaSet is kept, and the next sync counts it.
-                turn.note(Note::ReleaseRefused(uid.clone(), refusal.error.to_string()));
+                let note = Note::ReleaseRefused(uid.clone(), refusal.error.to_string());
+                self.tell_denied(turn, &refusal);
+                turn.note(note);
                 self.end(turn, Requeue::After(Duration::ZERO))
             }
             (Action::Adopt { .. } | Action::Release { .. }, Err(refusal)) => {

@@ -25,7 +25,6 @@
 //!
 //! Why is in `docs/decisions/0006-jobs.md`.
 //!
-//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a right is missing, or a policy forbids it.
 //! - Expectations are kept by identity, in `common`'s ledger, and memories ([`memory`]) by uid: a Job that was recreated
 //!   under its name waits for nothing of its predecessor. Both are judged by the caches, not by which events came.
 //! - A status is patched, onto the version it was computed from. It tells the true number of active Pods also while a
@@ -40,7 +39,8 @@
 //!   (kubernetes/kubernetes#114650), where Pods still tell of them. One whose node says that it is yet to come delays from
 //!   when it was seen.
 //! - After the server has refused a Pod because the namespace terminates, no other is asked for.
-//! - A Pod that the server denies to adopt, to release, or to lose its finalizer is reported by a `FailedUpdate` Event.
+//! - A `FailedUpdate` Event reports that the server denies the adoption or the release of a Pod, or the removal of its finalizer: a
+//!   right is missing, or a policy or a webhook forbids it.
 //! - What one sync leaves over (500 uids, 500 Pods) follows at once, not with the next event.
 //! - A Job that is being deleted takes the finalizer of every Pod that it controls, also of one that its selector no longer
 //!   matches: upstream leaves that one, and a foreground deletion waits for it for ever.

@@ -139,6 +139,7 @@ impl<'a> State<'a> {
         if !left.is_empty() {
             turn.note(Note::Unprocess(left));
         }
+        count::report_denied(turn, &self.uncounted);
         self.outcome.changed += self.uncounted.iter().filter(|untrack| untrack.found_change()).count();
         self.claim(turn)
     }

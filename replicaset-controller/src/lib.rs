@@ -21,7 +21,6 @@
 //!
 //! # Where it differs from upstream
 //!
-//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a right is missing, or a policy forbids it.
 //! - Expectations are kept by identity, in `common`'s ledger: a Pod made by somebody else satisfies none, a lost answer
 //!   blocks for as long as the request may still take effect, a Pod that was released is waited for no more.
 //! - A Pod is deleted, adopted and released at the version that was judged: a Pod that was taken out of its set, or has become
@@ -30,7 +29,8 @@
 //! - A Pod that only became more or less ready brings its set to the queue after 20 ms (`replicaset-sync-batch-period`), so
 //!   that one status tells of many.
 //! - After the server has refused a Pod because the namespace terminates, no other is asked for.
-//! - A Pod that the server denies to adopt or to release is reported by a `FailedUpdate` Event.
+//! - A `FailedUpdate` Event reports that the server denies adoptions or releases of Pods: a right is missing, or a policy or a webhook
+//!   forbids it.
 //! - Objects that validation would have refused (no selector, negative counts) are left alone with an error.
 //! - Pods that are over, or that other kinds of controllers own, are not cached; the latter count for co-location upstream.
 //!

@@ -32,12 +32,13 @@ fn share_out(draft: &Draft<'_>, order: &[usize], to_add: i64, bound: fn(i64) -> 
             1.. => bound(fraction(draft, *at)).min(left),
             _ => bound(fraction(draft, *at)).max(left),
         };
-        left -= share;
-        (*at, draft.sets[*at].replicas + share)
+        // A share of sizes near the largest number is larger than any number.
+        left = left.saturating_sub(share);
+        (*at, draft.sets[*at].replicas.saturating_add(share))
     };
     let mut sizes: Vec<(usize, i64)> = order.iter().map(share).collect();
     if let Some((_, largest)) = sizes.first_mut() {
-        *largest = (*largest + left).max(0);
+        *largest = largest.saturating_add(left).max(0);
     }
     sizes
 }

@@ -1,4 +1,4 @@
-//! Admission webhooks: somebody else's rules, which change a write, deny it, or take their time.
+//! Admission webhooks, which change a write, deny it, or delay it.
 //!
 //! A test installs what an administrator would register as a `MutatingWebhookConfiguration` or a
 //! `ValidatingWebhookConfiguration`; the webhook itself is played here.

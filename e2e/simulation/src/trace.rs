@@ -13,11 +13,11 @@ impl Default for Digest {
 impl Digest {
     /// Takes in bytes and how many they were.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
-            self.word(word.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)));
+        let (words, rest) = bytes.as_chunks();
+        for word in words {
+            self.word(u64::from_be_bytes(*word));
         }
-        self.word(words.remainder().iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)));
+        self.word(rest.iter().fold(0, |sum, byte| (sum << 8) | u64::from(*byte)));
         self.word(bytes.len() as u64);
     }
 

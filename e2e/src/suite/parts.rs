@@ -90,16 +90,17 @@ pub fn run_all(parts: Vec<Part>) -> ExitCode {
         let tests = parts.iter().flat_map(Part::tests);
         return libtest_mimic::run(&arguments, tests.map(|name| Trial::test(name, || Ok(()))).collect()).exit_code();
     }
-    let chosen: Vec<&'static str> = parts
-        .iter()
-        .filter(|part| part.tests().iter().any(|test| is_chosen(&arguments, test)))
-        .map(Part::name)
-        .collect();
-    let at_once = match Kind::from_env() {
-        Ok(Kind::Sandbox) => PARTS_AT_ONCE,
-        Ok(Kind::Envtest | Kind::Kubeconfig) => 1,
+    let kind = match Kind::from_env() {
+        Ok(kind) => kind,
         Err(error) => return fail(&error.to_string()),
     };
+    let at_once = if kind == Kind::Sandbox { PARTS_AT_ONCE } else { 1 };
+    let is_wanted = |part: &&Part| {
+        // Tests without a cluster are the same everywhere.
+        let has_run = matches!(part, Part::Plain(..)) && kind != Kind::Sandbox;
+        !has_run && part.tests().iter().any(|test| is_chosen(&arguments, test))
+    };
+    let chosen: Vec<&'static str> = parts.iter().filter(is_wanted).map(Part::name).collect();
     let program = match env::current_exe() {
         Ok(program) => program,
         Err(error) => return fail(&format!("the path of this program is unknown: {error}")),

@@ -90,7 +90,7 @@ impl Place {
 /// Reports on the object of the sync that the server denies a change of owner references: the object stays as it is until a right
 /// is granted, or a policy or a webhook is changed.
 pub(crate) fn tell_denied<N: Note>(turn: &mut Turn<N>, failed: &Failed) {
-    if matches!(failed.label(), "forbidden" | "invalid" | "refused") {
+    if failed.is_denied() {
         turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
     }
 }

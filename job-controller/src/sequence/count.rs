@@ -111,12 +111,7 @@ impl<'a> State<'a> {
     }
 
     fn counted(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        let mut refused = self.untracks.iter().filter_map(|untrack| Some((untrack, untrack.failure()?)));
-        if let Some((untrack, refusal)) = refused.find(|(_, refusal)| refusal.error.is_denied()) {
-            let pod = untrack.pod.meta().key();
-            let message = format!("Error: cannot remove the finalizer of Pod {pod}: {}", refusal.error);
-            turn.tell(EventType::Warning, "FailedUpdate", message);
-        }
+        report_denied(turn, &self.untracks);
         let failed = self.untracks.iter().find_map(|untrack| {
             let what = || format!("tracking status: removing the finalizer of pod {}", untrack.pod.meta().key());
             untrack.failure().map(|refusal| Failed::request(&what(), refusal))
@@ -164,6 +159,16 @@ impl<'a> State<'a> {
             }
             Verdict::Failure => turn.tell(EventType::Warning, end.reason.to_string(), end.message.to_string()),
         }
+    }
+}
+
+/// Reports in one Event that the server denies the removal of finalizers.
+pub(super) fn report_denied(turn: &mut Turn<Note>, untracks: &[Untrack]) {
+    let mut refused = untracks.iter().filter_map(|untrack| Some((untrack, untrack.failure()?)));
+    if let Some((untrack, refusal)) = refused.find(|(_, refusal)| refusal.error.is_denied()) {
+        let pod = untrack.pod.meta().key();
+        let message = format!("Error: cannot remove the finalizer of Pod {pod}: {}", refusal.error);
+        turn.tell(EventType::Warning, "FailedUpdate", message);
     }
 }
 

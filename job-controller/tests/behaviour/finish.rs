@@ -117,6 +117,11 @@ async fn a_refused_removal_of_a_finalizer_is_repeated() {
     world.wait(60).await;
     assert!(finalizers(&world.get("pods", &pod).await).is_empty());
     assert_eq!(refused.load(Relaxed), 4);
+    let events = world.events().await;
+    assert!(
+        events.iter().any(|event| event.contains("cannot remove the finalizer") && event.contains("pods are locked")),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,8 @@
 //!
 //! # Refused for ever
 //!
-//! A write that is refused costs one attempt a back-off, and a user reads about it once a back-off. Each controller works for an hour of virtual time in one namespace for each pair of a situation and a kind of refusal.
+//! A write that is refused costs one attempt a back-off, and a user reads about it once a back-off. Each controller works for an
+//! hour of virtual time in one namespace for each pair of a situation and a kind of refusal.
 //! The server refuses the write that the situation asks for. What is sent for each namespace is compared with what the back-off
 //! of the loop allows ([`Pace`]). Then the refusal is lifted, and the write has to be made within the longest back-off.
 //!
