@@ -17,7 +17,7 @@ use kube::client::Body;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource, succession::Writes};
+use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource, pace::Pace, succession::Writes};
 
 use answer::Answer;
 pub use error::{Cause, Error, Status};
@@ -126,6 +126,7 @@ struct Inner {
     throttle: Option<Throttle>,
     observer: Arc<dyn Observer>,
     writes: Writes,
+    pace: Pace,
 }
 
 /// One subject of a request: an object, a collection (empty name) or a subresource.
@@ -169,6 +170,7 @@ impl Api {
             throttle: None,
             observer: Arc::new(Unobserved),
             writes: Writes::default(),
+            pace: Pace::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -189,6 +191,12 @@ impl Api {
     #[must_use]
     pub fn with_writes(self, writes: Writes) -> Self {
         self.with(|inner| inner.writes = writes)
+    }
+
+    /// The same client in a process of that pace.
+    #[must_use]
+    pub fn with_pace(self, pace: Pace) -> Self {
+        self.with(|inner| inner.pace = pace)
     }
 
     /// The same client behind another gate.
@@ -213,6 +221,7 @@ impl Api {
             throttle: i.throttle.clone(),
             observer: Arc::clone(&i.observer),
             writes: i.writes.clone(),
+            pace: i.pace.clone(),
         };
         change(&mut inner);
         Self { inner: Arc::new(inner) }
@@ -226,6 +235,11 @@ impl Api {
     /// The gate this client writes through.
     pub fn gate(&self) -> &Gate {
         &self.inner.gate
+    }
+
+    /// The pace of the process.
+    pub fn pace(&self) -> &Pace {
+        &self.inner.pace
     }
 
     /// Reads one object, live.
@@ -260,7 +274,9 @@ impl Api {
     pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Lines, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
+        let opening = self.inner.pace.work();
         let answer = self.inner.client.send(request).await;
+        drop(opening);
         let code = answer.as_ref().ok().map(|r| r.status().as_u16());
         self.inner.observer.observed(Observation { method: "GET", code, sent: 0, attempt: 0, watch: true });
         let response = answer.map_err(Error::transport)?;
@@ -356,6 +372,7 @@ impl Api {
         body: Option<(&'static str, Bytes)>,
         limit: usize,
     ) -> Result<Bytes, Error> {
+        let _awaited = self.inner.pace.work();
         let started = self.inner.clock.instant();
         let mut received;
         let mut attempt = 0;

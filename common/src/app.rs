@@ -21,7 +21,7 @@ use crate::{
     clock::Clock,
     leader, logging, panics,
     runtime::LoopDefinition,
-    settings::{FeatureGate, Tune, WATCH_LIST_CLIENT, WorkersFlag},
+    settings::{FeatureGate, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag},
     version,
 };
 
@@ -56,6 +56,13 @@ impl Definition {
         all.push(WATCH_LIST_CLIENT);
         all
     }
+
+    /// The values behind `--tune` that its loops know, and those of the machinery.
+    pub(crate) fn all_tunes(&self) -> Vec<Tune> {
+        let mut all = self.tunes.to_vec();
+        all.push(WATCH_BATCH_PERIOD);
+        all
+    }
 }
 
 /// Runs a controller as this process, with the command line of the process.
@@ -81,11 +88,12 @@ pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = St
     };
     let log = logging::init(options.logging.clone());
     panics::install();
-    let runtime = match process::runtime(options.threads) {
+    let pace = process::pace(&options);
+    let runtime = match process::runtime(options.threads, &pace, &clock) {
         Ok(runtime) => runtime,
         Err(error) => return refuse(definition, &format!("cannot start: {error}")),
     };
-    let ended = runtime.block_on(process::run(definition, *options, clock, log));
+    let ended = runtime.block_on(process::run(definition, *options, clock, pace, log));
     // Whatever still runs has nothing left to write: the gate is shut.
     runtime.shutdown_background();
     match ended {

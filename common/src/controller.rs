@@ -34,6 +34,7 @@ use crate::{
     informer::AnyInformer,
     metrics::{Counter, Counters, QueueMetrics, Stability},
     object::Resource,
+    pace::{Pace, Work},
     panics,
     queue::{Backoff, Priority, Queue, QueueKey, QueueObserver},
     runtime::{Context, Running},
@@ -230,6 +231,8 @@ struct Shared<C: Controller> {
     stale_skips: Option<Counters>,
     executor: Executor,
     prepared: tokio::sync::OnceCell<()>,
+    /// Keys that wait for a write of this process to appear in a cache.
+    awaiting: Mutex<BTreeMap<C::Key, Work>>,
 }
 
 /// A plan that was carried out lately.
@@ -252,7 +255,8 @@ impl Context {
     /// A work queue with the metrics of that name.
     pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
         let metrics = self.metrics.queue(name);
-        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(metrics.clone())));
+        let observer = Watching { metrics: metrics.clone(), pace: self.api.pace().clone() };
+        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
         // Until a loop works on it.
         queue.hold();
         let probed = queue.downgrade();
@@ -266,18 +270,27 @@ impl Context {
     }
 }
 
-impl QueueObserver for QueueMetrics {
+/// Counts what happens in a queue, and tells the pace of the process when its next key is due.
+struct Watching {
+    metrics: QueueMetrics,
+    pace: Pace,
+}
+
+impl QueueObserver for Watching {
     fn added(&self) {
-        self.add();
+        self.metrics.add();
     }
     fn taken(&self, waited: Duration) {
-        self.get(waited);
+        self.metrics.get(waited);
     }
     fn done(&self, worked: Duration) {
-        QueueMetrics::done(self, worked);
+        self.metrics.done(worked);
     }
     fn retried(&self) {
-        self.retry();
+        self.metrics.retry();
+    }
+    fn waits_until(&self, due: Instant) {
+        self.pace.due(due);
     }
 }
 
@@ -318,6 +331,7 @@ impl<C: Controller> Loop<C> {
             stale_skips,
             executor,
             prepared: tokio::sync::OnceCell::new(),
+            awaiting: Mutex::default(),
         });
         let mut set = JoinSet::new();
         // A loop without a worker would be silently dead.
@@ -343,6 +357,8 @@ impl<C: Controller> Shared<C> {
         let shadow = self.context.settings.shadow();
         self.prepared.get_or_init(|| self.prepare(shadow)).await;
         while let Some(key) = self.queue.next().await {
+            let _work = self.context.api.pace().work();
+            self.awaiting.lock().remove(&key);
             let mut due = None;
             let outcome = AssertUnwindSafe(panics::guard(self.sync(&key, shadow, &mut due))).catch_unwind().await;
             if outcome.is_err() {
@@ -358,6 +374,7 @@ impl<C: Controller> Shared<C> {
     /// Waits for the permission to write and for caches that are as new as it.
     async fn prepare(&self, shadow: bool) {
         let succession = if shadow { None } else { Some(self.context.gate.opened().await) };
+        let _work = self.context.api.pace().work();
         let dropped_keys = self.queue.open();
         for informer in self.controller.informers() {
             informer.synced().await;
@@ -381,6 +398,9 @@ impl<C: Controller> Shared<C> {
                 self.controller.waiting(key);
                 if let (Some(resource), Some(skips)) = (stale, &self.stale_skips) {
                     skips.with(&[resource.group, resource.plural]).inc();
+                }
+                if at_most <= RECHECK {
+                    self.awaiting.lock().insert(key.clone(), self.context.api.pace().work());
                 }
                 self.queue.recheck_after(key.clone(), at_most);
                 return;

@@ -12,6 +12,7 @@
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
 mod frames;
+mod head;
 mod reflect;
 mod shared;
 mod sink;
@@ -33,6 +34,7 @@ use crate::{
     watched as watch,
 };
 
+pub use head::Head;
 pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
 pub use sink::{Cached, Sink};
@@ -110,8 +112,9 @@ pub struct State {
     pub phase: &'static str,
     /// Whether handlers have seen a first full set.
     pub synced: bool,
-    /// When the last line came.
-    pub last_event: Option<String>,
+    /// When the last event was handled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_event: Option<Timestamp>,
     /// The last failure, with how often it came in a row.
     pub error: Option<(String, u32)>,
     /// Since when nothing but failures came.
@@ -173,12 +176,10 @@ impl Shared {
         self.state.lock().phase = phase;
     }
 
-    fn saw_event(&self, now: Timestamp) {
+    fn saw_events(&self, events: u64, now: Timestamp) {
         let mut state = self.state.lock();
-        state.last_event = Some(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        state.events += 1;
-        drop(state);
-        self.got_through();
+        state.last_event = Some(now);
+        state.events += events;
     }
 
     /// A watch stays open.

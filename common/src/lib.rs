@@ -23,7 +23,7 @@
 //! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts |
 //! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`], [`terminating_namespaces`] |
 //! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`] |
-//! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it |
+//! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it; [`pace`] of wake-ups |
 //!
 //! There is no knowledge of any one controller here, and no global state but the table of interned texts and the seed of
 //! hash maps.
@@ -52,6 +52,7 @@ pub mod map;
 pub mod meta;
 pub mod metrics;
 pub mod object;
+pub mod pace;
 pub mod panics;
 pub mod parsed;
 pub mod pods;

@@ -100,12 +100,28 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Its metadata.
     fn meta(&self) -> &Meta;
 
+    /// Whether an object whose managing controller is of the given kind, or which has none, can concern this controller: asked before
+    /// anything else is read of the object. An object of which that is false is never [kept](Object::keep).
+    const CONCERNS: Option<fn(controller: Option<&str>) -> bool> = None;
+
+    /// Reads an object from the JSON of its metadata, where nothing else of it is read.
+    ///
+    /// What follows the metadata in `json` is to be ignored.
+    fn of_metadata(_json: &str) -> Option<serde_json::Result<Self>> {
+        None
+    }
+
     /// Drops what is not needed once the object is read (annotations nobody looks at, ...), before it is cached.
     fn trim(&mut self) {}
 
     /// Whether the object concerns this controller at all; one that does not is never cached.
     fn keep(&self) -> bool {
-        true
+        self.is_concern()
+    }
+
+    /// What [`CONCERNS`](Object::CONCERNS) says of the object.
+    fn is_concern(&self) -> bool {
+        Self::CONCERNS.is_none_or(|concerns| concerns(self.meta().controller().map(|owner| &*owner.kind)))
     }
 }
 
@@ -132,7 +148,8 @@ pub struct Unreadable {
 
 /// Reads one object; one that only parses as far as its metadata is [`Malformed`].
 pub(crate) fn decode<K: Object>(json: &str) -> Result<K, DecodeError> {
-    let error = match serde_json::from_str::<K>(json) {
+    let of_metadata = metadata(json).and_then(K::of_metadata);
+    let error = match of_metadata.unwrap_or_else(|| serde_json::from_str::<K>(json)) {
         Ok(mut object) => {
             if object.meta().name.is_empty() {
                 return Err(DecodeError::Nameless("metadata.name is missing".to_owned()));
@@ -142,15 +159,39 @@ pub(crate) fn decode<K: Object>(json: &str) -> Result<K, DecodeError> {
         }
         Err(error) => error.to_string(),
     };
+    match decode_meta(json) {
+        Ok(meta) if !meta.name.is_empty() => Err(DecodeError::Malformed(Arc::new(Malformed { meta, error }))),
+        _ => Err(DecodeError::Nameless(error)),
+    }
+}
+
+/// Reads the metadata of an object, whatever the rest of it is.
+pub(crate) fn decode_meta(json: &str) -> serde_json::Result<Meta> {
     #[derive(Deserialize)]
     struct Bare {
         metadata: Meta,
     }
-    match serde_json::from_str::<Bare>(json) {
-        Ok(Bare { metadata }) if !metadata.name.is_empty() => {
-            Err(DecodeError::Malformed(Arc::new(Malformed { meta: metadata, error })))
+    match metadata(json) {
+        Some(rest) => Meta::deserialize(&mut serde_json::Deserializer::from_str(rest)),
+        None => serde_json::from_str::<Bare>(json).map(|bare| bare.metadata),
+    }
+}
+
+/// The text from the beginning of an object's metadata on, if the object looks as servers write it: metadata comes first, or after
+/// kind and version.
+pub(crate) fn metadata(json: &str) -> Option<&str> {
+    let mut rest = json.strip_prefix('{')?;
+    loop {
+        rest = rest.strip_prefix('"')?;
+        if let Some(value) = rest.strip_prefix("metadata\":") {
+            return value.starts_with('{').then_some(value);
         }
-        _ => Err(DecodeError::Nameless(error)),
+        let value = rest.strip_prefix("kind\":\"").or_else(|| rest.strip_prefix("apiVersion\":\""))?;
+        let (text, after) = value.split_once('"')?;
+        if text.contains('\\') {
+            return None;
+        }
+        rest = after.strip_prefix(',')?;
     }
 }
 

@@ -134,6 +134,8 @@ pub trait QueueObserver: Send + Sync {
     fn done(&self, _worked: Duration) {}
     /// A key was added with a delay or rate-limited.
     fn retried(&self) {}
+    /// A worker waits for more keys, and for one that is due at that time.
+    fn waits_until(&self, _due: Instant) {}
 }
 
 struct Unobserved;
@@ -444,6 +446,9 @@ impl<K: QueueKey> Queue<K> {
                 }
                 state.delayed.next().into_iter().chain(state.rechecks.next()).min()
             };
+            if let Some(due) = due {
+                self.inner.observer.waits_until(due);
+            }
             let expiry = async {
                 match due {
                     Some(at) => tokio::time::sleep_until(at).await,

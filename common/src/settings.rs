@@ -101,6 +101,13 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
+/// How long a process without work of its own lets events of watches gather: every program has this value. See [`crate::pace`].
+pub const WATCH_BATCH_PERIOD: Tune = Tune::duration(
+    "watch-batch-period",
+    Duration::from_millis(20),
+    "How long events of watches may gather while none of them brings work and no answer is awaited; 0: each is handled when it arrives",
+);
+
 /// The gate of streaming lists: every program has it. Off, caches are filled page by page.
 pub const WATCH_LIST_CLIENT: FeatureGate = FeatureGate::on(
     "WatchListClient",

@@ -369,11 +369,11 @@ impl<K: Object> Store<K> {
         events(old, Some(new), out);
     }
 
-    /// Takes an object out; `last` is its final state, whose version the cache has then caught up with.
-    pub(crate) fn delete(&self, last: &Meta, out: &mut Vec<Event<K>>) {
+    /// Takes an object out that is gone, or does not belong here any more, at `version`: the cache has then caught up with that.
+    pub(crate) fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
-        inner.version = inner.version.max(last.resource_version);
-        let old = inner.remove(&last.namespace, &last.name);
+        inner.version = inner.version.max(version);
+        let old = inner.remove(namespace, name);
         events(old, None, out);
     }
 

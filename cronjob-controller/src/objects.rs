@@ -265,6 +265,9 @@ impl Object for Job {
     const RESOURCE: Resource = JOBS;
     type Indexes = (ByController,);
 
+    /// Only Jobs of CronJobs are cached.
+    const CONCERNS: Option<fn(Option<&str>) -> bool> = Some(|controller| controller == Some(CRON_JOBS.kind));
+
     fn meta(&self) -> &Meta {
         &self.metadata
     }
@@ -273,10 +276,5 @@ impl Object for Job {
         self.metadata.labels = Labels::empty();
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();
-    }
-
-    /// Only Jobs of CronJobs are cached.
-    fn keep(&self) -> bool {
-        self.metadata.controller().is_some_and(|owner| owner.kind == CRON_JOBS.kind)
     }
 }

@@ -71,6 +71,9 @@ impl Object for ControllerRevision {
     const RESOURCE: Resource = CONTROLLER_REVISIONS;
     type Indexes = (ByController, OrphansByNamespace);
 
+    const CONCERNS: Option<fn(Option<&str>) -> bool> =
+        Some(|controller| controller.is_none_or(|kind| kind == DAEMON_SETS.kind));
+
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
@@ -78,9 +81,5 @@ impl Object for ControllerRevision {
     fn trim(&mut self) {
         self.0.meta.annotations = Annotations::default();
         self.0.meta.finalizers = Box::default();
-    }
-
-    fn keep(&self) -> bool {
-        self.0.meta.controller().is_none_or(|owner| owner.kind == DAEMON_SETS.kind)
     }
 }

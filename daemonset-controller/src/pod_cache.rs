@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    informer::{Cached, Sink},
+    informer::{Cached, Head, Sink},
     meta::{Meta, Version},
     store::{Entry, Origin},
 };
@@ -34,6 +34,10 @@ impl Sink for PodCache {
 
     fn put(&self, entry: Entry<CachedPod>) {
         self.rosters.change(|| self.cached.put(entry));
+    }
+
+    fn foreign(&self, head: &Head<'_>) {
+        self.rosters.change(|| self.cached.foreign(head));
     }
 
     fn gone(&self, last: &Meta) {

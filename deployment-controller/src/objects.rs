@@ -404,6 +404,8 @@ impl Object for Pod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController,);
 
+    const CONCERNS: Option<fn(Option<&str>) -> bool> = Some(|controller| controller == Some(REPLICA_SETS.kind));
+
     fn meta(&self) -> &Meta {
         &self.metadata
     }
@@ -412,10 +414,6 @@ impl Object for Pod {
         self.metadata.labels = Labels::empty();
         self.metadata.annotations = Annotations::default();
         self.metadata.finalizers = Box::default();
-    }
-
-    fn keep(&self) -> bool {
-        self.metadata.controller().is_some_and(|owner| owner.kind == REPLICA_SETS.kind)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    informer::Sink,
+    informer::{Head, Sink},
     meta::{Meta, Version},
     store::{Entry, Origin},
 };
@@ -54,6 +54,11 @@ impl Sink for GraphSink {
     fn put(&self, entry: Entry<Partial>) {
         self.collection.seen(Origin::Watch, |graph, out| graph.put(self.source, entry.meta(), out));
         self.at_least(entry.meta().resource_version);
+    }
+
+    /// Every object concerns the graph.
+    fn foreign(&self, head: &Head<'_>) {
+        self.at_least(head.version());
     }
 
     fn gone(&self, last: &Meta) {

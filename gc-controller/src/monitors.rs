@@ -42,6 +42,12 @@ use crate::{
     task::Task,
 };
 
+/// Kinds that are many, which others watch too: these are watched as whole objects, and only their metadata is read.
+///
+/// An API server encodes a whole object once for everybody who watches it, and the metadata anew for each watch and event. For
+/// thousands of Pods that costs it more than to send the rest as well.
+const WHOLE: [(&str, &str); 4] =
+    [("", "pods"), ("apps", "replicasets"), ("batch", "jobs"), ("discovery.k8s.io", "endpointslices")];
 /// How long work waits for resources whose first full set does not come.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
 /// How often in a row a resource fails, at least, until it counts as broken.
@@ -241,7 +247,8 @@ impl Monitors {
 
     fn monitor(&self, resource: Resource) -> Monitor {
         let source = self.collection.graph.lock().source(&resource.api_version(), resource.kind);
-        let config = Config { resource: Some(resource), metadata_only: true, ..self.reading.clone() };
+        let metadata_only = !WHOLE.contains(&(resource.group, resource.plural));
+        let config = Config { resource: Some(resource), metadata_only, ..self.reading.clone() };
         let sink = GraphSink::new(Arc::clone(&self.collection), source);
         Monitor { source, informer: Arc::new(SinkInformer::follow(self.api.clone(), config, sink)) }
     }

@@ -66,4 +66,8 @@ impl Object for Partial {
     fn meta(&self) -> &Meta {
         &self.metadata
     }
+
+    fn of_metadata(json: &str) -> Option<serde_json::Result<Self>> {
+        Some(lean(&mut serde_json::Deserializer::from_str(json)).map(|metadata| Self { metadata }))
+    }
 }

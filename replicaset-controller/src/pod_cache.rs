@@ -42,6 +42,11 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
+    const CONCERNS: Option<fn(Option<&str>) -> bool> = Some(|controller| {
+        let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
+        controller.is_none_or(|kind| ours.contains(&kind))
+    });
+
     fn meta(&self) -> &Meta {
         &self.0.meta
     }
@@ -52,9 +57,7 @@ impl Object for CachedPod {
     }
 
     fn keep(&self) -> bool {
-        let ours = [ReplicaSets::RESOURCE.kind, ReplicationControllers::RESOURCE.kind];
-        let concerns = self.0.meta.controller().is_none_or(|owner| ours.contains(&owner.kind.as_str()));
-        concerns && !self.0.phase.is_terminal()
+        self.is_concern() && !self.0.phase.is_terminal()
     }
 }
 

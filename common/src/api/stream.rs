@@ -35,7 +35,7 @@ impl Lines {
     /// [`Error::Lost`] when the connection breaks, a line is too long, or the stream ends in the middle of one.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            if let Some(at) = self.buffer[self.scanned..].iter().position(|&b| b == b'\n') {
+            if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
                 let line = self.buffer.split_to(self.scanned + at).freeze();
                 self.buffer.advance(1);
                 self.scanned = 0;

@@ -14,6 +14,7 @@ use crate::{
     gate::{self, Gate, Keeper},
     leader::{self, Election, End},
     metrics::{Metrics, Requests},
+    pace::Pace,
     runtime::{Context, LoopDefinition, Running, Shared},
     sequence::AccountObserver,
     settings::Settings,
@@ -75,6 +76,8 @@ pub struct Parts {
     pub leadership: Leadership,
     /// Whether a standby runs its informers.
     pub standby_warm: bool,
+    /// How the thread that all this runs on handles events of watches.
+    pub pace: Pace,
     /// Requests a second and at once, for each loop.
     pub rate: Option<(f64, u32)>,
     /// The API server as metrics name it.
@@ -101,6 +104,7 @@ impl Parts {
             loops: loops.to_vec(),
             leadership: Leadership::Always,
             standby_warm: true,
+            pace: Pace::default(),
             rate: None,
             host: String::new(),
             start_interval: Duration::ZERO,
@@ -161,11 +165,9 @@ pub fn assemble(parts: Parts) -> Assembly {
     let (keeper, gate, writes) = leadership.permission(&parts.clock);
     let requests = Arc::new(Requests::new(&parts.metrics, &parts.host));
     let api = |client: &kube::Client, name: &str, gate: &Gate| {
-        Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name)).with_observer(Arc::<
-            Requests,
-        >::clone(
-            &requests,
-        ))
+        Api::new(client.clone(), parts.clock.clone(), gate.clone(), &client::user_agent(name))
+            .with_observer(Arc::<Requests>::clone(&requests))
+            .with_pace(parts.pace.clone())
     };
     let sender = (!shadow).then(|| Sender::start(api(&parts.client, parts.component, &gate), &parts.metrics));
     let recorder = |component, client| match &sender {

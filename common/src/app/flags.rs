@@ -256,7 +256,7 @@ fn appendix(definition: &Definition) -> String {
         let _ = writeln!(text, "  {} [{note}: {}]\n          {}", gate.name, gate.default, gate.help);
     }
     text.push_str("\nValues for --tune:\n");
-    for tune in definition.tunes {
+    for tune in definition.all_tunes() {
         let _ = writeln!(text, "  {} [default: {}]\n          {}", tune.name, values::shown(tune.default), tune.help);
     }
     if definition.tunes.is_empty() {
@@ -349,7 +349,7 @@ fn options(
         settings = settings.with_tune(tune.name, value);
     }
     settings = values::gates(&definition.all_gates(), &given.list("feature-gates"), settings, &mut warnings)?;
-    settings = values::tunes(definition.tunes, &given.list("tune"), settings)?;
+    settings = values::tunes(&definition.all_tunes(), &given.list("tune"), settings)?;
     let server = serving::settings(matches, definition.name, &mut warnings)?;
     let format = if given.text("logging-format") == "json" { logging::Format::Json } else { logging::Format::Text };
     Ok(Options {

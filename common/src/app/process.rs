@@ -15,8 +15,10 @@ use crate::{
     clock::Clock,
     gate, leader, logging,
     metrics::{Limits, Metrics},
+    pace::Pace,
     panics,
     server::{self, Access, Server},
+    settings::WATCH_BATCH_PERIOD,
     version,
 };
 
@@ -38,8 +40,14 @@ pub(super) enum Ended {
     Refused(String),
 }
 
+/// How events of watches are handled. Threads that work side by side have no common pace.
+pub(super) fn pace(options: &Options) -> Pace {
+    let is_alone = options.threads <= 1;
+    if is_alone { Pace::new(options.settings.duration(&WATCH_BATCH_PERIOD)) } else { Pace::default() }
+}
+
 /// What the process runs on.
-pub(super) fn runtime(threads: usize) -> std::io::Result<Runtime> {
+pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
     let mut builder = if threads > 1 {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(threads);
@@ -47,6 +55,15 @@ pub(super) fn runtime(threads: usize) -> std::io::Result<Runtime> {
     } else {
         tokio::runtime::Builder::new_current_thread()
     };
+    if pace.is_on() {
+        let (pace, clock) = (pace.clone(), clock.clone());
+        builder.on_thread_park(move || {
+            let rest = pace.rest(clock.instant());
+            if !rest.is_zero() {
+                std::thread::sleep(rest);
+            }
+        });
+    }
     // Blocking threads look up names and little else.
     builder.enable_all().max_blocking_threads(4).thread_keep_alive(Duration::from_secs(1)).build()
 }
@@ -101,7 +118,13 @@ impl Phase {
 }
 
 /// Runs until told to stop or the Lease is lost.
-pub(super) async fn run(definition: &Definition, options: Options, clock: Clock, log: logging::Handle) -> Ended {
+pub(super) async fn run(
+    definition: &Definition,
+    options: Options,
+    clock: Clock,
+    pace: Pace,
+    log: logging::Handle,
+) -> Ended {
     let mut signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return Ended::Refused(format!("cannot listen for signals: {error}")),
@@ -138,7 +161,8 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
     };
     let (always, open) = gate::gate(clock.clone());
     always.open();
-    let free = Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name));
+    let free =
+        Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name)).with_pace(pace.clone());
 
     let state = server::State::new(metrics.clone(), log);
     let reached = Phase::new("the API server has not been reached yet");
@@ -174,6 +198,7 @@ pub(super) async fn run(definition: &Definition, options: Options, clock: Clock,
         leadership: options.election.clone().map_or(Leadership::Always, Leadership::Lease),
         standby_warm: options.standby_warm,
         rate: options.rate,
+        pace,
         host: client::host(&config),
         start_interval: options.start_interval,
         component: definition.name,
@@ -304,6 +329,18 @@ mod tests {
             Ok(Parsed::Run(options)) => limits(&options),
             _ => panic!("the command line is right"),
         }
+    }
+
+    #[test]
+    fn one_thread_asks_the_pace_before_it_waits() {
+        let pace = Pace::new(Duration::from_millis(1));
+        let runtime = runtime(1, &pace, &Clock::system()).unwrap();
+        pace.heard();
+        let rest = || pace.rest(Clock::system().instant());
+        assert!(!rest().is_zero());
+        pace.heard();
+        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        assert!(rest().is_zero(), "the runtime did not ask");
     }
 
     #[test]

@@ -33,7 +33,7 @@ use kube::{
     client::{Body, ConfigExt as _},
 };
 use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{net::TcpStream, sync::Semaphore};
+use tokio::{io::BufReader, net::TcpStream, sync::Semaphore};
 use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::Error;
@@ -54,6 +54,8 @@ const URGENT_PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// What a server may send on one stream, and on all of them, before anybody reads it.
 const STREAM_WINDOW: u32 = 2 << 20;
 const CONNECTION_WINDOW: u32 = 512 << 20;
+/// How much is read from a socket at once. TLS by itself reads a quarter of a record a call.
+const READ_BUFFER: usize = 64 << 10;
 /// HTTP/1.1 requests, and so connections, at once, and how many of them are kept; watches are not counted.
 const HTTP1_REQUESTS: usize = 100;
 
@@ -311,7 +313,7 @@ impl Inner {
         let server = &self.server;
         let host = server.authority().map(ToString::to_string).unwrap_or_default();
         let tcp = match self.dial.clone().oneshot(server.clone()).await {
-            Ok(tcp) => tcp.into_inner(),
+            Ok(tcp) => BufReader::with_capacity(READ_BUFFER, tcp.into_inner()),
             Err(e) => return Err(Unreachable::new(format!("cannot connect to {host}"), &*e)),
         };
         let handshake = tokio_rustls::TlsConnector::from(tls.config()).connect(tls.name.clone(), tcp);

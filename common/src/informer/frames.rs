@@ -11,14 +11,18 @@ use serde_json::value::RawValue;
 use crate::{
     api::Cause,
     meta::{Meta, Version},
-    object::{DecodeError, Object, decode},
+    object::{DecodeError, Object, decode, decode_meta},
     store::Entry,
 };
 
+use super::head::{self, Head};
+
 /// One line of a watch.
-pub(super) enum Frame<K> {
+pub(super) enum Frame<'a, K> {
     /// An object as it is now.
     Put { entry: Entry<K>, added: bool },
+    /// An object that does not concern this controller as it is now.
+    Foreign { head: Head<'a>, added: bool },
     /// The last state of an object that is gone.
     Gone(Meta),
     /// Everything up to this version has been sent; the first set is complete if `initial_end`.
@@ -36,11 +40,6 @@ struct Line<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow)]
     object: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Bare {
-    metadata: Meta,
 }
 
 /// A failure in the middle of a stream.
@@ -76,7 +75,7 @@ impl Failure {
 ///
 /// # Errors
 /// If the line is no watch event, or an object in it has not even metadata.
-pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<K>, String> {
+pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<'_, K>, String> {
     let text = std::str::from_utf8(line).map_err(|e| format!("not UTF-8: {e}"))?;
     let (kind, object) = match split(text) {
         Some(parts) => parts,
@@ -87,17 +86,17 @@ pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<K>, String> {
     };
     match &*kind {
         "ADDED" | "MODIFIED" => {
-            let entry = entry(object)?;
-            Ok(Frame::Put { entry, added: kind == "ADDED" })
+            let added = kind == "ADDED";
+            match head::foreign::<K>(object) {
+                Some(head) => Ok(Frame::Foreign { head, added }),
+                None => Ok(Frame::Put { entry: entry(object)?, added }),
+            }
         }
-        "DELETED" => {
-            let bare: Bare = serde_json::from_str(object).map_err(|e| format!("no metadata: {e}"))?;
-            Ok(Frame::Gone(bare.metadata))
-        }
+        "DELETED" => Ok(Frame::Gone(decode_meta(object).map_err(|e| format!("no metadata: {e}"))?)),
         "BOOKMARK" => {
-            let bare: Bare = serde_json::from_str(object).map_err(|e| format!("no metadata: {e}"))?;
-            let initial_end = bare.metadata.annotations.get(INITIAL_EVENTS_END) == Some("true");
-            Ok(Frame::Bookmark { version: bare.metadata.resource_version, initial_end })
+            let meta = decode_meta(object).map_err(|e| format!("no metadata: {e}"))?;
+            let initial_end = meta.annotations.get(INITIAL_EVENTS_END) == Some("true");
+            Ok(Frame::Bookmark { version: meta.resource_version, initial_end })
         }
         "ERROR" => Ok(Frame::Error(serde_json::from_str(object).unwrap_or_default())),
         other => Err(format!("unknown watch event type {other:?}")),
@@ -183,7 +182,9 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut items = Vec::new();
             while let Some(item) = seq.next_element::<&'de RawValue>()? {
-                items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
+                if head::foreign::<K>(item.get()).is_none() {
+                    items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
+                }
             }
             Ok(items)
         }

@@ -4,6 +4,8 @@ mod set;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
+
 use crate::{
     api::{Api, Error, Lines, MAX_RETRY_AFTER, escape},
     client::user_agent,
@@ -11,6 +13,7 @@ use crate::{
     meta::Version,
     metrics::InformerMetrics,
     object::{Object as _, Resource},
+    pace::Work,
     store::Origin,
 };
 
@@ -81,6 +84,17 @@ pub(super) struct Reflector<S> {
     pages_next: bool,
     /// How long the server asked to be left alone.
     told_to_wait: Duration,
+    /// What was handled since the watch was last waited for.
+    handled: Handled,
+    /// A full set is being read.
+    filling: Option<Work>,
+}
+
+/// Events that one wake-up has brought.
+#[derive(Default)]
+struct Handled {
+    events: u64,
+    since: Option<Instant>,
 }
 
 impl<S: Sink> Reflector<S> {
@@ -105,6 +119,8 @@ impl<S: Sink> Reflector<S> {
             wants_set: true,
             pages_next: false,
             told_to_wait: Duration::ZERO,
+            handled: Handled::default(),
+            filling: None,
         }
     }
 
@@ -118,6 +134,8 @@ impl<S: Sink> Reflector<S> {
                 self.shared.phase("watching");
                 self.resume().await
             };
+            self.filling = None;
+            self.waits();
             self.counted.queued(0);
             match end {
                 End::Closed => {}
@@ -297,23 +315,48 @@ impl<S: Sink> Reflector<S> {
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            self.shared.saw_event(self.api.clock().now());
             let frame = frames::read::<S::Object>(&line);
             if !matches!(frame, Ok(Frame::Error(_)) | Err(_)) {
                 self.failures = 0;
-                self.complained = None;
+                if self.handled.events == 0 {
+                    self.complained = None;
+                    self.shared.got_through();
+                }
             }
             match frame {
-                Ok(Frame::Put { entry, .. }) => self.give(|sink| sink.put(entry)),
-                Ok(Frame::Gone(meta)) => self.give(|sink| sink.gone(&meta)),
-                Ok(Frame::Bookmark { version, .. }) => {
-                    self.bookmarks = true;
-                    self.sink.bookmark(version);
-                }
                 Ok(Frame::Error(failure)) => return self.refused(&failure),
+                Ok(frame) => self.handle(frame),
                 Err(e) => return relist(&format!("garbage on a watch: {e}")),
             }
         }
+    }
+
+    /// Gives the sink what a line says.
+    fn handle(&mut self, frame: Frame<'_, S::Object>) {
+        self.handled.events += 1;
+        if self.handled.since.is_none() {
+            self.handled.since = Some(self.api.clock().instant());
+        }
+        match frame {
+            Frame::Put { entry, .. } => self.sink.put(entry),
+            Frame::Foreign { head, .. } => self.sink.foreign(&head),
+            Frame::Gone(meta) => self.sink.gone(&meta),
+            Frame::Bookmark { version, .. } => {
+                self.bookmarks = true;
+                self.sink.bookmark(version);
+            }
+            // Whoever reads the frame sees to it.
+            Frame::Error(_) => {}
+        }
+    }
+
+    /// Nothing is left to be handled: notes what has been.
+    fn waits(&mut self) {
+        let Handled { events, since: Some(since) } = std::mem::take(&mut self.handled) else { return };
+        let clock = self.api.clock();
+        self.shared.saw_events(events, clock.now());
+        self.counted.handled(clock.instant() - since);
+        self.api.pace().heard();
     }
 
     /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
@@ -325,6 +368,12 @@ impl<S: Sink> Reflector<S> {
         silence: Duration,
         refreshable: bool,
     ) -> Result<Option<bytes::Bytes>, NoLine> {
+        // No timer is needed for a line that is there already.
+        let is_refresh_wanted = refreshable && self.shared.refresh.borrow().number > self.met;
+        if !is_refresh_wanted && let Some(line) = lines.next().now_or_never() {
+            return line.map_err(|error| NoLine::Broken(error.to_string()));
+        }
+        self.waits();
         let deadline = self.api.clock().instant() + silence;
         let mut refresh = self.shared.refresh.subscribe();
         loop {
@@ -375,15 +424,11 @@ impl<S: Sink> Reflector<S> {
                     return Some(End::Relist { why: "the watch does not bring what must be seen".to_owned(), pause: false });
                 }
             };
-            let frame = match line {
-                Ok(Some(line)) => frames::read::<S::Object>(&line),
-                _ => return Some(End::Relist { why: "the watch ended".to_owned(), pause: false }),
-            };
-            match frame {
-                Ok(Frame::Put { entry, .. }) => self.give(|sink| sink.put(entry)),
-                Ok(Frame::Gone(meta)) => self.give(|sink| sink.gone(&meta)),
-                Ok(Frame::Bookmark { version, .. }) => self.sink.bookmark(version),
-                _ => return Some(End::Relist { why: "the watch ended".to_owned(), pause: false }),
+            let ended = || Some(End::Relist { why: "the watch ended".to_owned(), pause: false });
+            let Ok(Some(line)) = line else { return ended() };
+            match frames::read::<S::Object>(&line) {
+                Err(_) | Ok(Frame::Error(_)) => return ended(),
+                Ok(frame) => self.handle(frame),
             }
         }
         self.met = number;

@@ -8,7 +8,7 @@ use crate::{
     store::{Entry, Event, Origin, Store},
 };
 
-use super::Handler;
+use super::{Handler, Head};
 
 /// What keeps what an informer reads.
 ///
@@ -28,6 +28,8 @@ pub trait Sink: Send + Sync + 'static {
     fn complete(&self, set: Self::Set, version: Version, origin: Origin);
     /// An object came or changed. A state older than what is known is ignored.
     fn put(&self, entry: Entry<Self::Object>);
+    /// An object came or changed that does not [concern](Object::CONCERNS) this controller.
+    fn foreign(&self, head: &Head<'_>);
     /// An object is gone; `last` is its final state.
     fn gone(&self, last: &Meta);
     /// Everything up to this version has been seen.
@@ -88,8 +90,16 @@ impl<K: Object> Sink for Cached<K> {
         self.change(Origin::Watch, |store, events| store.apply(entry, events));
     }
 
+    fn foreign(&self, head: &Head<'_>) {
+        self.change(Origin::Watch, |store, events| {
+            store.remove(head.namespace(), head.name(), head.version(), events);
+        });
+    }
+
     fn gone(&self, last: &Meta) {
-        self.change(Origin::Watch, |store, events| store.delete(last, events));
+        self.change(Origin::Watch, |store, events| {
+            store.remove(&last.namespace, &last.name, last.resource_version, events);
+        });
     }
 
     fn bookmark(&self, version: Version) {

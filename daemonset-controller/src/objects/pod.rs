@@ -70,6 +70,9 @@ impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
     type Indexes = (ByController, OrphansByNamespace);
 
+    const CONCERNS: Option<fn(Option<&str>) -> bool> =
+        Some(|controller| controller.is_none_or(|kind| kind == DAEMON_SETS.kind));
+
     fn meta(&self) -> &Meta {
         &self.pod.meta
     }
@@ -77,10 +80,6 @@ impl Object for CachedPod {
     fn trim(&mut self) {
         self.pod.meta.annotations = Annotations::default();
         self.pod.meta.finalizers = Box::default();
-    }
-
-    fn keep(&self) -> bool {
-        self.pod.meta.controller().is_none_or(|owner| owner.kind == DAEMON_SETS.kind)
     }
 }
 

@@ -20,6 +20,7 @@ impl<S: Sink> Reflector<S> {
     pub(super) async fn full_set(&mut self) -> End {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().instant());
+        self.filling = Some(self.api.pace().work());
         if self.config.streaming && !std::mem::take(&mut self.pages_next) {
             return self.streamed(wanted).await;
         }
@@ -84,12 +85,15 @@ impl<S: Sink> Reflector<S> {
                     objects += 1;
                     self.counted.queued(objects);
                 }
+                Ok(Frame::Foreign { added: true, .. }) => {}
                 Ok(Frame::Bookmark { version, initial_end: true }) => {
                     self.complete(set, version, wanted);
                     break;
                 }
                 // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
-                Ok(Frame::Put { .. } | Frame::Gone(_)) => return relist("an event before the end of the first set"),
+                Ok(Frame::Put { .. } | Frame::Foreign { .. } | Frame::Gone(_)) => {
+                    return relist("an event before the end of the first set");
+                }
                 Ok(Frame::Bookmark { .. }) => {}
                 Ok(Frame::Error(failure)) => {
                     self.heed(failure.retry_after());
@@ -106,6 +110,7 @@ impl<S: Sink> Reflector<S> {
                 Err(e) => return relist(&e),
             }
         }
+        self.filling = None;
         self.shared.state.lock().watches += 1;
         self.follow(lines).await
     }

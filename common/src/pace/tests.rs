@@ -1,0 +1,131 @@
+//! A process on virtual time: what arrives waits while its thread sleeps, and is handled as soon as it does not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const PERIOD: Duration = Duration::from_millis(20);
+
+fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// What arrives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum What {
+    /// An event that brings no work.
+    Foreign,
+    /// An event that brings a sync whose request takes so long.
+    Own(Duration),
+    /// An event that brings a key which is due after so long.
+    Later(Duration),
+    /// The answer to a request.
+    Answer,
+    /// A key is due.
+    Due,
+}
+
+/// What was handled: when it arrived, how long it waited, and whether own work was under way when it arrived.
+#[derive(Clone, Copy, Debug)]
+struct Handled {
+    what: What,
+    at: Duration,
+    waited: Duration,
+    while_working: bool,
+}
+
+#[derive(Default)]
+struct Run {
+    handled: Vec<Handled>,
+    wakes: usize,
+}
+
+#[expect(clippy::disallowed_methods, reason = "any instant will do: time is virtual")]
+fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
+    let origin = Instant::now();
+    let mut coming: Vec<(Duration, What)> = arrivals.to_vec();
+    let mut works: Vec<Work> = Vec::new();
+    // From when to when own work was under way.
+    let mut working: Vec<(Duration, Duration)> = Vec::new();
+    let (mut now, mut run) = (Duration::ZERO, Run::default());
+    while !coming.is_empty() {
+        coming.sort_by_key(|(at, _)| *at);
+        now = now.max(coming[0].0);
+        run.wakes += 1;
+        let arrived = coming.iter().take_while(|(at, _)| *at <= now).count();
+        for (at, what) in coming.drain(..arrived).collect::<Vec<_>>() {
+            let while_working = working.iter().any(|(from, to)| (*from..*to).contains(&at));
+            run.handled.push(Handled { what, at, waited: now.saturating_sub(at), while_working });
+            match what {
+                What::Foreign => pace.heard(),
+                What::Own(takes) => {
+                    pace.heard();
+                    works.push(pace.work());
+                    working.push((now, now + takes));
+                    coming.push((now + takes, What::Answer));
+                }
+                What::Later(after) => {
+                    pace.heard();
+                    coming.push((now + after, What::Due));
+                }
+                What::Answer => drop(works.pop()),
+                What::Due => drop(pace.work()),
+            }
+        }
+        // The worker that has nothing left to do says when the next key is due.
+        if let Some((at, _)) = coming.iter().filter(|(_, what)| *what == What::Due).min_by_key(|(at, _)| *at) {
+            pace.due(origin + *at);
+        }
+        now += pace.rest(origin + now);
+    }
+    run
+}
+
+#[test]
+fn foreign_events_gather() {
+    let stream: Vec<_> = (0..1000).map(|at| (ms(at), What::Foreign)).collect();
+    assert_eq!(run(&Pace::new(Duration::ZERO), &stream).wakes, 1000);
+    assert_eq!(run(&Pace::default(), &stream).wakes, 1000);
+    assert_eq!(run(&Pace::new(PERIOD), &stream).wakes, 51);
+}
+
+#[test]
+fn the_first_event_after_a_quiet_time_does_not_wait() {
+    let events = [(ms(0), What::Foreign), (ms(25), What::Own(ms(3))), (ms(100), What::Own(ms(3)))];
+    for handled in run(&Pace::new(PERIOD), &events).handled {
+        assert_eq!(handled.waited, Duration::ZERO, "{handled:?}");
+    }
+}
+
+#[test]
+fn an_own_event_in_a_foreign_stream_waits_for_a_period_at_most_and_those_after_it_do_not() {
+    let mut events: Vec<_> = (0..100).map(|at| (ms(at), What::Foreign)).collect();
+    events.extend([(ms(30), What::Own(ms(50))), (ms(70), What::Own(ms(1)))]);
+    let handled = run(&Pace::new(PERIOD), &events).handled;
+    let own: Vec<_> = handled.iter().filter(|handled| matches!(handled.what, What::Own(_))).collect();
+    assert_eq!((own[0].waited, own[1].waited), (ms(10), Duration::ZERO));
+}
+
+proptest! {
+    #[test]
+    fn nothing_waits_longer_than_it_may(
+        events in prop::collection::vec(
+            (0u64..400, prop_oneof![
+                8 => Just(What::Foreign),
+                1 => (0u64..40).prop_map(|takes| What::Own(ms(takes))),
+                1 => (1u64..60).prop_map(|after| What::Later(ms(after))),
+            ]),
+            1..120,
+        ),
+    ) {
+        let events: Vec<_> = events.into_iter().map(|(at, what)| (ms(at), what)).collect();
+        for handled in run(&Pace::new(PERIOD), &events).handled {
+            let Handled { what, at, waited, while_working } = handled;
+            prop_assert!(waited <= PERIOD, "{handled:?}");
+            prop_assert!(!while_working || waited.is_zero(), "{handled:?}");
+            prop_assert!(!matches!(what, What::Answer | What::Due) || waited.is_zero(), "{handled:?}");
+            let is_first = !events.iter().any(|(other, _)| *other != at && *other + PERIOD + PERIOD >= at && *other <= at);
+            prop_assert!(!is_first || waited.is_zero(), "{handled:?} is the first for a while");
+        }
+    }
+}
