@@ -1,6 +1,6 @@
 //! Raw JSON that is passed on unread, and short ways to edit JSON values.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, value::RawValue};
@@ -50,6 +50,18 @@ impl Serialize for Raw {
 impl<'de> Deserialize<'de> for Raw {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Ok(Self(Arc::from(Box::<RawValue>::deserialize(deserializer)?)))
+    }
+}
+
+/// A string that is borrowed from the JSON text where it holds no escapes, also inside an `Option`: there serde copies every [`Cow`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Str<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for Str<'_> {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 

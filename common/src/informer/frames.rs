@@ -15,7 +15,7 @@ use crate::{
     store::Entry,
 };
 
-use super::head::{self, Head};
+use super::Head;
 
 /// One line of a watch.
 pub(super) enum Frame<'a, K> {
@@ -87,7 +87,7 @@ pub(super) fn read<K: Object>(line: &[u8]) -> Result<Frame<'_, K>, String> {
     match &*kind {
         "ADDED" | "MODIFIED" => {
             let added = kind == "ADDED";
-            match head::foreign::<K>(object) {
+            match Head::of_foreign::<K>(object) {
                 Some(head) => Ok(Frame::Foreign { head, added }),
                 None => Ok(Frame::Put { entry: entry(object)?, added }),
             }
@@ -182,7 +182,7 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut items = Vec::new();
             while let Some(item) = seq.next_element::<&'de RawValue>()? {
-                if head::foreign::<K>(item.get()).is_none() {
+                if Head::of_foreign::<K>(item.get()).is_none() {
                     items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
                 }
             }

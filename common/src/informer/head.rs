@@ -8,6 +8,7 @@ use serde::{
 };
 
 use crate::{
+    json::Str,
     meta::Version,
     object::{self, Object},
 };
@@ -17,7 +18,7 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct Head<'a> {
     #[serde(borrow, default)]
-    namespace: Option<Cow<'a, str>>,
+    namespace: Option<Str<'a>>,
     #[serde(borrow)]
     name: Cow<'a, str>,
     resource_version: Version,
@@ -25,7 +26,16 @@ pub struct Head<'a> {
     controller: Controller<'a>,
 }
 
-impl Head<'_> {
+impl<'a> Head<'a> {
+    /// The head of an object that cannot concern whoever reads `K`. Of one that can, or that looks unusual, nothing.
+    pub fn of_foreign<K: Object>(json: &'a str) -> Option<Self> {
+        let concerns = K::CONCERNS?;
+        let metadata = object::metadata(json)?;
+        let head = Self::deserialize(&mut serde_json::Deserializer::from_str(metadata)).ok()?;
+        let is_foreign = !head.name.is_empty() && !concerns(head.controller.0.as_deref());
+        is_foreign.then_some(head)
+    }
+
     /// Its namespace, empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.namespace.as_deref().unwrap_or_default()
@@ -44,14 +54,14 @@ impl Head<'_> {
 
 /// The kind of the managing controller: of the first owner with `controller: true`.
 #[derive(Debug, Default)]
-struct Controller<'a>(Option<Cow<'a, str>>);
+struct Controller<'a>(Option<Str<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Controller<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct Owner<'a> {
             #[serde(borrow, default)]
-            kind: Option<Cow<'a, str>>,
+            kind: Option<Str<'a>>,
             #[serde(default)]
             controller: Option<bool>,
         }
@@ -76,13 +86,4 @@ impl<'de: 'a, 'a> Deserialize<'de> for Controller<'a> {
         }
         deserializer.deserialize_any(Owners)
     }
-}
-
-/// The head of an object that cannot concern whoever reads `K`. Of one that can, or that looks unusual, nothing.
-pub(super) fn foreign<K: Object>(json: &str) -> Option<Head<'_>> {
-    let concerns = K::CONCERNS?;
-    let metadata = object::metadata(json)?;
-    let head = Head::deserialize(&mut serde_json::Deserializer::from_str(metadata)).ok()?;
-    let is_foreign = !head.name.is_empty() && !concerns(head.controller.0.as_deref());
-    is_foreign.then_some(head)
 }

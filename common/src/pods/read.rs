@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
 use super::{Phase, Pod, Readiness, Spec, Status};
-use crate::{conditions::seconds, intern::Text, meta::Meta};
+use crate::{conditions::seconds, intern::Text, json::Str, meta::Meta};
 
 impl<'de> Deserialize<'de> for Pod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Spec {
             #[serde(borrow)]
             name: Cow<'a, str>,
             #[serde(borrow)]
-            restart_policy: Option<Cow<'a, str>>,
+            restart_policy: Option<Str<'a>>,
         }
         let wire = Wire::deserialize(deserializer)?;
         let restartable = wire.init_containers.into_iter().flatten();
@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for Status {
         #[serde(rename_all = "camelCase")]
         struct Wire<'a> {
             #[serde(borrow)]
-            phase: Option<Cow<'a, str>>,
+            phase: Option<Str<'a>>,
             #[serde(borrow)]
             conditions: Option<Vec<Condition<'a>>>,
             #[serde(borrow)]
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Status {
             #[serde(rename = "type", borrow)]
             kind: Cow<'a, str>,
             #[serde(borrow)]
-            status: Option<Cow<'a, str>>,
+            status: Option<Str<'a>>,
             #[serde(default, with = "seconds")]
             last_transition_time: Option<Timestamp>,
         }
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for Status {
         #[serde(rename_all = "camelCase")]
         struct Container<'a> {
             #[serde(borrow)]
-            name: Option<Cow<'a, str>>,
+            name: Option<Str<'a>>,
             restart_count: Option<i32>,
         }
         let wire = Wire::deserialize(deserializer)?;
@@ -82,7 +82,7 @@ impl<'de> Deserialize<'de> for Status {
         let ready = ready.filter(|c| c.status.as_deref() == Some("True"));
         let regular = wire.container_statuses.into_iter().flatten();
         let init = wire.init_container_statuses.into_iter().flatten();
-        let init = init.map(|c| (Box::from(c.name.unwrap_or_default()), c.restart_count.unwrap_or(0)));
+        let init = init.map(|c| (Box::from(&*c.name.unwrap_or_default()), c.restart_count.unwrap_or(0)));
         Ok(Self {
             phase: wire.phase.map_or(Phase::Other, |phase| Phase::parse(&phase)),
             readiness: ready.map_or(Readiness::NotReady, |c| Readiness::Ready { since: c.last_transition_time }),

@@ -5,6 +5,7 @@ use std::{borrow::Cow, ops::Deref};
 use common::{
     conditions::seconds,
     intern::{Labels, Text},
+    json::Str,
     meta::Meta,
     object::{Object, Resource},
     pods::{self, PODS, Phase, Pod, Readiness},
@@ -118,7 +119,7 @@ fn grace_period(metadata: &RawValue) -> Option<i64> {
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
     #[serde(borrow)]
-    phase: Option<Cow<'a, str>>,
+    phase: Option<Str<'a>>,
     #[serde(borrow)]
     conditions: Option<Vec<WireCondition<'a>>>,
     #[serde(borrow)]
@@ -133,7 +134,7 @@ struct WireCondition<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Str<'a>>,
     #[serde(default, with = "seconds")]
     last_transition_time: Option<Timestamp>,
 }
@@ -142,7 +143,7 @@ struct WireCondition<'a> {
 #[serde(rename_all = "camelCase")]
 struct WireContainer<'a> {
     #[serde(borrow)]
-    name: Option<Cow<'a, str>>,
+    name: Option<Str<'a>>,
     restart_count: Option<i32>,
     state: Option<WireState>,
 }

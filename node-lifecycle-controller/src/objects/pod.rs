@@ -3,6 +3,7 @@
 use common::{
     conditions::{FALSE, TRUE, seconds},
     intern::{Labels, Text},
+    json::Str,
     meta::{Annotations, Meta, Owners},
     object::{Object, Resource},
     pods::{PODS, Phase},
@@ -122,12 +123,12 @@ impl Index<CachedPod> for TerminatingByNode {
 impl<'de> Deserialize<'de> for CachedPod {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct Wire {
+        struct Wire<'a> {
             metadata: Meta,
             #[serde(default)]
             spec: Option<Spec>,
-            #[serde(default)]
-            status: Option<Status>,
+            #[serde(borrow, default)]
+            status: Option<Status<'a>>,
         }
         #[derive(Default, Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -138,20 +139,21 @@ impl<'de> Deserialize<'de> for CachedPod {
             tolerations: Tolerations,
         }
         #[derive(Default, Deserialize)]
-        struct Status {
-            #[serde(default)]
-            phase: Text,
-            #[serde(default)]
-            reason: Text,
-            conditions: Option<Vec<Condition>>,
+        struct Status<'a> {
+            #[serde(borrow)]
+            phase: Option<Str<'a>>,
+            #[serde(borrow)]
+            reason: Option<Str<'a>>,
+            #[serde(borrow)]
+            conditions: Option<Vec<Condition<'a>>>,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Condition {
-            #[serde(rename = "type")]
-            kind: Text,
-            #[serde(default)]
-            status: Text,
+        struct Condition<'a> {
+            #[serde(borrow, rename = "type")]
+            kind: Option<Str<'a>>,
+            #[serde(borrow)]
+            status: Option<Str<'a>>,
             #[serde(default, with = "seconds")]
             last_transition_time: Option<Timestamp>,
         }
@@ -161,15 +163,16 @@ impl<'de> Deserialize<'de> for CachedPod {
             meta: metadata,
             node: spec.node_name,
             tolerations: spec.tolerations,
-            phase: Phase::parse(&status.phase),
-            evicted: status.reason == "Evicted",
+            phase: Phase::parse(status.phase.as_deref().unwrap_or_default()),
+            evicted: status.reason.as_deref() == Some("Evicted"),
             ready: ReadyCondition::Absent,
             disrupted: DisruptedSince::NEVER,
         };
         for condition in status.conditions.into_iter().flatten() {
-            if condition.kind == "Ready" && pod.ready == ReadyCondition::Absent {
-                pod.ready = if condition.status == FALSE { ReadyCondition::False } else { ReadyCondition::Other };
-            } else if condition.kind == DISRUPTION_TARGET && condition.status == TRUE {
+            let (kind, is) = (condition.kind.as_deref(), condition.status.as_deref());
+            if kind == Some("Ready") && pod.ready == ReadyCondition::Absent {
+                pod.ready = if is == Some(FALSE) { ReadyCondition::False } else { ReadyCondition::Other };
+            } else if kind == Some(DISRUPTION_TARGET) && is == Some(TRUE) {
                 pod.disrupted = DisruptedSince::new(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH));
             }
         }

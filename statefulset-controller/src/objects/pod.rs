@@ -5,6 +5,7 @@ use std::{borrow::Cow, ops::Deref};
 use common::{
     conditions::seconds,
     intern::Text,
+    json::Str,
     meta::{Annotations, Meta},
     object::{Object, Resource},
     pods::{PODS, Phase, Pod, Readiness, Spec, Status},
@@ -136,7 +137,7 @@ impl<'de> Deserialize<'de> for CachedPod {
 #[serde(rename_all = "camelCase")]
 struct WireStatus<'a> {
     #[serde(borrow, default)]
-    phase: Option<Cow<'a, str>>,
+    phase: Option<Str<'a>>,
     #[serde(borrow, default)]
     conditions: Option<Vec<WireCondition<'a>>>,
     #[serde(default, with = "seconds")]
@@ -149,7 +150,7 @@ struct WireCondition<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    status: Option<Cow<'a, str>>,
+    status: Option<Str<'a>>,
     #[serde(default, with = "seconds")]
     last_transition_time: Option<Timestamp>,
 }
