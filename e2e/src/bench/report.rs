@@ -81,19 +81,11 @@ impl Report {
         sections(&runs.collect::<Vec<_>>())
     }
 
-    /// The first results out of the second, if there are two.
-    fn ratio(&self, row: &Row) -> Option<f64> {
-        match row.spreads[..] {
-            [Some(first), Some(second)] => ratio(first.median, second.median),
-            _ => None,
-        }
-    }
-
-    /// The first results out of the earlier ones.
+    /// The median of the first results divided by that of the earlier ones.
     fn ratio_to_baseline(&self, section: &Section, row: &Row) -> Option<f64> {
         let (_, baseline) = self.baseline.as_ref()?;
         let now = row.spreads.first().copied().flatten()?;
-        ratio(now.median, baseline.median(&section.title, row.key())?)
+        figure::ratio(now.median, baseline.median(&section.title, row.key())?)
     }
 
     /// Everything as JSON: all runs, and the figures of the table.
@@ -105,7 +97,7 @@ impl Report {
                 let names = self.results.iter().map(|results| results.name.to_owned());
                 let mut values: Map<String, Value> =
                     names.zip(row.spreads.iter().map(|spread| json!(spread))).collect();
-                let ratios = [("ratio", self.ratio(row)), ("toEarlier", self.ratio_to_baseline(&section, row))];
+                let ratios = [("ratio", row.ratio()), ("toEarlier", self.ratio_to_baseline(&section, row))];
                 values.extend(ratios.into_iter().filter_map(|(name, ratio)| Some((name.to_owned(), json!(ratio?)))));
                 (row.key().to_owned(), Value::Object(values))
             };
@@ -119,11 +111,6 @@ impl Report {
             "figures": figures,
         })
     }
-}
-
-/// One number out of another; none out of zero.
-fn ratio(a: f64, b: f64) -> Option<f64> {
-    (b != 0.0).then(|| a / b)
 }
 
 #[cfg(test)]

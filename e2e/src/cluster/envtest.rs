@@ -274,6 +274,10 @@ impl Envtest {
 
     /// The processes and their ids.
     pub(super) fn processes(&self) -> Vec<(&'static str, u32)> {
-        [&self.etcd, &self.apiserver].map(|p| (p.lock().name, p.lock().child.id())).to_vec()
+        let process = |process: &Mutex<Killed>| {
+            let process = process.lock();
+            (process.name, process.child.id())
+        };
+        [&self.etcd, &self.apiserver].map(process).to_vec()
     }
 }

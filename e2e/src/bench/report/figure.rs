@@ -51,6 +51,14 @@ impl Row {
     pub(super) fn key(&self) -> &str {
         self.label.trim_start()
     }
+
+    /// The median of the first subject divided by that of the second, if there are two.
+    pub(super) fn ratio(&self) -> Option<f64> {
+        match self.spreads[..] {
+            [Some(first), Some(second)] => ratio(first.median, second.median),
+            _ => None,
+        }
+    }
 }
 
 /// A part of the table.
@@ -60,11 +68,17 @@ pub(super) struct Section {
     pub(super) rows: Vec<Row>,
 }
 
-/// The values of a row before they are summed up, by subject and run.
+/// A quotient; none for the divisor zero.
+pub(super) fn ratio(a: f64, b: f64) -> Option<f64> {
+    (b != 0.0).then(|| a / b)
+}
+
+/// All values of a row.
 struct Values<'a> {
     label: &'a str,
     digits: usize,
-    values: Vec<Vec<f64>>,
+    /// One of each run, by subject.
+    by_subject: Vec<Vec<f64>>,
 }
 
 /// The figures of one run: titles of sections with their figures.
@@ -87,7 +101,7 @@ pub(super) fn sections(subjects: &[Vec<RunFigures<'_>>]) -> Vec<Section> {
     let row = |values: Values<'_>| Row {
         label: values.label.to_owned(),
         digits: values.digits,
-        spreads: values.values.into_iter().map(Spread::of).collect(),
+        spreads: values.by_subject.into_iter().map(Spread::of).collect(),
     };
     let section = |(title, rows): (&str, Vec<Values<'_>>)| Section {
         title: title.to_owned(),
@@ -99,10 +113,10 @@ pub(super) fn sections(subjects: &[Vec<RunFigures<'_>>]) -> Vec<Section> {
 /// Adds a figure of a subject to the row with its label.
 fn add<'a>(rows: &mut Vec<Values<'a>>, figure: &'a Figure, subject: usize, subjects: usize) {
     let at = rows.iter().position(|row| row.label == figure.label).unwrap_or_else(|| {
-        rows.push(Values { label: &figure.label, digits: figure.digits, values: vec![Vec::new(); subjects] });
+        rows.push(Values { label: &figure.label, digits: figure.digits, by_subject: vec![Vec::new(); subjects] });
         rows.len() - 1
     });
-    rows[at].values[subject].push(figure.value);
+    rows[at].by_subject[subject].push(figure.value);
 }
 
 #[cfg(test)]

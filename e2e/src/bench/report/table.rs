@@ -44,7 +44,7 @@ impl Report {
                     let _ = write!(out, "{:>width$}", cell(*spread, row.digits, runs));
                 }
                 if has_ratio {
-                    let _ = write!(out, "{:>8}", ratio_cell(self.ratio(row)));
+                    let _ = write!(out, "{:>8}", ratio_cell(row.ratio()));
                 }
                 if self.baseline.is_some() {
                     let _ = write!(out, "{:>12}", ratio_cell(self.ratio_to_baseline(&section, row)));
