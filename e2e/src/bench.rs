@@ -1,8 +1,9 @@
-//! The bench: what the controllers cost, and how much they get done, on any cluster of [`crate::cluster`].
+//! The bench: throughput and costs of the controllers on any cluster of [`crate::cluster`].
 //!
-//! A workload is a sequence of phases; around each one the processes under test are measured: time, processor time, memory, and
-//! the requests they sent. With `--peer` the same workload runs a second time, on a new cluster of the same kind, with
-//! kube-controller-manager running the same loops, and everything is printed side by side.
+//! A workload is a sequence of phases. The bench measures each of them: time, processor time, memory, context switches and
+//! requests of the processes under test, and processor time of kube-apiserver and etcd where these are its own children. With
+//! `--peer` the same workload also runs on another cluster of the same kind with kube-controller-manager, which runs the same
+//! loops; with `--repeat` both run several times in turn.
 //!
 //! ```text
 //!   workloads/*.rs ──► stage ──► phases ──► report: table, JSON, ratios
@@ -32,9 +33,9 @@ use crate::{
     process, suite,
 };
 use flags::Flags;
-use report::{Report, Setup};
+use report::{Baseline, Report, Results, Run, Setup};
 use stage::Stage;
-use subject::Choice;
+use subject::{Choice, NONET};
 use workloads::Workload;
 
 /// What this program is called in its own messages.
@@ -45,7 +46,7 @@ const NODES: u32 = 10;
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    /// The flags ask for what is not there.
+    /// The flags ask for something that does not exist or cannot be read.
     #[error("{0}")]
     Flags(String),
     /// The cluster.
@@ -120,27 +121,37 @@ async fn run(flags: &Flags) -> Result<(), Error> {
     let pods = flags.pods.unwrap_or_else(|| workload.pods());
     let nodes = flags.nodes.or_else(|| workload.nodes(pods)).unwrap_or(NODES);
     let kind = flags.cluster.map_or_else(Kind::from_env, |kind| Ok(kind.kind()))?;
-    let mut choices = vec![Choice::Nonet(chosen.clone())];
-    if let Some(path) = &flags.peer {
-        if !path.is_file() {
-            return Err(Error::Flags(format!("--peer: {} is no file", path.display())));
-        }
-        let loops = chosen.iter().flat_map(|d| d.loops).map(|l| l.name).collect();
-        choices.push(Choice::Peer { path: path.clone(), loops });
-    }
     let setup = Setup {
         cluster: kind.name().to_owned(),
         workload: workload.name().to_owned(),
+        controllers: chosen.iter().map(|definition| definition.name).collect(),
         pods,
         nodes,
         cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         optimized: !cfg!(debug_assertions),
     };
-    let mut report = Report { setup, subjects: Vec::new() };
-    for choice in choices {
-        let trial = trial(kind, workload, pods, nodes, &choice).await?;
-        report.subjects.push(trial);
+    let mut baseline = None;
+    if let Some(path) = &flags.compare {
+        let read = Baseline::read(path, &setup, NONET).map_err(|why| Error::Flags(format!("--compare: {why}")))?;
+        baseline = Some((path.clone(), read));
     }
+    let mut choices = vec![Choice::Nonet(chosen.clone())];
+    if let Some(path) = &flags.peer {
+        if !path.is_file() {
+            return Err(Error::Flags(format!("--peer: {} is not a file", path.display())));
+        }
+        let loops = chosen.iter().flat_map(|d| d.loops).map(|l| l.name).collect();
+        choices.push(Choice::Peer { path: path.clone(), loops });
+    }
+    let mut results: Vec<Results> =
+        choices.iter().map(|choice| Results { name: choice.name(), runs: Vec::new() }).collect();
+    // Alternately, so that a machine that becomes slower is slower for all.
+    for _ in 0..flags.repeat {
+        for (choice, results) in choices.iter().zip(&mut results) {
+            results.runs.push(trial(kind, workload, pods, nodes, choice).await?);
+        }
+    }
+    let report = Report { setup, results, baseline };
     report.print().map_err(|e| Error::Io("cannot write to stdout".to_owned(), e))?;
     if let Some(path) = &flags.json {
         write(path, &report)?;
@@ -155,17 +166,11 @@ fn write(path: &Path, report: &Report) -> Result<(), Error> {
 }
 
 /// Runs the workload once, on a cluster of its own.
-async fn trial(
-    kind: Kind,
-    workload: &dyn Workload,
-    pods: u32,
-    nodes: u32,
-    choice: &Choice,
-) -> Result<report::Subject, Error> {
+async fn trial(kind: Kind, workload: &dyn Workload, pods: u32, nodes: u32, choice: &Choice) -> Result<Run, Error> {
     let builder = || Nodes::builder().count(nodes).zones(workload.zones());
     // The sandbox's nodes need no sockets; what they would cost is not what is measured.
     let cluster = Cluster::builder().kind(kind).nodes((kind != Kind::Sandbox).then(builder));
-    let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).start().await?;
+    let cluster = cluster.sandbox(|sandbox| sandbox.writes(0)).count_requests().start().await?;
     let own_nodes = match cluster.sandbox() {
         Some(sandbox) => {
             let started = builder().start(sandbox.client("nodes"), cluster.clock().clone());
@@ -179,9 +184,9 @@ async fn trial(
     let mut stage = Stage::set(&cluster, nodes, subject, pods).await?;
     let worked = workload.run(&mut stage).await;
     let cleared = stage.clear().await;
-    let (name, subject, phases, memory) = stage.end();
+    let (subject, run) = stage.end();
     subject.stop().await;
     drop(own_nodes);
     worked.and(cleared)?;
-    Ok(report::Subject { name, phases, memory })
+    Ok(run)
 }

@@ -13,11 +13,13 @@
 //! A cluster ends when it is dropped: processes are stopped by their ids, directories removed. Nothing of yours is
 //! touched; on your own cluster that leaves only what the suites themselves clean up.
 
+mod audit;
 mod directory;
 mod envtest;
 mod pki;
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -27,9 +29,10 @@ use common::clock::Clock;
 
 use crate::{
     nodes::{self, Nodes},
-    sandbox::{self, Credential, Sandbox, Server, Tls, protection::Protection},
+    sandbox::{self, Credential, RequestKey, Sandbox, Server, Tls, protection::Protection},
 };
 pub use directory::Directory;
+use envtest::Counting;
 
 /// The variable that chooses the cluster.
 pub const CLUSTER_VARIABLE: &str = "NONET_CLUSTER";
@@ -107,6 +110,7 @@ pub struct Builder {
     kind: Option<Kind>,
     nodes: Option<nodes::Builder>,
     sandbox: sandbox::Builder,
+    counting: Counting,
 }
 
 impl Builder {
@@ -131,6 +135,14 @@ impl Builder {
         self
     }
 
+    /// Counts the requests of every user on `envtest`, too, except for those of the cluster's own client and of its nodes. This
+    /// costs the API server a little. The sandbox always counts.
+    #[must_use]
+    pub fn count_requests(mut self) -> Self {
+        self.counting = Counting::On;
+        self
+    }
+
     /// Starts it, and waits until the API server answers and the nodes are ready.
     pub async fn start(self) -> Result<Cluster, Error> {
         let kind = match self.kind {
@@ -148,7 +160,7 @@ impl Builder {
                 Backend::Sandbox { sandbox, server }
             }
             Kind::Envtest => {
-                let envtest = envtest::Envtest::start(&directory, &clock).await?;
+                let envtest = envtest::Envtest::start(&directory, &clock, self.counting).await?;
                 directory::write(&kubeconfig, &envtest.kubeconfig())?;
                 Backend::Envtest(Box::new(envtest))
             }
@@ -206,7 +218,7 @@ pub struct Cluster {
 impl Cluster {
     /// A cluster of the kind the environment asks for, with six nodes.
     pub fn builder() -> Builder {
-        Builder { kind: None, nodes: Some(Nodes::builder()), sandbox: Sandbox::builder() }
+        Builder { kind: None, nodes: Some(Nodes::builder()), sandbox: Sandbox::builder(), counting: Counting::Off }
     }
 
     /// Which kind it is.
@@ -232,11 +244,24 @@ impl Cluster {
             Backend::Envtest(envtest) => envtest.kubeconfig_for(identity)?,
             Backend::Kubeconfig(path) => return Ok(path.clone()),
         };
+        self.write_kubeconfig(identity, &text)
+    }
+
+    /// A kubeconfig for a process known as `identity` that may do everything the sandbox's settings permit. On the user's
+    /// cluster: the user's own.
+    pub fn privileged_kubeconfig_for(&self, identity: &str) -> Result<PathBuf, Error> {
+        match &self.backend {
+            Backend::Envtest(envtest) => self.write_kubeconfig(identity, &envtest.privileged_kubeconfig_for(identity)?),
+            Backend::Sandbox { .. } | Backend::Kubeconfig(_) => self.kubeconfig_for(identity),
+        }
+    }
+
+    fn write_kubeconfig(&self, identity: &str, text: &str) -> Result<PathBuf, Error> {
         let name = identity.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         // A process that runs under the same identity may read its own file at this moment.
         let unique = self.clock.random_u64();
         let path = self.directory.path().join(format!("kubeconfig-{name}-{unique:016x}"));
-        directory::write(&path, &text)?;
+        directory::write(&path, text)?;
         Ok(path)
     }
 
@@ -255,6 +280,16 @@ impl Cluster {
         match &self.backend {
             Backend::Sandbox { sandbox, .. } => Some(sandbox),
             _ => None,
+        }
+    }
+
+    /// Requests so far, by user, verb and resource. None on the user's cluster, and on `envtest` without
+    /// [`Builder::count_requests`].
+    pub fn requests(&self) -> Option<BTreeMap<RequestKey, u64>> {
+        match &self.backend {
+            Backend::Sandbox { sandbox, .. } => Some(sandbox.requests().all()),
+            Backend::Envtest(envtest) => envtest.requests(),
+            Backend::Kubeconfig(_) => None,
         }
     }
 

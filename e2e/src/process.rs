@@ -230,6 +230,11 @@ impl Process {
         Usage::of(self.pid)
     }
 
+    /// Voluntary context switches of its running threads so far; none once it has ended.
+    pub fn context_switches(&self) -> Option<u64> {
+        usage::context_switches(self.pid)
+    }
+
     /// Where it serves its diagnostics, once it has said so.
     pub fn debug_address(&self) -> Option<SocketAddr> {
         self.running.log.debug_address()

@@ -28,31 +28,45 @@ impl ClusterFlag {
     }
 }
 
-/// Measures Nonet's controllers: Pods a second, processor time and requests per Pod, memory. Prints a table, and JSON where
-/// asked for. Run it in release mode.
+/// Measures Nonet's controllers: Pods a second; processor time, requests and context switches per Pod; memory.
+///
+/// Prints a table. Build with --release to get meaningful figures.
+///
+/// On sandbox and envtest the API server counts the requests, by verb. On other clusters the controllers count them, by HTTP
+/// method, which does not tell GET, LIST and WATCH apart. On envtest the table also shows the processor time of kube-apiserver
+/// and etcd, which serve the controllers, the simulated nodes and the bench itself. The last part of the table sums up all
+/// phases.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "bench", max_term_width = 120, after_help = workloads::help())]
 pub(super) struct Flags {
-    /// What is done, listed below
+    /// The workload to measure, one of the list below
     #[arg(long, value_name = "NAME", default_value = "one-deployment")]
     pub(super) workload: String,
-    /// How many Pods it is done with [default: what is said of it below]
+    /// Number of Pods [default: depends on the workload, see below]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) pods: Option<u32>,
-    /// How many nodes there are, where they are the bench's own [default: 10; for
-    /// DaemonSets, nodes-rest and zone-lost what follows from the Pods]
+    /// Number of simulated nodes [default: 10; for DaemonSets, nodes-rest and zone-lost it
+    /// follows from the number of Pods]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) nodes: Option<u32>,
-    /// The cluster to run on [default: what `NONET_CLUSTER` says, or sandbox]
+    /// The cluster to run on [default: the value of `NONET_CLUSTER`, or sandbox]
     #[arg(long, value_name = "KIND")]
     pub(super) cluster: Option<ClusterFlag>,
-    /// Controllers to run: `all`, `none` (those of the cluster are measured by what they get done), or names separated by commas
+    /// Controllers to run: `all`, `none` (measures the throughput of those in the cluster), or names separated by commas
     #[arg(long, value_name = "LIST", default_value = "all")]
     pub(super) controllers: String,
-    /// A kube-controller-manager that does the same afterwards, with the same loops on the same kind of cluster
+    /// A kube-controller-manager to compare with: it runs the same loops on another cluster of the same kind
     #[arg(long, value_name = "FILE")]
     pub(super) peer: Option<PathBuf>,
-    /// Where to write everything as JSON
+    /// Number of runs of Nonet and of the peer, which take turns, each on a new cluster; the table shows the median, the minimum
+    /// and the maximum
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) repeat: u32,
+    /// File to write all runs and the figures of the table to, as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+    /// A file that --json of an earlier run with the same setup has written: the table shows the ratio of the figures of
+    /// Nonet to those of that run
+    #[arg(long, value_name = "FILE")]
+    pub(super) compare: Option<PathBuf>,
 }

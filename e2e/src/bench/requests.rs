@@ -1,4 +1,4 @@
-//! Requests by verb and, where the API server is the sandbox, by resource.
+//! Requests by verb and resource where the API server counts them, and by HTTP method elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub(super) struct Requests(BTreeMap<String, u64>);
 
 impl Requests {
-    /// Adds to a counter: `create pods`, or `create` where the resource is not known.
+    /// Adds to a counter: `create pods`, or `create` where the resource is unknown.
     pub(super) fn add(&mut self, what: String, count: u64) {
         *self.0.entry(what).or_default() += count;
     }
@@ -20,13 +20,18 @@ impl Requests {
         }
     }
 
-    /// What has come since.
+    /// The requests after an earlier state of the same counters.
     pub(super) fn since(&self, before: &Self) -> Self {
         let difference = |(what, count): (&String, &u64)| {
             let more = count.saturating_sub(before.0.get(what).copied().unwrap_or(0));
             (more > 0).then(|| (what.clone(), more))
         };
         Self(self.0.iter().filter_map(difference).collect())
+    }
+
+    /// The number of all requests.
+    pub(super) fn total(&self) -> u64 {
+        self.0.values().sum()
     }
 
     /// Sums by verb.
@@ -40,14 +45,14 @@ impl Requests {
     }
 }
 
-/// The verb behind an HTTP method; reads cannot be told apart by it.
-pub(super) fn verb(method: &str) -> String {
+/// The verbs that a client sends with an HTTP method.
+pub(super) fn verbs(method: &str) -> String {
     match method {
+        "GET" => "get/list/watch",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",
-        "DELETE" => "delete",
-        "GET" => "get",
+        "DELETE" => "delete/deletecollection",
         other => return other.to_ascii_lowercase(),
     }
     .to_owned()
@@ -56,6 +61,20 @@ pub(super) fn verb(method: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_are_told_apart_only_by_verb() {
+        let mut requests = Requests::default();
+        for what in ["get deployments.apps", "list pods", "watch pods"] {
+            requests.add(what.to_owned(), 2);
+        }
+        requests.add(verbs("GET"), 5);
+        assert_eq!(
+            requests.by_verb().into_iter().collect::<Vec<_>>(),
+            [("get".to_owned(), 2), ("get/list/watch".to_owned(), 5), ("list".to_owned(), 2), ("watch".to_owned(), 2)]
+        );
+        assert_eq!(requests.total(), 11);
+    }
 
     #[test]
     fn what_came_since_is_summed_by_verb() {

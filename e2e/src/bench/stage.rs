@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{
     Error,
     progress::Progress,
-    report::{Amount, Latency, Memory, Phase},
+    report::{Amount, Latency, Memory, Phase, Run},
     served::Served,
     subject::{Sample, Subject},
 };
@@ -134,16 +134,24 @@ impl<'a> Stage<'a> {
     pub(super) async fn finish(&mut self, running: Running, amount: Amount) -> Result<(), Error> {
         self.rest().await;
         let after = self.subject.sample(self.cluster).await?;
+        let before = &running.before;
         let spent = |(name, usage): (&String, &crate::process::Usage)| {
-            let before = running.before.usage.get(name).map_or(Duration::ZERO, |usage| usage.cpu);
+            let before = before.usage.get(name).map_or(Duration::ZERO, |usage| usage.cpu);
             (name.clone(), usage.cpu.saturating_sub(before).as_secs_f64())
         };
+        let server_spent = |(name, cpu): (&String, &Duration)| {
+            let before = before.server_cpu.get(name).copied().unwrap_or_default();
+            (name.clone(), cpu.saturating_sub(before).as_secs_f64())
+        };
+        let switched = |now: u64| now.saturating_sub(before.context_switches.unwrap_or_default());
         self.phases.push(Phase {
             name: running.name,
             amount,
             seconds: running.marks.iter().map(|(what, took)| (*what, took.as_secs_f64())).collect(),
             cpu_seconds: after.usage.iter().map(spent).collect(),
-            requests: after.requests.since(&running.before.requests),
+            server_cpu_seconds: after.server_cpu.iter().map(server_spent).collect(),
+            context_switches: after.context_switches.map(switched),
+            requests: after.requests.since(&before.requests),
             resident: after.usage.iter().map(|(name, usage)| (name.clone(), usage.resident)).collect(),
             latency: running.latency,
         });
@@ -382,8 +390,8 @@ impl<'a> Stage<'a> {
     }
 
     /// The results, and the processes, which still run.
-    pub(super) fn end(self) -> (String, Subject, Vec<Phase>, BTreeMap<String, Memory>) {
-        (self.subject.name().to_owned(), self.subject, self.phases, self.memory)
+    pub(super) fn end(self) -> (Subject, Run) {
+        (self.subject, Run { phases: self.phases, memory: self.memory })
     }
 
     /// Patches an object of the namespace.

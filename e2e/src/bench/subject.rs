@@ -1,4 +1,4 @@
-//! What is measured: Nonet's controllers, or their peer, as processes.
+//! The processes under test: Nonet's controllers, or their peer.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -6,10 +6,10 @@ use common::app::Definition;
 
 use super::{
     Error, peer,
-    requests::{Requests, verb},
+    requests::{Requests, verbs},
 };
 use crate::{
-    cluster::{Cluster, Kind},
+    cluster::Cluster,
     process::{Launch, Process, Usage},
     scrape::Samples,
 };
@@ -17,7 +17,10 @@ use crate::{
 /// How long a process may take to come up or to end.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Who is to be measured.
+/// The name of Nonet's controllers in the results.
+pub(super) const NONET: &str = "Nonet";
+
+/// The controllers to measure.
 #[derive(Clone)]
 pub(super) enum Choice {
     /// Controllers of this workspace.
@@ -32,36 +35,32 @@ pub(super) enum Choice {
 }
 
 impl Choice {
-    /// Starts the processes on a cluster.
+    /// The name that the results have.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Nonet(_) => NONET,
+            Self::Peer { .. } => peer::NAME,
+        }
+    }
+
+    /// Starts the processes on a cluster, each with a user of its own, by which its requests are counted.
     pub(super) fn start(&self, cluster: &Cluster) -> Result<Subject, Error> {
         let mut players = Vec::new();
         match self {
             Self::Nonet(definitions) => {
                 for definition in definitions {
-                    let kubeconfig = kubeconfig(cluster, definition.name)?;
+                    let kubeconfig = cluster.privileged_kubeconfig_for(definition.name)?;
                     let launch = Launch::controller(definition.name, &kubeconfig)?;
                     players.push(Player::start(launch, Metrics::Diagnostics, cluster)?);
                 }
             }
             Self::Peer { path, loops } => {
-                let kubeconfig = kubeconfig(cluster, peer::NAME)?;
+                let kubeconfig = cluster.privileged_kubeconfig_for(peer::NAME)?;
                 let (launch, client) = peer::launch(path, loops, &kubeconfig, cluster)?;
                 players.push(Player::start(launch, Metrics::Client(client), cluster)?);
             }
         }
-        let name = match self {
-            Self::Nonet(_) => "Nonet",
-            Self::Peer { .. } => peer::NAME,
-        };
-        Ok(Subject { name: name.to_owned(), players })
-    }
-}
-
-/// On the sandbox everybody is known by name, so that requests can be told apart; elsewhere rights are not what is measured.
-fn kubeconfig(cluster: &Cluster, name: &str) -> Result<PathBuf, Error> {
-    match cluster.kind() {
-        Kind::Sandbox => Ok(cluster.kubeconfig_for(name)?),
-        Kind::Envtest | Kind::Kubeconfig => Ok(cluster.kubeconfig().to_owned()),
+        Ok(Subject { players })
     }
 }
 
@@ -73,22 +72,43 @@ enum Metrics {
     Client(kube::Client),
 }
 
-/// One process.
+/// One controller: a process, which takes the place of those before it.
 struct Player {
     process: Process,
     launch: Launch,
     metrics: Metrics,
-    /// What the processes before this one have cost: it is one and the same controller.
-    before: Duration,
+    /// Processor time and peak of memory of the processes before this one.
+    usage_before: Usage,
+    /// Voluntary context switches of the processes before this one.
+    context_switches_before: Option<u64>,
+    /// Requests of the processes before this one, where the API server does not count them.
     requests_before: Requests,
-    peak_before: u64,
 }
 
 impl Player {
     fn start(launch: Launch, metrics: Metrics, cluster: &Cluster) -> Result<Self, Error> {
         let process = launch.clone().start(cluster.clock())?;
-        let (before, requests_before, peak_before) = (Duration::ZERO, Requests::default(), 0);
-        Ok(Self { process, launch, metrics, before, requests_before, peak_before })
+        Ok(Self {
+            process,
+            launch,
+            metrics,
+            usage_before: Usage::default(),
+            context_switches_before: None,
+            requests_before: Requests::default(),
+        })
+    }
+
+    /// Processor time and the peak of memory include the processes before this one.
+    fn usage(&self) -> Usage {
+        let now = self.process.usage().unwrap_or_default();
+        let before = &self.usage_before;
+        Usage { cpu: before.cpu + now.cpu, peak: before.peak.max(now.peak), ..now }
+    }
+
+    /// Voluntary context switches, also of the processes before this one.
+    fn context_switches(&self) -> Option<u64> {
+        let parts = [self.context_switches_before, self.process.context_switches()];
+        parts.into_iter().flatten().reduce(|a, b| a + b)
     }
 
     async fn metrics(&self) -> Result<Samples, Error> {
@@ -104,11 +124,11 @@ impl Player {
         Ok(Samples::parse(&text))
     }
 
-    /// What this process has sent, as it counts itself.
+    /// The requests that this process has sent, as it counts them: by HTTP method.
     async fn sent(&self) -> Result<Requests, Error> {
         let mut requests = Requests::default();
         for (method, count) in self.metrics().await?.by("rest_client_requests_total", "method") {
-            requests.add(verb(&method), count as u64);
+            requests.add(verbs(&method), count as u64);
         }
         Ok(requests)
     }
@@ -116,25 +136,23 @@ impl Player {
 
 /// The processes under test.
 pub(super) struct Subject {
-    name: String,
     players: Vec<Player>,
 }
 
-/// Counters of the processes under test at one time.
+/// Counters at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// By process.
+    /// By process under test.
     pub(super) usage: BTreeMap<String, Usage>,
-    /// Of all of them.
+    /// Processor time by process of the cluster, where these are children of the bench.
+    pub(super) server_cpu: BTreeMap<String, Duration>,
+    /// Of all processes under test.
     pub(super) requests: Requests,
+    /// Voluntary context switches of all processes under test; none if there is no process.
+    pub(super) context_switches: Option<u64>,
 }
 
 impl Subject {
-    /// Its name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Fails if one of the processes has ended.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.players.iter().try_for_each(|player| player.process.check()).map_err(Error::from)
@@ -152,20 +170,14 @@ impl Subject {
 
     /// Processor time and memory.
     pub(super) fn usage(&self) -> BTreeMap<String, Usage> {
-        let one = |player: &Player| {
-            let now = player.process.usage().unwrap_or_default();
-            let usage = Usage { cpu: player.before + now.cpu, peak: player.peak_before.max(now.peak), ..now };
-            (player.process.name().to_owned(), usage)
-        };
-        self.players.iter().map(one).collect()
+        self.players.iter().map(|player| (player.process.name().to_owned(), player.usage())).collect()
     }
 
-    /// Everything that is counted.
+    /// All counters, also those of the cluster's processes.
     pub(super) async fn sample(&self, cluster: &Cluster) -> Result<Sample, Error> {
         let mut requests = Requests::default();
-        if let Some(sandbox) = cluster.sandbox() {
-            // The API server has counted them, by resource.
-            for (key, count) in sandbox.requests().all() {
+        if let Some(counted) = cluster.requests() {
+            for (key, count) in counted {
                 if self.players.iter().any(|player| player.process.name() == key.identity) {
                     requests.add(format!("{} {}", key.verb, key.resource), count);
                 }
@@ -176,20 +188,22 @@ impl Subject {
                 requests.merge(&player.sent().await?);
             }
         }
-        Ok(Sample { usage: self.usage(), requests })
+        let servers = cluster.processes().into_iter();
+        let server_cpu = servers.filter_map(|(name, pid)| Some((name.to_owned(), Usage::of(pid)?.cpu))).collect();
+        let context_switches = self.players.iter().filter_map(Player::context_switches).reduce(|a, b| a + b);
+        Ok(Sample { usage: self.usage(), server_cpu, requests, context_switches })
     }
 
     /// Ends all processes in order and starts them again.
     pub(super) async fn restart(&mut self, cluster: &Cluster) -> Result<(), Error> {
-        let counted = cluster.sandbox().is_some();
+        let is_counted_by_cluster = cluster.requests().is_some();
         let mut next = Vec::new();
         for mut player in self.players.drain(..) {
-            if !counted {
+            if !is_counted_by_cluster {
                 player.requests_before.merge(&player.sent().await?);
             }
-            let usage = player.process.usage().unwrap_or_default();
-            player.before += usage.cpu;
-            player.peak_before = player.peak_before.max(usage.peak);
+            player.context_switches_before = player.context_switches();
+            player.usage_before = player.usage();
             player.process.terminate()?;
             player.process.ended(TIMEOUT).await?;
             player.process = player.launch.clone().start(cluster.clock())?;

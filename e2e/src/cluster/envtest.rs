@@ -1,6 +1,7 @@
 //! A real etcd and a real kube-apiserver, on loopback, for one run.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
@@ -12,10 +13,12 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::clock::Clock;
 use parking_lot::Mutex;
 use rcgen::KeyPair;
+use sandbox::RequestKey;
 use serde_json::json;
 
 use super::{
     ASSETS_VARIABLE, Directory, Error, START_TIMEOUT,
+    audit::{self, Counters},
     directory::write,
     pki::{Authority, Pair},
 };
@@ -27,8 +30,22 @@ pub(super) struct Envtest {
     authority: Authority,
     admin: Pair,
     port: u16,
+    /// Requests of users other than [`ADMIN`], if they are counted.
+    requests: Option<Counters>,
     _data: Directory,
 }
+
+/// Whether requests are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counting {
+    Off,
+    On,
+}
+
+/// The user of the cluster's own client and of its nodes.
+const ADMIN: &str = "admin";
+/// The group whose members may do everything.
+const MASTERS: &str = "system:masters";
 
 /// A child that does not outlive this.
 struct Killed {
@@ -46,13 +63,21 @@ impl Drop for Killed {
 }
 
 impl Killed {
-    fn start(name: &'static str, program: &Path, arguments: &[String], directory: &Path) -> Result<Self, Error> {
+    /// Starts a program whose log is a file of the directory. `stdout` receives its standard output, which is part of the log
+    /// otherwise.
+    fn start(
+        name: &'static str,
+        program: &Path,
+        arguments: &[String],
+        directory: &Path,
+        stdout: Option<Stdio>,
+    ) -> Result<Self, Error> {
         let log = directory.join(format!("{name}.log"));
         let failed = |e| Error::Io(format!("cannot start {}", program.display()), e);
         let out = fs::File::create(&log).map_err(failed)?;
         let err = out.try_clone().map_err(failed)?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(out).stderr(err);
+        command.args(arguments).stdin(Stdio::null()).stdout(stdout.unwrap_or_else(|| out.into())).stderr(err);
         Ok(Self { name, child: command.spawn().map_err(failed)?, log })
     }
 
@@ -100,12 +125,12 @@ fn assets() -> Result<(PathBuf, PathBuf), Error> {
 
 impl Envtest {
     /// Starts both processes; [`Self::wait`] waits for them.
-    pub(super) async fn start(directory: &Directory, clock: &Clock) -> Result<Self, Error> {
+    pub(super) async fn start(directory: &Directory, clock: &Clock, counting: Counting) -> Result<Self, Error> {
         let (etcd, apiserver) = assets()?;
         let at = directory.path();
         let path = |name: &str| at.join(name).display().to_string();
         let authority = Authority::new()?;
-        let (serving, admin) = (authority.serving()?, authority.client("admin", Some("system:masters"))?);
+        let (serving, admin) = (authority.serving()?, authority.client(ADMIN, Some(MASTERS))?);
         let accounts = KeyPair::generate()?;
         for (name, text) in [
             ("ca.crt", &authority.pem()),
@@ -133,7 +158,7 @@ impl Envtest {
             "--log-level=warn".to_owned(),
             "--quota-backend-bytes=4294967296".to_owned(),
         ];
-        let mut etcd = Killed::start("etcd", &etcd, &arguments, at)?;
+        let mut etcd = Killed::start("etcd", &etcd, &arguments, at, None)?;
         // kube-apiserver retries its first connection only after seconds.
         let started = clock.instant();
         while tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, clients)).await.is_err() {
@@ -143,7 +168,7 @@ impl Envtest {
             }
             clock.sleep(Duration::from_millis(20)).await;
         }
-        let arguments = [
+        let mut arguments = vec![
             format!("--etcd-servers={}", url(clients)),
             "--bind-address=127.0.0.1".to_owned(),
             "--advertise-address=127.0.0.1".to_owned(),
@@ -164,13 +189,22 @@ impl Envtest {
             // Nobody here gives namespaces their ServiceAccount.
             "--disable-admission-plugins=ServiceAccount".to_owned(),
         ];
-        let apiserver = Killed::start("kube-apiserver", &apiserver, &arguments, at)?;
+        let mut stdout = None;
+        if counting == Counting::On {
+            write(&at.join("audit.yaml"), &audit::policy(ADMIN))?;
+            arguments.push(format!("--audit-policy-file={}", path("audit.yaml")));
+            arguments.push("--audit-log-path=-".to_owned());
+            stdout = Some(Stdio::piped());
+        }
+        let mut apiserver = Killed::start("kube-apiserver", &apiserver, &arguments, at, stdout)?;
+        let requests = apiserver.child.stdout.take().map(Counters::follow);
         Ok(Self {
             apiserver: Mutex::new(apiserver),
             etcd: Mutex::new(etcd),
             authority,
             admin,
             port: secure,
+            requests,
             _data: data,
         })
     }
@@ -201,12 +235,17 @@ impl Envtest {
 
     /// A kubeconfig for the administrator.
     pub(super) fn kubeconfig(&self) -> String {
-        self.config("admin", &self.admin)
+        self.config(ADMIN, &self.admin)
     }
 
     /// A kubeconfig for a user without a group.
     pub(super) fn kubeconfig_for(&self, user: &str) -> Result<String, Error> {
         Ok(self.config(user, &self.authority.client(user, None)?))
+    }
+
+    /// A kubeconfig for a user that may do everything.
+    pub(super) fn privileged_kubeconfig_for(&self, user: &str) -> Result<String, Error> {
+        Ok(self.config(user, &self.authority.client(user, Some(MASTERS))?))
     }
 
     fn config(&self, user: &str, pair: &Pair) -> String {
@@ -228,8 +267,17 @@ impl Envtest {
         format!("{config:#}\n")
     }
 
+    /// Requests so far, by user, verb and resource; none if they are not counted.
+    pub(super) fn requests(&self) -> Option<BTreeMap<RequestKey, u64>> {
+        self.requests.as_ref().map(Counters::all)
+    }
+
     /// The processes and their ids.
     pub(super) fn processes(&self) -> Vec<(&'static str, u32)> {
-        [&self.etcd, &self.apiserver].map(|p| (p.lock().name, p.lock().child.id())).to_vec()
+        let process = |process: &Mutex<Killed>| {
+            let process = process.lock();
+            (process.name, process.child.id())
+        };
+        [&self.etcd, &self.apiserver].map(process).to_vec()
     }
 }

@@ -45,9 +45,30 @@ impl Usage {
     }
 }
 
+/// Voluntary context switches of the running threads of a process so far: the number of times that a thread went to sleep and
+/// was woken. Those of threads that have ended are not included. None where there is no such process or no `/proc`.
+pub(super) fn context_switches(pid: u32) -> Option<u64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let statuses = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok());
+    Some(statuses.filter_map(|status| voluntary_switches(&status)).sum())
+}
+
+/// The voluntary context switches in the `status` of a thread.
+fn voluntary_switches(status: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_voluntary_context_switches_are_counted() {
+        let status = "Threads:\t4\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(voluntary_switches(status), Some(150));
+        assert_eq!(voluntary_switches("Threads:\t4\n"), None);
+        assert!(context_switches(std::process::id()).is_some());
+    }
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_confuse() {

@@ -1,0 +1,92 @@
+//! The table for people.
+
+use std::{
+    fmt::Write as _,
+    io::{self, Write as _},
+};
+
+use super::{Report, figure::Spread};
+
+/// Width of the labels.
+const LABEL: usize = 54;
+/// Width of a value, and of one with its spread.
+const VALUE: usize = 24;
+const VALUE_WITH_SPREAD: usize = 34;
+
+impl Report {
+    /// Prints the table.
+    pub(in crate::bench) fn print(&self) -> io::Result<()> {
+        io::stdout().write_all(self.table().as_bytes())
+    }
+
+    /// The table: a column for each subject, one for their ratio if there are two, and one for the ratio to earlier figures.
+    pub(super) fn table(&self) -> String {
+        let runs = self.results.iter().map(|results| results.runs.len()).max().unwrap_or(0);
+        let width = if runs > 1 { VALUE_WITH_SPREAD } else { VALUE };
+        let has_ratio = self.results.len() == 2;
+        let mut out = self.heading(runs);
+        let _ = write!(out, "\n{:<LABEL$}", "");
+        for results in &self.results {
+            let _ = write!(out, "{:>width$}", results.name);
+        }
+        if has_ratio {
+            let _ = write!(out, "{:>8}", "ratio");
+        }
+        if self.baseline.is_some() {
+            let _ = write!(out, "{:>12}", "to earlier");
+        }
+        out.push('\n');
+        for section in self.sections() {
+            let _ = writeln!(out, "{}", section.title);
+            for row in &section.rows {
+                let _ = write!(out, "  {:<1$}", row.label, LABEL - 2);
+                for spread in &row.spreads {
+                    let _ = write!(out, "{:>width$}", cell(*spread, row.digits, runs));
+                }
+                if has_ratio {
+                    let _ = write!(out, "{:>8}", ratio_cell(row.ratio()));
+                }
+                if self.baseline.is_some() {
+                    let _ = write!(out, "{:>12}", ratio_cell(self.ratio_to_baseline(&section, row)));
+                }
+                out.push('\n');
+            }
+        }
+        out
+    }
+
+    /// What was measured, and how to read the columns.
+    fn heading(&self, runs: usize) -> String {
+        let setup = &self.setup;
+        let mut out = format!(
+            "{}: {} Pods on {} nodes, cluster {}, {} cores{}\n",
+            setup.workload,
+            setup.pods,
+            setup.nodes,
+            setup.cluster,
+            setup.cores,
+            if setup.optimized { "" } else { ", NOT built in release mode" }
+        );
+        if runs > 1 {
+            let _ = writeln!(out, "medians of {runs} runs (minimum..maximum)");
+        }
+        if let Some((path, _)) = &self.baseline {
+            let name = self.results.first().map_or("", |results| results.name);
+            let _ = writeln!(out, "to earlier: {name} now / {name} in {}", path.display());
+        }
+        out
+    }
+}
+
+/// A value, with its spread if there are several runs.
+fn cell(spread: Option<Spread>, digits: usize, runs: usize) -> String {
+    match spread {
+        None => "-".to_owned(),
+        Some(Spread { median, .. }) if runs < 2 => format!("{median:.digits$}"),
+        Some(Spread { median, min, max }) => format!("{median:.digits$} ({min:.digits$}..{max:.digits$})"),
+    }
+}
+
+fn ratio_cell(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+}
