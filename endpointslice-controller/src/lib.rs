@@ -29,8 +29,9 @@
 //!
 //! # Where it differs from upstream
 //!
-//! The reasons are in `docs/decisions/0010-endpoints.md`.
+//! The reasons are in `docs/decisions/0010-endpoints.md`, and for the first point in `docs/decisions/0016-filters.md`.
 //!
+//! - Only Pods with an address are watched. The time in `endpoints.kubernetes.io/last-change-trigger-time` does not know of others.
 //! - The members of each Service are kept in an index; no event of a Pod and no sync walks over a namespace.
 //! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted in the version that was decided
 //!   on; upstream replaces a reused slice unconditionally.

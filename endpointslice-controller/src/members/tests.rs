@@ -204,6 +204,8 @@ impl World {
                 self.queue.insert(key);
             }
         } else if at < SERVICES + PODS {
+            // The API server sends no Pod without an address.
+            let state = state.filter(|pod| pod["status"]["podIP"] != "");
             for event in changed(&self.pods, &format!("p{}", at - SERVICES), state.as_ref(), version) {
                 self.queue.extend(on_pod(&mut self.index, &self.pods, &event));
             }
