@@ -6,6 +6,7 @@ use common::{controller::Describe, intern::Labels, meta::Key};
 
 use crate::{
     address,
+    by_name::Pods,
     decide::{desired, ports::ServicePorts, subsets, trigger},
     memory::{Seen, Settled},
     mirroring::decide::MAX_ADDRESSES,
@@ -32,7 +33,7 @@ pub struct Members {
     /// The Service.
     pub service: Arc<Service>,
     /// The Pods that it selects, by name.
-    pub pods: Arc<[Arc<Pod>]>,
+    pub pods: Pods,
     /// What the last sync saw; `None` before the first one.
     pub seen: Option<Arc<Seen>>,
     /// The state that needed no write, if the last sync found one.
@@ -97,7 +98,7 @@ pub fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
         return EndpointsPlan::Leave;
     }
     if let Some(there) = base
-        && seen.as_ref().is_some_and(|seen| Arc::ptr_eq(&seen.pods, pods))
+        && seen.as_ref().is_some_and(|seen| seen.pods.is_same(pods))
         && *settled == Some(Settled::new(service, there))
     {
         return EndpointsPlan::Settled(Arc::clone(there));
@@ -150,11 +151,7 @@ struct Group<'a> {
 }
 
 /// The groups of Pods of a Service, by the numbers of the named ports.
-fn groups<'a>(
-    service: &Service,
-    pods: &'a [Arc<Pod>],
-    ports: &ServicePorts<'_>,
-) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
+fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = family(service);
     let mut numbers = Vec::new();
@@ -187,7 +184,7 @@ fn is_portless(service: &Service) -> bool {
 /// The subsets of a Service in canonical form, and whether something was left out of them.
 ///
 /// Only the addresses that stay are built, and ports that the same Pods have are one subset from the beginning.
-fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> (Vec<Subset>, bool) {
+fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);
     // The groups that have a port: all of them, or those with that number of its target.
