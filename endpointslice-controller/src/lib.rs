@@ -77,7 +77,7 @@ use common::{
 };
 
 /// All values of this crate that can be tuned.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
+pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_OF_PACKING];
 
 /// All values that are flags.
 pub const FLAGS: &[Tune] = &[

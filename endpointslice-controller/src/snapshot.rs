@@ -14,9 +14,6 @@ use crate::{
 /// The value of [`Snapshot::max_new_ports`]. A Service of 100 ports needs 5,000 new slices at once to exceed it.
 pub const MAX_NEW_PORTS: usize = 500_000;
 
-/// The value of [`Snapshot::min_pods_of_packing`]. Fewer Pods are packed anew in less time than it takes to send one slice.
-pub const MIN_PODS_OF_PACKING: usize = 200;
-
 /// The zone of every Node in the cache, by the Node's name.
 #[derive(Clone, Debug, Default)]
 pub struct Zones(HashMap<Text, Text>);

@@ -18,7 +18,7 @@ use endpointslice_controller::{
     objects::{Endpoints, Pod, Service, Slice},
     plan::{Draft, Writes},
     slices::SliceController,
-    snapshot::{MAX_NEW_PORTS, MIN_PODS_OF_PACKING, Snapshot, Zones},
+    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -111,7 +111,7 @@ impl World {
             ratios: None,
             max_endpoints_per_slice: 100,
             max_new_ports: MAX_NEW_PORTS,
-            min_pods_of_packing: MIN_PODS_OF_PACKING,
+            min_pods_of_packing: 200,
         }
     }
 }

@@ -56,7 +56,7 @@ struct Place {
     pod: Arc<Pod>,
     /// The numbers of its group.
     numbers: Arc<Numbers>,
-    /// The name of its slice, if it has an endpoint in a slice with a name.
+    /// The name of the slice that has its endpoint, or is about to get it; `None` if that slice is yet to be created.
     slice: Option<Arc<str>>,
 }
 

@@ -245,15 +245,59 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
     if most == 0 {
         return Vec::new();
     }
-    let mut pods: Vec<(String, &Pod)> = pods.map(|(pod, ip)| (ip.to_string(), *pod)).collect();
-    pods.sort_unstable_by(|a, b| (&a.0, &a.1.metadata.uid).cmp(&(&b.0, &b.1.metadata.uid)));
-    let address = |(ip, pod): (String, &Pod)| Address {
-        ip: ip.into(),
+    let mut pods: Vec<(TextOrder, IpAddr, &Pod)> = pods.map(|(pod, ip)| (TextOrder::of(*ip), *ip, *pod)).collect();
+    let order = |a: &(TextOrder, IpAddr, &Pod), b: &(TextOrder, IpAddr, &Pod)| {
+        (&a.0, &a.2.metadata.uid).cmp(&(&b.0, &b.2.metadata.uid))
+    };
+    // Only those that stay have to be in order.
+    if most < pods.len() {
+        pods.select_nth_unstable_by(most, order);
+        pods.truncate(most);
+    }
+    pods.sort_unstable_by(order);
+    let address = |(_, ip, pod): (TextOrder, IpAddr, &Pod)| Address {
+        ip: ip.to_string().into(),
         hostname: desired::hostname(pod, service).cloned().unwrap_or_default(),
         node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
         target_ref: Some(TargetRef::to_pod(pod)),
     };
-    pods.into_iter().take(most).map(address).collect()
+    pods.into_iter().map(address).collect()
+}
+
+/// Orders addresses by their texts. The text of an IPv4 address is not allocated.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct TextOrder {
+    /// The first 16 bytes of the text.
+    head: [u8; 16],
+    /// The others.
+    tail: Box<str>,
+}
+
+impl TextOrder {
+    fn of(ip: IpAddr) -> Self {
+        let mut head = [0; 16];
+        let IpAddr::V4(ip) = ip else {
+            let text = ip.to_string();
+            let (start, tail) = text.split_at(text.len().min(head.len()));
+            head[..start.len()].copy_from_slice(start.as_bytes());
+            return Self { head, tail: tail.into() };
+        };
+        let mut rest = head.iter_mut();
+        let mut push = |byte: u8| rest.next().into_iter().for_each(|place| *place = byte);
+        for (at, octet) in ip.octets().into_iter().enumerate() {
+            if at > 0 {
+                push(b'.');
+            }
+            if octet >= 100 {
+                push(b'0' + octet / 100);
+            }
+            if octet >= 10 {
+                push(b'0' + octet / 10 % 10);
+            }
+            push(b'0' + octet % 10);
+        }
+        Self { head, tail: Box::default() }
+    }
 }
 
 impl Wanted {

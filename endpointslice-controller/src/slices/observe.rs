@@ -9,7 +9,7 @@ use crate::{
     by_name::Pods,
     objects::CONTROLLER,
     observe::{slices_of, wait_for_index},
-    snapshot::{MAX_NEW_PORTS, MIN_PODS_OF_PACKING, Snapshot},
+    snapshot::{MAX_NEW_PORTS, Snapshot},
 };
 
 impl SliceController {
@@ -27,7 +27,7 @@ impl SliceController {
             ratios: None,
             max_endpoints_per_slice: self.max_endpoints_per_slice,
             max_new_ports: MAX_NEW_PORTS,
-            min_pods_of_packing: MIN_PODS_OF_PACKING,
+            min_pods_of_packing: self.min_pods_of_packing,
         };
         if !service.selects() {
             return Ok(Observed::Ready(snapshot));
