@@ -94,6 +94,11 @@ impl fmt::Display for Resource {
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Where objects of this kind live.
     const RESOURCE: Resource;
+    /// The field selector of its lists and watches; empty for all objects of the kind.
+    ///
+    /// The API server sends no other object. An object that no longer matches arrives as deleted, with its last state that did.
+    /// `docs/decisions/0016-filters.md` says what each selector hides.
+    const FIELD_SELECTOR: &'static str = "";
     /// The indexes of caches of this kind.
     type Indexes: Indexes<Self>;
 

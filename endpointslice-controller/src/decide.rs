@@ -3,6 +3,7 @@
 pub mod desired;
 pub mod distribution;
 pub mod pack;
+pub mod packing;
 pub mod ports;
 pub mod slice_metadata;
 pub mod subsets;
@@ -10,16 +11,17 @@ pub mod trigger;
 pub mod write_order;
 pub mod zones;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     objects::{AddressType, SERVICES, Service, Slice},
     plan::{Counts, Draft, Plan, PutOff, Spread, Writes},
     snapshot::Snapshot,
 };
-use desired::{Group, desired};
+use desired::GroupSize;
 use distribution::Distribution;
 use pack::{Limits, Sorted};
+use packing::{Packing, Scope, TypePacking};
 use write_order::{Creation, OrderedWrites, order_writes};
 
 /// Decides what is written about the slices of a Service.
@@ -28,6 +30,7 @@ use write_order::{Creation, OrderedWrites, order_writes};
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let Snapshot { service, memory, .. } = snapshot;
     let mut plan = Plan { memory: memory.clone(), ..Plan::default() };
+    plan.memory.packing = None;
     if !service.selects() {
         plan.memory.hints.clear();
         plan.memory.hints_announced = false;
@@ -44,10 +47,15 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     };
     let kinds = address_types(service);
     let mut max_new_ports = snapshot.max_new_ports;
+    let mut of_types = BTreeMap::new();
     for kind in &kinds {
         let slices: Vec<Arc<Slice>> = snapshot.slices.iter().filter(|slice| slice.is_of(*kind)).cloned().collect();
-        let writes = decide_one(snapshot, *kind, &slices, distribution, &mut max_new_ports, &mut plan);
+        let (writes, packing) = decide_one(snapshot, *kind, &slices, distribution, &mut max_new_ports, &mut plan);
         plan.writes.push(writes);
+        of_types.extend(packing.map(|packing| (*kind, packing)));
+    }
+    if !of_types.is_empty() {
+        plan.memory.packing = Some(Arc::new(Packing::new(snapshot, of_types)));
     }
     let unsupported = |slice: &&Arc<Slice>| kinds.iter().all(|kind| !slice.is_of(*kind));
     plan.unsupported = snapshot.slices.iter().filter(unsupported).cloned().collect();
@@ -81,29 +89,41 @@ fn decide_one(
     distribution: Distribution,
     max_new_ports: &mut usize,
     plan: &mut Plan,
-) -> Writes {
+) -> (Writes, Option<TypePacking>) {
     let service = &snapshot.service;
-    let mut desired = desired(snapshot, kind);
-    let left_out = std::mem::take(&mut desired.left_out);
-    let size = |group: &Group<'_>| group.candidates.len();
     let max_endpoints = snapshot.max_endpoints_per_slice;
+    let limits = Limits { max_endpoints, max_new_ports };
+    let whole = || Scope::whole(snapshot, slices);
+    let mut scope = Scope::changed(snapshot, kind, slices).unwrap_or_else(whole);
+    let mut desired = scope.desired(snapshot, kind);
+    if scope.is_part() && pack::may_put_off(&desired, &limits) {
+        scope = whole();
+        desired = scope.desired(snapshot, kind);
+    }
+    let (left_out, eligible) = (std::mem::take(&mut desired.left_out), std::mem::take(&mut desired.eligible));
+    let sizes = desired.sizes();
+    let size = |size: &GroupSize| size.candidates;
     let mut counts = Counts {
-        endpoints: desired.groups.iter().map(size).sum(),
-        enough: desired.groups.iter().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
+        endpoints: sizes.values().map(size).sum(),
+        enough: sizes.values().map(|group| size(group).div_ceil(max_endpoints)).sum::<usize>().max(1),
         ..Counts::default()
     };
-    let limits = Limits { max_endpoints, max_new_ports };
-    let mut sorted = pack::pack(service, &plan.slice_metadata, slices, desired, limits);
+    let mut sorted = pack::pack(service, &plan.slice_metadata, scope.take_slices(), desired, limits);
     (counts.added, counts.removed) = (sorted.added, sorted.removed);
     place_holder(&mut sorted, plan, service, slices.len());
     let events = distribution::spread(&mut sorted, plan, snapshot, kind, distribution);
     sorted.leave_what_is_as_wanted(&plan.slice_metadata);
-    counts.slices = sorted.create.len() + sorted.update.len() + sorted.keep.len() + sorted.put_off.slices;
+    counts.slices = sorted.slices();
+    // Hints by capacity depend on all endpoints, and what is left over is not in any slice.
+    let is_known =
+        distribution != Distribution::ByCapacity && left_out.is_empty() && sorted.put_off == PutOff::default();
+    let is_large = snapshot.pods.len() >= snapshot.min_pods_of_packing;
+    let packing = (is_known && is_large).then(|| TypePacking::after(&scope, &eligible, sizes, &sorted));
     let Sorted { create, update, delete, put_off, .. } = sorted;
     let creation = if service.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
     let OrderedWrites { create, update, delete } =
         order_writes(create, update, delete, creation, |slice| is_owned(slice, service));
-    Writes { kind, create, update, delete, left_out, put_off, events, counts }
+    (Writes { kind, create, update, delete, left_out, put_off, events, counts }, packing)
 }
 
 /// Sees to it that one slice is left, an empty one if need be.

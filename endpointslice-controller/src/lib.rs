@@ -19,19 +19,21 @@
 //!     ▲                      ▲                       (pure)                (pure)
 //!     │                      ├────────── memory.rs ◄────────────────────── notes
 //!     └──────────────────────┼───────── own_writes.rs ◄──────────────────────┘
-//!                        members.rs: the Pods of each Service (membership.rs)
+//!                        members.rs: the Pods of each Service (membership.rs, by_name.rs)
 //!                        topology.rs: the zones and the capacity of Nodes
 //! ```
 //!
 //! [`decide`] belongs to [`slices`], and has what the other loops decide by, too: [`decide::ports`] finds the numbers of ports on
-//! each Pod, [`decide::desired`] turns Pods into candidates, [`decide::pack`] puts
-//! them into slices, [`decide::distribution`] gives hints, [`decide::write_order`] orders the writes.
+//! each Pod, [`decide::packing`] finds the Pods and slices that have changed, [`decide::desired`] turns Pods into candidates,
+//! [`decide::pack`] puts them into slices, [`decide::distribution`] gives hints, [`decide::write_order`] orders the writes.
 //!
 //! # Where it differs from upstream
 //!
-//! The reasons are in `docs/decisions/0010-endpoints.md`.
+//! The reasons are in `docs/decisions/0010-endpoints.md`, and for the first point in `docs/decisions/0016-filters.md`.
 //!
+//! - Only Pods with an address are watched. The time in `endpoints.kubernetes.io/last-change-trigger-time` does not know of others.
 //! - The members of each Service are kept in an index; no event of a Pod and no sync walks over a namespace.
+//! - A sync of a large Service considers the Pods and slices that have changed since the last one (`docs/decisions/0017-changed-pods.md`).
 //! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted in the version that was decided
 //!   on; upstream replaces a reused slice unconditionally.
 //! - Writes are ordered so that no endpoint is missing between two of them.
@@ -48,6 +50,7 @@
 //! - A sync that keeps failing is retried without end, every 1000 s at last.
 
 pub mod address;
+pub mod by_name;
 pub mod decide;
 pub mod endpoints;
 pub mod membership;
@@ -74,7 +77,7 @@ use common::{
 };
 
 /// All values of this crate that can be tuned.
-pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT];
+pub const TUNES: &[Tune] = &[EXPECTATIONS_TIMEOUT, slices::MIN_PODS_OF_PACKING];
 
 /// All values that are flags.
 pub const FLAGS: &[Tune] = &[

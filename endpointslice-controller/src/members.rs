@@ -14,6 +14,7 @@ use common::{
 use parking_lot::Mutex;
 
 use crate::{
+    by_name::Pods,
     membership::{Members, Membership, ServiceNames},
     objects::{Pod, Service},
 };
@@ -64,9 +65,9 @@ impl SharedMembership {
     }
 
     /// The Pods that a Service selects, by name; `None` if the index has not seen this state of the Service yet.
-    pub(crate) fn pods_of(&self, service: &Service) -> Result<Option<Arc<[Arc<Pod>]>>, Unreadable> {
+    pub(crate) fn pods_of(&self, service: &Service) -> Result<Option<Pods>, Unreadable> {
         if !service.selects() {
-            return Ok(Some(Arc::default()));
+            return Ok(Some(Pods::default()));
         }
         let meta = &service.metadata;
         let members = self.index.lock().members(&meta.namespace, &meta.name, &service.spec.selector)?;

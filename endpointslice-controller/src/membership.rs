@@ -25,7 +25,10 @@ use common::{
     object::{Malformed, Object as _, Unreadable},
 };
 
-use crate::objects::{Pod, Service};
+use crate::{
+    by_name::Pods,
+    objects::{Pod, Service},
+};
 
 /// A label: key and value.
 type Label = (Text, Text);
@@ -71,54 +74,22 @@ struct Selected {
     selector: Labels,
     label: Label,
     sets: BTreeSet<SetId>,
-    pods: Roster,
-    /// The Pods as a list to share, if they have not changed since it was made.
-    shared: Option<Arc<[Arc<Pod>]>>,
+    pods: Pods,
 }
 
 /// Pods with the same labels.
 #[derive(Debug)]
 struct LabelSet {
     labels: Labels,
-    pods: Roster,
+    pods: Pods,
     services: BTreeSet<Arc<str>>,
-}
-
-/// Pods by name.
-#[derive(Clone, Debug, Default)]
-struct Roster(Vec<Arc<Pod>>);
-
-impl Roster {
-    fn find(&self, name: &str) -> Result<usize, usize> {
-        // Lists come in order.
-        if self.0.last().is_none_or(|last| &*last.metadata.name < name) {
-            return Err(self.0.len());
-        }
-        self.0.binary_search_by(|pod| (*pod.metadata.name).cmp(name))
-    }
-
-    fn put(&mut self, pod: &Arc<Pod>) {
-        match self.find(&pod.metadata.name) {
-            Ok(at) => self.0[at] = Arc::clone(pod),
-            Err(at) => self.0.insert(at, Arc::clone(pod)),
-        }
-    }
-
-    fn remove(&mut self, name: &str) {
-        if let Ok(at) = self.find(name) {
-            self.0.remove(at);
-            if self.0.capacity() > 64 && self.0.len() < self.0.capacity() / 4 {
-                self.0.shrink_to(self.0.len() * 2);
-            }
-        }
-    }
 }
 
 /// What the index has for a Service.
 #[derive(Debug)]
 pub enum Members {
     /// The Pods, by name.
-    Pods(Arc<[Arc<Pod>]>),
+    Pods(Pods),
     /// The index knows no Service of that name with that selector yet.
     Unknown,
 }
@@ -202,17 +173,16 @@ impl Membership {
     ///
     /// # Errors
     /// If one of them cannot be read: endpoints that lack a Pod would be wrong.
-    pub fn members(&mut self, namespace: &Text, name: &str, selector: &Labels) -> Result<Members, Unreadable> {
-        let Some(namespace) = self.namespaces.get_mut(namespace) else { return Ok(Members::Unknown) };
-        let Some(known) = namespace.services.get_mut(name).filter(|known| known.selector == *selector) else {
+    pub fn members(&self, namespace: &Text, name: &str, selector: &Labels) -> Result<Members, Unreadable> {
+        let Some(namespace) = self.namespaces.get(namespace) else { return Ok(Members::Unknown) };
+        let Some(known) = namespace.services.get(name).filter(|known| known.selector == *selector) else {
             return Ok(Members::Unknown);
         };
         if let Some(pod) = namespace.unreadable.values().find(|pod| pod.meta.labels.contains_all(selector)) {
             let (resource, key, error) = (Pod::RESOURCE, pod.meta.key().to_string(), pod.error.clone());
             return Err(Unreadable { resource, key, error });
         }
-        let shared = known.shared.get_or_insert_with(|| known.pods.0.as_slice().into());
-        Ok(Members::Pods(Arc::clone(shared)))
+        Ok(Members::Pods(known.pods.clone()))
     }
 
     /// The Services that select a Pod on one of these Nodes. Walks over all Pods.
@@ -222,7 +192,7 @@ impl Membership {
             return keys;
         }
         for (namespace, known) in &self.namespaces {
-            let is_on = |set: &&LabelSet| set.pods.0.iter().any(|pod| nodes.contains(&pod.node));
+            let is_on = |set: &&LabelSet| set.pods.iter().any(|pod| nodes.contains(&pod.node));
             for set in known.sets.values().filter(|set| !set.services.is_empty()).filter(is_on) {
                 let key = |name: &Arc<str>| Key { namespace: namespace.clone(), name: Arc::clone(name) };
                 keys.extend(set.services.iter().map(key));
@@ -255,18 +225,18 @@ impl Namespace {
             self.sets.get(*set).is_some_and(|set| set.labels.contains_all(&selector))
         };
         let sets: BTreeSet<SetId> = rarest.into_iter().flatten().filter(selects).copied().collect();
-        let mut pods = Roster::default();
         for set in &sets {
             if let Some(set) = self.sets.get_mut(set) {
                 set.services.insert(Arc::clone(name));
-                pods.0.extend_from_slice(&set.pods.0);
             }
         }
-        if sets.len() > 1 {
-            pods.0.sort_unstable_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
-        }
+        let lists: Vec<&Pods> = sets.iter().filter_map(|set| Some(&self.sets.get(set)?.pods)).collect();
+        let pods = match lists.as_slice() {
+            [only] => Pods::clone(only),
+            lists => lists.iter().flat_map(|pods| pods.iter()).cloned().collect(),
+        };
         self.filed_under.entry(label.clone()).or_default().insert(Arc::clone(name));
-        self.services.insert(Arc::clone(name), Selected { selector, label, sets, pods, shared: None });
+        self.services.insert(Arc::clone(name), Selected { selector, label, sets, pods });
     }
 
     fn remove_service(&mut self, name: &str) {
@@ -293,12 +263,11 @@ impl Namespace {
             }
         };
         let Some(set) = self.sets.get_mut(&set) else { return ServiceNames::new() };
-        set.pods.put(pod);
+        set.pods.put(Arc::clone(pod));
         for name in &set.services {
             if let Some(service) = self.services.get_mut(name) {
                 work.changed_lists += 1;
-                service.pods.put(pod);
-                service.shared = None;
+                service.pods.put(Arc::clone(pod));
             }
         }
         set.services.clone()
@@ -320,7 +289,7 @@ impl Namespace {
             }
         }
         self.set_of.insert(labels.clone(), id);
-        self.sets.insert(id, LabelSet { labels: labels.clone(), pods: Roster::default(), services });
+        self.sets.insert(id, LabelSet { labels: labels.clone(), pods: Pods::default(), services });
     }
 
     fn remove_pod(&mut self, labels: &Labels, name: &str, work: &mut Work) -> ServiceNames {
@@ -332,10 +301,9 @@ impl Namespace {
             if let Some(service) = self.services.get_mut(service) {
                 work.changed_lists += 1;
                 service.pods.remove(name);
-                service.shared = None;
             }
         }
-        if set.pods.0.is_empty() {
+        if set.pods.is_empty() {
             self.remove_set(id, labels);
         }
         services
@@ -356,7 +324,7 @@ impl Namespace {
 
     /// Takes a Pod out whose labels are not known. Only a Pod that has become unreadable needs this search.
     fn find_and_remove_pod(&mut self, name: &str, work: &mut Work) -> ServiceNames {
-        let has_pod = |set: &&LabelSet| set.pods.find(name).is_ok();
+        let has_pod = |set: &&LabelSet| set.pods.get(name).is_some();
         let labels = self.sets.values().find(has_pod).map(|set| set.labels.clone());
         labels.map_or_else(ServiceNames::new, |labels| self.remove_pod(&labels, name, work))
     }

@@ -10,8 +10,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
-    decide::zones::Counts,
-    objects::{AddressType, Endpoints, Pod, Service},
+    by_name::Pods,
+    decide::{packing::Packing, zones::Counts},
+    objects::{AddressType, Endpoints, Service},
 };
 
 /// How many endpoints serve each zone, by address type.
@@ -24,6 +25,8 @@ pub struct Memory {
     pub uid: Uid,
     /// What the last sync saw; `None` before the first one.
     pub seen: Option<Arc<Seen>>,
+    /// The packing that the last sync left, if the Service is large and the next sync can go on from there.
+    pub packing: Option<Arc<Packing>>,
     /// How many endpoints serve each zone, where hints go by the capacity of zones.
     pub hints: Hints,
     /// Whether the Event that announces such hints was emitted.
@@ -53,7 +56,7 @@ pub struct Seen {
     /// When the Service was created.
     pub service: Timestamp,
     /// Its Pods by name. The list is shared with the index of members.
-    pub pods: Arc<[Arc<Pod>]>,
+    pub pods: Pods,
 }
 
 /// The memories of all Services.

@@ -41,6 +41,13 @@ mod watch;
 /// The number of endpoints up to which a slice is filled.
 pub const MAX_ENDPOINTS_PER_SLICE: Tune =
     Tune::count("max-endpoints-per-slice", 100, "The maximum number of endpoints that are added to an EndpointSlice");
+/// The number of Pods of a Service from which on a sync remembers its packing. To pack fewer Pods anew takes less time than to send
+/// one slice.
+pub const MIN_PODS_OF_PACKING: Tune = Tune::count(
+    "endpointslice-min-pods-of-packing",
+    200,
+    "The number of Pods of a Service from which on a sync considers only the Pods that have changed",
+);
 /// How long changes of Pods are gathered.
 pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
     "endpointslice-updates-batch-period",
@@ -74,6 +81,7 @@ pub struct SliceController {
     writes: WriteMemory,
     metrics: Arc<SliceMetrics>,
     max_endpoints_per_slice: usize,
+    min_pods_of_packing: usize,
     /// The task that checks zones after changes of Nodes. It ends with the controller.
     _recheck: JoinSet<()>,
 }
@@ -127,6 +135,7 @@ impl SliceController {
         let of_pods = Arc::clone(&members);
         recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_zones(&of_pods)).await });
         let max_endpoints_per_slice = settings.size(&MAX_ENDPOINTS_PER_SLICE);
+        let min_pods_of_packing = settings.size(&MIN_PODS_OF_PACKING);
         let changes = metrics.changes.clone();
         let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
         Self {
@@ -140,6 +149,7 @@ impl SliceController {
             writes,
             metrics,
             max_endpoints_per_slice,
+            min_pods_of_packing,
             _recheck: recheck,
         }
     }

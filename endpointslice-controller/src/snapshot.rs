@@ -5,9 +5,10 @@ use std::sync::Arc;
 use common::{intern::Text, map::HashMap};
 
 use crate::{
+    by_name::Pods,
     decide::zones::Ratios,
     memory::Memory,
-    objects::{Pod, Service, Slice},
+    objects::{Service, Slice},
 };
 
 /// The value of [`Snapshot::max_new_ports`]. A Service of 100 ports needs 5,000 new slices at once to exceed it.
@@ -40,7 +41,7 @@ pub struct Snapshot {
     /// The Service.
     pub service: Arc<Service>,
     /// The Pods that the Service selects, by name.
-    pub pods: Arc<[Arc<Pod>]>,
+    pub pods: Pods,
     /// The zones of all Nodes.
     pub zones: Arc<Zones>,
     /// The slices that the loop keeps for the Service, by name, without terminating ones.
@@ -53,4 +54,6 @@ pub struct Snapshot {
     pub max_endpoints_per_slice: usize,
     /// The number of ports, in all new slices together, from which on no further slice is created in one sync.
     pub max_new_ports: usize,
+    /// The number of Pods from which on the packing is remembered for the next sync.
+    pub min_pods_of_packing: usize,
 }

@@ -1,4 +1,4 @@
-//! What one Service with 5,000 Pods costs, measured in allocated bytes: a process of its own, so that nothing else allocates.
+//! What one Service with thousands of Pods costs, measured in allocated bytes: a process of its own, so that nothing else allocates.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
@@ -7,6 +7,7 @@ use std::{alloc::System, sync::Arc};
 use cap::Cap;
 use common::controller::Controller;
 use endpointslice_controller::{
+    by_name::Pods,
     decide::decide,
     endpoints::{
         self, EndpointsController,
@@ -15,7 +16,7 @@ use endpointslice_controller::{
     membership::{Members, Membership},
     memory::{Memory, Settled},
     objects::{Endpoints, Pod, Service, Slice},
-    plan::Writes,
+    plan::{Draft, Writes},
     slices::SliceController,
     snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
 };
@@ -25,8 +26,6 @@ use serde_json::json;
 /// Counts everything that is allocated.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
-
-const PODS: usize = 5_000;
 
 /// The bytes that `work` allocates, given back or not.
 fn allocated<T>(work: impl FnOnce() -> T) -> (usize, T) {
@@ -53,61 +52,84 @@ fn pod(index: usize, ready: bool) -> Arc<Pod> {
     Arc::new(serde_json::from_value(object).unwrap())
 }
 
-fn pods_of(index: &mut Membership, service: &Service) -> Arc<[Arc<Pod>]> {
+fn pods_of(index: &Membership, service: &Service) -> Pods {
     match index.members(&"ns".into(), "web", &service.spec.selector).unwrap() {
         Members::Pods(pods) => pods,
         Members::Unknown => panic!("the Service is unknown"),
     }
 }
 
-fn a_change_of_one_pod_of_five_thousand_builds_one_slice() {
-    let service = service();
-    let mut index = Membership::default();
-    index.put_service(&service);
-    let pods: Vec<Arc<Pod>> = (0..PODS).map(|n| pod(n, true)).collect();
-    for pod in &pods {
-        let _ = index.put_pod(None, pod);
+/// A Service whose slices are as wanted.
+struct World {
+    service: Arc<Service>,
+    zones: Arc<Zones>,
+    index: Membership,
+    pods: Vec<Arc<Pod>>,
+    slices: Vec<Arc<Slice>>,
+    memory: Memory,
+}
+
+impl World {
+    fn new(pods: usize) -> Self {
+        let service = Arc::new(service());
+        let mut index = Membership::default();
+        index.put_service(&service);
+        let pods: Vec<Arc<Pod>> = (0..pods).map(|n| pod(n, true)).collect();
+        for pod in &pods {
+            let _ = index.put_pod(None, pod);
+        }
+        let mut zones = Zones::default();
+        (0..50).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into()));
+        let (zones, memory) = (Arc::new(zones), Memory::default());
+        let mut world = Self { service, zones, index, pods, slices: Vec::new(), memory };
+        let first = decide(&world.snapshot());
+        let made = |(at, draft): (usize, &Draft)| {
+            let owners = json!([{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s"}]);
+            let metadata = json!({"name": format!("web-{at:03}"), "namespace": "ns", "uid": format!("e{at}"), "ownerReferences": owners});
+            let mut slice: Slice =
+                serde_json::from_value(json!({"metadata": metadata, "addressType": "IPv4"})).unwrap();
+            slice.metadata.labels = first.slice_metadata.labels.clone();
+            (slice.endpoints, slice.ports) = (draft.endpoints.clone(), draft.ports.clone());
+            Arc::new(slice)
+        };
+        world.slices = first.writes[0].create.iter().enumerate().map(made).collect();
+        assert_eq!(world.slices.len(), world.pods.len() / 100);
+        world.memory = first.memory;
+        let settled = decide(&world.snapshot());
+        assert!(settled.writes.iter().all(Writes::is_empty));
+        world.memory = settled.memory;
+        world
     }
-    let mut zones = Zones::default();
-    (0..50).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{}", n % 3).as_str().into()));
-    let snapshot = |pods, slices, memory| Snapshot {
-        service: Arc::new(service.clone()),
-        pods,
-        zones: Arc::new(zones.clone()),
-        slices,
-        memory,
-        ratios: None,
-        max_endpoints_per_slice: 100,
-        max_new_ports: MAX_NEW_PORTS,
-    };
-    let first = decide(&snapshot(pods_of(&mut index, &service), Vec::new(), Memory::default()));
-    let made = |(at, draft): (usize, &endpointslice_controller::plan::Draft)| {
-        let mut slice: Slice = serde_json::from_value(json!({"metadata": {"name": format!("web-{at:03}"), "namespace": "ns",
-            "uid": format!("e{at}"), "ownerReferences": [{"apiVersion": "v1", "kind": "Service", "name": "web", "uid": "s"}]},
-            "addressType": "IPv4"}))
-        .unwrap();
-        slice.metadata.labels = first.slice_metadata.labels.clone();
-        (slice.endpoints, slice.ports) = (draft.endpoints.clone(), draft.ports.clone());
-        Arc::new(slice)
-    };
-    let slices: Vec<Arc<Slice>> = first.writes[0].create.iter().enumerate().map(made).collect();
-    assert_eq!(slices.len(), 50);
 
-    let changed = pod(1_234, false);
-    let (for_event, concerned) = allocated(|| index.put_pod(Some(&pods[1_234]), &changed));
-    assert_eq!(concerned.1.len(), 1);
-    assert!(for_event < 2_000, "an event of a Pod allocates {for_event} bytes");
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            service: Arc::clone(&self.service),
+            pods: pods_of(&self.index, &self.service),
+            zones: Arc::clone(&self.zones),
+            slices: self.slices.clone(),
+            memory: self.memory.clone(),
+            ratios: None,
+            max_endpoints_per_slice: 100,
+            max_new_ports: MAX_NEW_PORTS,
+            min_pods_of_packing: 200,
+        }
+    }
+}
 
-    let (for_list, members) = allocated(|| pods_of(&mut index, &service));
-    assert!(for_list < 10 * PODS, "a list of members takes {for_list} bytes");
-    assert!(allocated(|| pods_of(&mut index, &service)).0 < 100, "a list that has not changed is shared");
-
-    let seen = first.memory.seen.clone().unwrap();
-    let unchanged = snapshot(seen.pods.clone(), slices.clone(), first.memory.clone());
+/// What an event of one Pod, the list of members, a sync with one change and a sync without changes allocate.
+fn allocated_for_one_change(pods: usize) -> [usize; 4] {
+    let mut world = World::new(pods);
+    let unchanged = world.snapshot();
     let (for_nothing, plan) = allocated(|| decide(&unchanged));
     assert!(plan.writes.iter().all(Writes::is_empty));
-    let one = snapshot(members, slices, first.memory.clone());
+    let changed = pod(234, false);
+    let before = Arc::clone(&world.pods[234]);
+    let (for_event, concerned) = allocated(|| world.index.put_pod(Some(&before), &changed));
+    assert_eq!(concerned.1.len(), 1);
+    let (for_list, _) = allocated(|| pods_of(&world.index, &world.service));
+    let one = world.snapshot();
     let (for_one, plan) = allocated(|| decide(&one));
+    assert_eq!((plan.writes[0].create.len(), plan.writes[0].update.len(), plan.writes[0].delete.len()), (0, 1, 0));
     let (with_forecast, _) = allocated(|| <SliceController as Controller>::decide(&one, Timestamp::UNIX_EPOCH));
     assert!(with_forecast < for_one + 5_000, "a forecast builds no slice: {with_forecast} bytes, {for_one} without");
     let (with_forecast, _) = allocated(|| <SliceController as Controller>::decide(&unchanged, Timestamp::UNIX_EPOCH));
@@ -115,21 +137,30 @@ fn a_change_of_one_pod_of_five_thousand_builds_one_slice() {
         with_forecast < for_nothing + 2_000,
         "nor where there is no change: {with_forecast} bytes, {for_nothing} without"
     );
-    assert_eq!((plan.writes[0].create.len(), plan.writes[0].update.len(), plan.writes[0].delete.len()), (0, 1, 0));
-    // Indexes of positions, and no endpoint: an endpoint takes about 300 bytes.
-    assert!(for_nothing < 120 * PODS, "a sync without changes allocates {for_nothing} bytes");
-    assert!(
-        for_one < for_nothing + 100 * 1_000,
-        "a sync with one change allocates {for_one} bytes, {for_nothing} without"
-    );
+    [for_event, for_list, for_one, for_nothing]
+}
+
+fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
+    let (small, large) = (allocated_for_one_change(500), allocated_for_one_change(5_000));
+    println!("event, list, one change, no change: {small:?} bytes with 500 Pods, {large:?} with 5,000");
+    let [for_event, for_list, for_one, for_nothing] = large;
+    assert!(for_event < 6_000, "an event of a Pod allocates {for_event} bytes");
+    assert_eq!(for_list, 0, "a list of members is shared");
+    // One slice and the index of its Pods: an endpoint takes about 300 bytes.
+    assert!(for_one < 100 * 1_000, "a sync with one change allocates {for_one} bytes");
+    assert!(for_nothing < 15_000, "a sync without changes allocates {for_nothing} bytes");
+    // What grows are lists of parts and of slices, by some bytes for 64 or 100 Pods.
+    for (small, large) in small.into_iter().zip(large) {
+        assert!(2 * large < 3 * small + 20_000, "{small} bytes with 500 Pods, {large} with 5,000");
+    }
 }
 
 fn endpoints_that_are_as_wanted_are_not_built_again() {
     let service = Arc::new(service());
-    let pods: Arc<[Arc<Pod>]> = (0..1_000).map(|n| pod(n, true)).collect();
-    let snapshot = |pods: &Arc<[Arc<Pod>]>, seen, settled, endpoints: &Arc<Endpoints>| EndpointsSnapshot {
+    let pods: Pods = (0..1_000).map(|n| pod(n, true)).collect();
+    let snapshot = |pods: &Pods, seen, settled, endpoints: &Arc<Endpoints>| EndpointsSnapshot {
         key: service.metadata.key(),
-        members: Some(OfService { service: Arc::clone(&service), pods: Arc::clone(pods), seen, settled }),
+        members: Some(OfService { service: Arc::clone(&service), pods: pods.clone(), seen, settled }),
         endpoints: Some(Arc::clone(endpoints)),
     };
     let mut there: Endpoints =
@@ -156,7 +187,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     assert_eq!(with_forecast, for_nothing, "neither the forecast of a quiet sync nor its account allocates anything");
 
     // Another list of Pods, or another version of an object, is looked at.
-    let others: Arc<[Arc<Pod>]> = pods.iter().cloned().collect();
+    let others: Pods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
         EndpointsPlan::Keep(_)
@@ -171,6 +202,6 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
 /// One after the other: what a test allocates is counted for the whole process.
 #[test]
 fn a_sync_builds_what_it_writes() {
-    a_change_of_one_pod_of_five_thousand_builds_one_slice();
+    a_change_of_one_pod_costs_the_same_in_a_large_service();
     endpoints_that_are_as_wanted_are_not_built_again();
 }

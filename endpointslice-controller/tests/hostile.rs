@@ -144,13 +144,14 @@ fn allocated_and_limit(
     (0..3).for_each(|n| zones.insert(format!("n{n}").as_str().into(), format!("z{n}").as_str().into()));
     let snapshot = Snapshot {
         service,
-        pods: members.into(),
+        pods: members.into_iter().collect(),
         zones: Arc::new(zones),
         slices: Vec::new(),
         memory: Memory::default(),
         ratios: None,
         max_endpoints_per_slice,
         max_new_ports: MAX_NEW_PORTS,
+        min_pods_of_packing: 0,
     };
     let before = ALLOCATOR.total_allocated();
     let _ = SliceController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);

@@ -23,8 +23,10 @@
 //!
 //! # Where it differs from upstream
 //!
-//! Why is in `docs/decisions/0006-jobs.md`.
+//! Why is in `docs/decisions/0006-jobs.md`, and of the first point in `docs/decisions/0016-filters.md`.
 //!
+//! - Only Pods whose restart policy is not `Always` are watched. A Job neither adopts nor counts a Pod that is always restarted, and
+//!   the tracking finalizer of such a Pod stays.
 //! - Expectations are kept by identity, in `common`'s ledger, and memories ([`memory`]) by uid: a Job that was recreated
 //!   under its name waits for nothing of its predecessor. Both are judged by the caches, not by which events came.
 //! - A status is patched, onto the version it was computed from. It tells the true number of active Pods also while a

@@ -1,7 +1,7 @@
 //! What was asked and what was written: counters of requests and a log of accepted writes.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -171,12 +171,27 @@ pub struct RequestKey {
 #[derive(Clone, Debug, Default)]
 pub struct Requests {
     counts: Arc<Mutex<BTreeMap<RequestKey, u64>>>,
+    selectors: Arc<Mutex<BTreeMap<RequestKey, BTreeSet<String>>>>,
 }
 
 impl Requests {
     pub(super) fn add(&self, identity: &str, verb: &'static str, resource: String) {
         let key = RequestKey { identity: identity.into(), verb, resource };
         *self.counts.lock().entry(key).or_default() += 1;
+    }
+
+    pub(super) fn add_selector(&self, identity: &str, verb: &'static str, resource: String, selector: &str) {
+        let key = RequestKey { identity: identity.into(), verb, resource };
+        let mut selectors = self.selectors.lock();
+        let known = selectors.entry(key).or_default();
+        if !known.contains(selector) {
+            known.insert(selector.to_owned());
+        }
+    }
+
+    /// The field selectors of the lists and watches; an empty text stands for requests without one.
+    pub fn field_selectors(&self) -> BTreeMap<RequestKey, BTreeSet<String>> {
+        self.selectors.lock().clone()
     }
 
     /// All counters.
@@ -192,8 +207,9 @@ impl Requests {
         matching.filter(|(k, _)| is(resource, &k.resource)).map(|(_, n)| n).sum()
     }
 
-    /// Sets all counters to zero.
+    /// Sets all counters to zero, and forgets the selectors.
     pub fn clear(&self) {
         self.counts.lock().clear();
+        self.selectors.lock().clear();
     }
 }

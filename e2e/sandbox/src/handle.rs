@@ -172,6 +172,10 @@ impl Core {
             resource.push('/');
             resource.push_str(sub);
         }
+        if matches!(call.verb, "list" | "watch") {
+            let selector = call.query.text("fieldSelector");
+            self.requests.add_selector(&call.identity, call.verb, resource.clone(), selector);
+        }
         self.requests.add(&call.identity, call.verb, resource);
     }
 

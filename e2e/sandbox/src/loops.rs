@@ -132,6 +132,8 @@ impl Loops {
 
 /// For each choice of at least one of these loops, as names, the resources that a process with these loops watches.
 ///
+/// A resource that is watched with a field selector is followed by `?` and the selector: `pods?spec.nodeName!=`.
+///
 /// Needs a runtime whose time is paused.
 pub async fn watched_by_choice(definitions: &[LoopDefinition]) -> Vec<(Vec<&'static str>, BTreeSet<String>)> {
     let mut choices = Vec::new();
@@ -151,9 +153,11 @@ async fn watched(definitions: &[LoopDefinition]) -> BTreeSet<String> {
     let loops = Loops::start(&sandbox.client(NAME), &clock, Settings::new(), definitions);
     clock.sleep(Duration::from_secs(60)).await;
     drop(loops);
-    let requests = sandbox.requests().all().into_keys();
-    requests
-        .filter(|key| key.identity == NAME && ["list", "watch"].contains(&key.verb))
-        .map(|key| key.resource)
-        .collect()
+    let selectors = sandbox.requests().field_selectors().into_iter().filter(|(key, _)| key.identity == NAME);
+    let watched = selectors.flat_map(|(key, selectors)| {
+        selectors.into_iter().map(move |selector| {
+            if selector.is_empty() { key.resource.clone() } else { format!("{}?{selector}", key.resource) }
+        })
+    });
+    watched.collect()
 }

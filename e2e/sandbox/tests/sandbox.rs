@@ -52,6 +52,14 @@ fn pod(name: &str, node: Option<&str>) -> Value {
     pod
 }
 
+/// The type and the name of the next event of a watch, and the address of its Pod.
+async fn pod_event(watch: &mut Lines) -> (String, String, String) {
+    let event = watch.event().await;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let pod = &event["object"];
+    (text(&event["type"]), text(&pod["metadata"]["name"]), text(&pod["status"]["podIP"]))
+}
+
 /// A watch as lines, read one at a time.
 struct Lines {
     body: sandbox::ResponseBody,
@@ -158,6 +166,74 @@ async fn two_watchers_see_the_same_events_in_order() {
         assert_eq!(types, ["ADDED", "MODIFIED", "DELETED"]);
         assert!(seen.is_sorted_by_key(|(_, version)| *version));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_enters_or_leaves_a_field_selector_is_added_or_deleted() {
+    let sandbox = sandbox();
+    let path = "/api/v1/namespaces/default/pods?watch=1&fieldSelector=status.podIP%21%3D";
+    let mut watch = Lines::open(&sandbox, "me", path).await;
+    let address = async |name: &str, ip: &str| {
+        let ips = if ip.is_empty() { json!(null) } else { json!([{"ip": ip}]) };
+        let status = json!({"status": {"podIP": ip, "podIPs": ips}});
+        sandbox.merge("pods", Some("default"), name, Some("status"), status).await.unwrap()["metadata"].clone()
+    };
+    let event = |kind: &str, name: &str, ip: &str| (kind.to_owned(), name.to_owned(), ip.to_owned());
+    sandbox.create(pod("a", None)).await.unwrap();
+    assert!(watch.silent_for(Duration::from_secs(1)).await);
+    address("a", "10.0.0.1").await;
+    assert_eq!(pod_event(&mut watch).await, event("ADDED", "a", "10.0.0.1"));
+    address("a", "10.0.0.2").await;
+    assert_eq!(pod_event(&mut watch).await, event("MODIFIED", "a", "10.0.0.2"));
+    let changed = address("a", "").await;
+    let deleted = watch.event().await;
+    // The last state with an address, at the version of the change.
+    assert_eq!((&deleted["type"], &deleted["object"]["status"]["podIP"]), (&json!("DELETED"), &json!("10.0.0.2")));
+    assert_eq!(deleted["object"]["metadata"]["resourceVersion"], changed["resourceVersion"]);
+    let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0});
+    let path = "/api/v1/namespaces/default/pods/a";
+    sandbox.send(http::Method::DELETE, path, "application/json", Some(&options)).await.unwrap();
+    assert!(watch.silent_for(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_are_selected_by_the_fields_of_a_real_server_and_by_no_others() {
+    let sandbox = sandbox();
+    let mut once = pod("once", Some("node-0"));
+    once["spec"]["restartPolicy"] = json!("Never");
+    once["spec"]["hostNetwork"] = json!(true);
+    once["spec"]["schedulerName"] = json!("mine");
+    once["spec"]["serviceAccountName"] = json!("robot");
+    sandbox.create(once).await.unwrap();
+    sandbox.create(pod("ever", None)).await.unwrap();
+    let status = json!({"status": {"phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}});
+    sandbox.merge("pods", Some("default"), "once", Some("status"), status).await.unwrap();
+    let nominated = json!({"status": {"nominatedNodeName": "node-1"}});
+    sandbox.merge("pods", Some("default"), "ever", Some("status"), nominated).await.unwrap();
+    let list = async |selector: &str| {
+        let selector = selector.replace('!', "%21").replace('=', "%3D").replace(',', "%2C");
+        let path = format!("/api/v1/namespaces/default/pods?fieldSelector={selector}");
+        sandbox.send(http::Method::GET, &path, "application/json", None).await
+    };
+    for selector in [
+        "metadata.name=once",
+        "metadata.namespace=default,metadata.name!=ever",
+        "spec.nodeName=node-0",
+        "spec.restartPolicy!=Always",
+        "spec.schedulerName=mine",
+        "spec.serviceAccountName=robot",
+        "spec.hostNetwork=true",
+        "status.phase!=Pending",
+        "status.podIP!=",
+        "status.nominatedNodeName!=node-1",
+    ] {
+        let pods = list(selector).await.unwrap();
+        let names: Vec<&Value> = pods["items"].as_array().unwrap().iter().map(|p| &p["metadata"]["name"]).collect();
+        assert_eq!(names, ["once"], "{selector}");
+    }
+    let (code, why) = refused(list("spec.priority=0").await);
+    assert_eq!(code, 400);
+    assert!(why.contains("field label not supported: spec.priority"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,19 +28,35 @@ pub struct Candidate<'a> {
 pub struct Group<'a> {
     /// The numbers of the named ports.
     pub numbers: Arc<Numbers>,
-    /// The candidates, by the names of their Pods.
+    /// The number of Pods of the Service with these numbers.
+    pub size: GroupSize,
+    /// The candidates among the Pods that were considered, by the names of their Pods.
     pub candidates: Vec<Candidate<'a>>,
 }
+
+/// The number of Pods of a Service that have the same ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupSize {
+    /// Pods that have, or may have, endpoints.
+    pub eligible: usize,
+    /// Those of them that are candidates.
+    pub candidates: usize,
+}
+
+/// The sizes of groups by their numbers.
+pub type GroupSizes = BTreeMap<Arc<Numbers>, GroupSize>;
 
 /// The endpoints wanted for one address type.
 #[derive(Clone, Debug, Default)]
 pub struct Desired<'a> {
     /// The ports of the Service.
     pub ports: ServicePorts<'a>,
-    /// The groups; no two have the same numbers.
+    /// The groups, by their numbers.
     pub groups: Vec<Group<'a>>,
     /// The positions of the groups by their numbers.
     pub group_of: BTreeMap<Arc<Numbers>, usize>,
+    /// The eligible Pods among those that were considered, by name, each with the numbers of its group.
+    pub eligible: Vec<(&'a Arc<Pod>, Arc<Numbers>)>,
     /// Pods that were left out because their Node is not in the cache, each with the reason.
     pub left_out: Vec<String>,
 }
@@ -49,23 +65,42 @@ pub struct Desired<'a> {
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice`, `reconcileByAddressType`.
 pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
+    let pods: Vec<&Arc<Pod>> = snapshot.pods.iter().collect();
+    desired_among(snapshot, &pods, GroupSizes::default(), address_type)
+}
+
+/// The same for some Pods of a Service. `sizes` counts the others.
+pub fn desired_among<'a>(
+    snapshot: &'a Snapshot,
+    pods: &[&'a Arc<Pod>],
+    sizes: GroupSizes,
+    address_type: AddressType,
+) -> Desired<'a> {
     let service = &snapshot.service;
     let mut out = Desired { ports: ServicePorts::new(service), ..Desired::default() };
+    for (numbers, size) in sizes {
+        out.group_of.insert(Arc::clone(&numbers), out.groups.len());
+        out.groups.push(Group { numbers, size, candidates: Vec::new() });
+    }
     let mut numbers = Vec::new();
-    for pod in snapshot.pods.iter().filter(|pod| pod.is_eligible()) {
+    for pod in pods.iter().filter(|pod| pod.is_eligible()) {
         out.ports.resolve(pod, &mut numbers);
         let group = match out.group_of.get(&*numbers) {
             Some(known) => *known,
             None => {
                 let group = out.groups.len();
                 // Most Services have one group.
-                let expected = if group == 0 { snapshot.pods.len() } else { 0 };
+                let expected = if group == 0 { pods.len() } else { 0 };
                 let numbers: Arc<Numbers> = numbers.as_slice().into();
-                out.groups.push(Group { numbers: Arc::clone(&numbers), candidates: Vec::with_capacity(expected) });
+                let (size, candidates) = (GroupSize::default(), Vec::with_capacity(expected));
+                out.groups.push(Group { numbers: Arc::clone(&numbers), size, candidates });
                 out.group_of.insert(numbers, group);
                 group
             }
         };
+        let group = &mut out.groups[group];
+        group.size.eligible += 1;
+        out.eligible.push((*pod, Arc::clone(&group.numbers)));
         let zone = snapshot.zones.zone_of(&pod.node);
         if zone.is_none() && !service.spec.publish_not_ready_addresses {
             let (namespace, pod_name, name) = (&pod.metadata.namespace, &pod.metadata.name, &service.metadata.name);
@@ -73,12 +108,38 @@ pub fn desired(snapshot: &Snapshot, address_type: AddressType) -> Desired<'_> {
             out.left_out.push(format!("skipping Pod {pod_name} for Service {namespace}/{name}: Node {node} Not Found"));
             continue;
         }
-        if pod.ips.iter().any(|ip| address::family(*ip) == address_type) {
+        if has_address(pod, address_type) {
             let zone = zone.filter(|zone| !zone.is_empty());
-            out.groups[group].candidates.push(Candidate { pod, service, zone, address_type });
+            group.size.candidates += 1;
+            group.candidates.push(Candidate { pod, service, zone, address_type });
         }
     }
+    out.sort_groups();
     out
+}
+
+impl Desired<'_> {
+    /// Sorts the groups by their numbers and drops those that no Pod is in any more: the outcome does not depend on which Pods were
+    /// considered.
+    fn sort_groups(&mut self) {
+        let mut groups: Vec<Option<Group<'_>>> = std::mem::take(&mut self.groups).into_iter().map(Some).collect();
+        self.group_of.retain(|_, at| {
+            let Some(group) = groups[*at].take_if(|group| group.size.eligible > 0) else { return false };
+            *at = self.groups.len();
+            self.groups.push(group);
+            true
+        });
+    }
+
+    /// The sizes of all groups.
+    pub fn sizes(&self) -> GroupSizes {
+        self.groups.iter().map(|group| (Arc::clone(&group.numbers), group.size)).collect()
+    }
+}
+
+/// Whether a Pod has an address of that type.
+pub(super) fn has_address(pod: &Pod, address_type: AddressType) -> bool {
+    pod.ips.iter().any(|ip| address::family(*ip) == address_type)
 }
 
 /// The name of a Pod in the DNS domain of a Service, if it has one there.

@@ -1,6 +1,6 @@
 //! Which endpoint is in which slice: as few writes as possible.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
 
 use common::map::HashMap;
 
@@ -24,6 +24,8 @@ pub struct Sorted {
     pub update: Vec<Draft>,
     /// Those that stay as they are.
     pub keep: Vec<Arc<Slice>>,
+    /// Those that were as wanted before, and stay so.
+    pub up_to_date: Vec<UpToDateSlice>,
     /// Those that go.
     pub delete: Vec<Arc<Slice>>,
     /// How many endpoints came.
@@ -35,10 +37,16 @@ pub struct Sorted {
 }
 
 impl Sorted {
+    /// The number of slices there are to be.
+    pub fn slices(&self) -> usize {
+        self.create.len() + self.update.len() + self.keep.len() + self.up_to_date.len() + self.put_off.slices
+    }
+
     /// Every endpoint there is to be: those of new slices, of those that change, of the others.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         let drafts = self.create.iter().chain(&self.update).flat_map(|draft| &draft.endpoints);
-        drafts.chain(self.keep.iter().flat_map(|slice| &slice.endpoints))
+        let up_to_date = self.up_to_date.iter().map(|known| &known.slice);
+        drafts.chain(self.keep.iter().chain(up_to_date).flat_map(|slice| &slice.endpoints))
     }
 
     /// Every endpoint of the slices that are written.
@@ -70,6 +78,24 @@ impl Sorted {
 /// Where the candidate of a Pod is: its group, and its position there.
 type Places<'a> = HashMap<&'a str, (usize, usize)>;
 
+/// A slice that is as wanted: each endpoint is a candidate of one group in its wanted state, and so are labels and hints.
+#[derive(Clone, Debug)]
+pub struct UpToDateSlice {
+    /// The slice.
+    pub slice: Arc<Slice>,
+    /// The numbers of the group.
+    pub numbers: Arc<Numbers>,
+}
+
+/// The slices of a Service of one address type, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Slices {
+    /// Those whose endpoints are compared with the candidates.
+    pub compared: Vec<Arc<Slice>>,
+    /// Those that are known to be as wanted. None of their endpoints is among the candidates that are considered.
+    pub up_to_date: Vec<UpToDateSlice>,
+}
+
 /// What bounds the work on the slices of one address type.
 pub struct Limits<'a> {
     /// The number of endpoints up to which a slice is filled.
@@ -89,10 +115,11 @@ pub struct Limits<'a> {
 pub fn pack<'a>(
     service: &Service,
     metadata: &SliceMetadata,
-    slices: &[Arc<Slice>],
+    slices: Slices,
     desired: Desired<'a>,
     limits: Limits<'_>,
 ) -> Sorted {
+    let may_put_off = may_put_off(&desired, &limits);
     let Desired { ports, groups, group_of, .. } = desired;
     let Limits { max_endpoints, max_new_ports } = limits;
     let mut sorted = Sorted::default();
@@ -101,11 +128,14 @@ pub fn pack<'a>(
     for (at, group) in groups.iter().enumerate() {
         places.extend(group.candidates.iter().enumerate().map(|(place, candidate)| (candidate.name(), (at, place))));
     }
-    let most_ports = |group: &Group<'_>| ports.count(&group.numbers) * group.candidates.len().div_ceil(max_endpoints);
-    let may_put_off = groups.iter().map(most_ports).fold(0, usize::saturating_add) > *max_new_ports;
-    let mut packings: Vec<Packing<'a>> = groups.into_iter().map(Packing::new).collect();
+    let mut packings: Vec<GroupPacking<'a>> = groups.into_iter().map(GroupPacking::new).collect();
+    for known in slices.up_to_date {
+        if let Some(group) = group_of.get(&known.numbers) {
+            packings[*group].up_to_date.push(known);
+        }
+    }
     let mut mixed: Vec<(usize, &Arc<Slice>)> = Vec::new();
-    for slice in slices {
+    for slice in &slices.compared {
         let numbers = ports.numbers_of(&slice.ports).filter(|_| is_owned(slice, service));
         match numbers.and_then(|numbers| group_of.get(&*numbers)) {
             Some(group) if may_put_off && has_others(*group, slice, &places, &packings) => mixed.push((*group, slice)),
@@ -127,7 +157,7 @@ pub fn pack<'a>(
             shared.entry(group).or_default().push(place);
         }
         // To the group that takes most of it.
-        let most = shared.into_iter().max_by_key(|(group, places)| (places.len(), std::cmp::Reverse(*group)));
+        let most = shared.into_iter().max_by_key(|(group, places)| (places.len(), Reverse(*group)));
         if let Some((group, places)) = most {
             packings[group].seeds.push(places);
         }
@@ -144,20 +174,27 @@ pub fn pack<'a>(
     sorted
 }
 
+/// Whether new slices could have more ports than this sync may create.
+pub fn may_put_off(desired: &Desired<'_>, limits: &Limits<'_>) -> bool {
+    let slices = |group: &Group<'_>| group.size.candidates.div_ceil(limits.max_endpoints);
+    let most_ports = |group: &Group<'_>| desired.ports.count(&group.numbers) * slices(group);
+    desired.groups.iter().map(most_ports).fold(0, usize::saturating_add) > *limits.max_new_ports
+}
+
 /// Whether a slice of a group has endpoints of other groups that are in no slice of their own yet.
-fn has_others(group: usize, slice: &Slice, places: &Places<'_>, packings: &[Packing<'_>]) -> bool {
+fn has_others(group: usize, slice: &Slice, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> bool {
     slice.endpoints.iter().filter_map(|there| find(there, places, packings)).any(|(of, _)| of != group)
 }
 
 /// The place of the candidate that an endpoint of a slice is a state of, if no slice has it yet.
-fn find(there: &Endpoint, places: &Places<'_>, packings: &[Packing<'_>]) -> Option<(usize, usize)> {
+fn find(there: &Endpoint, places: &Places<'_>, packings: &[GroupPacking<'_>]) -> Option<(usize, usize)> {
     let (group, place) = *places.get(&*there.target_ref.as_ref()?.name)?;
     let packing = &packings[group];
     (!packing.taken[place] && packing.candidates[place].is_same_endpoint(there)).then_some((group, place))
 }
 
 /// The packing of one group.
-struct Packing<'a> {
+struct GroupPacking<'a> {
     numbers: Arc<Numbers>,
     candidates: Vec<Candidate<'a>>,
     /// Which candidates are in a slice.
@@ -168,16 +205,17 @@ struct Packing<'a> {
     next: usize,
     update: Vec<Draft>,
     keep: Vec<Arc<Slice>>,
+    up_to_date: Vec<UpToDateSlice>,
     /// Candidates that are together in a slice that is to go.
     seeds: Vec<Vec<usize>>,
 }
 
-impl<'a> Packing<'a> {
+impl<'a> GroupPacking<'a> {
     fn new(group: Group<'a>) -> Self {
-        let Group { numbers, candidates } = group;
+        let Group { numbers, candidates, .. } = group;
         let (taken, left) = (vec![false; candidates.len()], candidates.len());
-        let (update, keep, seeds) = Default::default();
-        Self { numbers, candidates, taken, left, next: 0, update, keep, seeds }
+        let (update, keep, up_to_date, seeds) = Default::default();
+        Self { numbers, candidates, taken, left, next: 0, update, keep, up_to_date, seeds }
     }
 
     fn take(&mut self, place: usize) -> bool {
@@ -249,7 +287,7 @@ impl<'a> Packing<'a> {
     fn fill(&mut self, ports: &ServicePorts<'_>, max_endpoints: usize, max_new_ports: &mut usize, sorted: &mut Sorted) {
         let before = self.left;
         let mut update = std::mem::take(&mut self.update);
-        update.sort_by_key(|draft| std::cmp::Reverse(draft.endpoints.len()));
+        update.sort_by_key(|draft| Reverse(draft.endpoints.len()));
         for draft in &mut update {
             self.top_up(&mut draft.endpoints, max_endpoints);
         }
@@ -257,10 +295,9 @@ impl<'a> Packing<'a> {
         self.seeds.sort_by_key(Vec::len);
         let mut list: Option<Arc<[Port]>> = None;
         while self.left > 0 {
-            let fits =
-                if self.left < max_endpoints { closest_to_full(&self.keep, self.left, max_endpoints) } else { None };
+            let fits = if self.left < max_endpoints { self.take_closest_to_full(max_endpoints) } else { None };
             let mut draft = match fits {
-                Some(at) => Draft::of(&self.keep.remove(at)),
+                Some(slice) => Draft::of(&slice),
                 None if *max_new_ports == 0 => break,
                 None => {
                     let list = list.get_or_insert_with(|| ports.list(&self.numbers));
@@ -276,6 +313,19 @@ impl<'a> Packing<'a> {
         sorted.put_off.endpoints += self.left;
         sorted.update.append(&mut update);
         sorted.keep.append(&mut self.keep);
+        sorted.up_to_date.append(&mut self.up_to_date);
+    }
+
+    /// Takes the fullest slice out that has room for all candidates that are left, if there is one.
+    fn take_closest_to_full(&mut self, max_endpoints: usize) -> Option<Arc<Slice>> {
+        let kept = closest_to_full(self.keep.iter(), self.left, max_endpoints);
+        let up_to_date = closest_to_full(self.up_to_date.iter().map(|known| &known.slice), self.left, max_endpoints);
+        match (kept, up_to_date) {
+            (Some((rank, _)), Some((other, at))) if rank < other => Some(self.up_to_date.remove(at).slice),
+            (Some((_, at)), _) => Some(self.keep.remove(at)),
+            (None, Some((_, at))) => Some(self.up_to_date.remove(at).slice),
+            (None, None) => None,
+        }
     }
 
     /// A new slice with the endpoints of one that is to go, as far as they are in no other slice.
@@ -290,9 +340,16 @@ impl<'a> Packing<'a> {
     }
 }
 
-/// The fullest slice that has room for `more` endpoints, if there is one.
-fn closest_to_full(slices: &[Arc<Slice>], more: usize, max_endpoints: usize) -> Option<usize> {
-    let fits = slices.iter().enumerate().filter(|(_, slice)| slice.endpoints.len() + more <= max_endpoints);
-    // Of several the first.
-    fits.max_by_key(|(at, slice)| (slice.endpoints.len(), std::cmp::Reverse(*at))).map(|(at, _)| at)
+/// The rank of a slice among those with room: the fullest is the highest, of several the first by name.
+type Rank<'a> = (usize, Reverse<&'a str>);
+
+/// The rank and the position of the highest slice that has room for `more` endpoints, if there is one.
+fn closest_to_full<'a>(
+    slices: impl Iterator<Item = &'a Arc<Slice>>,
+    more: usize,
+    max_endpoints: usize,
+) -> Option<(Rank<'a>, usize)> {
+    let fits = slices.enumerate().filter(|(_, slice)| slice.endpoints.len() + more <= max_endpoints);
+    let ranked = fits.map(|(at, slice)| ((slice.endpoints.len(), Reverse(&*slice.metadata.name)), at));
+    ranked.max_by(|a, b| a.0.cmp(&b.0))
 }

@@ -1,3 +1,4 @@
+mod changes;
 mod packing;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -49,9 +50,9 @@ fn packed(there: &[usize], more: usize) -> (Vec<usize>, Vec<(String, usize)>, Ve
 
 /// Makes a Pod unready.
 fn unready(world: &mut Snapshot, at: usize) {
-    let mut pods = world.pods.to_vec();
-    Arc::make_mut(&mut pods[at]).is_ready = false;
-    world.pods = pods.into();
+    let mut pod = world.pods.iter().nth(at).unwrap().clone();
+    Arc::make_mut(&mut pod).is_ready = false;
+    world.pods.put(pod);
 }
 
 fn update(pairs: &[(&str, usize)]) -> Vec<(String, usize)> {

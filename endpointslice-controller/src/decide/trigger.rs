@@ -1,19 +1,16 @@
 //! The time of the change that a sync reacts to.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::{
-    memory::Seen,
-    objects::{Pod, Service},
-};
+use crate::{by_name::Pods, memory::Seen, objects::Service};
 
 /// The earliest change since the last sync, as slices show it, and what this sync has seen.
 ///
 /// Upstream: `staging/src/k8s.io/endpointslice/util`, `ComputeEndpointLastChangeTriggerTime`.
-pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Arc<[Arc<Pod>]>) -> (Option<String>, Seen) {
-    let now = Seen { service: service.metadata.created.unwrap_or_default(), pods: Arc::clone(pods) };
+pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Pods) -> (Option<String>, Seen) {
+    let now = Seen { service: service.metadata.created.unwrap_or_default(), pods: pods.clone() };
     (earliest_change(before, &now).map(|time| time.to_string()), now)
 }
 
@@ -21,29 +18,9 @@ pub fn trigger_time(before: Option<&Seen>, service: &Service, pods: &Arc<[Arc<Po
 pub fn earliest_change(before: Option<&Seen>, now: &Seen) -> Option<Timestamp> {
     let Some(before) = before else { return Some(now.service) };
     let mut earliest = (now.service > before.service).then_some(now.service);
-    if Arc::ptr_eq(&before.pods, &now.pods) {
-        return earliest;
-    }
-    // Both lists are sorted by name.
-    let mut old = before.pods.iter().peekable();
-    for new in now.pods.iter() {
-        let mut known = None;
-        while let Some(candidate) = old.peek() {
-            if Arc::ptr_eq(candidate, new) {
-                known = old.next();
-                break;
-            }
-            match candidate.metadata.name.cmp(&new.metadata.name) {
-                Ordering::Less => drop(old.next()),
-                Ordering::Equal => {
-                    known = old.next();
-                    break;
-                }
-                Ordering::Greater => break,
-            }
-        }
-        let Some(time) = new.ready_changed else { continue };
-        if known.and_then(|known| known.ready_changed).is_none_or(|seen| time > seen) {
+    for (old, new) in Pods::differences(&before.pods, &now.pods, Arc::ptr_eq) {
+        let Some(time) = new.and_then(|new| new.ready_changed) else { continue };
+        if old.and_then(|old| old.ready_changed).is_none_or(|seen| time > seen) {
             earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));
         }
     }

@@ -58,6 +58,7 @@ pub(crate) fn snapshot(pods: impl IntoIterator<Item = Pod>, max_endpoints: usize
         ratios: None,
         max_endpoints_per_slice: max_endpoints,
         max_new_ports: MAX_NEW_PORTS,
+        min_pods_of_packing: 0,
     }
 }
 

@@ -6,6 +6,7 @@ use common::{controller::Describe, intern::Labels, meta::Key};
 
 use crate::{
     address,
+    by_name::Pods,
     decide::{desired, ports::ServicePorts, subsets, trigger},
     memory::{Seen, Settled},
     mirroring::decide::MAX_ADDRESSES,
@@ -32,7 +33,7 @@ pub struct Members {
     /// The Service.
     pub service: Arc<Service>,
     /// The Pods that it selects, by name.
-    pub pods: Arc<[Arc<Pod>]>,
+    pub pods: Pods,
     /// What the last sync saw; `None` before the first one.
     pub seen: Option<Arc<Seen>>,
     /// The state that needed no write, if the last sync found one.
@@ -97,7 +98,7 @@ pub fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
         return EndpointsPlan::Leave;
     }
     if let Some(there) = base
-        && seen.as_ref().is_some_and(|seen| Arc::ptr_eq(&seen.pods, pods))
+        && seen.as_ref().is_some_and(|seen| seen.pods.is_same(pods))
         && *settled == Some(Settled::new(service, there))
     {
         return EndpointsPlan::Settled(Arc::clone(there));
@@ -150,11 +151,7 @@ struct Group<'a> {
 }
 
 /// The groups of Pods of a Service, by the numbers of the named ports.
-fn groups<'a>(
-    service: &Service,
-    pods: &'a [Arc<Pod>],
-    ports: &ServicePorts<'_>,
-) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
+fn groups<'a>(service: &Service, pods: &'a Pods, ports: &ServicePorts<'_>) -> BTreeMap<Vec<(usize, i32)>, Group<'a>> {
     let publishes = service.spec.publish_not_ready_addresses;
     let of_service = family(service);
     let mut numbers = Vec::new();
@@ -187,7 +184,7 @@ fn is_portless(service: &Service) -> bool {
 /// The subsets of a Service in canonical form, and whether something was left out of them.
 ///
 /// Only the addresses that stay are built, and ports that the same Pods have are one subset from the beginning.
-fn subsets_of(service: &Service, pods: &[Arc<Pod>]) -> (Vec<Subset>, bool) {
+fn subsets_of(service: &Service, pods: &Pods) -> (Vec<Subset>, bool) {
     let ports = ServicePorts::new(service);
     let groups = groups(service, pods, &ports);
     // The groups that have a port: all of them, or those with that number of its target.
@@ -248,15 +245,59 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
     if most == 0 {
         return Vec::new();
     }
-    let mut pods: Vec<(String, &Pod)> = pods.map(|(pod, ip)| (ip.to_string(), *pod)).collect();
-    pods.sort_unstable_by(|a, b| (&a.0, &a.1.metadata.uid).cmp(&(&b.0, &b.1.metadata.uid)));
-    let address = |(ip, pod): (String, &Pod)| Address {
-        ip: ip.into(),
+    let mut pods: Vec<(TextOrder, IpAddr, &Pod)> = pods.map(|(pod, ip)| (TextOrder::of(*ip), *ip, *pod)).collect();
+    let order = |a: &(TextOrder, IpAddr, &Pod), b: &(TextOrder, IpAddr, &Pod)| {
+        (&a.0, &a.2.metadata.uid).cmp(&(&b.0, &b.2.metadata.uid))
+    };
+    // Only those that stay have to be in order.
+    if most < pods.len() {
+        pods.select_nth_unstable_by(most, order);
+        pods.truncate(most);
+    }
+    pods.sort_unstable_by(order);
+    let address = |(_, ip, pod): (TextOrder, IpAddr, &Pod)| Address {
+        ip: ip.to_string().into(),
         hostname: desired::hostname(pod, service).cloned().unwrap_or_default(),
         node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
         target_ref: Some(TargetRef::to_pod(pod)),
     };
-    pods.into_iter().take(most).map(address).collect()
+    pods.into_iter().map(address).collect()
+}
+
+/// Orders addresses by their texts. The text of an IPv4 address is not allocated.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct TextOrder {
+    /// The first 16 bytes of the text.
+    head: [u8; 16],
+    /// The others.
+    tail: Box<str>,
+}
+
+impl TextOrder {
+    fn of(ip: IpAddr) -> Self {
+        let mut head = [0; 16];
+        let IpAddr::V4(ip) = ip else {
+            let text = ip.to_string();
+            let (start, tail) = text.split_at(text.len().min(head.len()));
+            head[..start.len()].copy_from_slice(start.as_bytes());
+            return Self { head, tail: tail.into() };
+        };
+        let mut rest = head.iter_mut();
+        let mut push = |byte: u8| rest.next().into_iter().for_each(|place| *place = byte);
+        for (at, octet) in ip.octets().into_iter().enumerate() {
+            if at > 0 {
+                push(b'.');
+            }
+            if octet >= 100 {
+                push(b'0' + octet / 100);
+            }
+            if octet >= 10 {
+                push(b'0' + octet / 10 % 10);
+            }
+            push(b'0' + octet % 10);
+        }
+        Self { head, tail: Box::default() }
+    }
 }
 
 impl Wanted {

@@ -204,6 +204,8 @@ impl World {
                 self.queue.insert(key);
             }
         } else if at < SERVICES + PODS {
+            // The API server sends no Pod without an address.
+            let state = state.filter(|pod| pod["status"]["podIP"] != "");
             for event in changed(&self.pods, &format!("p{}", at - SERVICES), state.as_ref(), version) {
                 self.queue.extend(on_pod(&mut self.index, &self.pods, &event));
             }
@@ -224,12 +226,13 @@ impl World {
         let mut snapshot = Snapshot {
             memory: self.memories.get(key).cloned().unwrap_or_default(),
             service: Arc::clone(&service),
-            pods: Arc::default(),
+            pods: Pods::default(),
             zones: self.topology().zones(),
             slices: Vec::new(),
             ratios: None,
             max_endpoints_per_slice: self.max_endpoints,
             max_new_ports: MAX_NEW_PORTS,
+            min_pods_of_packing: 0,
         };
         if service.selects() {
             let meta = &service.metadata;
@@ -245,6 +248,8 @@ impl World {
             }
         }
         let plan = decide(&snapshot);
+        let memory = Memory { packing: None, ..snapshot.memory.clone() };
+        assert_same_writes(&plan, &decide(&Snapshot { memory, ..snapshot }));
         self.memories.insert(key.clone(), plan.memory.clone());
         let put_off = plan.writes.iter().any(|writes| writes.put_off != PutOff::default());
         if put_off || plan.writes.iter().any(|writes| !writes.left_out.is_empty()) {
@@ -314,6 +319,19 @@ impl World {
         }
         out
     }
+}
+
+/// Fails if a plan that considers what has changed writes something else than one that considers everything.
+fn assert_same_writes(part: &Plan, whole: &Plan) {
+    let written = |plan: &Plan| {
+        let drafts = plan.writes.iter().flat_map(|writes| writes.create.iter().chain(&writes.update));
+        let draft =
+            |draft: &Draft| json!([draft.base.as_ref().map(|base| &*base.metadata.name), draft.endpoints, draft.ports]);
+        let deleted = plan.writes.iter().flat_map(|writes| &writes.delete).map(|slice| json!(&*slice.metadata.name));
+        let left_out = plan.writes.iter().map(|writes| json!(writes.left_out));
+        drafts.map(draft).chain(deleted).chain(left_out).collect::<Vec<_>>()
+    };
+    assert_eq!(written(part), written(whole));
 }
 
 /// Puts a state of the object of that name into a cache, or takes the object out.

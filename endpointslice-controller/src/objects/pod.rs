@@ -164,6 +164,8 @@ impl<'de> Deserialize<'de> for Pod {
 
 impl Object for Pod {
     const RESOURCE: Resource = PODS;
+    /// Pods without an address have no endpoints.
+    const FIELD_SELECTOR: &'static str = "status.podIP!=";
     type Indexes = ();
 
     fn meta(&self) -> &Meta {

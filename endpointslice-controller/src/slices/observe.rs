@@ -6,6 +6,7 @@ use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Fail
 
 use super::SliceController;
 use crate::{
+    by_name::Pods,
     objects::CONTROLLER,
     observe::{slices_of, wait_for_index},
     snapshot::{MAX_NEW_PORTS, Snapshot},
@@ -20,12 +21,13 @@ impl SliceController {
         let mut snapshot = Snapshot {
             memory: self.memories.of(key, uid),
             service: Arc::clone(&service),
-            pods: Arc::default(),
+            pods: Pods::default(),
             zones: self.topology.zones(),
             slices: Vec::new(),
             ratios: None,
             max_endpoints_per_slice: self.max_endpoints_per_slice,
             max_new_ports: MAX_NEW_PORTS,
+            min_pods_of_packing: self.min_pods_of_packing,
         };
         if !service.selects() {
             return Ok(Observed::Ready(snapshot));

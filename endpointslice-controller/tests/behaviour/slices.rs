@@ -171,6 +171,49 @@ async fn pods_that_ended_or_have_no_address_are_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_comes_with_its_address_and_goes_with_it() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pods(0..3).await;
+    world.wait(2).await;
+    let in_endpoints = async || {
+        let endpoints = world.sandbox.get("endpoints", Some(NS), "web").await.unwrap();
+        endpoints["subsets"][0]["addresses"].as_array().unwrap().len()
+    };
+    let status = |ip: &str, ips: Value| json!({"status": {"podIP": ip, "podIPs": ips}});
+    world.sandbox.merge("pods", Some(NS), "p001", Some("status"), status("", json!(null))).await.unwrap();
+    world.wait(1).await;
+    assert_eq!((names(&world.slice().await), in_endpoints().await), (vec!["p000".to_owned(), "p002".to_owned()], 2));
+    let again = status("10.1.9.9", json!([{"ip": "10.1.9.9"}]));
+    world.sandbox.merge("pods", Some(NS), "p001", Some("status"), again).await.unwrap();
+    world.wait(1).await;
+    assert_eq!(
+        (names(&world.slice().await), in_endpoints().await),
+        (vec!["p000".to_owned(), "p002".to_owned(), "p001".to_owned()], 3)
+    );
+    let endpoint = endpoints(&world.slice().await).pop().unwrap();
+    assert_eq!((&endpoint["addresses"], &endpoint["conditions"]["ready"]), (&json!(["10.1.9.9"]), &json!(true)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_an_address_brings_no_service() {
+    let world = World::new().await;
+    world.apply(web(&json!({}))).await;
+    world.pod(0).await;
+    world.wait(5).await;
+    let plans = world.plans("shop/web").len();
+    let written = world.written();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p009", "namespace": NS, "labels": {"app": "web"}},
+        "spec": {"nodeName": "nowhere", "containers": [{"name": "c", "image": "img:1"}]}});
+    world.apply(pod).await;
+    world.wait(5).await;
+    world.remove_pod(9).await;
+    world.wait(5).await;
+    assert_eq!((world.plans("shop/web").len(), world.written()), (plans, written));
+    assert_eq!(world.events().await, [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn labels_follow_the_service() {
     let world = World::new().await;
     world.apply(web(&json!({}))).await;

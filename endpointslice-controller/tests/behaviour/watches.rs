@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 
 use sandbox::loops::watched_by_choice;
 
+/// Pods that have an address.
+const PODS: &str = "pods?status.podIP!=";
+
 /// The resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
-        "endpointslice-controller" => &["endpointslices.discovery.k8s.io", "nodes", "pods", "services"],
+        "endpointslice-controller" => &["endpointslices.discovery.k8s.io", "nodes", PODS, "services"],
         "endpointslice-mirroring-controller" => &["endpoints", "endpointslices.discovery.k8s.io", "services"],
-        "endpoints-controller" => &["endpoints", "pods", "services"],
+        "endpoints-controller" => &["endpoints", PODS, "services"],
         other => panic!("{other}: which resources does it read?"),
     }
 }

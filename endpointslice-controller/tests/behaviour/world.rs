@@ -39,9 +39,10 @@ impl World {
         Self::with(Settings::new()).await
     }
 
-    /// A world in which slices are filled with so many endpoints.
+    /// A world in which slices are filled with so many endpoints, and every sync remembers its packing.
     pub(crate) async fn filled_with(most: u64) -> Self {
-        Self::with(Settings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most))).await
+        let settings = Settings::new().with_tune("max-endpoints-per-slice", TuneValue::Count(most));
+        Self::with(settings.with_tune("endpointslice-min-pods-of-packing", TuneValue::Count(1))).await
     }
 
     /// A world with the nodes `n0` to `n3`, in zones `z0` and `z1` by turns.

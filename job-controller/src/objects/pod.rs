@@ -20,8 +20,8 @@ use crate::indexes::completion_index;
 
 /// A Pod that may concern a Job.
 ///
-/// Cached are Pods that a Job controls, Pods that nobody controls, and whatever carries the tracking finalizer. A Pod of
-/// a Job that has succeeded and lost its finalizer has been counted and is over: it is not cached any more.
+/// Cached are Pods that a Job controls, Pods that nobody controls, and whatever carries the tracking finalizer, unless they are
+/// always restarted. A Pod of a Job that has succeeded and lost its finalizer has been counted and is over: it is not cached any more.
 #[derive(Debug)]
 pub struct CachedPod {
     pod: Pod,
@@ -85,6 +85,8 @@ impl CachedPod {
 
 impl Object for CachedPod {
     const RESOURCE: Resource = PODS;
+    /// The API server accepts no Job whose Pods are always restarted, and no change of a Pod's restart policy.
+    const FIELD_SELECTOR: &'static str = "spec.restartPolicy!=Always";
     type Indexes = (ByController, OrphansByNamespace);
 
     fn meta(&self) -> &Meta {

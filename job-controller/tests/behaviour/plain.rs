@@ -176,6 +176,30 @@ async fn strays_that_match_are_adopted_and_counted() {
     oracle::check(&world);
 }
 
+/// The API server hides such Pods; upstream adopts them. See `docs/decisions/0016-filters.md`.
+#[tokio::test(start_paused = true)]
+async fn a_stray_that_is_always_restarted_is_not_adopted() {
+    let world = World::new().await;
+    let labels = json!({"app": "sum"});
+    let mut always = stray("always", labels.clone(), &[]);
+    always["spec"]["restartPolicy"] = json!("Always");
+    always["metadata"]["finalizers"] = json!([FINALIZER]);
+    world.apply(always).await;
+    let mut sum = job_with(
+        "sum",
+        &[],
+        json!({"completions": 2, "parallelism": 2, "manualSelector": true, "selector": {"matchLabels": labels.clone()}}),
+    );
+    sum["spec"]["template"]["metadata"]["labels"] = labels;
+    world.apply(sum).await;
+    world.settle().await;
+    let hidden = world.get("pods", "always").await;
+    assert_eq!(hidden["metadata"].get("ownerReferences"), None);
+    assert_eq!(finalizers(&hidden), [FINALIZER], "nor is it known as an orphan");
+    assert_eq!(world.status("sum").await["active"], json!(2));
+    assert_eq!(world.pods().await.len(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_field_nobody_knows_reaches_the_pods() {
     let builder = Sandbox::builder().keep_unknown_fields(true);

@@ -7,7 +7,7 @@ use sandbox::loops::watched_by_choice;
 /// The resources that a loop reads.
 fn read_by(name: &str) -> &'static [&'static str] {
     match name {
-        "job-controller" => &["jobs.batch", "pods"],
+        "job-controller" => &["jobs.batch", "pods?spec.restartPolicy!=Always"],
         "ttl-after-finished-controller" => &["jobs.batch"],
         other => panic!("{other}: which resources does it read?"),
     }

@@ -31,7 +31,11 @@ pub(super) const SUITE: Suite = Suite {
         // Pods of a node that is gone are removed, which upstream leaves to Pod garbage collection, too.
         &super::node_lifecycle::OF_PODS,
     ],
-    tunes: &[("max-endpoints-per-slice", TuneValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS))],
+    tunes: &[
+        ("max-endpoints-per-slice", TuneValue::Count(super::endpointslice_invariants::MAX_ENDPOINTS)),
+        // Services are small here.
+        ("endpointslice-min-pods-of-packing", TuneValue::Count(1)),
+    ],
     gates: &[],
     scenarios,
     invariants: &[INVARIANTS],

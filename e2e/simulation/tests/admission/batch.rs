@@ -58,7 +58,9 @@ fn jobs() {
                 operation: Update,
                 then: |place| {
                     Box::pin(async move {
-                        place.create(stray("stray")).await;
+                        let mut pod = stray("stray");
+                        pod["spec"]["restartPolicy"] = json!("Never");
+                        place.create(pod).await;
                         let selector = json!({"matchLabels": {"app": "web"}});
                         place.create(job(json!({"manualSelector": true, "selector": selector}))).await;
                     })

@@ -1,11 +1,11 @@
 //! What Endpoints hold.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{EndpointsPlan, EndpointsSnapshot, Members, Wanted, decide};
+use super::{EndpointsPlan, EndpointsSnapshot, Members, TextOrder, Wanted, decide};
 use crate::{
     decide::{
         subsets,
@@ -51,6 +51,21 @@ fn multiplied_out(targets: &[Value], pods: &[(bool, Vec<Option<i32>>)]) -> Vec<S
 }
 
 proptest! {
+    #[test]
+    fn addresses_are_in_the_order_of_their_texts(
+        ips in prop::collection::vec(prop_oneof![
+            any::<[u8; 4]>().prop_map(IpAddr::from),
+            prop::array::uniform4(0..12u8).prop_map(IpAddr::from),
+            any::<[u8; 16]>().prop_map(IpAddr::from),
+            (0..0x300u128).prop_map(|low| IpAddr::from((0xfd00_u128 << 112 | low << 64 | low).to_be_bytes())),
+        ], 0..40),
+    ) {
+        let (mut by_order, mut by_text) = (ips.clone(), ips);
+        by_order.sort_by_key(|ip| TextOrder::of(*ip));
+        by_text.sort_by_key(ToString::to_string);
+        prop_assert_eq!(by_order, by_text);
+    }
+
     #[test]
     fn subsets_are_those_of_every_port_of_every_pod_in_canonical_form(
         targets in prop::collection::vec(prop::sample::select(vec![json!(80), json!(81), json!("a"), json!("b"), json!("c")]), 0..6),

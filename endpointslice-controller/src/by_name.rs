@@ -1,0 +1,308 @@
+//! Lists by name of which old states are cheap to keep: a copy shares everything, and a change copies one part of the list.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use crate::objects::Pod;
+
+/// Pods by name.
+pub type Pods = ByName<Arc<Pod>>;
+
+/// The most entries of one part.
+const PART: usize = 64;
+
+/// An entry of a list.
+pub trait Named {
+    /// The name, which no other entry of the list has.
+    fn name(&self) -> &str;
+}
+
+impl Named for Arc<Pod> {
+    fn name(&self) -> &str {
+        &self.metadata.name
+    }
+}
+
+/// Entries sorted by name, in parts of at most 64.
+///
+/// A change costs one part and the list of parts, if a copy shares them. The difference of two states costs the parts in which
+/// they differ, and a comparison of pointers for each other part.
+#[derive(Clone, Debug)]
+pub struct ByName<T> {
+    /// None is empty.
+    parts: Arc<[Arc<[T]>]>,
+    len: usize,
+}
+
+impl<T> Default for ByName<T> {
+    fn default() -> Self {
+        Self { parts: Arc::default(), len: 0 }
+    }
+}
+
+impl<T: Named + Clone> ByName<T> {
+    /// The number of entries.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The entries by name.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.parts.iter().flat_map(|part| part.iter())
+    }
+
+    /// Whether this is the same state of the same list. Two lists that were built apart are not the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// The entry of that name.
+    pub fn get(&self, name: &str) -> Option<&T> {
+        let part = self.parts.get(self.part_of(name))?;
+        part.get(find(part, name).ok()?)
+    }
+
+    /// Puts an entry in the place of the entry with its name, if there is one.
+    pub fn put(&mut self, entry: T) {
+        let at = self.part_of(entry.name());
+        // Behind all others: into the last part, as long as there is room.
+        let last = self.parts.len().saturating_sub(1);
+        let is_last = at > last && self.parts.get(last).is_some_and(|part| part.len() < PART);
+        let at = if is_last { last } else { at };
+        let Some(part) = self.parts.get(at) else {
+            self.replace(at, 0, &[Arc::from([entry])]);
+            self.len += 1;
+            return;
+        };
+        match find(part, entry.name()) {
+            Ok(place) => {
+                Arc::make_mut(&mut Arc::make_mut(&mut self.parts)[at])[place] = entry;
+            }
+            Err(place) => {
+                let (before, behind) = part.split_at(place);
+                let entries = || before.iter().chain(std::iter::once(&entry)).chain(behind).cloned();
+                if part.len() < PART {
+                    let part = entries().collect();
+                    Arc::make_mut(&mut self.parts)[at] = part;
+                } else {
+                    let halves = [entries().take(PART / 2).collect(), entries().skip(PART / 2).collect()];
+                    self.replace(at, 1, &halves);
+                }
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Takes the entry of that name out.
+    pub fn remove(&mut self, name: &str) {
+        let at = self.part_of(name);
+        let Some(part) = self.parts.get(at) else { return };
+        let Ok(place) = find(part, name) else { return };
+        self.len -= 1;
+        let others = || part.iter().take(place).chain(part.iter().skip(place + 1)).cloned();
+        let left = part.len() - 1;
+        if left == 0 {
+            self.replace(at, 1, &[]);
+            return;
+        }
+        // Small neighbours become one part, so that there are never many more parts than needed.
+        let next = self.parts.get(at + 1).filter(|next| next.len() + left <= PART / 2);
+        if let Some(next) = next {
+            let both = others().chain(next.iter().cloned()).collect();
+            self.replace(at, 2, &[both]);
+            return;
+        }
+        let before = at.checked_sub(1).and_then(|before| self.parts.get(before));
+        if let Some(before) = before.filter(|before| before.len() + left <= PART / 2) {
+            let both = before.iter().cloned().chain(others()).collect();
+            self.replace(at - 1, 2, &[both]);
+            return;
+        }
+        let part = others().collect();
+        Arc::make_mut(&mut self.parts)[at] = part;
+    }
+
+    /// The position of the first part that does not end before a name.
+    fn part_of(&self, name: &str) -> usize {
+        let ends_before = |part: &Arc<[T]>| part.last().is_some_and(|last| last.name() < name);
+        // Lists come in order.
+        if self.parts.last().is_none_or(ends_before) {
+            return self.parts.len();
+        }
+        self.parts.partition_point(ends_before)
+    }
+
+    fn replace(&mut self, at: usize, count: usize, by: &[Arc<[T]>]) {
+        let (before, rest) = self.parts.split_at(at);
+        self.parts = before.iter().chain(by).chain(&rest[count..]).cloned().collect();
+    }
+
+    /// The entries in which two states differ, by name: the old and the new one. Entries that `is_same` accepts do not differ.
+    pub fn differences<'a>(old: &'a Self, new: &'a Self, is_same: fn(&T, &T) -> bool) -> Vec<Difference<'a, T>> {
+        let mut out = Vec::new();
+        let (mut before, mut after) = (Walk::new(old), Walk::new(new));
+        loop {
+            if let (Some(a), Some(b)) = (before.part(), after.part())
+                && Arc::ptr_eq(a, b)
+            {
+                before.skip_part();
+                after.skip_part();
+                continue;
+            }
+            let order = match (before.entry(), after.entry()) {
+                (None, None) => return out,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => a.name().cmp(b.name()),
+            };
+            let one = if order.is_le() { before.next() } else { None };
+            let other = if order.is_ge() { after.next() } else { None };
+            if !matches!((one, other), (Some(one), Some(other)) if is_same(one, other)) {
+                out.push((one, other));
+            }
+        }
+    }
+}
+
+/// An entry before and after a change.
+pub type Difference<'a, T> = (Option<&'a T>, Option<&'a T>);
+
+impl<T: Named + Clone> FromIterator<T> for ByName<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
+        let mut entries: Vec<T> = entries.into_iter().collect();
+        entries.sort_by(|a, b| a.name().cmp(b.name()));
+        Self { len: entries.len(), parts: entries.chunks(PART).map(Arc::from).collect() }
+    }
+}
+
+fn find<T: Named>(part: &[T], name: &str) -> Result<usize, usize> {
+    part.binary_search_by(|entry| entry.name().cmp(name))
+}
+
+/// A position in a list.
+struct Walk<'a, T> {
+    list: &'a ByName<T>,
+    part: usize,
+    place: usize,
+}
+
+impl<'a, T> Walk<'a, T> {
+    fn new(list: &'a ByName<T>) -> Self {
+        Self { list, part: 0, place: 0 }
+    }
+
+    /// The part that begins here.
+    fn part(&self) -> Option<&'a Arc<[T]>> {
+        self.list.parts.get(self.part).filter(|_| self.place == 0)
+    }
+
+    fn skip_part(&mut self) {
+        (self.part, self.place) = (self.part + 1, 0);
+    }
+
+    fn entry(&self) -> Option<&'a T> {
+        self.list.parts.get(self.part)?.get(self.place)
+    }
+
+    fn next(&mut self) -> Option<&'a T> {
+        let entry = self.entry()?;
+        self.place += 1;
+        if self.place == self.list.parts.get(self.part).map_or(0, |part| part.len()) {
+            self.skip_part();
+        }
+        Some(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq)]
+    struct Entry {
+        name: String,
+        value: u8,
+    }
+
+    impl Named for Entry {
+        fn name(&self) -> &str {
+            &self.name
+        }
+    }
+
+    fn entry(name: u16, value: u8) -> Entry {
+        Entry { name: format!("{name:05}"), value }
+    }
+
+    type Model = BTreeMap<String, Entry>;
+
+    fn differences(old: &Model, new: &Model) -> Vec<(Option<Entry>, Option<Entry>)> {
+        let mut names: Vec<&String> = old.keys().chain(new.keys()).collect();
+        names.sort();
+        names.dedup();
+        let both = names.into_iter().map(|name| (old.get(name).cloned(), new.get(name).cloned()));
+        both.filter(|(old, new)| old != new).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_a_map_whose_old_states_stay(
+            first in prop::collection::btree_map(0..400u16, any::<u8>(), 0..400),
+            changes in prop::collection::vec((0..400u16, prop::option::weighted(0.6, any::<u8>()), prop::bool::weighted(0.05)), 0..600),
+        ) {
+            let mut list: ByName<Entry> = first.iter().map(|(name, value)| entry(*name, *value)).collect();
+            let mut model: Model = list.iter().map(|entry| (entry.name.clone(), entry.clone())).collect();
+            let mut kept = vec![(list.clone(), model.clone())];
+            for (name, value, keep) in changes {
+                let new = entry(name, value.unwrap_or(0));
+                match value {
+                    Some(_) => {
+                        list.put(new.clone());
+                        model.insert(new.name.clone(), new);
+                    }
+                    None => {
+                        list.remove(&new.name);
+                        model.remove(&new.name);
+                    }
+                }
+                if keep {
+                    kept.push((list.clone(), model.clone()));
+                }
+            }
+            kept.push((list.clone(), model.clone()));
+            for (old, of_old) in &kept {
+                prop_assert!(old.iter().eq(of_old.values()));
+                prop_assert_eq!(old.len(), of_old.len());
+                prop_assert!(old.parts.iter().all(|part| (1..=PART).contains(&part.len())));
+                for name in 0..400 {
+                    let name = format!("{name:05}");
+                    prop_assert_eq!(old.get(&name), of_old.get(&name));
+                }
+                let found = ByName::differences(old, &list, Entry::eq);
+                let found: Vec<_> = found.into_iter().map(|(old, new)| (old.cloned(), new.cloned())).collect();
+                prop_assert_eq!(found, differences(of_old, &model));
+            }
+            // Two neighbours together have more than half of what one part can have.
+            prop_assert!(list.parts.len() <= 2 + list.len() / (PART / 4));
+        }
+    }
+
+    #[test]
+    fn a_list_that_comes_in_order_has_full_parts() {
+        let mut list = ByName::default();
+        (0..10 * PART as u16).for_each(|name| list.put(entry(name, 0)));
+        assert_eq!(list.parts.len(), 10);
+        let old = list.clone();
+        list.put(entry(100, 1));
+        let shared = old.parts.iter().zip(list.parts.iter()).filter(|(old, new)| Arc::ptr_eq(old, new)).count();
+        assert_eq!(shared, 9);
+    }
+}

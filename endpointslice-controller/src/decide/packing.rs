@@ -1,0 +1,269 @@
+//! What one sync knows of the packing of a Service, so that the next one considers only what has changed.
+//!
+//! A sync that finds nothing changed but Pods and slices considers these alone:
+//!
+//! - the Pods that came, changed or went, those of slices that the last sync wrote, and those named by slices that changed;
+//! - the slices that have one of these Pods, and those that changed; and the other Pods of these slices.
+//!
+//! Every other Pod is in one slice, which is as wanted, and every other slice holds only such Pods. So the outcome is that of a
+//! sync which considers everything. Anything else that changes, such as the Service or the zone of a Node, makes the next sync
+//! consider everything.
+
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use common::map::HashMap;
+
+use super::{
+    desired::{Desired, GroupSizes, desired_among, has_address},
+    pack::{Slices, Sorted, UpToDateSlice},
+    ports::Numbers,
+};
+use crate::{
+    by_name::{ByName, Named, Pods},
+    objects::{AddressType, Endpoint, Pod, Service, Slice},
+    snapshot::{Snapshot, Zones},
+};
+
+/// The packing of a Service at the end of a sync, and the state that it was decided on.
+#[derive(Clone, Debug)]
+pub struct Packing {
+    service: Arc<Service>,
+    zones: Arc<Zones>,
+    max_endpoints: usize,
+    pods: Pods,
+    of_types: BTreeMap<AddressType, TypePacking>,
+}
+
+/// The packing of one address type.
+#[derive(Clone, Debug)]
+pub struct TypePacking {
+    /// The slices that were as wanted, by name. None of them is empty.
+    up_to_date: Vec<UpToDateSlice>,
+    /// The eligible Pods.
+    places: ByName<Place>,
+    /// The names of the Pods in slices that were about to be written.
+    pending: Vec<Arc<str>>,
+    sizes: GroupSizes,
+}
+
+/// Where a Pod is.
+#[derive(Clone, Debug)]
+struct Place {
+    pod: Arc<Pod>,
+    /// The numbers of its group.
+    numbers: Arc<Numbers>,
+    /// The name of the slice that has its endpoint, or is about to get it; `None` if that slice is yet to be created.
+    slice: Option<Arc<str>>,
+}
+
+impl Named for Place {
+    fn name(&self) -> &str {
+        self.pod.name()
+    }
+}
+
+impl Place {
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.pod, &other.pod) && self.numbers == other.numbers && self.slice == other.slice
+    }
+}
+
+/// The Pods and slices that a sync considers for one address type.
+pub struct Scope<'a> {
+    /// The packing that it is based on; `None` if everything is considered.
+    base: Option<&'a TypePacking>,
+    /// The names that are considered, sorted, also those of Pods that are gone. Only with a base.
+    names: Vec<&'a str>,
+    pods: Vec<&'a Arc<Pod>>,
+    /// The sizes of groups without the Pods that are considered.
+    sizes: GroupSizes,
+    slices: Slices,
+}
+
+fn names(slice: &Slice) -> impl Iterator<Item = &str> {
+    slice.endpoints.iter().filter_map(|endpoint| Some(&*endpoint.target_ref.as_ref()?.name))
+}
+
+impl<'a> Scope<'a> {
+    /// Everything. `slices` are those of the address type.
+    pub fn whole(snapshot: &'a Snapshot, slices: &[Arc<Slice>]) -> Self {
+        let (base, names, sizes) = Default::default();
+        let slices = Slices { compared: slices.to_vec(), up_to_date: Vec::new() };
+        Self { base, names, pods: snapshot.pods.iter().collect(), sizes, slices }
+    }
+
+    /// What has changed since the last sync; `None` if that is not known. `slices` are those of the address type, by name.
+    pub fn changed(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
+        let packing = snapshot.memory.packing.as_deref().filter(|packing| packing.fits(snapshot))?;
+        let base = packing.of_types.get(&address_type)?;
+        let differences = Pods::differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
+        let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(Named::name);
+        let mut names_in_scope: Vec<&str> = changed.chain(base.pending.iter().map(|name| &**name)).collect();
+        let (mut up_to_date, mut compared) = (Vec::new(), Vec::new());
+        let (mut before, mut after) = (base.up_to_date.iter().peekable(), slices.iter().peekable());
+        loop {
+            let order = match (before.peek(), after.peek()) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(old), Some(new)) => old.slice.metadata.name.cmp(&new.metadata.name),
+            };
+            let old = before.next_if(|_| order.is_le());
+            let new = after.next_if(|_| order.is_ge());
+            match (old, new) {
+                (Some(old), Some(new)) if Arc::ptr_eq(&old.slice, new) => up_to_date.push(old),
+                _ => {
+                    names_in_scope.extend(old.iter().flat_map(|old| names(&old.slice)));
+                    names_in_scope.extend(new.iter().flat_map(|new| names(new)));
+                    compared.extend(new.cloned());
+                }
+            }
+        }
+        let slice_of = |name: &&str| base.places.get(name)?.slice.as_deref();
+        let touched: BTreeSet<&str> = names_in_scope.iter().filter_map(slice_of).collect();
+        let is_touched = |known: &&UpToDateSlice| touched.contains(&*known.slice.metadata.name);
+        let (touched, untouched): (Vec<&UpToDateSlice>, Vec<&UpToDateSlice>) =
+            up_to_date.into_iter().partition(is_touched);
+        for known in touched {
+            names_in_scope.extend(names(&known.slice));
+            compared.push(Arc::clone(&known.slice));
+        }
+        compared.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+        names_in_scope.sort_unstable();
+        names_in_scope.dedup();
+        let mut sizes = base.sizes.clone();
+        for place in names_in_scope.iter().filter_map(|name| base.places.get(name)) {
+            if let Some(size) = sizes.get_mut(&place.numbers) {
+                let is_candidate = has_address(&place.pod, address_type);
+                size.eligible = size.eligible.saturating_sub(1);
+                size.candidates = size.candidates.saturating_sub(usize::from(is_candidate));
+            }
+        }
+        let pods = names_in_scope.iter().filter_map(|name| snapshot.pods.get(name)).collect();
+        let slices = Slices { compared, up_to_date: untouched.into_iter().cloned().collect() };
+        Some(Self { base: Some(base), names: names_in_scope, pods, sizes, slices })
+    }
+
+    /// Whether not everything is considered.
+    pub fn is_part(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// The wanted endpoints of the Pods that are considered.
+    pub fn desired(&self, snapshot: &'a Snapshot, address_type: AddressType) -> Desired<'a> {
+        desired_among(snapshot, &self.pods, self.sizes.clone(), address_type)
+    }
+
+    /// Takes the slices out.
+    pub fn take_slices(&mut self) -> Slices {
+        std::mem::take(&mut self.slices)
+    }
+}
+
+impl TypePacking {
+    /// The packing once a sync with that scope has sorted all slices.
+    pub fn after(
+        scope: &Scope<'_>,
+        eligible: &[(&Arc<Pod>, Arc<Numbers>)],
+        sizes: GroupSizes,
+        sorted: &Sorted,
+    ) -> Self {
+        let kept = sorted.keep.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
+        let update = sorted.update.iter();
+        let updated =
+            update.filter_map(|draft| Some((&draft.base.as_ref()?.metadata.name, draft.endpoints.as_slice())));
+        let mut slice_of: HashMap<&str, &Arc<str>> = HashMap::default();
+        for (slice, endpoints) in kept.chain(updated) {
+            slice_of.extend(endpoints.iter().filter_map(target).map(|name| (&**name, slice)));
+        }
+        let place = |(pod, numbers): &(&Arc<Pod>, Arc<Numbers>)| Place {
+            pod: Arc::clone(pod),
+            numbers: Arc::clone(numbers),
+            slice: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
+        };
+        let mut new = eligible.iter().map(place);
+        let places = match scope.base {
+            None => new.collect(),
+            Some(base) => {
+                let mut places = base.places.clone();
+                let mut new = new.by_ref().peekable();
+                for name in &scope.names {
+                    match new.next_if(|place| place.name() == *name) {
+                        Some(place) if places.get(name).is_some_and(|known| known.is_same(&place)) => {}
+                        Some(place) => places.put(place),
+                        None => places.remove(name),
+                    }
+                }
+                places
+            }
+        };
+        let mut up_to_date = sorted.up_to_date.clone();
+        up_to_date.extend(sorted.keep.iter().filter_map(|slice| {
+            let place = places.get(names(slice).next()?)?;
+            Some(UpToDateSlice { slice: Arc::clone(slice), numbers: Arc::clone(&place.numbers) })
+        }));
+        up_to_date.sort_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
+        let drafts = sorted.create.iter().chain(&sorted.update);
+        let pending = drafts.flat_map(|draft| &draft.endpoints).filter_map(target).cloned().collect();
+        Self { up_to_date, places, pending, sizes }
+    }
+}
+
+fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
+    Some(&endpoint.target_ref.as_ref()?.name)
+}
+
+impl Packing {
+    /// The packing of a snapshot's Service.
+    pub fn new(snapshot: &Snapshot, of_types: BTreeMap<AddressType, TypePacking>) -> Self {
+        Self {
+            service: Arc::clone(&snapshot.service),
+            zones: Arc::clone(&snapshot.zones),
+            max_endpoints: snapshot.max_endpoints_per_slice,
+            pods: snapshot.pods.clone(),
+            of_types,
+        }
+    }
+
+    /// Whether a snapshot differs from the state of this packing in its Pods and slices alone.
+    fn fits(&self, snapshot: &Snapshot) -> bool {
+        Arc::ptr_eq(&self.service, &snapshot.service)
+            && Arc::ptr_eq(&self.zones, &snapshot.zones)
+            && self.max_endpoints == snapshot.max_endpoints_per_slice
+    }
+}
+
+#[cfg(test)]
+impl Scope<'_> {
+    /// How many Pods and slices are considered.
+    pub(super) fn considered(&self) -> (usize, usize) {
+        (self.pods.len(), self.slices.compared.len())
+    }
+}
+
+#[cfg(test)]
+impl Packing {
+    /// Whether two packings say the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let sorted = |packing: &TypePacking| {
+            let mut names = packing.pending.clone();
+            names.sort();
+            names
+        };
+        let is_alike = |a: &UpToDateSlice, b: &UpToDateSlice| Arc::ptr_eq(&a.slice, &b.slice) && a.numbers == b.numbers;
+        let alike = |(a, b): (&TypePacking, &TypePacking)| {
+            a.up_to_date.len() == b.up_to_date.len()
+                && a.up_to_date.iter().zip(&b.up_to_date).all(|(a, b)| is_alike(a, b))
+                && ByName::differences(&a.places, &b.places, Place::is_same).is_empty()
+                && a.sizes == b.sizes
+                && sorted(a) == sorted(b)
+        };
+        self.of_types.keys().eq(other.of_types.keys())
+            && self.of_types.values().zip(other.of_types.values()).all(alike)
+            && self.pods.is_same(&other.pods)
+    }
+}
