@@ -11,6 +11,7 @@
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
+mod filtered;
 mod frames;
 mod reflect;
 mod shared;
@@ -33,6 +34,7 @@ use crate::{
     watched as watch,
 };
 
+pub use filtered::{Filtered, FilteredInformer, StoreSink};
 pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
 pub use sink::{Cached, Sink};

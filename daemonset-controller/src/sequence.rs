@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     decide::body::PodSource,
-    objects::DAEMON_SETS,
+    objects::{DAEMON_SETS, HASH_LABEL},
     plan::{Deletion, Plan, Problem, Scope, Why},
     snapshot::{PodRef, RevisionRef, Snapshot},
 };
@@ -100,7 +100,8 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         taken: None,
         deleted: Vec::new(),
         deletions: Vec::new(),
-        claim: Claim::new(owner, PODS, &[], &plan.adopt, &plan.release),
+        claim: Claim::new(owner, PODS, &[], &plan.adopt, &plan.release)
+            .labelled(|pod| pod.is_unlabelled().then(|| json!({HASH_LABEL: ""}))),
         creates: Vec::new(),
         deletes: Vec::new(),
         denied: None,

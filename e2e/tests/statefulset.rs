@@ -54,6 +54,7 @@ pub(crate) fn suite() -> Suite {
             Test::new("a_pod_that_is_deleted_or_has_failed_comes_back", |c| Box::pin(replaces(c))).only(OURS),
             Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
             Test::new("a_stray_of_its_name_is_adopted", |c| Box::pin(adopts(c))).only(OURS),
+            Test::new("labels_taken_away_release_and_given_back_adopt", |c| Box::pin(relabelled(c))).only(OURS),
             Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
             Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
         ],
@@ -446,6 +447,45 @@ async fn adopts(c: Context) -> Outcome {
     .await?;
     assert_eq!(c.get(PODS, "web-0").await?["metadata"]["uid"], stray["metadata"]["uid"]);
     event(&c, "Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await
+}
+
+async fn until_owned(c: &Context, what: &str, owned: bool) -> Outcome {
+    c.until(what, async || {
+        let pod = c.get(PODS, "web-0").await.ok()?;
+        (pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned).then_some(())
+    })
+    .await
+}
+
+/// Upstream: `test/e2e/apps/statefulset.go`, "should adopt matching orphans and release non-matching pods".
+async fn relabelled(c: Context) -> Outcome {
+    const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+    // A rolling update would replace the Pod, which loses its revision.
+    let set = stateful_set("web").replicas(1).set("spec/updateStrategy", json!({"type": "OnDelete"}));
+    let set = c.create(STATEFUL_SETS, set).await?;
+    settled_at(&c, "web", 1).await?;
+    let before = c.get(PODS, "web-0").await?;
+    let labels = |labels: Value| json!({"metadata": {"labels": labels}});
+    c.merge(PODS, "web-0", json!({"metadata": {"ownerReferences": null}})).await?;
+    until_owned(&c, "the orphan to be adopted", true).await?;
+    c.merge(PODS, "web-0", labels(Value::Null)).await?;
+    until_owned(&c, "the Pod to be released", false).await?;
+    c.merge(PODS, "web-0", labels(set["spec"]["template"]["metadata"]["labels"].clone())).await?;
+    until_owned(&c, "the Pod to be adopted with the labels of the template", true).await?;
+    // The label by which Pods are watched.
+    c.merge(PODS, "web-0", labels(json!({POD_NAME: null}))).await?;
+    c.until("the label of its name to be back", async || {
+        (c.get(PODS, "web-0").await.ok()?["metadata"]["labels"][POD_NAME] == "web-0").then_some(())
+    })
+    .await?;
+    assert_eq!(c.get(PODS, "web-0").await?["metadata"]["uid"], before["metadata"]["uid"]);
+    settled_at(&c, "web", 1).await?;
+    // The watch shows it again.
+    c.delete(PODS, "web-0", "Background").await?;
+    c.until("another Pod to take its place", async || {
+        (c.get(PODS, "web-0").await.ok()?["metadata"]["uid"] != before["metadata"]["uid"]).then_some(())
+    })
+    .await
 }
 
 async fn deleting(c: Context) -> Outcome {
