@@ -54,7 +54,8 @@
 //! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
 //! - Only Pods with the label `controller-revision-hash` are watched. A Pod that loses the label is read, and gets the label back with an
 //!   empty value: its revision is unknown, as without the label. An orphan that never had the label is not adopted. A Pod that loses
-//!   the label while no process runs, or while it is terminating, is replaced as if it were gone.
+//!   the label while no process runs, or while it is terminating, is replaced as if it were gone. A Pod that a webhook creates without
+//!   the label is followed by reads, and replaced after a restart.
 //! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or because of
 //!   a quota.
 
@@ -328,6 +329,7 @@ impl Sequenced for DaemonSetController {
                 let now = self.context.clock.instant();
                 self.change_record(snapshot, |record| record.refused_revisions.insert(&revision, now));
             }
+            Note::UnlabelledPod(pod) => self.pods.show_hidden(*pod),
             Note::RefusedPod(pod) => {
                 let now = self.context.clock.instant();
                 self.change_record(snapshot, |record| record.refused_pods.insert(&pod, now));

@@ -40,7 +40,7 @@ const IN_FLIGHT: usize = 8;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such time, as long as there are few hidden objects.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// The time that each hidden object adds to [`LONGEST_PAUSE`], so that many of them cause no more than ten reads a second.
+/// The least such time for each hidden object: many of them together are read again ten times a second.
 const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
 
 /// A sink that keeps whole objects in a store.
@@ -75,6 +75,8 @@ struct Shared<S> {
 #[derive(Default)]
 struct Hidden {
     objects: BTreeMap<Key, HiddenObject>,
+    /// The objects that are to be read, by [`HiddenObject::due`].
+    schedule: BTreeSet<(Instant, Key)>,
     /// The number of the newest [`HiddenObject::question`].
     questions: u64,
 }
@@ -91,40 +93,57 @@ struct HiddenObject {
 }
 
 impl Hidden {
-    /// Has an object read at that time, as it is at `since` or later.
-    fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
-        self.questions += 1;
-        let (uid, due, question) = (object.uid.clone(), Some(due), self.questions);
-        let hidden = HiddenObject { uid, due, pause: FIRST_PAUSE, since, question };
-        self.objects.insert(object.key(), hidden);
+    fn len(&self) -> usize {
+        self.objects.len()
     }
 
-    /// The longest time between two reads of one object.
-    fn longest_pause(&self) -> Duration {
-        let count = u32::try_from(self.objects.len()).unwrap_or(u32::MAX);
-        LONGEST_PAUSE.max(PAUSE_PER_OBJECT.saturating_mul(count))
+    /// Adds an object that is to be read at that time, as it is at `since` or later.
+    fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
+        let key = object.key();
+        self.remove(&key);
+        let hidden = HiddenObject { uid: object.uid.clone(), due: None, pause: FIRST_PAUSE, since, question: 0 };
+        self.objects.insert(key.clone(), hidden);
+        self.read_at(&key, due);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(due) = self.objects.remove(key).and_then(|object| object.due) {
+            self.schedule.remove(&(due, key.clone()));
+        }
+    }
+
+    /// Has an object read at that time. The answer to a read that is under way is ignored.
+    fn read_at(&mut self, key: &Key, due: Instant) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        self.questions += 1;
+        object.question = self.questions;
+        if let Some(before) = object.due.replace(due) {
+            self.schedule.remove(&(before, key.clone()));
+        }
+        self.schedule.insert((due, key.clone()));
     }
 
     /// Has an object read again later.
     fn put_off(&mut self, key: &Key, now: Instant) {
-        let longest = self.longest_pause();
-        if let Some(object) = self.objects.get_mut(key) {
-            object.due = Some(now + object.pause);
-            object.pause = (object.pause * 2).min(longest);
-        }
+        let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.len()).unwrap_or(u32::MAX));
+        let Some(object) = self.objects.get_mut(key) else { return };
+        let pause = object.pause.max(least);
+        object.pause = (object.pause * 2).min(LONGEST_PAUSE);
+        self.read_at(key, now + pause);
     }
 
     /// The objects to read now, each with its question; if there are none, when the next one is due.
     fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
-        let due = self.objects.iter_mut().filter(|(_, object)| object.due.is_some_and(|due| due <= now));
-        let taken: Vec<(Key, u64)> = due
-            .take(IN_FLIGHT)
-            .map(|(key, object)| {
-                object.due = None;
-                (key.clone(), object.question)
-            })
-            .collect();
-        if taken.is_empty() { Err(self.objects.values().filter_map(|object| object.due).min()) } else { Ok(taken) }
+        let mut taken = Vec::new();
+        while taken.len() < IN_FLIGHT
+            && self.schedule.first().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, key)) = self.schedule.pop_first()
+            && let Some(object) = self.objects.get_mut(&key)
+        {
+            object.due = None;
+            taken.push((key, object.question));
+        }
+        if taken.is_empty() { Err(self.schedule.first().map(|(due, _)| *due)) } else { Ok(taken) }
     }
 }
 
@@ -164,10 +183,9 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
     pub fn read_again(&self, object: &Meta) {
         let shared = &self.sink.shared;
         let mut hidden = shared.hidden.lock();
-        hidden.questions += 1;
-        let question = hidden.questions;
-        if let Some(known) = hidden.objects.get_mut(&object.key()).filter(|known| known.uid == object.uid) {
-            (known.due, known.question) = (Some(shared.clock.instant()), question);
+        let key = object.key();
+        if hidden.objects.get(&key).is_some_and(|known| known.uid == object.uid) {
+            hidden.read_at(&key, shared.clock.instant());
             shared.due.notify_one();
         }
     }
@@ -182,7 +200,7 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
         let mut hidden = shared.hidden.lock();
         hidden.insert(object.meta(), object.meta().resource_version, shared.clock.instant() + FIRST_PAUSE);
         shared.sink.put_read(Entry::Good(Arc::new(object)));
-        shared.metrics.hidden(hidden.objects.len());
+        shared.metrics.hidden(hidden.len());
         shared.due.notify_one();
     }
 }
@@ -227,7 +245,7 @@ impl<S: StoreSink> Shared<S> {
                 "error"
             }
             Ok(Some(live)) if live.meta().uid == *uid && self.is_visible(live.meta()) => {
-                hidden.objects.remove(key);
+                hidden.remove(key);
                 self.sink.put_read(live);
                 "visible"
             }
@@ -237,18 +255,18 @@ impl<S: StoreSink> Shared<S> {
                 "hidden"
             }
             Ok(Some(live)) if live.meta().uid == *uid => {
-                hidden.objects.remove(key);
+                hidden.remove(key);
                 self.remove(key);
                 "foreign"
             }
             Ok(_) => {
-                hidden.objects.remove(key);
+                hidden.remove(key);
                 self.remove(key);
                 "gone"
             }
         };
         self.metrics.read(result);
-        self.metrics.hidden(hidden.objects.len());
+        self.metrics.hidden(hidden.len());
     }
 
     /// Reads an object, and returns the version at which it was so or was missing. This is a list of one: it states the version, and
@@ -291,7 +309,7 @@ impl<S: StoreSink> Sink for Filtered<S> {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
         let shown: BTreeSet<Key> = set.iter().map(|entry| entry.meta().key()).collect();
-        hidden.objects.retain(|key, _| !shown.contains(key));
+        shown.iter().for_each(|key| hidden.remove(key));
         let now = shared.clock.instant();
         for object in shared.sink.store().select(|object| !shown.contains(&object.meta().key())) {
             let is_known = hidden.objects.contains_key(&object.meta().key());
@@ -304,14 +322,15 @@ impl<S: StoreSink> Sink for Filtered<S> {
             set.push(Entry::Good(object));
         }
         shared.sink.complete(set, version, origin);
-        shared.metrics.hidden(hidden.objects.len());
+        shared.metrics.hidden(hidden.len());
         shared.due.notify_one();
     }
 
     fn put(&self, entry: Entry<S::Object>) {
         let mut hidden = self.shared.hidden.lock();
-        if !hidden.objects.is_empty() && hidden.objects.remove(&entry.meta().key()).is_some() {
-            self.shared.metrics.hidden(hidden.objects.len());
+        if hidden.len() > 0 {
+            hidden.remove(&entry.meta().key());
+            self.shared.metrics.hidden(hidden.len());
         }
         self.shared.sink.put(entry);
     }
@@ -320,14 +339,14 @@ impl<S: StoreSink> Sink for Filtered<S> {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
         if last.is_deleting() || !shared.sink.store().shows(last) {
-            hidden.objects.remove(&last.key());
+            hidden.remove(&last.key());
             shared.sink.gone(last);
         } else {
             hidden.insert(last, last.resource_version, shared.clock.instant());
             shared.sink.bookmark(last.resource_version);
             shared.due.notify_one();
         }
-        shared.metrics.hidden(hidden.objects.len());
+        shared.metrics.hidden(hidden.len());
     }
 
     fn bookmark(&self, version: Version) {

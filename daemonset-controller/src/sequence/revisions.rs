@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
-    api::Patch,
+    api::{Patch, Written},
     controller::Requeue,
     events::EventType,
     intern::Text,
@@ -318,7 +318,13 @@ impl Relabel {
 impl Sequence<Note> for Relabel {
     fn next(&mut self, turn: &mut Turn<Note>) -> sequence::Next<'_, Note> {
         if std::mem::replace(&mut self.is_sent, true) {
-            self.outcome = Some(turn.written().map(drop));
+            match turn.peek() {
+                // A webhook removes the label. The set goes on without it for a while.
+                Some(Written { metadata }) if metadata.labels.get(HASH_LABEL).is_none() => {
+                    turn.note(Note::RefusedPod(Box::new(metadata)));
+                }
+                _ => self.outcome = Some(turn.written().map(drop)),
+            }
             return sequence::Next::Done;
         }
         let body = turn.body(|| json!({"metadata": {"labels": {HASH_LABEL: self.hash}}}));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox::{Action, Rule};
+use sandbox::{Action, Operation, Rule, Webhook};
 use serde_json::{Value, json};
 
 use crate::world::{ME, NS, SETS, World, name, set};
@@ -121,4 +121,30 @@ async fn deleted_pods_are_not_read() {
     world.sandbox.delete("nodes", None, "node-2").await.unwrap();
     world.settle().await;
     assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
+}
+
+/// Has a webhook take the label of the controller away whenever the controller writes a Pod.
+fn strip(world: &World) {
+    let path = format!("/metadata/labels/{}", HASH.replace('/', "~1"));
+    let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);
+    for operation in [Operation::Create, Operation::Update] {
+        let webhook = Webhook::new("strips", operation, "pods").identity(ME);
+        world.sandbox.webhooks().install(webhook.patches(patch.clone()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_removes_the_label_brings_no_pods_without_end() {
+    let world = World::new().await;
+    strip(&world);
+    world.apply(set(json!({}))).await;
+    world.wait(3600).await;
+    assert_eq!((world.names("pods").await.len(), world.asked("create", "pods")), (3, 3));
+    let tries = world.asked("patch", "pods");
+    assert!((3..=60).contains(&tries), "it tries to give the label back, later and later: {tries}");
+    assert_eq!(world.get(SETS, "agent").await["status"]["numberAvailable"], 3);
+    let pod = world.names("pods").await.remove(0);
+    world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+    world.wait(180).await;
+    assert_eq!((world.names("pods").await.len(), world.asked("create", "pods")), (3, 4));
 }

@@ -39,15 +39,14 @@ fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> 
     if set.is_monotonic() { flow } else { Continue(()) }
 }
 
-/// Gives Pods the label of their name if they lack it. Everything else waits: the watch does not show what happens to such Pods.
+/// Gives Pods the label of their name if they lack it, before anything else: the watch does not show what happens to such Pods.
 ///
 /// Upstream gives a Pod the label once it is ready and its turn has come: `processReplica`, `updateIdentity`.
-pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
+pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) {
     let (snapshot, set) = (situation.snapshot, situation.set());
     let mut work = Vec::new();
     for pod in snapshot.pods.keep.iter().filter(|pod| pod.is_unlabelled()) {
         let Some(Some(ordinal)) = ordinal_of(&set.metadata.name, &pod.meta().name) else { continue };
-        plan.waiting.push(|| format!("Pod {} lacks the label {POD_NAME_LABEL}: it gets it first", pod.meta().name));
         work.push(Work::Repair {
             pod: pod.clone(),
             ordinal,
@@ -58,11 +57,9 @@ pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
             occasion: Occasion::Wanted,
         });
     }
-    if work.is_empty() {
-        return Continue(());
+    if !work.is_empty() {
+        plan.phases.push(Phase { pace: Pace::AtOnce, work });
     }
-    plan.phases.push(Phase { pace: Pace::AtOnce, work });
-    Break(())
 }
 
 /// Creates a Pod for every ordinal in range, and repairs the Pods that exist, by ascending ordinal.
@@ -201,7 +198,7 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
 
 /// What a Pod of that ordinal lacks, if it lacks anything. Upstream: `identityMatches`, `storageMatches`.
 ///
-/// A Pod without the label of its name has got it by now, with its adoption or by [`label`].
+/// A Pod without the label of its name gets it with its adoption or by [`label`].
 fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     let name = has_leading_zero(&pod.meta().name);
     let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);

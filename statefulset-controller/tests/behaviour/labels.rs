@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sandbox::{Action, Rule};
+use sandbox::{Action, Operation, Rule, Webhook};
 use serde_json::{Value, json};
 
 use crate::world::{ME, NS, SETS, World, owners, set};
@@ -153,4 +153,30 @@ async fn deleted_pods_are_not_read() {
     world.settle().await;
     assert_eq!(world.images().await, ["web-0 img:2"]);
     assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
+}
+
+/// Has a webhook take the label of the controller away whenever the controller writes a Pod.
+fn strip(world: &World) {
+    let path = format!("/metadata/labels/{}", POD_NAME.replace('/', "~1"));
+    let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);
+    for operation in [Operation::Create, Operation::Update] {
+        let webhook = Webhook::new("strips", operation, "pods").identity(ME);
+        world.sandbox.webhooks().install(webhook.patches(patch.clone()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_removes_the_label_delays_a_set_and_does_not_stop_it() {
+    let world = World::new().await;
+    strip(&world);
+    world.apply(set(2, json!({}))).await;
+    world.wait(600).await;
+    assert_eq!(world.images().await, ["web-0 img:1", "web-1 img:1"]);
+    assert_eq!(world.status().await["readyReplicas"], 2);
+    let (creates, patches) = (world.asked("create", "pods"), world.asked("patch", "pods"));
+    assert!(creates <= 10 && patches <= 100, "{creates} creates, {patches} patches");
+    world.forget();
+    world.sandbox.delete("pods", Some(NS), "web-1").await.unwrap();
+    world.wait(300).await;
+    assert!(world.done().contains(&"+web-1".to_owned()), "{:?}", world.done());
 }

@@ -259,6 +259,22 @@ async fn a_hidden_object_is_read_again_at_once_when_it_was_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_hidden_objects_are_read_ten_times_a_second() {
+    let (filter, _feed) = Filter::new().await;
+    let objects = 500;
+    for n in 0..objects {
+        filter.informer.show_hidden(read(&unlabelled(&format!("b{n}"), 5)));
+    }
+    for _ in 0..1500 {
+        filter.script.then(Answer::Json(404, json!({"reason": "NotFound", "message": "no"})));
+    }
+    filter.wait(2).await;
+    assert_eq!(filter.reads(), objects, "each one once");
+    filter.wait(100).await;
+    assert_eq!(filter.reads(), 3 * objects);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_read_does_not_raise_the_version_of_the_cache() {
     let store: Store<Item> = Store::default();
     let mut events = Vec::new();
