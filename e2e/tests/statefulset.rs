@@ -55,6 +55,8 @@ pub(crate) fn suite() -> Suite {
             Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
             Test::new("a_stray_of_its_name_is_adopted", |c| Box::pin(adopts(c))).only(OURS),
             Test::new("labels_taken_away_release_and_given_back_adopt", |c| Box::pin(relabelled(c))).only(OURS),
+            Test::new("deleted_pods_leave_a_watch_with_a_deletion_timestamp", |c| Box::pin(leaves_a_watch(c)))
+                .only(OURS),
             Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
             Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
         ],
@@ -486,6 +488,40 @@ async fn relabelled(c: Context) -> Outcome {
         (c.get(PODS, "web-0").await.ok()?["metadata"]["uid"] != before["metadata"]["uid"]).then_some(())
     })
     .await
+}
+
+/// What `common/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a deletion timestamp, and
+/// a Pod that loses the label without one.
+async fn leaves_a_watch(c: Context) -> Outcome {
+    let loose = |name: &str| pod(name, "loose").set("metadata/labels/mine", "yes");
+    let first = c.create(PODS, loose("relabelled")).await?;
+    c.create(PODS, loose("graceful")).await?;
+    c.create(PODS, loose("forced")).await?;
+    c.create(PODS, loose("unscheduled").set("spec/schedulerName", "nobody")).await?;
+    c.until("Pods to be scheduled", async || {
+        let scheduled = c.list(PODS).await.ok()?.into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+        (scheduled.count() == 3).then_some(())
+    })
+    .await?;
+    c.merge(PODS, "relabelled", json!({"metadata": {"labels": {"mine": null}}})).await?;
+    for (name, grace) in [("graceful", 1), ("forced", 0), ("unscheduled", 30)] {
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace});
+        c.client().delete(PODS, c.namespace(), name, &options).await?;
+        c.until("the Pod to be gone", async || c.get(PODS, name).await.is_err().then_some(())).await?;
+    }
+    let version = first["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let path = PODS.path(c.namespace(), "", "");
+    let path = format!("{path}?watch=1&labelSelector=mine&timeoutSeconds=2&resourceVersion={version}");
+    let answer = c.client().kube().send(http::Request::get(path).body(Body::empty())?).await?;
+    let body = answer.into_body().collect().await?.to_bytes();
+    let events = body.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let left = events.filter(|event| event["type"] == "DELETED").map(|event| {
+        let metadata = &event["object"]["metadata"];
+        (metadata["name"].as_str().unwrap_or_default().to_owned(), metadata["deletionTimestamp"].is_string())
+    });
+    let wanted = [("relabelled", false), ("graceful", true), ("forced", true), ("unscheduled", true)];
+    assert_eq!(left.collect::<Vec<_>>(), wanted.map(|(name, deleted)| (name.to_owned(), deleted)));
+    Ok(())
 }
 
 async fn deleting(c: Context) -> Outcome {

@@ -234,9 +234,9 @@ impl<S: StoreSink> Shared<S> {
         // Otherwise the watch has brought something newer meanwhile, or the object is to be read once more.
         let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
         let uid = &known.uid;
-        let answer = answer.and_then(|(version, live)| match version >= known.since {
-            true => Ok(live),
-            false => Err(format!("the answer is of version {version}, and the watch of version {}", known.since)),
+        let answer = answer.and_then(|(version, live)| {
+            let is_new = version >= known.since;
+            is_new.then_some(live).ok_or_else(|| format!("version {version} is older than {}", known.since))
         });
         let result = match answer {
             Err(error) => {
@@ -309,7 +309,9 @@ impl<S: StoreSink> Sink for Filtered<S> {
         let shared = &self.shared;
         let mut hidden = shared.hidden.lock();
         let shown: BTreeSet<Key> = set.iter().map(|entry| entry.meta().key()).collect();
-        shown.iter().for_each(|key| hidden.remove(key));
+        for key in &shown {
+            hidden.remove(key);
+        }
         let now = shared.clock.instant();
         for object in shared.sink.store().select(|object| !shown.contains(&object.meta().key())) {
             let is_known = hidden.objects.contains_key(&object.meta().key());
