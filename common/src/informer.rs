@@ -11,6 +11,7 @@
 //!
 //! Upstream: client-go `tools/cache`, `Reflector`.
 
+mod filtered;
 mod frames;
 mod head;
 mod reflect;
@@ -34,6 +35,7 @@ use crate::{
     watched as watch,
 };
 
+pub use filtered::{Filtered, FilteredInformer, StoreSink};
 pub use head::Head;
 pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;

@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use crate::object::Resource;
 
 pub use family::{Counters, Gauges, Histograms};
-pub use informer::InformerMetrics;
+pub use informer::{HiddenMetrics, InformerMetrics};
 pub use limits::Limits;
 pub use prometheus_client::metrics::histogram::Histogram;
 pub use requests::Requests;

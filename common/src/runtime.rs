@@ -17,7 +17,7 @@ use crate::{
     consistency::Ledger,
     events::Recorder,
     gate::Gate,
-    informer::{self, Handler, Informer, SharedInformer},
+    informer::{self, Cached, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer},
     metrics::Metrics,
     object::Object,
     sequence::AccountObserver,
@@ -97,6 +97,12 @@ impl Context {
     /// Starts a cache in `store` that lasts as long as this process; `handler` hears of its changes.
     pub fn informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
         Informer::start_with(self.api.clone(), self.caches_of::<K>(), store, vec![handler])
+    }
+
+    /// The same for the objects with a label of that key. The controller gives that label to its objects.
+    pub fn filtered_informer<K: Object>(&self, label: &'static str, handler: Handler<K>) -> FilteredInformer<K> {
+        let cached = Cached::new(Arc::default(), vec![handler]);
+        SinkInformer::follow_labelled(self.api.clone(), self.caches(), label, cached)
     }
 
     /// The cache of a kind that the loops of this process share. The first call starts it.

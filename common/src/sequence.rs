@@ -137,6 +137,12 @@ impl<N: Note> Turn<N> {
         Ok(self.read::<Written>()?.map(|written| written.metadata))
     }
 
+    /// The object that the server answered with, if it did and it can be read. The answer stays for the other methods.
+    pub fn peek<T: DeserializeOwned>(&self) -> Option<T> {
+        let (_, bytes) = self.answer.as_ref()?.as_ref().ok()?;
+        serde_json::from_slice(bytes).ok()
+    }
+
     /// What was asked for with [`Next::Observe`]; `None` if nothing has changed since the snapshot, as in a forecast.
     pub fn fresh(&mut self) -> Option<N::Fresh> {
         self.fresh.take()

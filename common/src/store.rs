@@ -369,6 +369,18 @@ impl<K: Object> Store<K> {
         events(old, Some(new), out);
     }
 
+    /// Puts in an object that was read beside the watch. One that is not newer than what is here is ignored.
+    ///
+    /// The version of the cache stays as it is: the watch has yet to bring the other changes up to the version of the object.
+    pub(crate) fn apply_read(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+        let mut inner = self.inner.write();
+        let known = inner.find(&new.meta().namespace, &new.meta().name).map(|e| e.meta().resource_version);
+        if known.is_none_or(|known| new.meta().resource_version > known) {
+            let old = inner.put(new.clone());
+            events(old, Some(new), out);
+        }
+    }
+
     /// Takes an object out that is gone, or does not belong here any more, at `version`: the cache has then caught up with that.
     pub(crate) fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();

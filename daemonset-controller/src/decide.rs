@@ -47,6 +47,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         orphans,
         release: snapshot.release.clone(),
         relabel: snapshot.relabel.clone(),
+        unlabelled: snapshot.unlabelled.clone(),
         creates: Vec::new(),
         deletes: Vec::new(),
         deferred: Deferred::default(),
@@ -103,7 +104,10 @@ fn scope(snapshot: &Snapshot) -> Scope {
         Scope::Nothing
     } else if snapshot.blocked.is_some() {
         Scope::Status
-    } else if !snapshot.relabel.is_empty() || (!snapshot.adopt.is_empty() && snapshot.turn == Turn::Adopts) {
+    } else if !snapshot.relabel.is_empty()
+        || !snapshot.unlabelled.is_empty()
+        || (!snapshot.adopt.is_empty() && snapshot.turn == Turn::Adopts)
+    {
         Scope::Claims
     } else {
         Scope::Everything

@@ -52,6 +52,10 @@
 //!   denies to relabel the Pod.
 //! - A revision whose name is taken by one of the same template is not stored; Pods carry the hash of that one, as upstream.
 //! - A revision that was stored before and is gone is stored again only if the set, read live, is still there.
+//! - Only Pods with the label `controller-revision-hash` are watched. A Pod that loses the label is read, and gets the label back with an
+//!   empty value: its revision is unknown, as without the label. An orphan that never had the label is not adopted. A Pod that loses
+//!   the label while no process runs, or while it is terminating, is replaced as if it were gone. A Pod that a webhook creates without
+//!   the label is followed by reads, and replaced after a restart.
 //! - A `FailedCreate` Event reports a revision that cannot be stored, for example because the name of the set is too long or because of
 //!   a quota.
 
@@ -81,7 +85,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Cached, Informer, SinkInformer},
+    informer::{AnyInformer, Cached, Filtered, Informer, SinkInformer},
     intern::Text,
     meta::{Key, Uid},
     parsed::Parsed,
@@ -99,7 +103,7 @@ use crate::{
     failed_pods::Bounds,
     metrics::ControllerMetrics,
     node_updates::NodeUpdates,
-    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
+    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, HASH_LABEL, Node},
     plan::{Plan, Why},
     pod_cache::PodCache,
     rosters::{Record, Rosters},
@@ -174,7 +178,7 @@ pub struct DaemonSetController {
     context: Context,
     queue: Queue<Key>,
     sets: Informer<DaemonSet>,
-    pods: SinkInformer<PodCache>,
+    pods: SinkInformer<Filtered<PodCache>>,
     pod_store: Arc<Store<CachedPod>>,
     nodes: Informer<Node>,
     revisions: Informer<ControllerRevision>,
@@ -245,7 +249,8 @@ impl DaemonSetController {
         let on_pod = Arc::clone(&watch);
         let on_pod = move |event: &_, origin| on_pod.on_pod(event, origin);
         let cached = Cached::new(Arc::clone(&pod_store), vec![Box::new(on_pod)]);
-        let pods = SinkInformer::follow(api.clone(), config, PodCache { cached, rosters: Arc::clone(&rosters) });
+        let cache = PodCache { cached, rosters: Arc::clone(&rosters) };
+        let pods = SinkInformer::follow_labelled(api.clone(), config, HASH_LABEL, cache);
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits(&settings),
@@ -324,6 +329,7 @@ impl Sequenced for DaemonSetController {
                 let now = self.context.clock.instant();
                 self.change_record(snapshot, |record| record.refused_revisions.insert(&revision, now));
             }
+            Note::UnlabelledPod(pod) => self.pods.show_hidden(*pod),
             Note::RefusedPod(pod) => {
                 let now = self.context.clock.instant();
                 self.change_record(snapshot, |record| record.refused_pods.insert(&pod, now));
@@ -362,8 +368,12 @@ impl Sequenced for DaemonSetController {
         });
     }
 
-    /// What was noted for a set that was deleted meanwhile would be kept for ever.
+    /// What was noted for a set that was deleted meanwhile would be kept for ever. The watch does not show what was written to hidden
+    /// Pods.
     fn ended(&self, snapshot: &Snapshot) {
+        for pod in snapshot.release.iter().chain(&snapshot.unlabelled).chain(&snapshot.adopt) {
+            self.pods.read_again(pod.meta());
+        }
         self.watch.forget_if_gone(&snapshot.set.metadata.key(), &snapshot.owner.uid);
     }
 

@@ -130,7 +130,8 @@ impl DaemonSetController {
         let turn = *turn;
         let release = if owner.deleting { Vec::new() } else { roster.unselected() };
         let relabel = roster.with_hashes(&revisions.same_hashes);
-        let changed: Vec<PodRef> = release.iter().chain(&relabel).chain(&orphans).cloned().collect();
+        let unlabelled = roster.unlabelled();
+        let changed: Vec<PodRef> = release.iter().chain(&relabel).chain(&unlabelled).chain(&orphans).cloned().collect();
         let (unchanged, refused_pods) = refused_pods.observe(&changed, instant);
         let is_refused = |pod: &PodRef| unchanged.contains(&pod.meta().uid);
         let without_refused = |pods: &[PodRef]| pods.iter().filter(|pod| !is_refused(pod)).cloned().collect();
@@ -146,6 +147,7 @@ impl DaemonSetController {
             refused_revisions,
             release: without_refused(&release),
             relabel: without_refused(&relabel),
+            unlabelled: without_refused(&unlabelled),
             refused_pods,
             held_back,
             unseen_second_pods,

@@ -30,6 +30,8 @@ pub struct Plan {
     pub release: Vec<PodRef>,
     /// Pods that get the hash of the current revision in the place of that of a duplicate.
     pub relabel: Vec<PodRef>,
+    /// Pods that get the label of their hash back, without a value: nobody knows their revision.
+    pub unlabelled: Vec<PodRef>,
     /// Pods to create.
     pub creates: Vec<Creation>,
     /// Pods to delete.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use common::{
-    informer::{Cached, Head, Sink},
+    informer::{Cached, Head, Sink, StoreSink},
     meta::{Meta, Version},
-    store::{Entry, Origin},
+    store::{Entry, Origin, Store},
 };
 
 use crate::{objects::CachedPod, rosters::Rosters};
@@ -58,5 +58,15 @@ impl Sink for PodCache {
 
     fn replay(&self) {
         self.rosters.change(|| self.cached.replay());
+    }
+}
+
+impl StoreSink for PodCache {
+    fn store(&self) -> &Arc<Store<CachedPod>> {
+        self.cached.store()
+    }
+
+    fn put_read(&self, entry: Entry<CachedPod>) {
+        self.rosters.change(|| self.cached.put_read(entry));
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Roster {
     untargeted: BTreeMap<Arc<str>, PodRef>,
     /// Pods that the selector does not match, by name.
     unselected: BTreeMap<Arc<str>, PodRef>,
+    /// Pods that lack the label of their hash, by name.
+    unlabelled: BTreeMap<Arc<str>, PodRef>,
     /// How many Pods carry a hash.
     hashes: BTreeMap<Text, usize>,
     tally: Tally,
@@ -121,6 +123,7 @@ impl Roster {
             nodes: BTreeMap::new(),
             untargeted: BTreeMap::new(),
             unselected: BTreeMap::new(),
+            unlabelled: BTreeMap::new(),
             hashes: BTreeMap::new(),
             tally: Tally::default(),
             lists: Lists::default(),
@@ -166,6 +169,9 @@ impl Roster {
             self.unselected.insert(name, Arc::clone(pod));
             return;
         }
+        if pod.is_unlabelled() {
+            self.unlabelled.insert(Arc::clone(&name), Arc::clone(pod));
+        }
         *self.hashes.entry(Text::new(pod.hash())).or_insert(0) += 1;
         let target = pod.target();
         if target.is_empty() {
@@ -190,6 +196,7 @@ impl Roster {
             self.unselected.remove(&meta.name);
             return;
         }
+        self.unlabelled.remove(&meta.name);
         let target = pod.target();
         let removed = if target.is_empty() {
             self.untargeted.remove(&meta.name).is_some()
@@ -286,6 +293,11 @@ impl Roster {
     /// Its Pods that the selector does not match.
     pub(crate) fn unselected(&self) -> Vec<PodRef> {
         self.unselected.values().cloned().collect()
+    }
+
+    /// Its Pods that lack the label of their hash.
+    pub(crate) fn unlabelled(&self) -> Vec<PodRef> {
+        self.unlabelled.values().cloned().collect()
     }
 
     /// Its Pods that carry one of these hashes.

@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     decide::body::PodSource,
-    objects::DAEMON_SETS,
+    objects::{CachedPod, DAEMON_SETS, HASH_LABEL},
     plan::{Deletion, Plan, Problem, Scope, Why},
     snapshot::{PodRef, RevisionRef, Snapshot},
 };
@@ -42,6 +42,8 @@ pub enum Note {
     LostOwner,
     /// The server denies a change or the deletion of this revision.
     RefusedRevision(Box<Meta>),
+    /// The server stored a new Pod without the label by which Pods are watched.
+    UnlabelledPod(Box<CachedPod>),
     /// The server denies a change of this Pod.
     RefusedPod(Box<Meta>),
     /// The name of the new revision is taken by one of the same template with that hash, or by none.
@@ -100,7 +102,8 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         taken: None,
         deleted: Vec::new(),
         deletions: Vec::new(),
-        claim: Claim::new(owner, PODS, &[], &plan.adopt, &plan.release),
+        claim: Claim::new(owner, PODS, &[], &plan.adopt, &plan.release)
+            .labelled(|pod| pod.is_unlabelled().then(|| json!({HASH_LABEL: ""}))),
         creates: Vec::new(),
         deletes: Vec::new(),
         denied: None,

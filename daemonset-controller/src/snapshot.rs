@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub release: Vec<PodRef>,
     /// Its Pods that carry the hash of a revision that is deleted because another one holds the same.
     pub relabel: Vec<PodRef>,
+    /// Its Pods that lack the label of their hash, by which Pods are watched.
+    pub unlabelled: Vec<PodRef>,
     /// The hashes of earlier revisions that Pods carry.
     pub live_hashes: BTreeSet<Text>,
     /// Its nodes.

@@ -328,6 +328,7 @@ impl World {
             unseen_second_pods: roster.count_with_pod(self.lost_creates.keys()),
             release: roster.unselected(),
             relabel: roster.with_hashes(&revisions.same_hashes),
+            unlabelled: roster.unlabelled(),
             live_hashes: live.map(Text::new).collect(),
             nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &held_back, &around),
             held_back,

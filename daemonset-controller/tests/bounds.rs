@@ -216,6 +216,7 @@ proptest! {
             refused_pods: RefusedChanges::default(),
             release: Vec::new(),
             relabel: Vec::new(),
+            unlabelled: Vec::new(),
             live_hashes: std::collections::BTreeSet::new(),
             blocked: None,
             lost_creates: lost_creates.clone(),

@@ -66,6 +66,7 @@ pub(crate) fn suite() -> Suite {
             Test::new("revisions_are_stored_byte_for_byte", |c| Box::pin(bytes(c))),
             Test::new("history_is_as_long_as_the_limit", |c| Box::pin(history(c))).only(OURS),
             Test::new("orphans_are_adopted_and_strangers_released", |c| Box::pin(adopts(c))).only(OURS),
+            Test::new("labels_taken_away_release_and_given_back_adopt", |c| Box::pin(relabelled(c))).only(OURS),
             Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))).only(OURS),
             Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
             Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))).only(OURS),
@@ -766,6 +767,7 @@ async fn adopts(c: Context) -> Outcome {
     let nodes = Nodes::start(&c, 2).await?;
     let [with_stray, other] = &nodes.names[..] else { unreachable!() };
     let stray = pod("stray", "agent").set("spec/nodeName", with_stray.as_str());
+    let stray = stray.set("metadata/labels/controller-revision-hash", "old");
     let stray = c.create(PODS, stray).await?;
     let set = agent(&c).set("spec/updateStrategy", json!({"type": "OnDelete"}));
     let set = c.create(DAEMON_SETS, set).await?;
@@ -802,6 +804,46 @@ async fn adopts(c: Context) -> Outcome {
     let after: Vec<Value> = c.pods_of(&set).await?.iter().map(|pod| pod["metadata"]["uid"].clone()).collect();
     assert_eq!((after, revisions(&c).await?.len()), (before, 1));
     Ok(())
+}
+
+async fn relabelled(c: Context) -> Outcome {
+    const HASH: &str = "controller-revision-hash";
+    let nodes = Nodes::start(&c, 1).await?;
+    let node = &nodes.names[0];
+    let set = c.create(DAEMON_SETS, agent(&c).set("spec/updateStrategy", json!({"type": "OnDelete"}))).await?;
+    complete(&c, 1).await?;
+    let first = pod_on(&c, node).await?;
+    let name = first["metadata"]["name"].as_str().unwrap();
+    let merge = async |metadata: Value| c.merge(PODS, name, json!({ "metadata": metadata })).await;
+    let until_owned = async |what: &str, owned: bool| {
+        c.until(what, async || {
+            let pod = c.get(PODS, name).await.ok()?;
+            (pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned).then_some(())
+        })
+        .await
+    };
+    merge(json!({"ownerReferences": null})).await?;
+    until_owned("the orphan to be adopted", true).await?;
+    merge(json!({"labels": {HASH: null}})).await?;
+    c.until("the Pod to get the label of its hash back", async || {
+        (c.get(PODS, name).await.ok()?["metadata"]["labels"][HASH] == "").then_some(())
+    })
+    .await?;
+    merge(json!({"labels": null})).await?;
+    until_owned("the Pod to be released", false).await?;
+    c.until("another Pod to take its place", async || {
+        let pods = c.pods_of(&set).await.ok()?;
+        (pods.len() == 1 && pods[0]["metadata"]["name"] != name).then_some(())
+    })
+    .await?;
+    let labels = first["metadata"]["labels"].clone();
+    merge(json!({ "labels": labels })).await?;
+    until_owned("the Pod to be adopted with its labels", true).await?;
+    c.until("the younger Pod to go", async || {
+        let pods = c.pods_of(&set).await.ok()?;
+        (pods.len() == 1 && pods[0]["metadata"]["name"] == name).then_some(())
+    })
+    .await
 }
 
 async fn min_ready_seconds(c: Context) -> Outcome {

@@ -54,6 +54,9 @@ pub(crate) fn suite() -> Suite {
             Test::new("a_pod_that_is_deleted_or_has_failed_comes_back", |c| Box::pin(replaces(c))).only(OURS),
             Test::new("a_pod_is_available_after_min_ready_seconds", |c| Box::pin(min_ready_seconds(c))),
             Test::new("a_stray_of_its_name_is_adopted", |c| Box::pin(adopts(c))).only(OURS),
+            Test::new("labels_taken_away_release_and_given_back_adopt", |c| Box::pin(relabelled(c))).only(OURS),
+            Test::new("deleted_pods_leave_a_watch_with_a_deletion_timestamp", |c| Box::pin(leaves_a_watch(c)))
+                .only(OURS),
             Test::new("nothing_is_made_while_the_set_is_deleted", |c| Box::pin(deleting(c))).only(OURS),
             Test::new("a_settled_set_is_left_alone", |c| Box::pin(settled(c))),
         ],
@@ -446,6 +449,79 @@ async fn adopts(c: Context) -> Outcome {
     .await?;
     assert_eq!(c.get(PODS, "web-0").await?["metadata"]["uid"], stray["metadata"]["uid"]);
     event(&c, "Normal SuccessfulUpdate Update Pod web-0 in StatefulSet web successful").await
+}
+
+async fn until_owned(c: &Context, what: &str, owned: bool) -> Outcome {
+    c.until(what, async || {
+        let pod = c.get(PODS, "web-0").await.ok()?;
+        (pod["metadata"]["ownerReferences"][0]["kind"].is_string() == owned).then_some(())
+    })
+    .await
+}
+
+/// Upstream: `test/e2e/apps/statefulset.go`, "should adopt matching orphans and release non-matching pods".
+async fn relabelled(c: Context) -> Outcome {
+    const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
+    // A rolling update would replace the Pod, which loses its revision.
+    let set = stateful_set("web").replicas(1).set("spec/updateStrategy", json!({"type": "OnDelete"}));
+    let set = c.create(STATEFUL_SETS, set).await?;
+    settled_at(&c, "web", 1).await?;
+    let before = c.get(PODS, "web-0").await?;
+    let labels = |labels: Value| json!({"metadata": {"labels": labels}});
+    c.merge(PODS, "web-0", json!({"metadata": {"ownerReferences": null}})).await?;
+    until_owned(&c, "the orphan to be adopted", true).await?;
+    c.merge(PODS, "web-0", labels(Value::Null)).await?;
+    until_owned(&c, "the Pod to be released", false).await?;
+    c.merge(PODS, "web-0", labels(set["spec"]["template"]["metadata"]["labels"].clone())).await?;
+    until_owned(&c, "the Pod to be adopted with the labels of the template", true).await?;
+    // The label by which Pods are watched.
+    c.merge(PODS, "web-0", labels(json!({POD_NAME: null}))).await?;
+    c.until("the label of its name to be back", async || {
+        (c.get(PODS, "web-0").await.ok()?["metadata"]["labels"][POD_NAME] == "web-0").then_some(())
+    })
+    .await?;
+    assert_eq!(c.get(PODS, "web-0").await?["metadata"]["uid"], before["metadata"]["uid"]);
+    settled_at(&c, "web", 1).await?;
+    // The watch shows it again.
+    c.delete(PODS, "web-0", "Background").await?;
+    c.until("another Pod to take its place", async || {
+        (c.get(PODS, "web-0").await.ok()?["metadata"]["uid"] != before["metadata"]["uid"]).then_some(())
+    })
+    .await
+}
+
+/// What `common/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a deletion timestamp, and
+/// a Pod that loses the label without one.
+async fn leaves_a_watch(c: Context) -> Outcome {
+    let loose = |name: &str| pod(name, "loose").set("metadata/labels/mine", "yes");
+    let first = c.create(PODS, loose("relabelled")).await?;
+    c.create(PODS, loose("graceful")).await?;
+    c.create(PODS, loose("forced")).await?;
+    c.create(PODS, loose("unscheduled").set("spec/schedulerName", "nobody")).await?;
+    c.until("Pods to be scheduled", async || {
+        let scheduled = c.list(PODS).await.ok()?.into_iter().filter(|pod| pod["spec"]["nodeName"].is_string());
+        (scheduled.count() == 3).then_some(())
+    })
+    .await?;
+    c.merge(PODS, "relabelled", json!({"metadata": {"labels": {"mine": null}}})).await?;
+    for (name, grace) in [("graceful", 1), ("forced", 0), ("unscheduled", 30)] {
+        let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": grace});
+        c.client().delete(PODS, c.namespace(), name, &options).await?;
+        c.until("the Pod to be gone", async || c.get(PODS, name).await.is_err().then_some(())).await?;
+    }
+    let version = first["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    let path = PODS.path(c.namespace(), "", "");
+    let path = format!("{path}?watch=1&labelSelector=mine&timeoutSeconds=2&resourceVersion={version}");
+    let answer = c.client().kube().send(http::Request::get(path).body(Body::empty())?).await?;
+    let body = answer.into_body().collect().await?.to_bytes();
+    let events = body.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let left = events.filter(|event| event["type"] == "DELETED").map(|event| {
+        let metadata = &event["object"]["metadata"];
+        (metadata["name"].as_str().unwrap_or_default().to_owned(), metadata["deletionTimestamp"].is_string())
+    });
+    let wanted = [("relabelled", false), ("graceful", true), ("forced", true), ("unscheduled", true)];
+    assert_eq!(left.collect::<Vec<_>>(), wanted.map(|(name, deleted)| (name.to_owned(), deleted)));
+    Ok(())
 }
 
 async fn deleting(c: Context) -> Outcome {

@@ -67,7 +67,7 @@ pub fn problem(set: &StatefulSet, pods: usize) -> Option<Problem> {
 
 /// Decides the work on Pods.
 ///
-/// For a set that is being deleted there is only a status. Otherwise Pods in range come first, then Pods out of range, then
+/// For a set that is being deleted there is only a status. Otherwise Pods without the label of their name get it, then come Pods in range, then Pods out of range, then
 /// outdated Pods; with `OrderedReady` each of these steps waits for the one before. Upstream: `updateStatefulSet`.
 pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions) -> Reconcile {
     let situation = Situation::new(snapshot, claimed, revisions);
@@ -79,6 +79,7 @@ pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions)
         plan.waiting.push(|| "the set is being deleted: its Pods are left to the garbage collector".to_owned());
         return plan;
     }
+    scaling::label(&situation, &mut plan);
     if scaling::wanted(&situation, &mut plan).is_break() {
         return plan;
     }

@@ -39,8 +39,11 @@
 //! - The claims that are created together with a Pod get their owner references at the next event of the Pod, whether it is ready
 //!   or not. Upstream leaves the claims of a Pod that runs and is never ready behind when the set is deleted.
 //! - A `FailedUpdate` Event reports that the server denies an adoption, a release, or an owner reference of a claim: a right is missing, or a policy forbids it.
-//! - A `FailedCreate` Event reports, once an hour, that the name of a Pod is taken by a Pod that the set cannot adopt. For that a Pod
-//!   that the cache does not hold is read once an hour.
+//! - A `FailedCreate` Event reports, once an hour, that the name of a Pod is taken by a Pod that the set cannot adopt.
+//! - Only Pods with the label `statefulset.kubernetes.io/pod-name` are watched. A Pod that loses the label is read, and gets the label
+//!   back before anything else is done; upstream waits until the Pod is ready. A Pod that is adopted without the label gets it in the
+//!   same patch. An orphan without the label is adopted when the set needs its name; upstream adopts it at once, also if its ordinal is out
+//!   of range. If the set has released it before, its labels are read once a minute.
 //! - A `ClaimMismatch` Event reports, once an hour, a claim that gives less than its template requests. It is used all the same.
 //! - With `maxUnavailable`, outdated Pods that are not ready do not hold up the rolling update. They are replaced within the limit.
 //!
@@ -70,7 +73,7 @@ use common::{
     consistency::Ledger,
     controller::{Loop, Observed, Sequenced},
     events::ObjectRef,
-    informer::{AnyInformer, Informer, handler},
+    informer::{AnyInformer, FilteredInformer, Informer, handler},
     meta::{Key, Meta, Uid},
     parsed::Parsed,
     queue::{Backoff, Priority, Queue},
@@ -85,7 +88,7 @@ use jiff::Timestamp;
 use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
+    objects::{CachedPod, Claim, ControllerRevision, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
     plan::{Plan, Problem},
     reports::Reports,
     sequence::{Namesake, Note},
@@ -149,7 +152,7 @@ pub struct StatefulSetController {
     queue: Queue<Key>,
     watch: Arc<Watch>,
     sets: Informer<StatefulSet>,
-    pods: Informer<CachedPod>,
+    pods: FilteredInformer<CachedPod>,
     claims: Informer<Claim>,
     revisions: Informer<ControllerRevision>,
     ledger: Ledger,
@@ -189,7 +192,7 @@ impl StatefulSetController {
             templates: Arc::clone(&templates),
         });
         let sets = context.informer(store, handler(&watch, Watch::on_set));
-        let pods = context.informer(Arc::default(), handler(&watch, Watch::on_pod));
+        let pods = context.filtered_informer(POD_NAME_LABEL, handler(&watch, Watch::on_pod));
         let claims = context.informer(Arc::default(), handler(&watch, Watch::on_claim));
         let revisions = context.informer(Arc::default(), handler(&watch, Watch::on_revision));
         let limits = limits(&settings);
@@ -273,6 +276,7 @@ impl Sequenced for StatefulSetController {
             Note::Rollout(unavailable) => self.metrics.rollout(set, unavailable),
             Note::AwaitedClaims(claims) => self.await_claims(&set.metadata, &claims),
             Note::Reported(difference, at) => self.reports.add_difference(&snapshot.owner.uid, difference, at),
+            Note::HiddenPod(pod) => self.pods.show_hidden(*pod),
             Note::NameTaken { pod, at, examined } => self.reports.add_taken(&snapshot.owner.uid, pod, at, examined),
         }
     }
@@ -286,8 +290,12 @@ impl Sequenced for StatefulSetController {
         self.reports.free(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
-    /// The event of the deletion of a set may have come before the last answer was noted.
+    /// The event of the deletion of a set may have come before the last answer was noted. The watch does not show what was written to
+    /// hidden Pods.
     fn ended(&self, snapshot: &Snapshot) {
+        for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled()) {
+            self.pods.read_again(pod.meta());
+        }
         if !self.sets.store().shows(&snapshot.set.metadata) {
             self.watch.forget(&snapshot.set);
         }

@@ -16,7 +16,7 @@ use common::{
     },
 };
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::pod::{PodSources, ReadTemplate, Unusable, WorkOnPod};
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         revisions::{self, Revisions, TemplateSource},
         status,
     },
-    objects::{STATEFUL_SETS, Status},
+    objects::{CachedPod, STATEFUL_SETS, Status, ordinal_of},
     plan::{Phase, Plan, Problem, Reconcile, Unavailable, Work},
     reports::TakenName,
     snapshot::{PodRef, RevisionRef, Snapshot},
@@ -42,13 +42,15 @@ pub enum Note {
     AwaitedClaims(Vec<String>),
     /// A difference between claims and their template was reported at that time.
     Reported(String, Timestamp),
+    /// A Pod that the watch does not show has the name of a Pod to create, and belongs to the set or to nobody.
+    HiddenPod(Box<CachedPod>),
     /// The name of a Pod to create is taken.
     NameTaken {
         /// The name.
         pod: Arc<str>,
         /// The time.
         at: Timestamp,
-        /// Whether the Pod that has the name is looked at.
+        /// Whether the Pod that has the name is reported.
         examined: bool,
     },
 }
@@ -56,7 +58,7 @@ pub enum Note {
 /// What cache and memory say of a Pod that has the name of a Pod to create.
 #[derive(Debug)]
 pub struct Namesake {
-    /// The Pod, if the cache holds it. The cache holds no Pods of controllers of other kinds.
+    /// The Pod, if the cache holds it. The cache holds no Pods without the label of their name, and none of controllers of other kinds.
     pub cached: Option<PodRef>,
     /// The earlier refusals, if there were any.
     pub taken: Option<TakenName>,
@@ -101,7 +103,7 @@ pub(crate) fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Seque
         snapshot,
         plan,
         adopt_revisions: Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.adopt, &[]),
-        claim: Claim::new(owner, PODS, &[], &pods.adopt, &pods.release),
+        claim: Claim::new(owner, PODS, &[], &pods.adopt, &pods.release).labelled(|pod| missing_labels(snapshot, pod)),
         claimed: Vec::new(),
         renumber: None,
         store: None,
@@ -157,6 +159,11 @@ impl<'a> State<'a> {
             return end(turn, Err(failed.while_doing("cannot claim Pods")));
         }
         self.claimed = self.snapshot.pods.keep.iter().chain(self.claim.adopted()).cloned().collect();
+        let set = &self.snapshot.set.metadata.name;
+        for labelled in self.claim.adopted().filter(|pod| pod.is_unlabelled()) {
+            let message = format!("Update Pod {} in StatefulSet {set} successful", labelled.meta().name);
+            turn.tell(EventType::Normal, "SuccessfulUpdate", message);
+        }
         match &self.plan.revisions.step {
             revisions::Step::Nothing => self.reconcile(turn),
             revisions::Step::Renumber { revision, number } => {
@@ -349,6 +356,13 @@ impl<'a> State<'a> {
         let check = status::next_check(set, &self.claimed, &self.status, *began, turn.now);
         end(turn, Ok(check.map_or(Requeue::No, Requeue::After)))
     }
+}
+
+/// The labels of its identity, for a Pod that lacks the one by which Pods are watched.
+fn missing_labels(snapshot: &Snapshot, pod: &PodRef) -> Option<Value> {
+    let name = &pod.meta().name;
+    let ordinal = ordinal_of(&snapshot.set.metadata.name, name).flatten();
+    pod.is_unlabelled().then(|| body::identity(name, ordinal))
 }
 
 fn end<'a>(turn: &mut Turn<Note>, outcome: Result<Requeue, Failed>) -> Next<'a> {

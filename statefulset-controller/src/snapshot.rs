@@ -44,6 +44,13 @@ pub struct Snapshot {
     pub now: Timestamp,
 }
 
+impl Snapshot {
+    /// Its Pods without the label of their name. The watch does not show them.
+    pub fn unlabelled(&self) -> impl Iterator<Item = &PodRef> {
+        self.pods.keep.iter().chain(&self.pods.adopt).filter(|pod| pod.is_unlabelled())
+    }
+}
+
 /// The operator's settings that decisions depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {

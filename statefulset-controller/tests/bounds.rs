@@ -60,7 +60,8 @@ fn pod(ordinal: i32, ready: bool) -> Value {
     let owner =
         json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "SET", "controller": true});
     json!({"metadata": {"name": name, "namespace": NS, "uid": format!("POD-{ordinal}"), "resourceVersion": "1",
-            "labels": {"app": "web", "controller-revision-hash": "web-old"}, "ownerReferences": [owner]},
+            "labels": {"app": "web", "controller-revision-hash": "web-old", "statefulset.kubernetes.io/pod-name": name},
+            "ownerReferences": [owner]},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": if ready { "True" } else { "False" }}]}})
 }
 

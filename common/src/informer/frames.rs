@@ -126,6 +126,7 @@ fn entry<K: Object>(json: &str) -> Result<Entry<K>, String> {
 pub(super) struct Page<K> {
     pub(super) version: Version,
     pub(super) next: String,
+    /// The objects that may concern this controller.
     pub(super) items: Vec<Entry<K>>,
 }
 

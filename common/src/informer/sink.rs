@@ -8,7 +8,7 @@ use crate::{
     store::{Entry, Event, Origin, Store},
 };
 
-use super::{Handler, Head};
+use super::{Handler, Head, StoreSink};
 
 /// What keeps what an informer reads.
 ///
@@ -119,5 +119,15 @@ impl<K: Object> Sink for Cached<K> {
             let all = store.all().into_iter();
             events.extend(all.map(|object| Event::Updated { old: Arc::clone(&object), new: object }));
         });
+    }
+}
+
+impl<K: Object> StoreSink for Cached<K> {
+    fn store(&self) -> &Arc<Store<K>> {
+        &self.store
+    }
+
+    fn put_read(&self, entry: Entry<K>) {
+        self.change(Origin::Watch, |store, events| store.apply_read(entry, events));
     }
 }

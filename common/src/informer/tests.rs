@@ -1,5 +1,7 @@
 //! The informer against a scripted server, in virtual time.
 
+mod filtered;
+
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Gauge, Histogram, Metrics, Stability::Alpha};
+use super::{Counters, Gauge, Histogram, Metrics, Stability::Alpha};
 use crate::{meta::Version, object::Resource};
 
 const LABELS: &[&str] = &["group", "name", "resource", "version"];
@@ -65,5 +65,38 @@ impl InformerMetrics {
     /// The cache is at this version. Meant for [`Metrics::before_scrape`].
     pub fn version(&self, version: Version) {
         self.version.set(version.last_digits() as f64);
+    }
+}
+
+/// The metrics of the objects that have left the label selector of a watch. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct HiddenMetrics {
+    resource: Resource,
+    objects: Gauge,
+    reads: Counters,
+}
+
+impl HiddenMetrics {
+    /// The metrics for a resource.
+    pub fn new(metrics: &Metrics, resource: Resource) -> Self {
+        let objects = "Objects that lack the label by which they are watched and that may still exist";
+        let reads = "Reads of objects that the watch does not show, by result: gone, hidden, visible, foreign or error";
+        Self {
+            resource,
+            objects: metrics
+                .gauge("nonet_informer_hidden_objects", Alpha, objects, &["group", "resource"])
+                .with(&[resource.group, resource.plural]),
+            reads: metrics.counter("nonet_informer_hidden_reads_total", Alpha, reads, &["group", "resource", "result"]),
+        }
+    }
+
+    /// There are so many hidden objects.
+    pub fn hidden(&self, objects: usize) {
+        self.objects.set(objects as f64);
+    }
+
+    /// An object was read.
+    pub fn read(&self, result: &'static str) {
+        self.reads.with(&[self.resource.group, self.resource.plural, result]).inc();
     }
 }

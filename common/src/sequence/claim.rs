@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::{Class, Failed, Next, Note, Pace, Refusal, Request, Role, Sequence, Step, Steps, Turn, members};
 use crate::{
     api::Patch,
@@ -29,6 +31,8 @@ struct Child<'a, C> {
     owner: &'a Owner,
     resource: Resource,
     finalizers: &'a [&'a str],
+    /// The labels that it gets with its owner.
+    labels: Option<Value>,
     adopts: bool,
     answer: Answer,
 }
@@ -38,7 +42,13 @@ impl<C: HasMeta> Child<'_, C> {
         let (meta, owner, finalizers) = (self.claimed.meta(), self.owner, self.finalizers);
         let patch = |body| Request::patch(self.resource, meta, Patch::Strategic, body);
         if self.adopts {
-            let request = patch(turn.body(|| owner.adopt_patch(&meta.uid, finalizers)));
+            let request = patch(turn.body(|| {
+                let mut adoption = owner.adopt_patch(&meta.uid, finalizers);
+                if let Some(labels) = &self.labels {
+                    adoption["metadata"]["labels"] = labels.clone();
+                }
+                adoption
+            }));
             request.doing("adopt").role(Role::Child).because("nobody controls it and it is selected")
         } else {
             let request = patch(turn.body(|| owner.release_patch(&meta.uid, finalizers)));
@@ -107,12 +117,31 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
         adopt: &'a [C],
         release: &'a [C],
     ) -> Self {
-        let child =
-            |adopts| move |claimed: &'a C| Child { claimed, owner, resource, finalizers, adopts, answer: Answer::None };
+        let child = |adopts| {
+            move |claimed: &'a C| Child {
+                claimed,
+                owner,
+                resource,
+                finalizers,
+                labels: None,
+                adopts,
+                answer: Answer::None,
+            }
+        };
         let (release, adopt) = (release.iter().map(child(false)).collect(), adopt.iter().map(child(true)).collect());
         Self(Steps::new(State { owner, release, adopt, recheck: None }, |_, _| {
             Step::All(|state| members(&mut state.release), Pace::AtOnce, State::recheck)
         }))
+    }
+
+    /// Gives children labels together with their owner, where `labels` has some for a child: without a label that the children of this
+    /// owner are watched by, the adoption would not be seen.
+    #[must_use]
+    pub fn labelled(mut self, labels: impl Fn(&C) -> Option<Value>) -> Self {
+        for child in &mut self.0.state.adopt {
+            child.labels = labels(child.claimed);
+        }
+        self
     }
 
     /// The children that are adopted.

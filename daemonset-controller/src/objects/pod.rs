@@ -56,6 +56,11 @@ impl CachedPod {
         self.pod.meta.labels.get(HASH_LABEL).unwrap_or_default()
     }
 
+    /// Whether it lacks the label of its hash, by which Pods are watched. A label without a value is one.
+    pub fn is_unlabelled(&self) -> bool {
+        self.pod.meta.labels.get(HASH_LABEL).is_none()
+    }
+
     /// The generation of its template, as the label has it.
     pub fn template_generation(&self) -> Option<&str> {
         self.pod.meta.labels.get(TEMPLATE_GENERATION_LABEL)

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use common::{
+    api::Written,
     events::EventType,
     intern::Text,
     meta::Version,
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use super::Note;
 use crate::{
     decide::{body::PodSource, recheck::still_holds},
-    objects::CachedPod,
+    objects::{CachedPod, HASH_LABEL},
     plan::{Creation, Deletion},
     snapshot::Snapshot,
 };
@@ -61,6 +62,7 @@ impl Sequence<Note> for CreateForNode<'_> {
             // A lost answer holds back its node, and not the set.
             create.role(Role::Awaited).because(format!("node {node}: {lack}"))
         });
+        note_unlabelled(turn);
         if let Next::Send(request) = create.next(turn) {
             return Next::Send(request);
         }
@@ -74,6 +76,16 @@ impl Sequence<Note> for CreateForNode<'_> {
 
     fn stops_siblings(&self) -> bool {
         !self.is_done()
+    }
+}
+
+/// Notes a new Pod that lacks the label by which Pods are watched: a webhook has removed it. The set would create Pods without end.
+fn note_unlabelled(turn: &mut Turn<Note>) {
+    let Some(Written { metadata }) = turn.peek() else { return };
+    if metadata.labels.get(HASH_LABEL).is_none()
+        && let Some(pod) = turn.peek::<CachedPod>()
+    {
+        turn.note(Note::UnlabelledPod(Box::new(pod)));
     }
 }
 

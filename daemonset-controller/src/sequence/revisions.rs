@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
-    api::Patch,
+    api::{Patch, Written},
     controller::Requeue,
     events::EventType,
     intern::Text,
@@ -75,13 +75,15 @@ impl<'a> State<'a> {
         Step::All(|state| members(&mut state.changes), Pace::InOrder, Self::labelled)
     }
 
-    /// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept.
+    /// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept, and Pods without a hash an empty one. The
+    /// watch does not show Pods without the label.
     fn labelled(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         if let Some(failed) = self.not_changed(turn, "label") {
             return failed;
         }
         let hash = &self.plan.revisions.hash;
-        self.relabels = self.plan.relabel.iter().map(|pod| Relabel::new(pod, hash)).collect();
+        let relabel = self.plan.relabel.iter().map(|pod| Relabel::new(pod, hash));
+        self.relabels = relabel.chain(self.plan.unlabelled.iter().map(Relabel::without_hash)).collect();
         Step::All(|state| members(&mut state.relabels), Pace::AtOnce, Self::relabelled)
     }
 
@@ -90,7 +92,7 @@ impl<'a> State<'a> {
         let mut kept_hashes = BTreeSet::new();
         for (pod, refusal) in self.relabels.iter().filter_map(Relabel::refused) {
             let Some(denied) = note_denied_pod(turn, "relabel", pod, refusal) else {
-                return end(turn, Err(refused("relabel Pods of a duplicate ControllerRevision", refusal)));
+                return end(turn, Err(refused(&format!("relabel Pod {}", pod.meta().name), refusal)));
             };
             self.denied.get_or_insert(denied);
             kept_hashes.insert(pod.hash());
@@ -297,6 +299,10 @@ impl Relabel {
         Self { pod: Arc::clone(pod), hash: hash.clone(), is_sent: false, outcome: None }
     }
 
+    fn without_hash(pod: &PodRef) -> Self {
+        Self::new(pod, &Text::default())
+    }
+
     /// Whether the Pod has the hash.
     pub(super) fn is_done(&self) -> bool {
         matches!(self.outcome, Some(Ok(())))
@@ -312,11 +318,21 @@ impl Relabel {
 impl Sequence<Note> for Relabel {
     fn next(&mut self, turn: &mut Turn<Note>) -> sequence::Next<'_, Note> {
         if std::mem::replace(&mut self.is_sent, true) {
-            self.outcome = Some(turn.written().map(drop));
+            match turn.peek() {
+                // A webhook removes the label. The set goes on without it for a while.
+                Some(Written { metadata }) if metadata.labels.get(HASH_LABEL).is_none() => {
+                    turn.note(Note::RefusedPod(Box::new(metadata)));
+                }
+                _ => self.outcome = Some(turn.written().map(drop)),
+            }
             return sequence::Next::Done;
         }
         let body = turn.body(|| json!({"metadata": {"labels": {HASH_LABEL: self.hash}}}));
         let request = Request::patch(PODS, self.pod.meta(), Patch::Merge, body).role(Role::Child).doing("relabel");
-        sequence::Next::Send(request.because(format!("its revision is kept under the hash {}", self.hash)))
+        let why = match self.hash.as_str() {
+            "" => "it lacks the label by which Pods are watched".to_owned(),
+            hash => format!("its revision is kept under the hash {hash}"),
+        };
+        sequence::Next::Send(request.because(why))
     }
 }

@@ -4,6 +4,7 @@
 
 mod hand_over;
 mod history;
+mod labels;
 mod nodes;
 mod rollout;
 mod shadow;

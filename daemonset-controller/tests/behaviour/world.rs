@@ -227,9 +227,10 @@ fn merge(into: &mut Value, from: &Value) {
     }
 }
 
-/// A Pod on that node that `agent` selects and nobody controls.
+/// A Pod on that node that `agent` selects and nobody controls, as a DaemonSet leaves it behind.
 pub(crate) fn orphan(name: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": {"app": "agent"}},
+    let labels = json!({"app": "agent", "controller-revision-hash": "old"});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NS, "labels": labels},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:0"}]}})
 }
 

@@ -56,6 +56,15 @@ pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, 
     Some(json!({"apiVersion": PODS.version, "kind": PODS.kind, "metadata": metadata, "spec": spec}))
 }
 
+/// The labels that say which Pod of its set a Pod is. A name whose digits exceed an `i32` has no ordinal.
+pub fn identity(name: &str, ordinal: Option<i32>) -> Value {
+    let mut labels = json!({POD_NAME_LABEL: name});
+    if let Some(ordinal) = ordinal {
+        labels[POD_INDEX_LABEL] = json!(ordinal.to_string());
+    }
+    labels
+}
+
 /// A claim under that name; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
 pub fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw.value().ok()?;

@@ -13,7 +13,7 @@ use super::{
     situation::{self, Situation, Slot},
 };
 use crate::{
-    objects::{POD_NAME_LABEL, StatefulSet, Update, has_leading_zero},
+    objects::{POD_NAME_LABEL, StatefulSet, Update, has_leading_zero, ordinal_of},
     plan::{Claims, Occasion, Phase, Reconcile, RevisionRole, Why, Work, Wrong},
     snapshot::{ClaimRef, PodRef, Snapshot},
 };
@@ -37,6 +37,29 @@ fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> 
         plan.phases.push(Phase { pace: pace(set), work });
     }
     if set.is_monotonic() { flow } else { Continue(()) }
+}
+
+/// Gives Pods the label of their name if they lack it, before anything else: the watch does not show what happens to such Pods.
+///
+/// Upstream gives a Pod the label once it is ready and its turn has come: `processReplica`, `updateIdentity`.
+pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) {
+    let (snapshot, set) = (situation.snapshot, situation.set());
+    let mut work = Vec::new();
+    for pod in snapshot.pods.keep.iter().filter(|pod| pod.is_unlabelled()) {
+        let Some(Some(ordinal)) = ordinal_of(&set.metadata.name, &pod.meta().name) else { continue };
+        work.push(Work::Repair {
+            pod: pod.clone(),
+            ordinal,
+            claims: Claims::default(),
+            conflicting: Vec::new(),
+            owners: Vec::new(),
+            wrong: Some(Wrong { labels: true, ..Wrong::default() }),
+            occasion: Occasion::Wanted,
+        });
+    }
+    if !work.is_empty() {
+        plan.phases.push(Phase { pace: Pace::AtOnce, work });
+    }
 }
 
 /// Creates a Pod for every ordinal in range, and repairs the Pods that exist, by ascending ordinal.
@@ -174,9 +197,11 @@ fn needed(snapshot: &Snapshot, ordinal: i32) -> Claims {
 }
 
 /// What a Pod of that ordinal lacks, if it lacks anything. Upstream: `identityMatches`, `storageMatches`.
+///
+/// A Pod without the label of its name gets it with its adoption or by [`label`].
 fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     let name = has_leading_zero(&pod.meta().name);
-    let labels = pod.meta().labels.get(POD_NAME_LABEL) != Some(&*pod.meta().name);
+    let labels = pod.meta().labels.get(POD_NAME_LABEL).is_some_and(|label| label != &*pod.meta().name);
     let claims = set.claims.iter().map(|template| (template.name.to_string(), set.claim_name(template, ordinal)));
     let volumes: Vec<_> = claims.filter(|(volume, claim)| pod.claim(volume) != Some(claim.as_str())).collect();
     (name || labels || !volumes.is_empty()).then_some(Wrong { name, labels, volumes })

@@ -298,7 +298,15 @@ fn claims_that_give_less_than_their_template_requests_are_reported_once() {
 #[test]
 fn a_pod_that_has_lost_its_name_label_gets_it_back() {
     assert_eq!(world(2).pod(pod(1).unlabelled()).work(), ["~1"]);
-    assert_eq!(world(2).pod(pod(1).unlabelled().unready()).work(), none(), "once it is its turn");
+    assert_eq!(world(2).pod(pod(1).unlabelled().unready()).work(), ["~1"], "although it is not ready");
+    let first = world(3).pod(pod(0).unready()).pod(pod(1).unlabelled()).pod(pod(2).unlabelled());
+    assert_eq!(first.work(), ["~1", "~2"], "before it is its turn");
+    assert_eq!(
+        world(2).spec("replicas", json!(1)).pod(pod(1).unlabelled()).work(),
+        ["~1", "-1"],
+        "before it is deleted"
+    );
+    assert_eq!(world(2).pod(pod(1).unlabelled()).deleting().work(), none());
     assert_eq!(world(2).burst().pod(pod(1).unlabelled().phase("Pending")).work(), ["~1"]);
     // Volumes do not come back: the server refuses it, and says so.
     assert_eq!(world(2).with_claims("Retain", "Retain").pod(pod(1)).work(), ["~1"]);

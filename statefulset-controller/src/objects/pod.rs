@@ -14,7 +14,7 @@ use common::{
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer};
 
-use super::{REVISION_LABEL, STATEFUL_SETS};
+use super::{POD_NAME_LABEL, REVISION_LABEL, STATEFUL_SETS};
 
 /// The kubelet reads its clock twice when it starts a Pod, once for the start time and once for the condition `Ready`. The two
 /// readings are at most one second apart after they are cut to whole seconds.
@@ -59,6 +59,11 @@ impl CachedPod {
     /// The name of the revision in its label; empty without the label.
     pub fn revision(&self) -> &str {
         self.pod.meta.labels.get(REVISION_LABEL).unwrap_or_default()
+    }
+
+    /// Whether it lacks the label of its name, by which Pods are watched.
+    pub fn is_unlabelled(&self) -> bool {
+        self.pod.meta.labels.get(POD_NAME_LABEL).is_none()
     }
 
     /// Whether its phase is `Running` and its condition `Ready` is `True`.

@@ -21,7 +21,7 @@ use crate::{
         revisions::{Revision, Revisions},
         scaling::{MAX_CLAIM_WRITES, Ownership, ownership},
     },
-    objects::{CLAIMS, POD_INDEX_LABEL, POD_NAME_LABEL},
+    objects::{CLAIMS, CachedPod},
     plan::{Claims, Occasion, RevisionRole, Work, Wrong},
     snapshot::{ClaimRef, Snapshot},
 };
@@ -143,6 +143,8 @@ struct State<'a> {
     refusal: Option<Refusal>,
     /// The claims whose owner references are still to be written, the last one first.
     changes: Vec<(ClaimRef, Vec<OwnerRef>)>,
+    /// Whether a Pod that has the name of the Pod to create is reported.
+    reports_namesake: bool,
     lowers_current: bool,
     failed: Option<Failed>,
 }
@@ -163,6 +165,7 @@ impl<'a> WorkOnPod<'a> {
             problems: Vec::new(),
             refusal: None,
             changes: Vec::new(),
+            reports_namesake: false,
             lowers_current: false,
             failed: None,
         };
@@ -351,28 +354,38 @@ impl<'a> State<'a> {
         self.own(turn, ownership)
     }
 
-    /// Finds out which Pod has the name of the Pod to create. Mostly the cache does not show yet what is already there, so that
-    /// nothing is told and nothing is read for a while. Upstream leaves it at that.
+    /// Finds out which Pod has the name of the Pod to create.
+    ///
+    /// Mostly the cache does not show yet what is already there. A Pod that the cache does not hold is read: it may be a Pod of the set,
+    /// or without a controller, and lack the label by which Pods are watched. Upstream, which watches all Pods, leaves it at the
+    /// refusal.
     fn examine_namesake(&mut self, turn: &mut Turn<Note>) -> Go<'a> {
         let Some(Namesake { cached, taken }) = turn.fresh() else { return Step::Done };
         let (pod, at) = (Arc::clone(&self.name), turn.now);
-        let examined = taken.is_some_and(|taken| taken.is_due(at));
-        turn.note(Note::NameTaken { pod, at, examined });
-        if !examined {
-            return Step::Done;
-        }
+        self.reports_namesake = taken.is_some_and(|taken| taken.is_due(at));
+        turn.note(Note::NameTaken { pod, at, examined: self.reports_namesake });
         if let Some(pod) = cached {
             return self.report_namesake(turn, pod.meta());
         }
         let request = Request::get(PODS, &self.snapshot.owner.namespace, &self.name);
-        Step::Send(request.because("its name is taken"), |state, turn| match turn.metadata() {
-            Ok(Some(meta)) => state.report_namesake(turn, &meta),
-            Ok(None) | Err(_) => Step::Done,
-        })
+        Step::Send(request.because("its name is taken"), Self::read_namesake)
+    }
+
+    fn read_namesake(&mut self, turn: &mut Turn<Note>) -> Go<'a> {
+        let Ok(Some(pod)) = turn.read::<CachedPod>() else { return Step::Done };
+        let step = self.report_namesake(turn, pod.meta());
+        let is_foreign = |controller: &OwnerRef| controller.uid != self.snapshot.owner.uid;
+        if pod.is_unlabelled() && !pod.meta().controller().is_some_and(is_foreign) {
+            turn.note(Note::HiddenPod(Box::new(pod)));
+        }
+        step
     }
 
     /// Tells of a Pod that has the name of the Pod to create, if the set neither controls nor adopts it.
     fn report_namesake(&mut self, turn: &mut Turn<Note>, namesake: &Meta) -> Go<'a> {
+        if !self.reports_namesake {
+            return Step::Done;
+        }
         let Snapshot { set, owner, .. } = self.snapshot;
         let holder = match namesake.controller() {
             Some(controller) if controller.uid == owner.uid => return Step::Done,
@@ -497,7 +510,7 @@ impl<'a> State<'a> {
 fn mended(meta: &Meta, ordinal: i32, wrong: &Wrong) -> Value {
     let mut patch = json!({});
     if wrong.labels {
-        patch["metadata"]["labels"] = json!({POD_NAME_LABEL: meta.name, POD_INDEX_LABEL: ordinal.to_string()});
+        patch["metadata"]["labels"] = body::identity(&meta.name, Some(ordinal));
     }
     if !wrong.volumes.is_empty() {
         let volume = |(name, claim): &(String, String)| {

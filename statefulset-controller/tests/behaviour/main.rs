@@ -4,6 +4,7 @@
 
 mod claims;
 mod hand_over;
+mod labels;
 mod namesakes;
 mod revisions;
 mod rights;

@@ -61,7 +61,9 @@ async fn denied_adoptions_are_reported_in_one_event_per_sync() {
     let without = rules(&["controllerrevisions", CLAIMS], &["statefulsets/finalizers", "pods/finalizers"]);
     let world = World::with_rights(without).await;
     for ordinal in 0..3 {
-        let metadata = json!({"name": format!("web-{ordinal}"), "namespace": NS, "labels": {"app": "web"}});
+        let name = format!("web-{ordinal}");
+        let labels = json!({"app": "web", "statefulset.kubernetes.io/pod-name": name});
+        let metadata = json!({"name": name, "namespace": NS, "labels": labels});
         let spec = json!({"containers": [{"name": "c", "image": "img:1"}]});
         world.apply(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})).await;
     }

@@ -155,7 +155,8 @@ fn collected(zone: &str) -> What {
 
 /// A Pod of a user on a node, which the set adopts.
 fn stray(name: &str, node: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": {"app": AGENT}},
+    let labels = json!({"app": AGENT, "controller-revision-hash": "stray"});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "img:0"}]}})
 }
 

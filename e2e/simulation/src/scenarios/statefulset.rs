@@ -120,6 +120,10 @@ fn stray(name: &str) -> Value {
         "spec": {"containers": [{"name": "c", "image": "img:0"}]}})
 }
 
+fn labelled(pod: &str, labels: Value) -> What {
+    What::merge(PODS, pod, json!({"metadata": {"labels": labels}}))
+}
+
 /// Makes a Pod fail, as a node does that evicts it.
 fn failed(pod: &str) -> What {
     What::MergeStatus(PODS.to_owned(), pod.to_owned(), json!({"status": {"phase": "Failed", "reason": "Evicted"}}))
@@ -219,6 +223,16 @@ fn scenarios() -> Vec<Scenario> {
                 settled(What::Create(set(WEB, 2, json!({"updateStrategy": {"type": "OnDelete"}})))),
                 settled(What::merge(PODS, "web-1", json!({"metadata": {"labels": {"app": "other"}}}))),
                 after(5.0, What::delete_now(PODS, "web-1")),
+            ],
+        },
+        Scenario {
+            name: "labels",
+            about: "a Pod loses the label of its name, then all labels, and gets those of the template back",
+            steps: vec![
+                create(set(WEB, 2, json!({"updateStrategy": {"type": "OnDelete"}}))),
+                settled(labelled("web-1", json!({"statefulset.kubernetes.io/pod-name": null}))),
+                settled(labelled("web-0", Value::Null)),
+                after(30.0, labelled("web-0", json!({"app": WEB}))),
             ],
         },
         Scenario {

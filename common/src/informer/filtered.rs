@@ -1,0 +1,379 @@
+//! A cache of the objects that carry a label, which does not lose its objects when they lose the label.
+//!
+//! The server delivers the objects with the label and no others. To such a watch, an object from which somebody takes the label away
+//! looks deleted: it comes as `DELETED`, in its last state with the label. This sink finds out which of the two has happened:
+//!
+//! - A deleted Pod has a deletion timestamp in its last state, because the server stores the timestamp before it removes the Pod. An
+//!   object that disappears without a deletion timestamp is read once.
+//! - During that read, the object stays in the cache as it was. Its owner sees a cache that lags, and not a missing child.
+//! - An object that still exists is *hidden*. It stays in the cache in the state that was read, and its owner decides about it as about
+//!   any other: it releases the object, or gives it the label back. It is read again, at growing intervals, until the watch shows it
+//!   again, it is gone, or it does not concern this process any more ([`Object::keep`]).
+//! - An object that is hidden when the process starts is unknown. Whoever finds one hands it over ([`SinkInformer::show_hidden`]).
+//!
+//! What was read never raises the version of the cache, which is the version that the watch has reached. Objects never go back in time.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{sync::Notify, task::JoinHandle};
+
+use super::{Cached, Config, Head, Sink, SinkInformer, frames};
+use crate::{
+    api::{Api, escape},
+    batch,
+    client::user_agent,
+    clock::{Clock, Instant},
+    meta::{Key, Meta, Uid, Version},
+    metrics::HiddenMetrics,
+    object::Object,
+    store::{Entry, Origin, Store},
+};
+
+/// How many objects are read at the same time.
+const IN_FLIGHT: usize = 8;
+/// The time before a hidden object is read again, or a failed read is tried again. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such time, as long as there are few hidden objects.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// The least such time for each hidden object: many of them together are read again ten times a second.
+const PAUSE_PER_OBJECT: Duration = Duration::from_millis(100);
+
+/// A sink that keeps whole objects in a store.
+pub trait StoreSink: Sink<Set = Vec<Entry<<Self as Sink>::Object>>> {
+    /// The store.
+    fn store(&self) -> &Arc<Store<Self::Object>>;
+    /// Puts in an object that was read beside the watch. The version of the store stays as it is.
+    fn put_read(&self, entry: Entry<Self::Object>);
+}
+
+/// An informer that watches the objects with one label and keeps hold of its own objects that lose it.
+pub type FilteredInformer<K> = SinkInformer<Filtered<Cached<K>>>;
+
+/// A sink behind a label selector.
+pub struct Filtered<S> {
+    shared: Arc<Shared<S>>,
+    reader: JoinHandle<()>,
+}
+
+struct Shared<S> {
+    sink: S,
+    label: &'static str,
+    clock: Clock,
+    metrics: HiddenMetrics,
+    /// Locked during every change of the sink, because the watch and the reads change it.
+    hidden: Mutex<Hidden>,
+    /// Wakes the reader.
+    due: Notify,
+}
+
+/// The objects that the watch does not show although they may still exist.
+#[derive(Default)]
+struct Hidden {
+    objects: BTreeMap<Key, HiddenObject>,
+    /// The objects that are to be read, by [`HiddenObject::due`].
+    schedule: BTreeSet<(Instant, Key)>,
+    /// The number of the newest [`HiddenObject::question`].
+    questions: u64,
+}
+
+struct HiddenObject {
+    uid: Uid,
+    /// When it is read; `None` during the read.
+    due: Option<Instant>,
+    pause: Duration,
+    /// An answer that is older than this is ignored.
+    since: Version,
+    /// Changes when a read that is under way may be too old. Its answer is then ignored.
+    question: u64,
+}
+
+impl Hidden {
+    fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Adds an object that is to be read at that time, as it is at `since` or later.
+    fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
+        let key = object.key();
+        self.remove(&key);
+        let hidden = HiddenObject { uid: object.uid.clone(), due: None, pause: FIRST_PAUSE, since, question: 0 };
+        self.objects.insert(key.clone(), hidden);
+        self.read_at(&key, due);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(due) = self.objects.remove(key).and_then(|object| object.due) {
+            self.schedule.remove(&(due, key.clone()));
+        }
+    }
+
+    /// Has an object read at that time. The answer to a read that is under way is ignored.
+    fn read_at(&mut self, key: &Key, due: Instant) {
+        let Some(object) = self.objects.get_mut(key) else { return };
+        self.questions += 1;
+        object.question = self.questions;
+        if let Some(before) = object.due.replace(due) {
+            self.schedule.remove(&(before, key.clone()));
+        }
+        self.schedule.insert((due, key.clone()));
+    }
+
+    /// Has an object read again later.
+    fn put_off(&mut self, key: &Key, now: Instant) {
+        let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.len()).unwrap_or(u32::MAX));
+        let Some(object) = self.objects.get_mut(key) else { return };
+        let pause = object.pause.max(least);
+        object.pause = (object.pause * 2).min(LONGEST_PAUSE);
+        self.read_at(key, now + pause);
+    }
+
+    /// The objects to read now, each with its question; if there are none, when the next one is due.
+    fn take_due(&mut self, now: Instant) -> Result<Vec<(Key, u64)>, Option<Instant>> {
+        let mut taken = Vec::new();
+        while taken.len() < IN_FLIGHT
+            && self.schedule.first().is_some_and(|(due, _)| *due <= now)
+            && let Some((_, key)) = self.schedule.pop_first()
+            && let Some(object) = self.objects.get_mut(&key)
+        {
+            object.due = None;
+            taken.push((key, object.question));
+        }
+        if taken.is_empty() { Err(self.schedule.first().map(|(due, _)| *due)) } else { Ok(taken) }
+    }
+}
+
+impl<S: StoreSink> Filtered<S> {
+    /// A sink for a watch of the objects with `label`.
+    fn new(api: &Api, config: &Config, label: &'static str, sink: S) -> Self {
+        let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
+        let (clock, hidden, due) = (api.clock().clone(), Mutex::default(), Notify::new());
+        let shared = Arc::new(Shared { sink, label, clock, metrics, hidden, due });
+        let api = api.clone().with_user_agent(&user_agent("shared-informers"));
+        let reader = tokio::spawn(Arc::clone(&shared).read_when_due(api));
+        Self { shared, reader }
+    }
+}
+
+impl<S> Drop for Filtered<S> {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+impl<S: StoreSink> SinkInformer<Filtered<S>> {
+    /// Starts listing and watching the objects that have a label of that key.
+    pub fn follow_labelled(api: Api, config: Config, label: &'static str, sink: S) -> Self {
+        let config = Config { labels: label.to_owned(), ..config };
+        let filtered = Filtered::new(&api, &config, label, sink);
+        Self::follow(api, config, filtered)
+    }
+
+    /// The cache.
+    pub fn store(&self) -> &Arc<Store<S::Object>> {
+        self.sink.shared.sink.store()
+    }
+
+    /// Reads an object again if it is hidden. To be called after a write to an object that may be hidden: the watch does not show
+    /// the write.
+    pub fn read_again(&self, object: &Meta) {
+        let shared = &self.sink.shared;
+        let mut hidden = shared.hidden.lock();
+        let key = object.key();
+        if hidden.objects.get(&key).is_some_and(|known| known.uid == object.uid) {
+            hidden.read_at(&key, shared.clock.instant());
+            shared.due.notify_one();
+        }
+    }
+
+    /// Puts a hidden object into the cache that was found by other means than the watch. One that has the label is left to the watch.
+    pub fn show_hidden(&self, mut object: S::Object) {
+        let shared = &self.sink.shared;
+        object.trim();
+        if shared.is_visible(object.meta()) || !object.keep() {
+            return;
+        }
+        let mut hidden = shared.hidden.lock();
+        hidden.insert(object.meta(), object.meta().resource_version, shared.clock.instant() + FIRST_PAUSE);
+        shared.sink.put_read(Entry::Good(Arc::new(object)));
+        shared.metrics.hidden(hidden.len());
+        shared.due.notify_one();
+    }
+}
+
+impl<S: StoreSink> Shared<S> {
+    fn is_visible(&self, object: &Meta) -> bool {
+        object.labels.get(self.label).is_some()
+    }
+
+    async fn read_when_due(self: Arc<Self>, api: Api) {
+        loop {
+            let due = self.hidden.lock().take_due(self.clock.instant());
+            match due {
+                Ok(due) => {
+                    batch::all_within(IN_FLIGHT, due.iter().map(|(key, question)| self.settle(&api, key, *question)))
+                        .await;
+                }
+                Err(Some(next)) => tokio::select! {
+                    () = self.due.notified() => {}
+                    () = tokio::time::sleep_until(next) => {}
+                },
+                Err(None) => self.due.notified().await,
+            }
+        }
+    }
+
+    /// Reads an object and finds out what became of it.
+    async fn settle(&self, api: &Api, key: &Key, question: u64) {
+        let answer = Self::read(api, key).await;
+        let mut hidden = self.hidden.lock();
+        // Otherwise the watch has brought something newer meanwhile, or the object is to be read once more.
+        let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
+        let uid = &known.uid;
+        let answer = answer.and_then(|(version, live)| {
+            let is_new = version >= known.since;
+            is_new.then_some(live).ok_or_else(|| format!("version {version} is older than {}", known.since))
+        });
+        let result = match answer {
+            Err(error) => {
+                tracing::debug!(resource = %S::Object::RESOURCE, key = %key, err = error, "Hidden object cannot be read");
+                hidden.put_off(key, self.clock.instant());
+                "error"
+            }
+            Ok(Some(live)) if live.meta().uid == *uid && self.is_visible(live.meta()) => {
+                hidden.remove(key);
+                self.sink.put_read(live);
+                "visible"
+            }
+            Ok(Some(live)) if live.meta().uid == *uid && is_kept(&live) => {
+                self.sink.put_read(live);
+                hidden.put_off(key, self.clock.instant());
+                "hidden"
+            }
+            Ok(Some(live)) if live.meta().uid == *uid => {
+                hidden.remove(key);
+                self.remove(key);
+                "foreign"
+            }
+            Ok(_) => {
+                hidden.remove(key);
+                self.remove(key);
+                "gone"
+            }
+        };
+        self.metrics.read(result);
+        self.metrics.hidden(hidden.len());
+    }
+
+    /// Reads an object, and returns the version at which it was so or was missing. This is a list of one: it states the version, and
+    /// upstream's role for DaemonSets has no right to get Pods.
+    async fn read(api: &Api, key: &Key) -> Result<(Version, Option<Entry<S::Object>>), String> {
+        let query = format!("fieldSelector={}", escape(&format!("metadata.name={}", key.name)));
+        let body = api.list(S::Object::RESOURCE, &key.namespace, &query).await.map_err(|error| error.to_string())?;
+        let page = frames::read_page::<S::Object>(&body)?;
+        Ok((page.version, page.items.into_iter().find(|item| item.meta().name == key.name)))
+    }
+
+    /// Takes an object out of the cache. The version of the cache stays as it is.
+    fn remove(&self, key: &Key) {
+        let last = self.sink.store().peek(&key.namespace, &key.name, Meta::clone);
+        if let Some(last) = last {
+            self.sink.gone(&last);
+        }
+    }
+}
+
+/// Whether an object concerns this process.
+fn is_kept<K: Object>(entry: &Entry<K>) -> bool {
+    if let Entry::Good(object) = entry { object.keep() } else { true }
+}
+
+impl<S: StoreSink> Sink for Filtered<S> {
+    type Object = S::Object;
+    type Set = S::Set;
+
+    fn begin(&self) -> Self::Set {
+        self.shared.sink.begin()
+    }
+
+    fn include(&self, set: &mut Self::Set, entry: Entry<S::Object>, origin: Origin) {
+        self.shared.sink.include(set, entry, origin);
+    }
+
+    /// Objects that the set lacks may be hidden: they stay in the cache until they are read.
+    fn complete(&self, mut set: Self::Set, version: Version, origin: Origin) {
+        let shared = &self.shared;
+        let mut hidden = shared.hidden.lock();
+        let shown: BTreeSet<Key> = set.iter().map(|entry| entry.meta().key()).collect();
+        for key in &shown {
+            hidden.remove(key);
+        }
+        let now = shared.clock.instant();
+        for object in shared.sink.store().select(|object| !shown.contains(&object.meta().key())) {
+            let is_known = hidden.objects.contains_key(&object.meta().key());
+            if !is_known && object.meta().is_deleting() {
+                continue;
+            }
+            if !is_known {
+                hidden.insert(object.meta(), version, now);
+            }
+            set.push(Entry::Good(object));
+        }
+        shared.sink.complete(set, version, origin);
+        shared.metrics.hidden(hidden.len());
+        shared.due.notify_one();
+    }
+
+    fn put(&self, entry: Entry<S::Object>) {
+        let mut hidden = self.shared.hidden.lock();
+        if hidden.len() > 0 {
+            hidden.remove(&entry.meta().key());
+            self.shared.metrics.hidden(hidden.len());
+        }
+        self.shared.sink.put(entry);
+    }
+
+    fn foreign(&self, head: &Head<'_>) {
+        let mut hidden = self.shared.hidden.lock();
+        if hidden.len() > 0 {
+            hidden.remove(&Key::new(head.namespace(), head.name()));
+            self.shared.metrics.hidden(hidden.len());
+        }
+        self.shared.sink.foreign(head);
+    }
+
+    fn gone(&self, last: &Meta) {
+        let shared = &self.shared;
+        let mut hidden = shared.hidden.lock();
+        if last.is_deleting() || !shared.sink.store().shows(last) {
+            hidden.remove(&last.key());
+            shared.sink.gone(last);
+        } else {
+            hidden.insert(last, last.resource_version, shared.clock.instant());
+            shared.sink.bookmark(last.resource_version);
+            shared.due.notify_one();
+        }
+        shared.metrics.hidden(hidden.len());
+    }
+
+    fn bookmark(&self, version: Version) {
+        self.shared.sink.bookmark(version);
+    }
+
+    fn version(&self) -> Version {
+        self.shared.sink.version()
+    }
+
+    fn len(&self) -> usize {
+        self.shared.sink.len()
+    }
+
+    fn replay(&self) {
+        let _hidden = self.shared.hidden.lock();
+        self.shared.sink.replay();
+    }
+}

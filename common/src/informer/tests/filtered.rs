@@ -1,0 +1,286 @@
+//! Objects that lose the label by which they are watched.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{informer::FilteredInformer, store::Entry};
+
+#[derive(serde::Deserialize)]
+struct Item {
+    metadata: Meta,
+}
+
+impl Object for Item {
+    const RESOURCE: Resource = Thing::RESOURCE;
+    type Indexes = ();
+    fn meta(&self) -> &Meta {
+        &self.metadata
+    }
+    fn keep(&self) -> bool {
+        self.metadata.labels.get("foreign").is_none()
+    }
+}
+
+/// An object of that uid and version, and with these labels.
+fn item(name: &str, uid: &str, version: u64, labels: Value) -> Value {
+    let version = version.to_string();
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": uid, "resourceVersion": version, "labels": labels}})
+}
+
+fn labelled(name: &str, version: u64) -> Value {
+    item(name, name, version, json!({"mine": "yes"}))
+}
+
+fn unlabelled(name: &str, version: u64) -> Value {
+    item(name, name, version, json!({}))
+}
+
+fn deleting(mut object: Value) -> Value {
+    object["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    object
+}
+
+fn read(value: &Value) -> Item {
+    serde_json::from_str(&value.to_string()).unwrap()
+}
+
+struct Filter {
+    script: Script,
+    clock: Clock,
+    seen: Arc<Mutex<Vec<String>>>,
+    informer: FilteredInformer<Item>,
+}
+
+impl Filter {
+    /// A cache at version 10 that holds `a` at version 9.
+    async fn new() -> (Self, Feed) {
+        let (script, clock) = (Script::default(), Clock::simulated(Timestamp::UNIX_EPOCH, 3));
+        let feed = script.stream();
+        let (keeper, gate) = gate(clock.clone());
+        keeper.open();
+        let api = Api::new(script.client(), clock.clone(), gate, "test");
+        let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+        let told = Arc::clone(&seen);
+        let handler: Handler<Item> = Box::new(move |event, _| {
+            let sign = match event {
+                Event::Added(_) => '+',
+                Event::Updated { .. } => '~',
+                Event::Deleted(_) => '-',
+                Event::Unreadable(_) => '?',
+            };
+            let Meta { name, resource_version, .. } = event.meta();
+            told.lock().push(format!("{sign}{name} {resource_version}"));
+        });
+        let cached = Cached::new(Arc::default(), vec![handler]);
+        let informer = FilteredInformer::follow_labelled(api, Config::default(), "mine", cached);
+        feed.line("ADDED", &labelled("a", 9));
+        feed.initial_end(10);
+        informer.synced().await;
+        seen.lock().clear();
+        (Self { script, clock, seen, informer }, feed)
+    }
+
+    async fn wait(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+
+    /// The version of `a` in the cache.
+    fn cached(&self) -> Option<u64> {
+        self.informer.store().peek("ns", "a", |meta| meta.resource_version.number())
+    }
+
+    /// The next read finds these objects.
+    fn finds(&self, version: u64, items: &[Value]) {
+        let list = json!({"metadata": {"resourceVersion": version.to_string()}, "items": items});
+        self.script.then(Answer::Json(200, list));
+    }
+
+    fn seen(&self) -> Vec<String> {
+        std::mem::take(&mut *self.seen.lock())
+    }
+
+    /// How many reads there were.
+    fn reads(&self) -> usize {
+        self.script.requests().iter().filter(|request| request.contains("fieldSelector")).count()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_objects_with_the_label_are_asked_for() {
+    let (filter, _feed) = Filter::new().await;
+    assert!(filter.script.requests()[0].contains("labelSelector=mine"), "{:?}", filter.script.requests());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_went_with_a_deletion_timestamp_is_gone_and_is_not_read() {
+    let (filter, feed) = Filter::new().await;
+    feed.line("DELETED", &deleting(labelled("a", 11)));
+    filter.wait(1).await;
+    assert_eq!((filter.seen(), filter.reads()), (vec!["-a 9".to_owned()], 0));
+    // An object that the cache does not hold concerns nobody.
+    feed.line("DELETED", &labelled("b", 12));
+    filter.wait(1).await;
+    assert_eq!((filter.seen(), filter.reads()), (Vec::new(), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_disappears_stays_in_the_cache_until_it_is_read() {
+    let (filter, feed) = Filter::new().await;
+    feed.line("DELETED", &labelled("a", 11));
+    filter.wait(60).await;
+    assert_eq!((filter.cached(), filter.seen(), filter.reads()), (Some(9), Vec::new(), 1), "no answer has come yet");
+    let reads = filter.script.requests();
+    assert!(reads[1].starts_with("/api/v1/namespaces/ns/things?fieldSelector=metadata.name%3Da"), "{reads:?}");
+    assert_eq!(filter.informer.version(), Version::parse("11"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_not_found_is_gone() {
+    for found in [vec![], vec![item("a", "another", 12, json!({}))]] {
+        let (filter, feed) = Filter::new().await;
+        filter.finds(30, &found);
+        feed.line("DELETED", &labelled("a", 11));
+        filter.wait(600).await;
+        assert_eq!((filter.seen(), filter.reads()), (vec!["-a 9".to_owned()], 1));
+        assert_eq!((filter.cached(), filter.informer.version()), (None, Version::parse("11")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_still_exists_is_cached_as_it_was_read_and_read_again_ever_less_often() {
+    let (filter, feed) = Filter::new().await;
+    for version in [11, 11, 15, 15, 15, 15, 15, 15, 15] {
+        filter.finds(30, &[unlabelled("a", version)]);
+    }
+    feed.line("DELETED", &labelled("a", 11));
+    filter.wait(10).await;
+    assert_eq!(filter.seen(), ["~a 11", "~a 15"]);
+    assert_eq!(filter.reads(), 4, "after 0, 1, 3 and 7 seconds");
+    assert_eq!(filter.informer.version(), Version::parse("11"), "the watch has reached no more than that");
+    filter.wait(170).await;
+    assert_eq!(filter.reads(), 8, "after 15, 31, 63 and 123 seconds");
+    // The watch shows it again.
+    feed.line("ADDED", &labelled("a", 40));
+    filter.wait(600).await;
+    assert_eq!((filter.seen(), filter.reads()), (vec!["~a 40".to_owned()], 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_concern_this_process_any_more_is_let_go() {
+    let (filter, feed) = Filter::new().await;
+    filter.finds(30, &[item("a", "a", 11, json!({"foreign": "yes"}))]);
+    feed.line("DELETED", &labelled("a", 11));
+    filter.wait(600).await;
+    assert_eq!((filter.seen(), filter.reads()), (vec!["-a 9".to_owned()], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_older_than_the_watch_is_ignored() {
+    let (filter, feed) = Filter::new().await;
+    let slow = filter.script.stream();
+    feed.line("DELETED", &labelled("a", 11));
+    filter.wait(1).await;
+    feed.line("ADDED", &labelled("a", 20));
+    filter.wait(1).await;
+    slow.raw(&json!({"metadata": {"resourceVersion": "12"}, "items": []}).to_string());
+    drop(slow);
+    filter.wait(600).await;
+    assert_eq!((filter.seen(), filter.cached(), filter.reads()), (vec!["~a 20".to_owned()], Some(20), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_or_is_too_old_is_repeated_later_and_later() {
+    let (filter, feed) = Filter::new().await;
+    filter.finds(10, &[]);
+    for _ in 0..2 {
+        filter.script.then(Answer::Json(403, json!({"reason": "Forbidden", "message": "no"})));
+    }
+    filter.finds(30, &[]);
+    feed.line("DELETED", &labelled("a", 11));
+    filter.wait(6).await;
+    assert_eq!((filter.cached(), filter.reads()), (Some(9), 3));
+    filter.wait(600).await;
+    assert_eq!((filter.seen(), filter.reads()), (vec!["-a 9".to_owned()], 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
+    let (filter, feed) = Filter::new().await;
+    feed.line("ADDED", &deleting(labelled("b", 11)));
+    feed.line("DELETED", &labelled("c", 12));
+    filter.wait(1).await;
+    filter.seen();
+    let again = filter.script.stream();
+    feed.line("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}));
+    filter.script.asked(2).await;
+    filter.finds(33, &[unlabelled("a", 20)]);
+    again.initial_end(33);
+    filter.wait(1).await;
+    assert_eq!(filter.seen(), ["-b 11", "~a 20"]);
+    assert_eq!((filter.cached(), filter.informer.version()), (Some(20), Version::parse("33")));
+    // The next full set lacks it, too.
+    filter.finds(34, &[unlabelled("a", 20)]);
+    filter.wait(1).await;
+    let third = filter.script.stream();
+    again.line("ERROR", &json!({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}));
+    filter.script.asked(5).await;
+    third.initial_end(40);
+    filter.wait(1).await;
+    assert_eq!((filter.cached(), filter.informer.version()), (Some(20), Version::parse("40")));
+    assert_eq!(filter.seen(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hidden_object_that_is_found_is_cached_until_it_is_gone() {
+    let (filter, _feed) = Filter::new().await;
+    filter.informer.show_hidden(read(&unlabelled("b", 5)));
+    filter.informer.show_hidden(read(&labelled("c", 5)));
+    filter.informer.show_hidden(read(&item("d", "d", 5, json!({"foreign": "yes"}))));
+    assert_eq!(filter.seen(), ["+b 5"], "what the watch shows is left to it");
+    filter.finds(30, &[]);
+    filter.wait(600).await;
+    assert_eq!((filter.seen(), filter.reads()), (vec!["-b 5".to_owned()], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hidden_object_is_read_again_at_once_when_it_was_written() {
+    let (filter, feed) = Filter::new().await;
+    for version in [11, 12] {
+        filter.finds(30, &[unlabelled("a", version)]);
+    }
+    feed.line("DELETED", &labelled("a", 11));
+    filter.wait(0).await;
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!(filter.seen(), ["~a 11"]);
+    filter.informer.read_again(&read(&unlabelled("a", 11)).metadata);
+    filter.informer.read_again(&read(&unlabelled("unknown", 11)).metadata);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    assert_eq!((filter.seen(), filter.reads()), (vec!["~a 12".to_owned()], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_hidden_objects_are_read_ten_times_a_second() {
+    let (filter, _feed) = Filter::new().await;
+    let objects = 500;
+    for n in 0..objects {
+        filter.informer.show_hidden(read(&unlabelled(&format!("b{n}"), 5)));
+    }
+    for _ in 0..1500 {
+        filter.script.then(Answer::Json(404, json!({"reason": "NotFound", "message": "no"})));
+    }
+    filter.wait(2).await;
+    assert_eq!(filter.reads(), objects, "each one once");
+    filter.wait(100).await;
+    assert_eq!(filter.reads(), 3 * objects);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_does_not_raise_the_version_of_the_cache() {
+    let store: Store<Item> = Store::default();
+    let mut events = Vec::new();
+    store.apply(Entry::Good(Arc::new(read(&labelled("a", 5)))), &mut events);
+    store.apply_read(Entry::Good(Arc::new(read(&unlabelled("a", 4)))), &mut events);
+    store.apply_read(Entry::Good(Arc::new(read(&unlabelled("a", 9)))), &mut events);
+    assert_eq!((events.len(), store.version()), (2, Version::parse("5")));
+    assert_eq!(store.peek("ns", "a", |meta| meta.resource_version), Some(Version::parse("9")));
+}

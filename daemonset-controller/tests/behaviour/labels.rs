@@ -1,0 +1,150 @@
+//! Pods that lose their labels, which the watch then does not show.
+
+use std::time::Duration;
+
+use sandbox::{Action, Operation, Rule, Webhook};
+use serde_json::{Value, json};
+
+use crate::world::{ME, NS, SETS, World, name, set};
+
+const HASH: &str = "controller-revision-hash";
+
+/// The world with the set, and its Pod on `node-1`.
+async fn settled(strategy: &str) -> (World, String) {
+    let world = World::new().await;
+    world.apply(set(json!({"updateStrategy": {"type": strategy}}))).await;
+    world.settle().await;
+    world.forget();
+    let pods = world.sandbox.list("pods", Some(NS)).await.unwrap();
+    let pod = pods.iter().find(|pod| pod["spec"]["nodeName"] == "node-1").unwrap();
+    let name = name(pod).to_owned();
+    (world, name)
+}
+
+async fn set_labels(world: &World, pod: &str, labels: Value) {
+    world.merge("pods", pod, json!({"metadata": {"labels": labels}})).await;
+}
+
+async fn owner(world: &World, pod: &str) -> Value {
+    world.get("pods", pod).await["metadata"]["ownerReferences"][0]["name"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_that_match_are_adopted_and_pods_that_do_not_match_are_released() {
+    let (world, pod) = settled("OnDelete").await;
+    world.merge("pods", &pod, json!({"metadata": {"ownerReferences": null}})).await;
+    world.settle().await;
+    assert_eq!(owner(&world, &pod).await, "agent", "it is adopted again");
+    world.forget();
+
+    set_labels(&world, &pod, Value::Null).await;
+    world.settle().await;
+    assert_eq!(owner(&world, &pod).await, Value::Null, "it is released");
+    assert_eq!(world.done(), ["~node-1", "+node-1"], "and another one takes its place");
+    world.forget();
+
+    set_labels(&world, &pod, json!({"app": "agent"})).await;
+    world.wait(30).await;
+    let labels = world.get("pods", &pod).await["metadata"]["labels"].clone();
+    assert_eq!(owner(&world, &pod).await, "agent", "it is adopted without the label of its revision");
+    assert_eq!(labels, json!({"app": "agent", HASH: ""}), "it gets the label so that the watch shows it");
+    assert_eq!(world.names("pods").await.len(), 3, "of two Pods on a node the older one stays");
+    assert_eq!(world.get(SETS, "agent").await["status"]["updatedNumberScheduled"], 2);
+
+    // The watch shows it again.
+    world.forget();
+    world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+    world.settle().await;
+    assert_eq!((world.done(), world.asked("list", "pods")), (vec!["+node-1".to_owned()], 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_without_the_label_of_its_revision_gets_an_empty_one_and_is_not_replaced() {
+    for strategy in ["OnDelete", "RollingUpdate"] {
+        let (world, pod) = settled(strategy).await;
+        set_labels(&world, &pod, json!({HASH: null})).await;
+        world.settle().await;
+        // The label of the template's generation makes it a Pod of the template, as upstream.
+        assert_eq!((world.done(), world.asked("list", "pods")), (vec!["~node-1".to_owned()], 1), "{strategy}");
+        assert_eq!(world.get("pods", &pod).await["metadata"]["labels"][HASH], "");
+        assert_eq!(world.get(SETS, "agent").await["status"]["numberAvailable"], 3);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_no_revision_is_outdated() {
+    for (strategy, pods) in [("OnDelete", 1), ("RollingUpdate", 0)] {
+        let (world, pod) = settled(strategy).await;
+        set_labels(&world, &pod, json!({HASH: null, "pod-template-generation": null})).await;
+        world.wait(60).await;
+        let stays = world.names("pods").await.iter().filter(|name| **name == pod).count();
+        assert_eq!(stays, pods, "{strategy}");
+        assert_eq!(world.get(SETS, "agent").await["status"]["updatedNumberScheduled"], 3 - pods, "{strategy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_pod_is_created_while_nobody_knows_whether_the_old_one_is_gone() {
+    let (world, pod) = settled("RollingUpdate").await;
+    let slow = Rule::new(Action::Latency(Duration::from_secs(20))).identity(ME).verb("list").resource("pods");
+    world.sandbox.faults().add(slow);
+    set_labels(&world, &pod, Value::Null).await;
+    world.merge(SETS, "agent", json!({"metadata": {"annotations": {"a": "b"}}})).await;
+    world.wait(15).await;
+    assert_eq!(world.asked("create", "pods"), 0);
+    world.wait(30).await;
+    assert_eq!((owner(&world, &pod).await, world.asked("create", "pods")), (Value::Null, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_labels_nobody_may_change_costs_few_requests_and_holds_up_nothing() {
+    let (world, pod) = settled("OnDelete").await;
+    world.sandbox.faults().add(Rule::new(Action::Forbidden).identity(ME).verb("patch").resource("pods"));
+    set_labels(&world, &pod, json!({HASH: null})).await;
+    world.wait(60).await;
+    let other = world.sandbox.list("pods", Some(NS)).await.unwrap();
+    let other = other.iter().find(|pod| pod["spec"]["nodeName"] == "node-2").unwrap();
+    world.sandbox.delete("pods", Some(NS), name(other)).await.unwrap();
+    world.wait(60).await;
+    assert_eq!((world.asked("create", "pods"), world.asked("delete", "pods")), (1, 0));
+    world.wait(3600).await;
+    let (tries, reads) = (world.asked("patch", "pods"), world.asked("list", "pods"));
+    assert!((4..=25).contains(&tries), "it backs off: {tries}");
+    assert!(reads <= 120, "{reads}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_pods_are_not_read() {
+    let (world, pod) = settled("RollingUpdate").await;
+    world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+    world.settle().await;
+    world.sandbox.delete("nodes", None, "node-2").await.unwrap();
+    world.settle().await;
+    assert_eq!((world.asked("list", "pods"), world.asked("get", "pods")), (0, 0));
+}
+
+/// Has a webhook take the label of the controller away whenever the controller writes a Pod.
+fn strip(world: &World) {
+    let path = format!("/metadata/labels/{}", HASH.replace('/', "~1"));
+    let patch = json!([{"op": "add", "path": path, "value": ""}, {"op": "remove", "path": path}]);
+    for operation in [Operation::Create, Operation::Update] {
+        let webhook = Webhook::new("strips", operation, "pods").identity(ME);
+        world.sandbox.webhooks().install(webhook.patches(patch.clone()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_webhook_that_removes_the_label_brings_no_pods_without_end() {
+    let world = World::new().await;
+    strip(&world);
+    world.apply(set(json!({}))).await;
+    world.wait(3600).await;
+    assert_eq!((world.names("pods").await.len(), world.asked("create", "pods")), (3, 3));
+    let tries = world.asked("patch", "pods");
+    assert!((3..=60).contains(&tries), "it tries to give the label back, later and later: {tries}");
+    assert_eq!(world.get(SETS, "agent").await["status"]["numberAvailable"], 3);
+    let pod = world.names("pods").await.remove(0);
+    world.sandbox.delete("pods", Some(NS), &pod).await.unwrap();
+    world.wait(180).await;
+    assert_eq!((world.names("pods").await.len(), world.asked("create", "pods")), (3, 4));
+}
