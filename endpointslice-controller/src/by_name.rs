@@ -175,7 +175,10 @@ impl<T: Named + Clone> FromIterator<T> for ByName<T> {
     fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
         let mut entries: Vec<T> = entries.into_iter().collect();
         entries.sort_by(|a, b| a.name().cmp(b.name()));
-        Self { len: entries.len(), parts: entries.chunks(PART).map(Arc::from).collect() }
+        let len = entries.len();
+        let mut entries = entries.into_iter();
+        let parts = (0..len.div_ceil(PART)).map(|_| entries.by_ref().take(PART).collect()).collect();
+        Self { parts, len }
     }
 }
 
