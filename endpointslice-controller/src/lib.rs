@@ -33,7 +33,7 @@
 //!
 //! - Only Pods with an address are watched. The time in `endpoints.kubernetes.io/last-change-trigger-time` does not know of others.
 //! - The members of each Service are kept in an index; no event of a Pod and no sync walks over a namespace.
-//! - A sync of a large Service considers the Pods and slices that have changed since the last one (`docs/decisions/0017-changed-pods.md`).
+//! - A sync of a large Service considers the Pods and slices that have changed since the last one (`docs/decisions/0019-changed-pods.md`).
 //! - Own writes are recognized by version, in `common`'s ledger. Slices are patched and deleted in the version that was decided
 //!   on; upstream replaces a reused slice unconditionally.
 //! - Writes are ordered so that no endpoint is missing between two of them.
