@@ -280,7 +280,9 @@ impl<S: StoreSink> Shared<S> {
 
     /// Takes an object out of the cache. The version of the cache stays as it is.
     fn remove(&self, key: &Key) {
-        let last = self.sink.store().peek(&key.namespace, &key.name, Meta::clone);
+        // The version that was read may be newer than that of the watch.
+        let unversioned = |cached: &Meta| Meta { resource_version: Version::UNKNOWN, ..cached.clone() };
+        let last = self.sink.store().peek(&key.namespace, &key.name, unversioned);
         if let Some(last) = last {
             self.sink.gone(&last);
         }

@@ -233,13 +233,14 @@ async fn objects_that_a_full_set_lacks_are_read_unless_they_were_terminating() {
 #[tokio::test(start_paused = true)]
 async fn a_hidden_object_that_is_found_is_cached_until_it_is_gone() {
     let (filter, _feed) = Filter::new().await;
-    filter.informer.show_hidden(read(&unlabelled("b", 5)));
-    filter.informer.show_hidden(read(&labelled("c", 5)));
-    filter.informer.show_hidden(read(&item("d", "d", 5, json!({"foreign": "yes"}))));
-    assert_eq!(filter.seen(), ["+b 5"], "what the watch shows is left to it");
-    filter.finds(30, &[]);
+    filter.informer.show_hidden(read(&unlabelled("b", 50)));
+    filter.informer.show_hidden(read(&labelled("c", 50)));
+    filter.informer.show_hidden(read(&item("d", "d", 50, json!({"foreign": "yes"}))));
+    assert_eq!(filter.seen(), ["+b 50"], "what the watch shows is left to it");
+    filter.finds(60, &[]);
     filter.wait(600).await;
-    assert_eq!((filter.seen(), filter.reads()), (vec!["-b 5".to_owned()], 1));
+    assert_eq!((filter.seen(), filter.reads()), (vec!["-b 50".to_owned()], 1));
+    assert_eq!(filter.informer.version(), Version::parse("10"), "the watch has reached no more than that");
 }
 
 #[tokio::test(start_paused = true)]

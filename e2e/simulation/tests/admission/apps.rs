@@ -216,7 +216,9 @@ fn stateful_sets() {
                 operation: Update,
                 then: |place| {
                     Box::pin(async move {
-                        place.create(stray("web-0")).await;
+                        let mut pod = stray("web-0");
+                        pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = json!("web-0");
+                        place.create(pod).await;
                         place.create(stateful_set(1)).await;
                     })
                 },
@@ -225,6 +227,8 @@ fn stateful_sets() {
             Situation {
                 name: "identity",
                 operation: Update,
+                // The watch does not show the Pod, which is therefore read once a minute.
+                reads: 3,
                 before: situation.then,
                 then: |place| {
                     Box::pin(async move {
@@ -298,6 +302,7 @@ fn daemon_sets() {
                     Box::pin(async move {
                         let mut pod = stray("stray");
                         pod["spec"]["nodeName"] = json!("worker");
+                        pod["metadata"]["labels"]["controller-revision-hash"] = json!("old");
                         place.create(pod).await;
                         place.create(daemon_set()).await;
                     })
