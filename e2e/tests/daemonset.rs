@@ -829,6 +829,8 @@ async fn relabelled(c: Context) -> Outcome {
         (c.get(PODS, name).await.ok()?["metadata"]["labels"][HASH] == "").then_some(())
     })
     .await?;
+    // Of two Pods on a node the older one stays. Creation times are told in seconds.
+    c.sleep(Duration::from_millis(1100)).await;
     merge(json!({"labels": null})).await?;
     until_owned("the Pod to be released", false).await?;
     c.until("another Pod to take its place", async || {
