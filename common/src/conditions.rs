@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, ser::SerializeSeq as _};
 use serde_json::Value;
 
 use crate::intern::Text;
@@ -48,6 +48,24 @@ pub struct Condition {
 
 fn null_as_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
     Ok(Option::<Box<str>>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A list of conditions as a strategic merge patch writes it: in place of the list that the object has.
+#[derive(Clone, Copy, Debug)]
+pub struct Replacing<'a>(pub &'a [Condition]);
+
+impl Serialize for Replacing<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Directive {
+            #[serde(rename = "$patch")]
+            patch: &'static str,
+        }
+        let mut list = serializer.serialize_seq(Some(self.0.len() + 1))?;
+        list.serialize_element(&Directive { patch: "replace" })?;
+        self.0.iter().try_for_each(|condition| list.serialize_element(condition))?;
+        list.end()
+    }
 }
 
 impl Condition {

@@ -10,6 +10,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
     api::Patch,
+    conditions::Replacing,
     controller::{Requeue, Retry},
     events::EventType,
     map::HashMap,
@@ -169,14 +170,14 @@ impl<'a> State<'a> {
             Action::CreateReplicaSet { .. } => self.create(turn),
             Action::ChangeReplicaSet { set, change } => {
                 let judged = self.judged(set, &self.created.uid);
-                let request = Request::patch(REPLICA_SETS, &judged, Patch::Merge, turn.body(|| set_patch(change)));
+                let request = Request::patch(REPLICA_SETS, &judged, Patch::Strategic, turn.body(|| set_patch(change)));
                 send(request.role(Role::Child))
             }
             // As it was judged: one that has got Pods in the meantime stays.
             Action::DeleteReplicaSet { set, uid } => send(Request::delete(REPLICA_SETS, &self.judged(set, uid))),
             Action::WriteStatus { status, revision } => {
                 let body = turn.body(|| status_patch(status, revision.as_deref()));
-                let request = Request::status(DEPLOYMENTS, self.meta(), body).because(step.reason());
+                let request = Request::status(DEPLOYMENTS, self.meta(), body).strategic().because(step.reason());
                 Next::Send(request, Self::wrote_status)
             }
             Action::RollBack { .. } => self.roll_back(),
@@ -384,6 +385,7 @@ fn set_patch(change: &SetChange) -> Value {
 /// The status subresource keeps annotations that come with a status, and does not count that as a new generation.
 fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
     let mut patch = json!({"status": status.to_value()});
+    patch["status"]["conditions"] = json!(Replacing(&status.conditions));
     if let Some(revision) = revision {
         patch["metadata"]["annotations"] = json!({REVISION: revision});
     }
@@ -459,7 +461,7 @@ mod tests {
             json!({
                 "metadata": {"annotations": {"deployment.kubernetes.io/revision": "3"}},
                 "status": {"observedGeneration": 0, "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0,
-                    "availableReplicas": 0, "unavailableReplicas": 0, "terminatingReplicas": null, "conditions": []},
+                    "availableReplicas": 0, "unavailableReplicas": 0, "terminatingReplicas": null, "conditions": [{"$patch": "replace"}]},
             })
         );
     }

@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, sync::Arc};
 
 use common::{
-    conditions::Condition,
+    conditions::{Condition, Replacing},
     intern::Labels,
     json::Raw,
     meta::Meta,
@@ -149,8 +149,8 @@ fn count(field: &str, value: i64) -> Result<i32, String> {
     i32::try_from(value).ok().filter(|n| *n >= 0).ok_or_else(|| format!("{field} is {value}"))
 }
 
-/// The status as it is written: fields the API leaves out when they are zero or empty are null, so that a merge patch
-/// removes them.
+/// The status as a strategic merge patch: fields the API leaves out when they are zero or empty are null, so that the patch removes
+/// them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct StatusPatch<'a> {
@@ -160,7 +160,7 @@ struct StatusPatch<'a> {
     available_replicas: Option<i32>,
     terminating_replicas: Option<i32>,
     observed_generation: Option<i64>,
-    conditions: Option<&'a [Condition]>,
+    conditions: Option<Replacing<'a>>,
 }
 
 impl Serialize for Status {
@@ -173,7 +173,7 @@ impl Serialize for Status {
             available_replicas: some(self.available_replicas),
             terminating_replicas: self.terminating_replicas,
             observed_generation: (self.observed_generation != 0).then_some(self.observed_generation),
-            conditions: (!self.conditions.is_empty()).then_some(&self.conditions),
+            conditions: (!self.conditions.is_empty()).then_some(Replacing(&self.conditions)),
         }
         .serialize(serializer)
     }

@@ -184,7 +184,9 @@ impl<'a> State<'a> {
 
     fn wrote_status(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         match turn.read::<Answer>() {
-            // The copy in hand is old: once more onto the live object.
+            // The copy in hand is old. The watch is about to show the change, and the next sync writes what is right then.
+            Err(Refusal { class: Class::Changed, .. }) if self.failed.is_none() => end(turn, Ok(Requeue::Conflict)),
+            // No later sync knows of this failure: once more onto the live object.
             Err(Refusal { class: Class::Changed, .. }) => {
                 let owner = &self.snapshot.owner;
                 let request = Request::get(owner.resource, &owner.namespace, &self.snapshot.set.metadata.name);
@@ -215,7 +217,7 @@ impl<'a> State<'a> {
         let (owner, meta) = (&self.snapshot.owner, &self.snapshot.set.metadata);
         let body = turn.body(|| serde_json::json!({"status": &self.status}));
         let role = if self.snapshot.limits.reads_own_writes { Role::Itself } else { Role::Other };
-        Request::status(owner.resource, meta, body).at(Some(version)).role(role)
+        Request::status(owner.resource, meta, body).strategic().at(Some(version)).role(role)
     }
 
     /// A set that is gone needs no status.

@@ -211,6 +211,14 @@ impl Request {
         Self { doing: "write the status", subresource: "status", role: Role::Itself, ..request }
     }
 
+    /// The same as a strategic merge patch, which costs the server a third of a merge patch. Lists in the body must be of kinds that it
+    /// replaces, or say so ([`Replacing`](crate::conditions::Replacing)).
+    #[must_use]
+    pub fn strategic(self) -> Self {
+        let verb = if let Verb::Patch(_, body) = self.verb { Verb::Patch(Patch::Strategic, body) } else { self.verb };
+        Self { verb, ..self }
+    }
+
     /// The same with a reason.
     #[must_use]
     pub fn because(self, why: impl Into<Cow<'static, str>>) -> Self {
