@@ -113,6 +113,13 @@ impl Clock {
         tokio::time::sleep(duration).await;
     }
 
+    /// Blocks the thread for `duration` of the machine's time. Does nothing to a simulated machine, whose threads never wait.
+    pub fn block(&self, duration: Duration) {
+        if matches!(self.inner.wall, Wall::System) {
+            std::thread::sleep(duration);
+        }
+    }
+
     /// A uniformly distributed number in `[0, 1)`.
     pub fn fraction(&self) -> f64 {
         self.inner.rng.lock().random()

@@ -9,6 +9,7 @@
 //! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache shows what a
 //! predecessor wrote last ([`succession`](crate::succession)).
 
+mod queues;
 mod sequenced;
 
 use std::{
@@ -32,11 +33,11 @@ use crate::{
     clock::Instant,
     consistency::{Behind, Ledger},
     informer::AnyInformer,
-    metrics::{Counter, Counters, QueueMetrics, Stability},
+    metrics::{Counter, Counters, Stability},
     object::Resource,
-    pace::{Pace, Work},
+    pace::Work,
     panics,
-    queue::{Backoff, Priority, Queue, QueueKey, QueueObserver},
+    queue::{Priority, Queue, QueueKey},
     runtime::{Context, Running},
     sequence::{Account, Executor, Failed},
     store::Origin,
@@ -248,49 +249,6 @@ impl Recent {
         let Explanation { situation, waiting, actions } = &self.explanation;
         let actions = self.account.as_ref().map_or_else(|| actions.clone(), Account::lines);
         json!({"at": self.at.to_string(), "key": self.key, "situation": situation, "actions": actions, "waiting": waiting})
-    }
-}
-
-impl Context {
-    /// A work queue with the metrics of that name.
-    pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
-        let metrics = self.metrics.queue(name);
-        let observer = Watching { metrics: metrics.clone(), pace: self.api.pace().clone() };
-        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
-        // Until a loop works on it.
-        queue.hold();
-        let probed = queue.downgrade();
-        self.metrics.before_scrape(move || {
-            if let Some(queue) = probed.upgrade() {
-                let (unfinished, longest) = queue.unfinished();
-                metrics.running(unfinished, longest);
-            }
-        });
-        queue
-    }
-}
-
-/// Counts what happens in a queue, and tells the pace of the process when its next key is due.
-struct Watching {
-    metrics: QueueMetrics,
-    pace: Pace,
-}
-
-impl QueueObserver for Watching {
-    fn added(&self) {
-        self.metrics.add();
-    }
-    fn taken(&self, waited: Duration) {
-        self.metrics.get(waited);
-    }
-    fn done(&self, worked: Duration) {
-        self.metrics.done(worked);
-    }
-    fn retried(&self) {
-        self.metrics.retry();
-    }
-    fn waits_until(&self, due: Instant) {
-        self.pace.due(due);
     }
 }
 

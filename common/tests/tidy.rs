@@ -253,9 +253,11 @@ fn time_and_chance_come_from_the_clock() {
                 }
             }
         }
-        for path in files(&name, ".rs").into_iter().filter(|path| path != "common/tests/tidy.rs") {
+        // A process that lets events gather blocks its thread, by its clock.
+        let may_sleep = ["common/tests/tidy.rs", "common/src/clock.rs"];
+        for path in files(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
             for (number, _) in code(&path).iter().filter(|(_, line)| holds(line, "thread::sleep")) {
-                broken.push(format!("{path}:{number}: nothing sleeps by the machine's clock"));
+                broken.push(format!("{path}:{number}: nothing but the clock sleeps by the machine's time"));
             }
         }
     }

@@ -60,7 +60,7 @@ pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Re
         builder.on_thread_park(move || {
             let rest = pace.rest(clock.instant());
             if !rest.is_zero() {
-                std::thread::sleep(rest);
+                clock.block(rest);
             }
         });
     }

@@ -11,6 +11,7 @@ use crate::{
     leader::LEASES,
     meta::Key,
     metrics::Metrics,
+    queue::Backoff,
     settings::Settings,
 };
 

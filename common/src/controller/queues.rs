@@ -1,0 +1,54 @@
+//! The queues of loops: counted, and known to the pace of the process.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    clock::Instant,
+    metrics::QueueMetrics,
+    pace::Pace,
+    queue::{Backoff, Queue, QueueKey, QueueObserver},
+    runtime::Context,
+};
+
+impl Context {
+    /// A work queue with the metrics of that name.
+    pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
+        let metrics = self.metrics.queue(name);
+        let observer = Watching { metrics: metrics.clone(), pace: self.api.pace().clone() };
+        let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
+        // Until a loop works on it.
+        queue.hold();
+        let probed = queue.downgrade();
+        self.metrics.before_scrape(move || {
+            if let Some(queue) = probed.upgrade() {
+                let (unfinished, longest) = queue.unfinished();
+                metrics.running(unfinished, longest);
+            }
+        });
+        queue
+    }
+}
+
+/// Counts what happens in a queue, and tells the pace of the process when its next key is due.
+struct Watching {
+    metrics: QueueMetrics,
+    pace: Pace,
+}
+
+impl QueueObserver for Watching {
+    fn added(&self) {
+        self.metrics.add();
+    }
+    fn taken(&self, waited: Duration) {
+        self.metrics.get(waited);
+    }
+    fn done(&self, worked: Duration) {
+        self.metrics.done(worked);
+    }
+    fn retried(&self) {
+        self.metrics.retry();
+    }
+    fn waits_until(&self, due: Instant) {
+        self.pace.due(due);
+    }
+}
