@@ -40,9 +40,20 @@ struct State {
     /// Whether own work has begun or ended since the thread last waited.
     has_worked: AtomicBool,
     /// Whether a watch has brought something since the thread last waited.
-    has_heard: AtomicBool,
-    /// When the first key is due, as far as is known.
-    due: Mutex<Option<Instant>>,
+    has_received: AtomicBool,
+    /// When the first key of each queue is due, as far as is known.
+    timers: Mutex<Vec<Timer>>,
+}
+
+/// When the first key of a queue is due. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Timer(Arc<Mutex<Option<Instant>>>);
+
+impl Timer {
+    /// The queue has nothing to do until then.
+    pub fn set(&self, due: Instant) {
+        *self.0.lock() = Some(due);
+    }
 }
 
 /// Own work under way, until it is dropped.
@@ -66,8 +77,8 @@ impl Pace {
             period,
             works: AtomicUsize::new(0),
             has_worked: AtomicBool::new(false),
-            has_heard: AtomicBool::new(false),
-            due: Mutex::new(None),
+            has_received: AtomicBool::new(false),
+            timers: Mutex::default(),
         };
         Self((!period.is_zero()).then(|| Arc::new(state)))
     }
@@ -87,34 +98,38 @@ impl Pace {
     }
 
     /// A watch has brought something.
-    pub fn heard(&self) {
+    pub fn received(&self) {
         if let Some(state) = &self.0 {
-            state.has_heard.store(true, Relaxed);
+            state.has_received.store(true, Relaxed);
         }
     }
 
-    /// A worker has nothing to do until then.
-    pub fn due(&self, at: Instant) {
+    /// A timer for one queue.
+    pub fn timer(&self) -> Timer {
+        let timer = Timer::default();
         if let Some(state) = &self.0 {
-            let mut due = state.due.lock();
-            *due = Some(due.map_or(at, |known| known.min(at)));
+            state.timers.lock().push(timer.clone());
         }
+        timer
     }
 
     /// How long the thread sleeps before it waits for the network. Asked once whenever it has nothing left to do.
     pub fn rest(&self, now: Instant) -> Duration {
         let Some(state) = &self.0 else { return Duration::ZERO };
-        let (has_heard, has_worked) = (state.has_heard.swap(false, Relaxed), state.has_worked.swap(false, Relaxed));
-        let mut due = state.due.lock();
-        // The worker that waits for it wakes now, and says when it is due again.
-        if due.is_some_and(|at| at <= now) {
-            *due = None;
-            return Duration::ZERO;
+        let (has_received, has_worked) =
+            (state.has_received.swap(false, Relaxed), state.has_worked.swap(false, Relaxed));
+        let (mut is_due, mut rest) = (false, state.period);
+        for timer in state.timers.lock().iter() {
+            let mut due = timer.0.lock();
+            match *due {
+                // The worker that waits for it wakes now, and sets the timer again.
+                Some(at) if at <= now => (is_due, *due) = (true, None),
+                Some(at) => rest = rest.min(at - now),
+                None => {}
+            }
         }
-        if !has_heard || has_worked || state.works.load(Relaxed) > 0 {
-            return Duration::ZERO;
-        }
-        due.map_or(state.period, |at| state.period.min(at - now))
+        let is_free = has_received && !has_worked && state.works.load(Relaxed) == 0;
+        if is_free && !is_due { rest } else { Duration::ZERO }
     }
 }
 

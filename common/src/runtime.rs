@@ -89,14 +89,9 @@ impl Context {
         }
     }
 
-    /// How a cache of that kind is kept: as [`caches`](Self::caches), without the objects that its selector hides.
-    fn caches_of<K: Object>(&self) -> informer::Config {
-        informer::Config { fields: K::FIELD_SELECTOR.to_owned(), ..self.caches() }
-    }
-
     /// Starts a cache in `store` that lasts as long as this process; `handler` hears of its changes.
     pub fn informer<K: Object>(&self, store: Arc<Store<K>>, handler: Handler<K>) -> Informer<K> {
-        Informer::start_with(self.api.clone(), self.caches_of::<K>(), store, vec![handler])
+        Informer::start_with(self.api.clone(), self.caches(), store, vec![handler])
     }
 
     /// The same for the objects with a label of that key. The controller gives that label to its objects.
@@ -107,7 +102,7 @@ impl Context {
 
     /// The cache of a kind that the loops of this process share. The first call starts it.
     pub fn shared_informer<K: Object>(&self) -> Arc<SharedInformer<K>> {
-        self.shared.get_or_make(|| SharedInformer::start(self.api.clone(), self.caches_of::<K>()))
+        self.shared.get_or_make(|| SharedInformer::start(self.api.clone(), self.caches()))
     }
 
     /// A ledger whose records last as long as `--tune expectations-timeout` says.

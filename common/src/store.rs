@@ -381,7 +381,18 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Takes an object out that is gone, or does not belong here any more, at `version`: the cache has then caught up with that.
+    /// Takes an object out that does not belong here any more at `version`, unless a newer state of it is here.
+    pub(crate) fn remove_foreign(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
+        let mut inner = self.inner.write();
+        inner.version = inner.version.max(version);
+        let is_newer = |known: &Entry<K>| version.is_known() && known.meta().resource_version > version;
+        if !inner.find(namespace, name).is_some_and(is_newer) {
+            let old = inner.remove(namespace, name);
+            events(old, None, out);
+        }
+    }
+
+    /// Takes an object out that is gone at `version`: the cache has then caught up with that.
     pub(crate) fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);

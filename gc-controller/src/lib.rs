@@ -20,6 +20,8 @@
 //!
 //! # Where it differs from upstream
 //!
+//! - Pods, ReplicaSets, Jobs and EndpointSlices are watched as whole objects, of which only the metadata is read: that costs the server
+//!   less (`docs/decisions/0018-pace.md`).
 //! - A `FailedUpdate` Event reports that the server denies a change of owner references: a right is missing, or a policy forbids it.
 //! - An object is deleted without being read when all its owners are known to be gone; uid and version guard the DELETE. One
 //!   that changes meanwhile is judged anew each time, never deleted by its uid alone. So is one whose references are

@@ -72,7 +72,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, Informer, SharedInformer, handler},
     map::HashSet,
-    meta::{Key, Uid},
+    meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -336,6 +336,13 @@ impl<K: Kind> Sequenced for ReplicaController<K> {
     fn children(&self, snapshot: &Snapshot) -> HashSet<Uid> {
         let owner = &snapshot.owner;
         self.children(&owner.namespace, &owner.uid).iter().map(|pod| pod.meta().uid.clone()).collect()
+    }
+
+    /// Whether the cache shows another version of the set by now.
+    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
+        let Meta { namespace, name, resource_version, .. } = &snapshot.set.metadata;
+        let is_same = self.sets.store().peek(namespace, name, |meta| meta.resource_version == *resource_version);
+        (is_same != Some(true)).then_some(())
     }
 
     /// The event of the deletion of a set may have come before the last answer was noted.

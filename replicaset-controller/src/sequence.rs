@@ -2,7 +2,7 @@
 
 mod body;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
     controller::Requeue,
@@ -39,6 +39,9 @@ impl common::sequence::Note for Note {
     type Question = ();
     type Fresh = ();
 }
+
+/// How long after a conflict the watch is given to show what has changed, before the set is read.
+const WATCH_LAG: Duration = Duration::from_millis(100);
 
 /// The part of an answer that is read of a set.
 #[derive(Deserialize)]
@@ -184,16 +187,25 @@ impl<'a> State<'a> {
 
     fn wrote_status(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
         match turn.read::<Answer>() {
-            // The copy in hand is old. The watch is about to show the change, and the next sync writes what is right then.
-            Err(Refusal { class: Class::Changed, .. }) if self.failed.is_none() => end(turn, Ok(Requeue::Conflict)),
-            // No later sync knows of this failure: once more onto the live object.
-            Err(Refusal { class: Class::Changed, .. }) => {
-                let owner = &self.snapshot.owner;
-                let request = Request::get(owner.resource, &owner.namespace, &self.snapshot.set.metadata.name);
-                Step::Send(request.because("its status was written by somebody else"), Self::read_live)
+            // The copy in hand is old, and the watch is about to show a newer one.
+            Err(Refusal { class: Class::Changed, .. }) if self.failed.is_none() => {
+                Step::Pause(WATCH_LAG, |_, _| Step::Observe((), Self::saw_the_cache_again))
             }
+            Err(Refusal { class: Class::Changed, .. }) => self.read_again(),
             answer => self.finish_status(turn, answer),
         }
+    }
+
+    /// The next sync writes the status onto the newer copy, if there is one by now.
+    fn saw_the_cache_again(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
+        if turn.fresh().is_some() { end(turn, Ok(Requeue::Conflict)) } else { self.read_again() }
+    }
+
+    /// Reads the live object to write its status once more. No later sync knows of a failure of this one.
+    fn read_again(&self) -> Next<'a> {
+        let owner = &self.snapshot.owner;
+        let request = Request::get(owner.resource, &owner.namespace, &self.snapshot.set.metadata.name);
+        Step::Send(request.because("its status was written by somebody else"), Self::read_live)
     }
 
     fn read_live(&mut self, turn: &mut Turn<Note>) -> Next<'a> {

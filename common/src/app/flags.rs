@@ -259,9 +259,6 @@ fn appendix(definition: &Definition) -> String {
     for tune in definition.all_tunes() {
         let _ = writeln!(text, "  {} [default: {}]\n          {}", tune.name, values::shown(tune.default), tune.help);
     }
-    if definition.tunes.is_empty() {
-        text.push_str("  none\n");
-    }
     text
 }
 

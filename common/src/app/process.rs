@@ -250,7 +250,9 @@ async fn access(definition: &Definition, options: &Options, api: &Api) -> Result
         Some(path) => {
             let config = client::load(&client::Options { kubeconfig: Some(path.clone()), master: None }).await?;
             let client = client::connect(&config)?;
-            Ok(Api::new(client, api.clock().clone(), api.gate().clone(), &client::user_agent(definition.name)))
+            let api_of_reviews =
+                Api::new(client, api.clock().clone(), api.gate().clone(), &client::user_agent(definition.name));
+            Ok(api_of_reviews.with_pace(api.pace().clone()))
         }
     };
     let authentication = asked(&options.authentication).await?;
@@ -335,10 +337,10 @@ mod tests {
     fn one_thread_asks_the_pace_before_it_waits() {
         let pace = Pace::new(Duration::from_millis(1));
         let runtime = runtime(1, &pace, &Clock::system()).unwrap();
-        pace.heard();
+        pace.received();
         let rest = || pace.rest(Clock::system().instant());
         assert!(!rest().is_zero());
-        pace.heard();
+        pace.received();
         runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
         assert!(rest().is_zero(), "the runtime did not ask");
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     clock::Instant,
     metrics::QueueMetrics,
-    pace::Pace,
+    pace::Timer,
     queue::{Backoff, Queue, QueueKey, QueueObserver},
     runtime::Context,
 };
@@ -14,7 +14,7 @@ impl Context {
     /// A work queue with the metrics of that name.
     pub fn queue<K: QueueKey>(&self, name: &str, backoff: Backoff) -> Queue<K> {
         let metrics = self.metrics.queue(name);
-        let observer = Watching { metrics: metrics.clone(), pace: self.api.pace().clone() };
+        let observer = Watching { metrics: metrics.clone(), timer: self.api.pace().timer() };
         let queue = Queue::new(self.clock.clone(), backoff, Some(Arc::new(observer)));
         // Until a loop works on it.
         queue.hold();
@@ -32,7 +32,7 @@ impl Context {
 /// Counts what happens in a queue, and tells the pace of the process when its next key is due.
 struct Watching {
     metrics: QueueMetrics,
-    pace: Pace,
+    timer: Timer,
 }
 
 impl QueueObserver for Watching {
@@ -49,6 +49,6 @@ impl QueueObserver for Watching {
         self.metrics.retry();
     }
     fn waits_until(&self, due: Instant) {
-        self.pace.due(due);
+        self.timer.set(due);
     }
 }

@@ -22,7 +22,10 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{sync::Notify, task::JoinHandle};
 
-use super::{Cached, Config, Head, Sink, SinkInformer, frames};
+use super::{
+    Cached, Config, Head, Sink, SinkInformer,
+    frames::{self, Page},
+};
 use crate::{
     api::{Api, escape},
     batch,
@@ -198,7 +201,12 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
             return;
         }
         let mut hidden = shared.hidden.lock();
-        hidden.insert(object.meta(), object.meta().resource_version, shared.clock.instant() + FIRST_PAUSE);
+        let Meta { namespace, name, uid, resource_version, .. } = object.meta();
+        let is_known = |meta: &Meta| meta.uid != *uid || meta.resource_version >= *resource_version;
+        if shared.sink.store().peek(namespace, name, is_known) == Some(true) {
+            return;
+        }
+        hidden.insert(object.meta(), *resource_version, shared.clock.instant() + FIRST_PAUSE);
         shared.sink.put_read(Entry::Good(Arc::new(object)));
         shared.metrics.hidden(hidden.len());
         shared.due.notify_one();
@@ -233,36 +241,34 @@ impl<S: StoreSink> Shared<S> {
         let mut hidden = self.hidden.lock();
         // Otherwise the watch has brought something newer meanwhile, or the object is to be read once more.
         let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
-        let uid = &known.uid;
-        let answer = answer.and_then(|(version, live)| {
-            let is_new = version >= known.since;
-            is_new.then_some(live).ok_or_else(|| format!("version {version} is older than {}", known.since))
+        let uid = known.uid.clone();
+        let answer = answer.and_then(|page| {
+            let is_new = page.version >= known.since;
+            is_new.then_some(page).ok_or_else(|| format!("an older version than {}", known.since))
         });
+        let answer =
+            answer.map(|page| (page.items.into_iter().find(|item| item.meta().name == key.name), page.foreign));
         let result = match answer {
             Err(error) => {
                 tracing::debug!(resource = %S::Object::RESOURCE, key = %key, err = error, "Hidden object cannot be read");
                 hidden.put_off(key, self.clock.instant());
                 "error"
             }
-            Ok(Some(live)) if live.meta().uid == *uid && self.is_visible(live.meta()) => {
+            Ok((Some(live), _)) if live.meta().uid == uid && is_kept(&live) && self.is_visible(live.meta()) => {
                 hidden.remove(key);
                 self.sink.put_read(live);
                 "visible"
             }
-            Ok(Some(live)) if live.meta().uid == *uid && is_kept(&live) => {
+            Ok((Some(live), _)) if live.meta().uid == uid && is_kept(&live) => {
                 self.sink.put_read(live);
                 hidden.put_off(key, self.clock.instant());
                 "hidden"
             }
-            Ok(Some(live)) if live.meta().uid == *uid => {
+            Ok((live, foreign)) => {
                 hidden.remove(key);
                 self.remove(key);
-                "foreign"
-            }
-            Ok(_) => {
-                hidden.remove(key);
-                self.remove(key);
-                "gone"
+                let is_taken = foreign > 0 || live.is_some_and(|live| live.meta().uid == uid);
+                if is_taken { "foreign" } else { "gone" }
             }
         };
         self.metrics.read(result);
@@ -271,11 +277,10 @@ impl<S: StoreSink> Shared<S> {
 
     /// Reads an object, and returns the version at which it was so or was missing. This is a list of one: it states the version, and
     /// upstream's role for DaemonSets has no right to get Pods.
-    async fn read(api: &Api, key: &Key) -> Result<(Version, Option<Entry<S::Object>>), String> {
+    async fn read(api: &Api, key: &Key) -> Result<Page<S::Object>, String> {
         let query = format!("fieldSelector={}", escape(&format!("metadata.name={}", key.name)));
         let body = api.list(S::Object::RESOURCE, &key.namespace, &query).await.map_err(|error| error.to_string())?;
-        let page = frames::read_page::<S::Object>(&body)?;
-        Ok((page.version, page.items.into_iter().find(|item| item.meta().name == key.name)))
+        frames::read_page::<S::Object>(&body)
     }
 
     /// Takes an object out of the cache. The version of the cache stays as it is.
@@ -341,11 +346,13 @@ impl<S: StoreSink> Sink for Filtered<S> {
 
     fn foreign(&self, head: &Head<'_>) {
         let mut hidden = self.shared.hidden.lock();
-        if hidden.len() > 0 {
+        self.shared.sink.foreign(head);
+        // A newer state of it may have been read.
+        let is_out = self.shared.sink.store().peek(head.namespace(), head.name(), |_| ()).is_none();
+        if hidden.len() > 0 && is_out {
             hidden.remove(&Key::new(head.namespace(), head.name()));
             self.shared.metrics.hidden(hidden.len());
         }
-        self.shared.sink.foreign(head);
     }
 
     fn gone(&self, last: &Meta) {

@@ -128,6 +128,8 @@ pub(super) struct Page<K> {
     pub(super) next: String,
     /// The objects that may concern this controller.
     pub(super) items: Vec<Entry<K>>,
+    /// How many others there are.
+    pub(super) foreign: usize,
 }
 
 #[derive(Deserialize, Default)]
@@ -151,7 +153,7 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
         }
         fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page<K>, A::Error> {
             let mut meta = ListMeta::default();
-            let mut items = Vec::new();
+            let mut items = (Vec::new(), 0);
             while let Some(key) = map.next_key::<Cow<'de, str>>()? {
                 match &*key {
                     "metadata" => meta = map.next_value()?,
@@ -161,33 +163,36 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
                     }
                 }
             }
-            Ok(Page { version: meta.resource_version, next: meta.next.unwrap_or_default(), items })
+            let (items, foreign) = items;
+            Ok(Page { version: meta.resource_version, next: meta.next.unwrap_or_default(), items, foreign })
         }
     }
 
     struct Items<K>(PhantomData<K>);
     impl<'de, K: Object> DeserializeSeed<'de> for Items<K> {
-        type Value = Vec<Entry<K>>;
+        type Value = (Vec<Entry<K>>, usize);
         fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
             deserializer.deserialize_any(self)
         }
     }
     impl<'de, K: Object> Visitor<'de> for Items<K> {
-        type Value = Vec<Entry<K>>;
+        type Value = (Vec<Entry<K>>, usize);
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list of objects")
         }
         fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
+            Ok((Vec::new(), 0))
         }
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let mut items = Vec::new();
+            let (mut items, mut foreign) = (Vec::new(), 0);
             while let Some(item) = seq.next_element::<&'de RawValue>()? {
-                if Head::of_foreign::<K>(item.get()).is_none() {
+                if Head::of_foreign::<K>(item.get()).is_some() {
+                    foreign += 1;
+                } else {
                     items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
                 }
             }
-            Ok(items)
+            Ok((items, foreign))
         }
     }
 

@@ -100,6 +100,8 @@ struct Handled {
 impl<S: Sink> Reflector<S> {
     pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
         // Several loops read one cache: its requests carry the name that upstream's shared informers have.
+        let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
+        let config = Config { fields: selector.to_owned(), ..config };
         let client = if config.metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
             api: api.with_user_agent(&user_agent(client)),
@@ -356,7 +358,7 @@ impl<S: Sink> Reflector<S> {
         let clock = self.api.clock();
         self.shared.saw_events(events, clock.now());
         self.counted.handled(clock.instant() - since);
-        self.api.pace().heard();
+        self.api.pace().received();
     }
 
     /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
@@ -431,6 +433,7 @@ impl<S: Sink> Reflector<S> {
                 Ok(frame) => self.handle(frame),
             }
         }
+        self.waits();
         self.met = number;
         self.shared.refreshed.send_replace(number);
         None

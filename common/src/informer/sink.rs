@@ -92,7 +92,7 @@ impl<K: Object> Sink for Cached<K> {
 
     fn foreign(&self, head: &Head<'_>) {
         self.change(Origin::Watch, |store, events| {
-            store.remove(head.namespace(), head.name(), head.version(), events);
+            store.remove_foreign(head.namespace(), head.name(), head.version(), events);
         });
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, succession::WrittenVersions};
+use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, pace::Pace, succession::WrittenVersions};
 
 #[derive(serde::Deserialize)]
 struct Thing {
@@ -143,18 +143,24 @@ struct World {
     seen: Arc<Mutex<Vec<String>>>,
     changed: Arc<tokio::sync::Notify>,
     informer: Option<Informer<Thing>>,
+    pace: Pace,
 }
 
 impl World {
     fn new() -> Self {
         let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 3);
-        Self { script: Script::default(), clock, seen: Arc::default(), changed: Arc::default(), informer: None }
+        let (script, pace) = (Script::default(), Pace::default());
+        Self { script, clock, seen: Arc::default(), changed: Arc::default(), informer: None, pace }
+    }
+
+    fn api(&self) -> Api {
+        let (keeper, gate) = gate(self.clock.clone());
+        keeper.open();
+        Api::new(self.script.client(), self.clock.clone(), gate, "test").with_pace(self.pace.clone())
     }
 
     fn start(&mut self, config: Config) {
-        let (keeper, gate) = gate(self.clock.clone());
-        keeper.open();
-        let api = Api::new(self.script.client(), self.clock.clone(), gate, "test");
+        let api = self.api();
         let (seen, changed) = (Arc::clone(&self.seen), Arc::clone(&self.changed));
         let handler: Handler<Thing> = Box::new(move |event, origin| {
             let what = match event {
@@ -210,6 +216,38 @@ async fn a_streaming_list_fills_the_cache_at_its_end_and_goes_on_as_a_watch() {
     let first = &world.script.requests()[0];
     assert!(first.contains("sendInitialEvents=true") && !first.contains("resourceVersion="), "{first}");
     assert!(first.contains("resourceVersionMatch=NotOlderThan"), "{first}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_sleeps_after_events_and_not_while_it_reads_a_set_or_awaits_an_answer() {
+    let mut world = World::new();
+    world.pace = Pace::new(Duration::from_millis(20));
+    let (pace, clock) = (world.pace.clone(), world.clock.clone());
+    let may_sleep = || {
+        let _ = pace.rest(clock.instant());
+        pace.received();
+        !pace.rest(clock.instant()).is_zero()
+    };
+    let feed = world.script.stream();
+    world.start(Config::default());
+    feed.line("ADDED", &thing("a", 9));
+    world.script.asked(1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!may_sleep(), "a set is being read");
+    feed.initial_end(10);
+    world.informer().synced().await;
+    assert!(may_sleep());
+    assert!(pace.rest(clock.instant()).is_zero(), "no event has arrived");
+    feed.line("MODIFIED", &thing("a", 11));
+    world.saw(&["+a i", "~a w"]).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert!(!pace.rest(clock.instant()).is_zero(), "an event has arrived");
+    let api = world.api();
+    let request = tokio::spawn(async move { api.read("/version", "application/json").await });
+    world.script.asked(2).await;
+    assert!(!may_sleep(), "an answer is awaited");
+    request.abort();
+    assert!(request.await.is_err() && may_sleep());
 }
 
 #[tokio::test(start_paused = true)]

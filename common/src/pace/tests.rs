@@ -43,6 +43,7 @@ struct Run {
 #[expect(clippy::disallowed_methods, reason = "any instant will do: time is virtual")]
 fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
     let origin = Instant::now();
+    let timer = pace.timer();
     let mut coming: Vec<(Duration, What)> = arrivals.to_vec();
     let mut works: Vec<Work> = Vec::new();
     // From when to when own work was under way.
@@ -57,15 +58,15 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
             let while_working = working.iter().any(|(from, to)| (*from..*to).contains(&at));
             run.handled.push(Handled { what, at, waited: now.saturating_sub(at), while_working });
             match what {
-                What::Foreign => pace.heard(),
+                What::Foreign => pace.received(),
                 What::Own(takes) => {
-                    pace.heard();
+                    pace.received();
                     works.push(pace.work());
                     working.push((now, now + takes));
                     coming.push((now + takes, What::Answer));
                 }
                 What::Later(after) => {
-                    pace.heard();
+                    pace.received();
                     coming.push((now + after, What::Due));
                 }
                 What::Answer => drop(works.pop()),
@@ -74,7 +75,7 @@ fn run(pace: &Pace, arrivals: &[(Duration, What)]) -> Run {
         }
         // The worker that has nothing left to do says when the next key is due.
         if let Some((at, _)) = coming.iter().filter(|(_, what)| *what == What::Due).min_by_key(|(at, _)| *at) {
-            pace.due(origin + *at);
+            timer.set(origin + *at);
         }
         now += pace.rest(origin + now);
     }

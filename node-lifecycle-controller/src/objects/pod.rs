@@ -169,10 +169,10 @@ impl<'de> Deserialize<'de> for CachedPod {
             disrupted: DisruptedSince::NEVER,
         };
         for condition in status.conditions.into_iter().flatten() {
-            let (kind, is) = (condition.kind.as_deref(), condition.status.as_deref());
+            let (kind, status) = (condition.kind.as_deref(), condition.status.as_deref());
             if kind == Some("Ready") && pod.ready == ReadyCondition::Absent {
-                pod.ready = if is == Some(FALSE) { ReadyCondition::False } else { ReadyCondition::Other };
-            } else if kind == Some(DISRUPTION_TARGET) && is == Some(TRUE) {
+                pod.ready = if status == Some(FALSE) { ReadyCondition::False } else { ReadyCondition::Other };
+            } else if kind == Some(DISRUPTION_TARGET) && status == Some(TRUE) {
                 pod.disrupted = DisruptedSince::new(condition.last_transition_time.unwrap_or(Timestamp::UNIX_EPOCH));
             }
         }

@@ -1,5 +1,7 @@
 //! What the status says, when.
 
+use std::time::Duration;
+
 use common::settings::Settings;
 use sandbox::Sandbox;
 use serde_json::json;
@@ -92,6 +94,22 @@ async fn an_old_copy_is_written_once_more_onto_the_live_object() {
     assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 1));
     world.sandbox.faults().release_watch(ME, "replicasets");
     world.settle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_old_copy_that_the_watch_replaces_soon_costs_no_read() {
+    let world = World::new().await;
+    world.apply(set("web", 2)).await;
+    world.settle().await;
+    let pod = world.active().await.into_iter().next().unwrap();
+    world.sandbox.faults().delay_watch(ME, "replicasets", Duration::from_millis(90));
+    world.poke(SETS, "web").await;
+    world.forget();
+    let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    world.sandbox.merge("pods", Some(NS), &pod, Some("status"), unready).await.unwrap();
+    world.wait(1).await;
+    assert_eq!(world.get(SETS, "web").await["status"]["readyReplicas"], 1);
+    assert_eq!((world.asked("patch", STATUS), world.asked("get", SETS)), (2, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,25 +62,6 @@ async fn a_pod_that_became_ready_unseen_is_ranked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_refused_for_its_version_waits_for_the_watch_and_reads_nothing() {
-    let world = World::new().await;
-    world.apply(set("web", 1)).await;
-    world.settle().await;
-    let pod = name(&world.pods().await[0]).to_owned();
-    world.sandbox.faults().hold_watch(ME, SETS);
-    world.merge(SETS, "web", json!({"metadata": {"annotations": {"seen": "later"}}})).await;
-    world.forget();
-    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
-    world.sandbox.merge("pods", Some(NS), &pod, Some("status"), not_ready).await.unwrap();
-    world.wait(2).await;
-    assert_eq!((world.asked("patch", SETS), world.asked("get", SETS)), (1, 0));
-    world.sandbox.faults().release_watch(ME, SETS);
-    world.settle().await;
-    assert_eq!((world.asked("patch", SETS), world.asked("get", SETS)), (2, 0));
-    assert!(world.get(SETS, "web").await["status"]["readyReplicas"].is_null());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_selected_again_unseen_is_not_released() {
     let world = World::new().await;
     world.apply(set("web", 1)).await;
