@@ -353,7 +353,7 @@ impl Api {
         }
         let answer = self.send(method, &path, "application/json", Some((content_type, body)), MAX_ANSWER).await;
         match &answer {
-            Ok(object) => self.inner.writes.note(target.resource, object),
+            Ok(object) => self.inner.writes.note(target, object, self.inner.clock.instant()),
             Err(error) if error.may_have_happened() => self.inner.writes.note_lost(self.inner.clock.instant()),
             Err(_) => {}
         }

@@ -21,12 +21,13 @@ use crate::{
     clock::Clock,
     leader, logging, panics,
     runtime::LoopDefinition,
-    settings::{FeatureGate, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag},
+    settings::{FeatureGate, OTHER_MANAGER_PERIOD, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag},
     version,
 };
 
 pub use assembly::{Assembly, Leadership, Parts, Stopped, assemble};
 pub use flags::{Options, Parsed, parse};
+pub(crate) use names::canonical as canonical_name;
 
 /// What a binary is.
 #[derive(Clone, Copy)]
@@ -60,7 +61,7 @@ impl Definition {
     /// The values behind `--tune` that its loops know, and those of the machinery.
     pub(crate) fn all_tunes(&self) -> Vec<Tune> {
         let mut all = self.tunes.to_vec();
-        all.push(WATCH_BATCH_PERIOD);
+        all.extend([OTHER_MANAGER_PERIOD, WATCH_BATCH_PERIOD]);
         all
     }
 }

@@ -4,20 +4,24 @@
 //! that a connection that died silently is noticed within a minute, and HTTP/1.1 where there is nothing better. Nothing is
 //! retried here and nothing is compressed.
 
+pub mod certificate;
 mod connection;
+mod connections;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
 use kube::{
     Config,
     client::{Body, ConfigExt as _},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::{BoxError, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder};
 
 use crate::version;
 pub use connection::Unreachable;
+pub use connections::Connections;
 
 /// Where the API server is to be found.
 #[derive(Clone, Debug, Default)]
@@ -137,9 +141,20 @@ pub fn connect_urgent(config: &Config, request_timeout: Duration) -> Result<kube
 }
 
 fn build(config: &Config, patience: connection::Patience) -> Result<kube::Client, Error> {
+    Ok(kube::Client::new(stack(config, patience)?, config.default_namespace.clone()))
+}
+
+/// How requests get to the API server of a configuration, over connections of their own.
+fn stack(
+    config: &Config,
+    patience: connection::Patience,
+) -> Result<
+    impl Service<Request<Body>, Response = Response<Incoming>, Error = BoxError, Future: Send> + Clone + Send + 'static,
+    Error,
+> {
     let failed = |e: kube::Error| Error::new("cannot set up the connection to the API server", &e);
     let wire = connection::Wire::new(config, patience)?;
-    let service = ServiceBuilder::new()
+    Ok(ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
         .layer(config.extra_headers_layer().map_err(failed)?)
@@ -149,8 +164,7 @@ fn build(config: &Config, patience: connection::Patience) -> Result<kube::Client
             request
         })
         .map_err(BoxError::from)
-        .service(wire);
-    Ok(kube::Client::new(service, config.default_namespace.clone()))
+        .service(wire))
 }
 
 /// What requests of one client are signed with:

@@ -47,6 +47,8 @@ use crate::{
 const RECENT: usize = 128;
 /// How many lines of one sort a remembered plan has, and how long each is, in bytes.
 const LINES: (usize, usize) = (20, 500);
+/// How long a shadow wants to write before that counts as a difference: the controller that does the work needs its time.
+const DIFFERENCE_LASTS: Duration = Duration::from_secs(60);
 /// How many keys of a sort diagnostics list.
 const LISTED: usize = 100;
 
@@ -234,6 +236,8 @@ struct Shared<C: Controller> {
     prepared: tokio::sync::OnceCell<()>,
     /// Keys that wait for a write of this process to appear in a cache.
     awaiting: Mutex<BTreeMap<C::Key, Work>>,
+    /// Keys for which a shadow wants to write, and since when.
+    differing: Mutex<BTreeMap<C::Key, Instant>>,
 }
 
 /// A plan that was carried out lately.
@@ -290,7 +294,11 @@ impl<C: Controller> Loop<C> {
             executor,
             prepared: tokio::sync::OnceCell::new(),
             awaiting: Mutex::default(),
+            differing: Mutex::default(),
         });
+        if shared.context.settings.shadow() {
+            shared.count_differences();
+        }
         let mut set = JoinSet::new();
         // A loop without a worker would be silently dead.
         for _ in 0..workers.max(1) {
@@ -350,7 +358,10 @@ impl<C: Controller> Shared<C> {
     async fn sync(&self, key: &C::Key, shadow: bool, due: &mut Option<Instant>) {
         let (now, began) = (self.context.clock.now(), self.context.clock.instant());
         let result = match self.controller.observe(key, now) {
-            Ok(Observed::Gone) => Ok(Requeue::No),
+            Ok(Observed::Gone) => {
+                self.differing.lock().remove(key);
+                Ok(Requeue::No)
+            }
             Ok(Observed::Waiting { why, at_most, stale }) => {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
                 self.controller.waiting(key);
@@ -372,6 +383,7 @@ impl<C: Controller> Shared<C> {
                 }
                 self.controller.record(&snapshot, &plan);
                 if shadow {
+                    self.note_difference(key, plan.acts());
                     plan.account().into_iter().for_each(Account::shorten);
                     Ok(Requeue::No)
                 } else {
@@ -404,6 +416,44 @@ impl<C: Controller> Shared<C> {
                 }
             }
         }
+    }
+
+    /// Notes whether a shadow wants to write for a key.
+    fn note_difference(&self, key: &C::Key, differs: bool) {
+        let mut differing = self.differing.lock();
+        if differs {
+            differing.entry(key.clone()).or_insert_with(|| self.context.clock.instant());
+        } else {
+            differing.remove(key);
+        }
+    }
+
+    /// Serves the number of lasting differences of a shadow.
+    fn count_differences(self: &Arc<Self>) {
+        let help =
+            "Objects for which a shadow has wanted to write for more than a minute while nobody else did, by loop.";
+        let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
+        let (gauge, shared) = (gauge.with(&[self.name]), Arc::downgrade(self));
+        self.context.metrics.before_scrape(move || {
+            if let Some(shared) = shared.upgrade() {
+                gauge.set(shared.differences().len() as f64);
+            }
+        });
+    }
+
+    /// The keys for which a shadow has wanted to write for longer than the controller that does the work takes, and still wants to.
+    fn differences(&self) -> Vec<C::Key> {
+        let (clock, now) = (&self.context.clock, self.context.clock.now());
+        let lasting = |since: &Instant| clock.instant().saturating_duration_since(*since) >= DIFFERENCE_LASTS;
+        let keys: Vec<_> =
+            self.differing.lock().iter().filter(|(_, since)| lasting(since)).map(|(key, _)| key.clone()).collect();
+        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if C::decide(&snapshot, now).acts());
+        let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
+        let mut differing = self.differing.lock();
+        for key in settled {
+            differing.remove(&key);
+        }
+        lasting
     }
 
     fn succeeded(&self, key: &C::Key, requeue: Requeue, due: Option<Instant>) {
@@ -507,11 +557,16 @@ impl<C: Controller> Running for Loop<C> {
         }
         let failing: Vec<C::Key> = self.shared.failures.lock().keys().take(LISTED).cloned().collect();
         let recent: Vec<Value> = self.shared.recent.lock().iter().rev().map(Recent::to_value).collect();
-        json!({
+        let mut out = json!({
             "name": self.shared.name,
             "failing": failing.iter().map(|key| self.shared.explain_key(key)).collect::<Vec<_>>(),
             "recent": recent,
-        })
+        });
+        if self.shared.context.settings.shadow() {
+            let differences = self.shared.differences();
+            out["differences"] = differences.iter().take(LISTED).map(|key| self.shared.explain_key(key)).collect();
+        }
+        out
     }
 
     fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

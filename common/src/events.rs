@@ -29,7 +29,7 @@ use crate::{
 
 use sender::Item;
 
-pub use sender::{EVENTS, Sender};
+pub use sender::{EVENTS, Sender, SentEvents};
 
 /// How many Events may wait to be sent; more are dropped. Upstream: `client-go/tools/record`, `maxQueuedEvents`.
 const QUEUE: usize = 1000;

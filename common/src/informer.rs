@@ -30,6 +30,7 @@ use crate::{
     meta::Version,
     metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
+    other_manager::WriteSampler,
     store::{Event, Origin, Store},
     succession::Succession,
     watched as watch,
@@ -85,6 +86,8 @@ pub struct Config {
     pub metadata_only: bool,
     /// Where the cache is counted; nowhere if none.
     pub metrics: Option<Metrics>,
+    /// Looks at what the watch brings for writes of other managers, if it is to.
+    pub sampler: Option<Arc<WriteSampler>>,
 }
 
 impl Default for Config {
@@ -103,6 +106,7 @@ impl Default for Config {
             resource: None,
             metadata_only: false,
             metrics: None,
+            sampler: None,
         }
     }
 }

@@ -53,10 +53,14 @@ use watch::LeaseWatch;
 pub use orders::{Question, Stop};
 pub use settings::{Settings, identity};
 pub use status::Status;
+pub use step::HOLDER_OF_HOLDS;
 
 /// Where Leases live.
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
+
+/// The annotation of a Lease by which an operator says until when another manager is expected beside this one.
+pub const OTHER_MANAGER_EXPECTED_UNTIL: &str = "nonet/other-manager-expected-until";
 
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +111,8 @@ pub struct Election {
     order: channel::Receiver<Order>,
     stop: Stop,
     leading: Gauge,
+    /// 1 while the Lease is held for a hand-over.
+    held: Gauge,
     slow_path: Counter,
     /// None if versions do not matter.
     probations: Option<Probations>,
@@ -142,6 +148,15 @@ impl Election {
             )
             .with(&[&settings.name]);
         leading.set(0.0);
+        let held = metrics
+            .gauge(
+                "nonet_leader_election_held",
+                Stability::Alpha,
+                "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. 'name' is the string used to identify the lease.",
+                &["name"],
+            )
+            .with(&[&settings.name]);
+        held.set(0.0);
         let slow_path = metrics
             .counter(
                 "leader_election_slowpath_total",
@@ -166,6 +181,7 @@ impl Election {
             order,
             stop: Stop(sender),
             leading,
+            held,
             slow_path,
             probations,
             warm: Box::new(|| true),
@@ -431,9 +447,14 @@ impl Election {
         if matches!(ended, Ended::Leads { .. }) {
             self.trouble = None;
         }
+        self.note_hold();
+        let lease = self.lease_reference();
         let mut state = self.status.state();
         self.memory.holder().clone_into(&mut state.holder);
         state.annotations = self.memory.annotations();
+        state.is_held = self.memory.is_held();
+        state.lease = lease;
+        state.other_manager_expected_until = expected_until(&self.memory.metadata());
         state.last_error = match &ended {
             Ended::Failed { why } => why.clone(),
             _ => String::new(),
@@ -452,6 +473,21 @@ impl Election {
             }
         }
         ended
+    }
+
+    /// Tells when a hold begins and when it ends.
+    fn note_hold(&self) {
+        let (is_held, was_held) = (self.memory.is_held(), self.status.is_held());
+        self.held.set(f64::from(u8::from(is_held)));
+        if is_held && !was_held {
+            tracing::info!(
+                lock = self.lock(),
+                "The lease is held for a hand-over: standing by until the hold is deleted"
+            );
+        }
+        if was_held && !is_held {
+            tracing::info!(lock = self.lock(), "The lease is no longer held for a hand-over");
+        }
     }
 
     fn moment(&self) -> Moment {
@@ -520,18 +556,29 @@ impl Election {
 
     /// Records an Event about the Lease.
     fn event(&self, kind: EventType, reason: &'static str, message: String) {
+        if let Some(lease) = self.lease_reference() {
+            self.recorder.event(&lease, kind, reason, message);
+        }
+    }
+
+    /// The Lease as it was last read or written, as Events refer to it; nothing if it never was.
+    fn lease_reference(&self) -> Option<ObjectRef> {
         let metadata = self.memory.metadata();
         let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-        let lease = ObjectRef {
+        (!metadata.is_empty()).then(|| ObjectRef {
             api_version: Text::new("coordination.k8s.io/v1"),
             kind: Text::new("Lease"),
             namespace: Text::new(&self.settings.namespace),
             name: Text::new(&self.settings.name),
             uid: Uid::new(text("uid")),
             version: Version::parse(text("resourceVersion")),
-        };
-        self.recorder.event(&lease, kind, reason, message);
+        })
     }
+}
+
+/// Until when an operator expects another manager, as the metadata of the Lease says.
+fn expected_until(metadata: &serde_json::Map<String, Value>) -> Option<jiff::Timestamp> {
+    metadata.get("annotations")?.get(OTHER_MANAGER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
 }
 
 impl Drop for Election {

@@ -52,6 +52,7 @@ pub mod map;
 pub mod meta;
 pub mod metrics;
 pub mod object;
+pub mod other_manager;
 pub mod pace;
 pub mod panics;
 pub mod parsed;

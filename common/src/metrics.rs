@@ -195,6 +195,18 @@ impl Metrics {
         process::register(self, started);
     }
 
+    /// States which version of which controller runs: `nonet_build_info`.
+    pub fn program(&self, name: &str, version: &str) {
+        self.gauge(
+            "nonet_build_info",
+            Stability::Alpha,
+            "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it has.",
+            &["controller", "version", "commit", "kubernetes_version"],
+        )
+        .with(&[name, version, crate::version::VERSION.commit, crate::version::VERSION.git_version])
+        .set(1.0);
+    }
+
     /// States what runs: `kubernetes_build_info` and `version_info`.
     pub fn build(&self, component: &str) {
         let v = crate::version::VERSION;

@@ -20,6 +20,7 @@ use crate::{
     informer::{self, Cached, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer},
     metrics::Metrics,
     object::Object,
+    other_manager::{OwnedWrites, WriteSampler},
     sequence::AccountObserver,
     settings::{EXPECTATIONS_TIMEOUT, Settings, WATCH_LIST_CLIENT},
     store::Store,
@@ -36,6 +37,8 @@ pub struct LoopDefinition {
     pub client: &'static str,
     /// Component its Events come from.
     pub component: &'static str,
+    /// The writes by which another manager that runs the loop is noticed.
+    pub owned_writes: &'static [OwnedWrites],
     /// Builds the loop and starts its informers; its workers wait for the gate and for the caches.
     pub start: fn(Context) -> Arc<dyn Running>,
 }
@@ -43,13 +46,19 @@ pub struct LoopDefinition {
 impl LoopDefinition {
     /// A loop whose client and component have its name.
     pub const fn new(name: &'static str, alias: &'static str, start: fn(Context) -> Arc<dyn Running>) -> Self {
-        Self { name, alias, client: name, component: name, start }
+        Self { name, alias, client: name, component: name, owned_writes: &[], start }
     }
 
     /// The same with another client and another component.
     #[must_use]
     pub const fn known_as(self, client: &'static str, component: &'static str) -> Self {
         Self { client, component, ..self }
+    }
+
+    /// The same with writes that nobody else makes.
+    #[must_use]
+    pub const fn owning(self, owned_writes: &'static [OwnedWrites]) -> Self {
+        Self { owned_writes, ..self }
     }
 }
 
@@ -70,6 +79,8 @@ pub struct Context {
     pub recorder: Recorder,
     /// Sees the accounts of syncs, if somebody wants to.
     pub accounts: Option<Arc<dyn AccountObserver>>,
+    /// Looks at what the caches read for writes of other managers, if it is to.
+    pub sampler: Option<Arc<WriteSampler>>,
     /// What the loops of this process share: one and the same for all of them.
     pub shared: Shared,
 }
@@ -85,6 +96,7 @@ impl Context {
         informer::Config {
             resync: self.settings.resync_period(&self.clock),
             metrics: Some(self.metrics.clone()),
+            sampler: self.sampler.clone(),
             ..self.reading()
         }
     }

@@ -8,12 +8,17 @@
 //! A deletion that is answered without an object has no version here. What it means for a successor is little: deletions name
 //! the uid they mean, and a second one finds nothing.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hash::BuildHasher as _,
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::{clock::Instant, meta::Version, object::Resource};
+use crate::{api::Target, clock::Instant, map::Seeded, meta::Version, object::Resource};
 
 /// The annotation of a Lease that holds what its last holder left.
 pub const ANNOTATION: &str = "nonet/written";
@@ -24,27 +29,67 @@ const LOST_WRITE: Duration = Duration::from_secs(65);
 const METADATA: usize = 2048;
 const FIELD: &[u8] = b"\"resourceVersion\":\"";
 
+/// How many of the latest writes are remembered where somebody asks for them.
+const RECENT: usize = 512;
+
 /// What one process has written. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Writes(Arc<Mutex<Noted>>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Noted {
     newest: BTreeMap<Resource, Version>,
+    /// The latest writes, the oldest first, if somebody asks for them.
+    recent: Option<VecDeque<RecentWrite>>,
     /// What a predecessor had left, and the one before it.
     inherited: WrittenVersions,
     lost: Option<Instant>,
 }
 
+/// A write that was answered with an object.
+#[derive(Clone, Copy, Debug)]
+struct RecentWrite {
+    version: Version,
+    object: u64,
+    at: Instant,
+}
+
 impl Writes {
     /// Notes a write by the object it was answered with.
-    pub fn note(&self, resource: Resource, answer: &[u8]) {
+    pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
         let version = version_of(answer);
         if version.is_known() {
             let mut noted = self.0.lock();
-            let newest = noted.newest.entry(resource).or_default();
+            let newest = noted.newest.entry(target.resource).or_default();
             *newest = version.max(*newest);
+            if let Some(recent) = &mut noted.recent {
+                if recent.len() == RECENT {
+                    recent.pop_front();
+                }
+                recent.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
+            }
         }
+    }
+
+    /// Remembers the latest [`RECENT`] writes from now on.
+    pub fn keep_recent(&self) {
+        self.0.lock().recent.get_or_insert_default();
+    }
+
+    /// Whether that version of an object is one of the latest writes.
+    pub fn has_written(&self, version: Version) -> bool {
+        self.0.lock().recent.iter().flatten().any(|write| write.version == version)
+    }
+
+    /// Whether one of the latest writes was to an object of that name, since `since`.
+    pub fn has_written_to(&self, namespace: &str, name: &str, since: Instant) -> bool {
+        let object = object_id(namespace, name);
+        self.0.lock().recent.iter().flatten().any(|write| write.object == object && write.at >= since)
+    }
+
+    /// Whether the answer to a write was lost since `since`.
+    pub fn has_lost_one(&self, since: Instant) -> bool {
+        self.0.lock().lost.is_some_and(|lost| lost >= since)
     }
 
     /// Notes that a write was not answered.
@@ -70,6 +115,11 @@ impl Writes {
         }
         Some(left)
     }
+}
+
+/// Tells objects of one process apart, but for rare collisions.
+fn object_id(namespace: &str, name: &str) -> u64 {
+    Seeded::default().hash_one((namespace, name))
 }
 
 /// The version of the object in an answer: the first there is, since metadata comes before everything that could name others.
@@ -130,9 +180,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_newest_version_of_each_resource_is_left() {
         let (writes, clock) = (Writes::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0));
-        writes.note(PODS, br#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"12"},"spec":{}}"#);
-        writes.note(PODS, br#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"11"}}"#);
-        writes.note(SETS, br#"{"kind":"Status","metadata":{},"status":"Success"}"#);
+        let note = |resource, answer: &str| {
+            writes.note(Target::object(resource, "shop", ""), answer.as_bytes(), clock.instant());
+        };
+        note(PODS, r#"{"kind":"Pod","metadata":{"name":"a","uid":"u","resourceVersion":"12"},"spec":{}}"#);
+        note(PODS, r#"{"kind":"Pod","metadata":{"name":"b","resourceVersion":"11"}}"#);
+        note(SETS, r#"{"kind":"Status","metadata":{},"status":"Success"}"#);
         let left = writes.left(clock.instant()).unwrap();
         assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("12"), Version::UNKNOWN));
         let text = left.write(3);
@@ -148,7 +201,8 @@ mod tests {
         writes.inherit(
             &WrittenVersions::read(r#"{"transitions":1,"written":{"pods":"40","replicasets.apps":"9"}}"#, 1).unwrap(),
         );
-        writes.note(PODS, br#"{"metadata":{"resourceVersion":"41"}}"#);
+        let answer = br#"{"metadata":{"resourceVersion":"41"}}"#;
+        writes.note(Target::object(PODS, "shop", ""), answer, clock.instant());
         let left = writes.left(clock.instant()).unwrap();
         assert_eq!((left.of(PODS), left.of(SETS)), (Version::parse("41"), Version::parse("9")));
     }

@@ -58,6 +58,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, Informer, handler},
     meta::{Key, Uid},
+    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -85,7 +86,8 @@ pub const CONCURRENT_SYNCS: WorkersFlag =
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of CronJobs.
-pub const CRON_JOB: LoopDefinition = LoopDefinition::new("cronjob-controller", "cronjob", start);
+pub const CRON_JOB: LoopDefinition =
+    LoopDefinition::new("cronjob-controller", "cronjob", start).owning(&[OwnedWrites::status("batch", "cronjobs")]);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[CRON_JOB];
 

@@ -88,6 +88,7 @@ use common::{
     informer::{AnyInformer, Cached, Filtered, Informer, SinkInformer},
     intern::Text,
     meta::{Key, Uid},
+    other_manager::OwnedWrites,
     parsed::Parsed,
     pods::PODS,
     queue::{Backoff, Queue},
@@ -157,7 +158,8 @@ pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of DaemonSets.
 pub const DAEMON_SET: LoopDefinition = LoopDefinition::new("daemonset-controller", "daemonset", start)
-    .known_as("daemon-set-controller", "daemonset-controller");
+    .known_as("daemon-set-controller", "daemonset-controller")
+    .owning(&[OwnedWrites::status("apps", "daemonsets")]);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[DAEMON_SET];
 

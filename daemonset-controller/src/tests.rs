@@ -43,6 +43,7 @@ async fn controller_with(
         settings: Arc::new(settings),
         recorder: events.recorder(events::Source { component: DAEMON_SET.component, client: DAEMON_SET.client }),
         metrics,
+        sampler: None,
         accounts: None,
         shared: Shared::default(),
     };

@@ -56,6 +56,7 @@ use common::{
     informer::{AnyInformer, Informer, handler},
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
+    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -94,7 +95,8 @@ pub const CONCURRENT_SYNCS: WorkersFlag = WorkersFlag::new(
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of Deployments.
-pub const DEPLOYMENTS: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", start);
+pub const DEPLOYMENTS: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", start)
+    .owning(&[OwnedWrites::status("apps", "deployments")]);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[DEPLOYMENTS];
 

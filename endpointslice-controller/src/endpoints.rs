@@ -13,6 +13,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     meta::{Key, Meta, Uid},
+    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -49,7 +50,8 @@ pub const UPDATES_BATCH_PERIOD: Tune = Tune::duration(
 
 /// The loop of Endpoints.
 pub const ENDPOINTS_LOOP: LoopDefinition = LoopDefinition::new("endpoints-controller", "endpoint", start)
-    .known_as("endpoint-controller", decide::ENDPOINT_CONTROLLER);
+    .known_as("endpoint-controller", decide::ENDPOINT_CONTROLLER)
+    .owning(&[OwnedWrites { field: "f:subsets", ..OwnedWrites::object("", "endpoints") }]);
 
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint", Backoff::default());

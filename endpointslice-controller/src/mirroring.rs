@@ -12,6 +12,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     meta::{Key, Uid},
+    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -20,7 +21,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    objects::{Endpoints, MIRRORING, Service, Slice, object_ref},
+    objects::{Endpoints, MANAGED_BY, MIRRORING, SLICE_WRITES, Service, Slice, object_ref},
     observe::drop_satisfied_record,
     own_writes::{OwnWrites, WriteMemory},
     watch::{Parked, SliceWatch},
@@ -59,7 +60,8 @@ const BACKOFF: Backoff =
 /// The loop of mirrored slices.
 pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition =
     LoopDefinition::new("endpointslice-mirroring-controller", "endpointslicemirroring", start)
-        .known_as("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller");
+        .known_as("endpointslicemirroring-controller", "endpoint-slice-mirroring-controller")
+        .owning(&[OwnedWrites { label: Some((MANAGED_BY, MIRRORING)), ..SLICE_WRITES }]);
 
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint_slice_mirroring", BACKOFF);

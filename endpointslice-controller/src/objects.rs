@@ -7,6 +7,8 @@ mod pod;
 mod service;
 mod slice;
 
+use common::other_manager::OwnedWrites;
+
 pub use endpoint::{Conditions, Endpoint, Hint, Hints, Identity, TargetRef};
 pub(crate) use endpoints::object_ref;
 pub use endpoints::{Address, ENDPOINTS, Endpoints, Subset, SubsetPort};
@@ -20,6 +22,9 @@ pub use slice::{AddressType, ByService, ENDPOINT_SLICES, Port, Slice};
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The label of a slice that names its writer.
 pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Writes of EndpointSlices that set endpoints.
+pub(crate) const SLICE_WRITES: OwnedWrites =
+    OwnedWrites { field: "f:endpoints", ..OwnedWrites::object("discovery.k8s.io", "endpointslices") };
 /// The label of slices of headless Services.
 pub const HEADLESS: &str = "service.kubernetes.io/headless";
 /// The annotation with the time of the change that led to this state.

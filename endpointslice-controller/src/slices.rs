@@ -10,6 +10,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     meta::{Key, Uid},
+    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -22,7 +23,7 @@ use crate::{
     decide,
     members::SharedMembership,
     memory::Memories,
-    objects::{CONTROLLER, Node, SERVICES, Slice},
+    objects::{CONTROLLER, MANAGED_BY, Node, SERVICES, SLICE_WRITES, Slice},
     own_writes::{OwnWrites, WriteMemory},
     plan::Plan,
     snapshot::Snapshot,
@@ -68,7 +69,8 @@ const BACKOFF: Backoff =
 
 /// The loop that keeps the slices of Services with a selector.
 pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
-    .known_as("endpointslice-controller", "endpoint-slice-controller");
+    .known_as("endpointslice-controller", "endpoint-slice-controller")
+    .owning(&[OwnedWrites { label: Some((MANAGED_BY, CONTROLLER)), ..SLICE_WRITES }]);
 /// The controller of slices of Services with a selector.
 pub struct SliceController {
     members: Arc<SharedMembership>,

@@ -75,6 +75,7 @@ use common::{
     informer::{AnyInformer, Informer, SharedInformer, handler},
     map::HashSet,
     meta::{Key, Uid},
+    other_manager::OwnedWrites,
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Pair, Running},
     sequence::{Failed, Sequence},
@@ -180,7 +181,8 @@ pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
 };
 
 /// The loop of Jobs.
-pub const JOB: LoopDefinition = LoopDefinition::new("job-controller", "job", start);
+pub const JOB: LoopDefinition =
+    LoopDefinition::new("job-controller", "job", start).owning(&[OwnedWrites::status("batch", "jobs")]);
 /// The loop that removes finished Jobs.
 pub const TTL_AFTER_FINISHED: LoopDefinition =
     LoopDefinition::new("ttl-after-finished-controller", "ttl-after-finished", |context| {

@@ -57,6 +57,7 @@ pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
     alias: "",
     client: "node-controller",
     component: "taint-eviction-controller",
+    owned_writes: &[],
     start,
 };
 

@@ -68,6 +68,7 @@ pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
     alias: "podgc",
     client: "pod-garbage-collector",
     component: "pod-garbage-collector-controller",
+    owned_writes: &[],
     start,
 };
 

@@ -30,6 +30,7 @@ use common::{
     controller::Loop,
     informer::AnyInformer,
     meta::Key,
+    other_manager::OwnedWrites,
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
 };
@@ -52,6 +53,8 @@ pub const NODE_LIFECYCLE: LoopDefinition = LoopDefinition {
     alias: "nodelifecycle",
     client: "node-controller",
     component: "node-controller",
+    // Conditions of nodes whose kubelets are silent; taints are written to the same entry as what other loops write of nodes.
+    owned_writes: &[OwnedWrites { field: r#"\"type\":\"Ready\""#, ..OwnedWrites::status("", "nodes") }],
     start,
 };
 

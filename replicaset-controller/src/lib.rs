@@ -73,6 +73,7 @@ use common::{
     informer::{AnyInformer, Informer, SharedInformer, handler},
     map::HashSet,
     meta::{Key, Meta, Uid},
+    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     sequence::{Failed, Sequence},
@@ -170,13 +171,15 @@ pub const WORKERS: &[WorkersFlag] = &[ReplicaSets::WORKERS, ReplicationControlle
 /// The loop of ReplicaSets.
 pub const REPLICA_SETS: LoopDefinition = LoopDefinition::new("replicaset-controller", "replicaset", |context| {
     start::<ReplicaSets>(REPLICA_SETS.name, context)
-});
+})
+.owning(&[OwnedWrites::status("apps", "replicasets")]);
 /// The loop of ReplicationControllers.
 pub const REPLICATION_CONTROLLERS: LoopDefinition =
     LoopDefinition::new("replicationcontroller-controller", "replicationcontroller", |context| {
         start::<ReplicationControllers>(REPLICATION_CONTROLLERS.name, context)
     })
-    .known_as("replication-controller", "replication-controller");
+    .known_as("replication-controller", "replication-controller")
+    .owning(&[OwnedWrites::status("", "replicationcontrollers")]);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[REPLICA_SETS, REPLICATION_CONTROLLERS];
 

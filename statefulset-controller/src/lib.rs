@@ -75,6 +75,7 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, FilteredInformer, Informer, handler},
     meta::{Key, Meta, Uid},
+    other_manager::OwnedWrites,
     parsed::Parsed,
     queue::{Backoff, Priority, Queue},
     revision::template::PodTemplate,
@@ -131,7 +132,8 @@ pub const CONCURRENT_SYNCS: WorkersFlag =
 pub const WORKERS: &[WorkersFlag] = &[CONCURRENT_SYNCS];
 
 /// The loop of StatefulSets.
-pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start);
+pub const STATEFUL_SET: LoopDefinition = LoopDefinition::new("statefulset-controller", "statefulset", start)
+    .owning(&[OwnedWrites::status("apps", "statefulsets")]);
 /// All loops of this crate.
 pub const LOOPS: &[LoopDefinition] = &[STATEFUL_SET];
 

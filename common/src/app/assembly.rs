@@ -14,6 +14,7 @@ use crate::{
     gate::{self, Gate, Keeper},
     leader::{self, Election, End},
     metrics::{Metrics, Requests},
+    other_manager::{ManagerWatch, WriteSampler},
     pace::Pace,
     runtime::{Context, LoopDefinition, Running, Shared},
     sequence::AccountObserver,
@@ -90,6 +91,8 @@ pub struct Parts {
     pub started: Started,
     /// Sees the accounts of syncs.
     pub accounts: Option<Arc<dyn AccountObserver>>,
+    /// How often a leader asks the API server for signs of another manager; never if zero.
+    pub other_manager_period: Duration,
 }
 
 impl Parts {
@@ -111,6 +114,7 @@ impl Parts {
             component: loops.first().map_or("controller", |l| l.name),
             started: Arc::new(|_, _| {}),
             accounts: None,
+            other_manager_period: Duration::ZERO,
         }
     }
 }
@@ -137,6 +141,8 @@ pub struct Assembly {
     starter: JoinHandle<()>,
     sender: Option<Sender>,
     election: Option<Campaign>,
+    /// Looks for another manager.
+    watch: Option<JoinHandle<()>>,
 }
 
 /// An election in progress.
@@ -192,6 +198,21 @@ pub fn assemble(parts: Parts) -> Assembly {
         }
         Leadership::Nobody | Leadership::Caller { .. } => None,
     };
+    let sampler = (!shadow && !parts.other_manager_period.is_zero())
+        .then(|| WriteSampler::new(parts.clock.clone(), writes.clone(), parts.loops.iter().map(|l| l.owned_writes)));
+    let watch = sampler.as_ref().map(|sampler| {
+        let watch = ManagerWatch {
+            api: api(&parts.client, "other-manager-watch", &gate),
+            gate: gate.clone(),
+            election: election.as_ref().map(|election| election.status.clone()),
+            recorder: recorder(parts.component, parts.component),
+            sent: sender.as_ref().map(Sender::sent).unwrap_or_default(),
+            sampler: Arc::clone(sampler),
+            loops: parts.loops.clone(),
+            period: parts.other_manager_period,
+        };
+        tokio::spawn(watch.run(parts.metrics.clone()))
+    });
     let shared = Shared::default();
     let starts: Vec<_> = parts
         .loops
@@ -206,6 +227,7 @@ pub fn assemble(parts: Parts) -> Assembly {
                 metrics: parts.metrics.clone(),
                 recorder: recorder(definition.component, definition.client),
                 accounts: parts.accounts.clone(),
+                sampler: sampler.clone(),
                 shared: shared.clone(),
             };
             (*definition, context)
@@ -239,7 +261,7 @@ pub fn assemble(parts: Parts) -> Assembly {
             }
         })
     };
-    Assembly { keeper, gate, metrics: parts.metrics, loops, starter, sender, election }
+    Assembly { keeper, gate, metrics: parts.metrics, loops, starter, sender, election, watch }
 }
 
 /// Whether all loops have started and have their caches filled; always, if standbys do not fill them.
@@ -298,6 +320,7 @@ impl Assembly {
     /// Finishes what is being done, within `timeout` if there is one, and then gives the Lease up.
     pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
         self.starter.abort();
+        self.stop_watch();
         // Who waits for a busy server's better moment holds up the Lease of everybody else.
         self.keeper.drain();
         if let Some(election) = &self.election {
@@ -331,6 +354,12 @@ impl Assembly {
         }
     }
 
+    fn stop_watch(&self) {
+        if let Some(watch) = &self.watch {
+            watch.abort();
+        }
+    }
+
     /// Ends everything at once, as a crash would: in-flight writes are cut, nothing is released.
     pub fn kill(self) {
         drop(self);
@@ -340,6 +369,7 @@ impl Assembly {
 impl Drop for Assembly {
     fn drop(&mut self) {
         self.starter.abort();
+        self.stop_watch();
         if let Some(election) = &self.election {
             election.task.abort();
         }

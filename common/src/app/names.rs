@@ -59,7 +59,7 @@ pub(super) const CONTROLLERS: &[(&str, &str)] = &[
 ];
 
 /// The canonical name behind a name or alias.
-pub(super) fn canonical(name: &str) -> Option<&'static str> {
+pub(crate) fn canonical(name: &str) -> Option<&'static str> {
     CONTROLLERS
         .iter()
         .find(|(canonical, alias)| *canonical == name || (!alias.is_empty() && *alias == name))

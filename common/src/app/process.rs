@@ -11,14 +11,14 @@ use tokio::{
 use super::{Assembly, Definition, Leadership, Options, Parts, Stopped, assemble, flags};
 use crate::{
     api::{Api, Error},
-    client,
+    client::{self, Connections},
     clock::Clock,
     gate, leader, logging,
-    metrics::{Limits, Metrics},
+    metrics::{Limits, Metrics, Stability},
     pace::Pace,
     panics,
     server::{self, Access, Server},
-    settings::WATCH_BATCH_PERIOD,
+    settings::{OTHER_MANAGER_PERIOD, WATCH_BATCH_PERIOD},
     version,
 };
 
@@ -129,14 +129,13 @@ pub(super) async fn run(
         Ok(signals) => signals,
         Err(error) => return Ended::Refused(format!("cannot listen for signals: {error}")),
     };
-    let config = match client::load(&options.client).await {
-        Ok(config) => config,
+    let connections = match Connections::load(&options.client).await {
+        Ok(connections) => connections,
         Err(error) => return Ended::Refused(error.to_string()),
     };
     // The election has connections of its own: a burst of writes must not delay a renewal.
     let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
-    let clients =
-        client::connect(&config).and_then(|client| Ok((client, client::connect_urgent(&config, lease_timeout)?)));
+    let clients = connections.client().and_then(|client| Ok((client, connections.urgent_client(lease_timeout)?)));
     let (client, lease_client) = match clients {
         Ok(clients) => clients,
         Err(error) => return Ended::Refused(error.to_string()),
@@ -159,6 +158,9 @@ pub(super) async fn run(
         Ok(metrics) => metrics,
         Err(error) => return Ended::Refused(error),
     };
+    count_certificate(&metrics, &connections);
+    // It ends with the process.
+    tokio::spawn(Arc::clone(&connections).follow(clock.clone()));
     let (always, open) = gate::gate(clock.clone());
     always.open();
     let free =
@@ -171,6 +173,7 @@ pub(super) async fn run(
         let phase = phase.clone();
         state.ready().add(name, move || phase.get());
     }
+    count_readiness(&metrics, &state);
     let access = if options.insecure_debug {
         None
     } else {
@@ -199,16 +202,19 @@ pub(super) async fn run(
         standby_warm: options.standby_warm,
         rate: options.rate,
         pace,
-        host: client::host(&config),
+        host: connections.host(),
         start_interval: options.start_interval,
         component: definition.name,
         started: Arc::new(move |name, running| started.add_loop(name, running)),
+        other_manager_period: options.settings.duration(&OTHER_MANAGER_PERIOD),
         ..Parts::new(client, clock.clone(), &options.loops)
     });
     if let Some(status) = assembly.election().cloned() {
         let live = status.clone();
         state.live().add("leaderElection", move || live.healthy());
+        let told = status.clone();
         state.ready().add("probation", move || status.ready());
+        state.ready().note("probation", move || Some(told.summary()));
     }
     running.set(Ok(()));
 
@@ -248,8 +254,10 @@ async fn access(definition: &Definition, options: &Options, api: &Api) -> Result
     let asked = async |kubeconfig: &Option<PathBuf>| match kubeconfig {
         None => Ok(api.clone()),
         Some(path) => {
-            let config = client::load(&client::Options { kubeconfig: Some(path.clone()), master: None }).await?;
-            let client = client::connect(&config)?;
+            let options = client::Options { kubeconfig: Some(path.clone()), master: None };
+            let connections = Connections::load(&options).await?;
+            let client = connections.client()?;
+            tokio::spawn(connections.follow(api.clock().clone()));
             let api_of_reviews =
                 Api::new(client, api.clock().clone(), api.gate().clone(), &client::user_agent(definition.name));
             Ok(api_of_reviews.with_pace(api.pace().clone()))
@@ -298,10 +306,42 @@ fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<
     let metrics = Metrics::limited(limits(options)?);
     metrics.process(clock.now());
     metrics.build("kube");
+    metrics.program(definition.name, definition.version);
     for gate in definition.all_gates() {
         metrics.feature(gate.name, flags::stage(gate.name, gate.locked), options.settings.gate(&gate));
     }
     Ok(metrics)
+}
+
+/// States when the client certificate ends, if there is one.
+fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
+    if connections.certificate_expiry().is_none() {
+        return;
+    }
+    let expiry = metrics
+        .gauge(
+            "nonet_client_certificate_expiration_timestamp_seconds",
+            Stability::Alpha,
+            "When the client certificate in the kubeconfig ends, in seconds since unix epoch.",
+            &[],
+        )
+        .with(&[]);
+    let connections = Arc::clone(connections);
+    metrics.before_scrape(move || {
+        if let Some(at) = connections.certificate_expiry() {
+            expiry.set(at.as_second() as f64);
+        }
+    });
+}
+
+/// States whether the process is ready.
+fn count_readiness(metrics: &Metrics, state: &server::State) {
+    let help = "1 if the process is ready, 0 if it is not: /readyz tells which check fails.";
+    let ready = metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[]);
+    let state = state.clone();
+    metrics.before_scrape(move || {
+        ready.set(f64::from(u8::from(state.ready().failures().is_empty())));
+    });
 }
 
 /// What is not counted, by the command line or the file it names.

@@ -163,6 +163,7 @@ const TICKER: LoopDefinition = LoopDefinition {
     alias: "ticker",
     client: "ticker-client",
     component: "ticker-component",
+    owned_writes: &[],
     start: Ticker::start,
 };
 

@@ -156,6 +156,7 @@ fn context(settings: Settings) -> (Keeper, Context) {
         settings: Arc::new(settings),
         metrics: Metrics::new(),
         recorder: Recorder::silent("test", clock.clone()),
+        sampler: None,
         accounts: None,
         shared: crate::runtime::Shared::default(),
     };
@@ -322,6 +323,17 @@ async fn a_shadow_decides_without_the_gate_and_never_acts() {
     let all = world.running.explain(None);
     assert_eq!(all["recent"][0]["key"], "ns/a");
     assert_eq!(all["recent"][0]["actions"][0], "obey");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_shadow_wants_for_more_than_a_minute_is_a_difference() {
+    let world = world(Settings::new().with_shadow(true), &[]);
+    world.add("a");
+    world.after(5).await;
+    let differences = || world.running.explain(None)["differences"].clone();
+    assert_eq!(differences(), serde_json::json!([]));
+    world.after(60).await;
+    assert_eq!(differences()[0]["key"], "ns/a");
 }
 
 #[tokio::test(start_paused = true)]

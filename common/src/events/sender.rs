@@ -1,11 +1,17 @@
 //! The one task that sends Events.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hash::BuildHasher as _,
+    sync::Arc,
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::core::v1::{Event, EventSource},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -20,6 +26,7 @@ use crate::{
     api::{Api, Error, Patch, Target, Throttle},
     client::user_agent,
     clock::Clock,
+    map::Seeded,
     metrics::{Counters, Metrics, Stability},
     object::Resource,
 };
@@ -44,9 +51,37 @@ pub(super) enum Item {
     Flush(oneshot::Sender<()>),
 }
 
+/// How many names of sent Events are remembered.
+const SENT: usize = 512;
+
+/// The names of the Events that a process has sent last. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct SentEvents(Arc<Mutex<VecDeque<u64>>>);
+
+impl SentEvents {
+    /// Notes an Event that is about to be sent.
+    pub fn note(&self, name: &str) {
+        let mut names = self.0.lock();
+        if names.len() == SENT {
+            names.pop_front();
+        }
+        names.push_back(Self::id(name));
+    }
+
+    /// Whether an Event of that name was sent lately.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.lock().contains(&Self::id(name))
+    }
+
+    fn id(name: &str) -> u64 {
+        Seeded::default().hash_one(name)
+    }
+}
+
 /// Sends the Events of a process. Dropping it stops that.
 #[derive(Debug)]
 pub struct Sender {
+    sent: SentEvents,
     queue: mpsc::Sender<Item>,
     clock: Clock,
     stamp: Arc<Stamp>,
@@ -72,9 +107,15 @@ impl Sender {
         );
         let api = api.with_throttle(Throttle::new(RATE, BURST));
         let correlator = Correlator::new(clock.clone());
-        let task = Task { correlator, clock: clock.clone(), api, clients: BTreeMap::new(), sent };
+        let names = SentEvents::default();
+        let task = Task { correlator, clock: clock.clone(), api, clients: BTreeMap::new(), sent, names: names.clone() };
         let task = tokio::spawn(task.run(items));
-        Self { queue, clock, stamp: Arc::default(), task }
+        Self { sent: names, queue, clock, stamp: Arc::default(), task }
+    }
+
+    /// The names of the Events that were sent last.
+    pub fn sent(&self) -> SentEvents {
+        self.sent.clone()
     }
 
     /// A recorder for one loop.
@@ -105,6 +146,7 @@ struct Task {
     /// The same under the name of each loop's client.
     clients: BTreeMap<&'static str, Api>,
     sent: Counters,
+    names: SentEvents,
 }
 
 impl Task {
@@ -118,6 +160,7 @@ impl Task {
                     None => self.count("suppressed"),
                     Some(event) => {
                         let client = event.source.client;
+                        self.names.note(&event.name);
                         let named = || self.api.clone().with_user_agent(&user_agent(client));
                         let api = self.clients.entry(client).or_insert_with(named).clone();
                         self.deliver(&api, &event).await;

@@ -101,11 +101,13 @@ impl<S: Sink> Reflector<S> {
     pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
         // Several loops read one cache: its requests carry the name that upstream's shared informers have.
         let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
-        let config = Config { fields: selector.to_owned(), ..config };
+        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
+        let sampler = config.sampler.clone().filter(|sampler| sampler.samples(resource));
+        let config = Config { fields: selector.to_owned(), sampler, ..config };
         let client = if config.metadata_only { "metadata-informers" } else { "shared-informers" };
         Self {
             api: api.with_user_agent(&user_agent(client)),
-            resource: config.resource.unwrap_or(S::Object::RESOURCE),
+            resource,
             config,
             sink,
             shared,
@@ -327,9 +329,20 @@ impl<S: Sink> Reflector<S> {
             }
             match frame {
                 Ok(Frame::Error(failure)) => return self.refused(&failure),
-                Ok(frame) => self.handle(frame),
+                Ok(frame) => {
+                    self.sample(&frame, &line);
+                    self.handle(frame);
+                }
                 Err(e) => return relist(&format!("garbage on a watch: {e}")),
             }
+        }
+    }
+
+    /// Shows an object to the sampler, if there is one for this resource.
+    fn sample(&self, frame: &Frame<'_, S::Object>, line: &[u8]) {
+        if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
+            let now = self.handled.since.unwrap_or_else(|| self.api.clock().instant());
+            sampler.look(self.resource, entry.meta().resource_version, line, now);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::{
@@ -11,6 +12,7 @@ use super::{
 use crate::{
     clock::{Clock, Instant},
     duration,
+    events::ObjectRef,
 };
 
 /// By how much a leader's last success may lie behind the end of its Lease before it counts as ill.
@@ -37,6 +39,12 @@ pub(super) struct State {
     pub(super) on_probation_since: Option<Instant>,
     /// What the annotations of the Lease say, once it was read.
     pub(super) annotations: Option<Annotations>,
+    /// Whether the Lease is held for a hand-over.
+    pub(super) is_held: bool,
+    /// The Lease as Events refer to it, once it was read.
+    pub(super) lease: Option<ObjectRef>,
+    /// Until when an operator expects another manager beside this one.
+    pub(super) other_manager_expected_until: Option<Timestamp>,
 }
 
 impl fmt::Debug for Status {
@@ -64,6 +72,43 @@ impl Status {
     /// Whether this process leads.
     pub fn is_leading(&self) -> bool {
         self.inner.lock().leading
+    }
+
+    /// Whether the Lease is held for a hand-over, so that nobody is to lead.
+    pub fn is_held(&self) -> bool {
+        self.inner.lock().is_held
+    }
+
+    /// The Lease as Events refer to it, at the version that was last seen; nothing before it was read.
+    pub fn lease(&self) -> Option<ObjectRef> {
+        self.inner.lock().lease.clone()
+    }
+
+    /// Until when an operator expects another manager beside this one, as an annotation of the Lease says.
+    pub fn other_manager_expected_until(&self) -> Option<Timestamp> {
+        self.inner.lock().other_manager_expected_until
+    }
+
+    /// Namespace and name of the Lease, as kubectl takes them: `-n kube-system job-controller`.
+    pub fn lease_arguments(&self) -> &str {
+        &self.lease
+    }
+
+    /// Who leads, in one sentence for operators.
+    pub fn summary(&self) -> String {
+        let state = self.inner.lock();
+        if state.leading {
+            "leads".to_owned()
+        } else if state.is_held {
+            format!(
+                "stands by, as every replica does: the Lease is held for a hand-over. To end the hold: kubectl delete lease {}",
+                self.lease
+            )
+        } else if state.holder.is_empty() {
+            "stands by, and nobody holds the Lease".to_owned()
+        } else {
+            format!("stands by for {}", state.holder)
+        }
     }
 
     /// Who was last seen to hold the Lease; empty if nobody.

@@ -19,6 +19,9 @@ use crate::{
     succession::{self, WrittenVersions},
 };
 
+/// The holder of a Lease that an operator has created so that nobody leads: `deploy/controllers/*/hold`.
+pub const HOLDER_OF_HOLDS: &str = "held-for-hand-over";
+
 /// The five fields of a Lease that an election writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
@@ -73,6 +76,11 @@ impl Record {
 
     fn duration(&self) -> Duration {
         Duration::from_secs(u64::try_from(self.duration_seconds).unwrap_or(0))
+    }
+
+    /// Whether an operator keeps everybody from leading, for a hand-over. Such a Lease never expires.
+    pub fn is_hold(&self) -> bool {
+        self.holder == HOLDER_OF_HOLDS
     }
 }
 
@@ -171,6 +179,19 @@ impl Memory {
     /// What the annotations of the Lease said when it was last read or written; nothing if it never was.
     pub fn annotations(&self) -> Option<Annotations> {
         self.observed.as_ref().map(|(lease, _)| Annotations::read(lease))
+    }
+
+    /// Whether the Lease was last seen to be held for a hand-over.
+    pub fn is_held(&self) -> bool {
+        self.observed.as_ref().is_some_and(|(lease, _)| lease.record.is_hold())
+    }
+
+    /// When the Lease expires that another candidate was last seen to hold; nothing if nobody holds it, or for good.
+    fn lease_of_another_expires(&self) -> Option<Instant> {
+        let (lease, since) = self.observed.as_ref()?;
+        let record = &lease.record;
+        let is_another = !record.holder.is_empty() && record.holder != self.identity && !record.is_hold();
+        is_another.then(|| *since + record.duration())
     }
 
     /// Who was last seen to hold the Lease.
@@ -346,6 +367,10 @@ impl Attempt {
                 Next::Ask(Request::Get)
             }
             (Waiting::Lease, Reply::Missing(_)) => {
+                // A Lease that was deleted under its leader: the leader creates it anew, and may write until it notices.
+                if let Some(until) = memory.lease_of_another_expires().filter(|until| *until > now.instant) {
+                    return Next::End(Ended::LeftToOthers { until });
+                }
                 self.waiting_for = Waiting::Write;
                 let mut created = Lease { metadata: Map::new(), record: memory.taking(now.wall, 0) };
                 memory.accede(&Annotations::default(), &Record::default(), &mut created);
@@ -376,6 +401,9 @@ impl Attempt {
         let record = &lease.record.clone();
         let found = Annotations::read(&lease);
         let ours = record.holder == memory.identity;
+        if record.is_hold() {
+            return Next::End(Ended::Held { by: record.holder.clone() });
+        }
         let free_at = if record.holder.is_empty() { since } else { since + record.duration() };
         if !record.holder.is_empty() && !ours && free_at > now.instant {
             if let Some(question) = memory.question(&lease, &found) {

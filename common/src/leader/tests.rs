@@ -17,6 +17,7 @@ use crate::{
     succession,
 };
 
+mod holds;
 mod upgrades;
 
 type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -151,6 +152,22 @@ impl Server {
 
     fn lease(&self) -> Value {
         self.state.lock().lease.clone().unwrap_or_default()
+    }
+
+    /// Creates, replaces or deletes the Lease as an operator would.
+    fn put(&self, lease: Option<Value>) {
+        let mut state = self.state.lock();
+        state.version += 1;
+        let version = state.version.to_string();
+        let kind = match (&state.lease, &lease) {
+            (_, None) => "DELETED",
+            (None, _) => "ADDED",
+            _ => "MODIFIED",
+        };
+        let mut shown = lease.clone().or_else(|| state.lease.clone()).unwrap_or_default();
+        shown["metadata"]["resourceVersion"] = json!(version);
+        state.lease = lease.is_some().then(|| shown.clone());
+        let _ = self.changes.send(json!({"type": kind, "object": shown}));
     }
 
     fn holder(&self) -> String {
@@ -306,7 +323,8 @@ async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
     assert_eq!(a.gate.opened().await.left, None, "nobody was there before");
-    a.writes.note(LEASES, br#"{"metadata":{"resourceVersion":"7"}}"#);
+    let target = Target::object(LEASES, "kube-system", "some");
+    a.writes.note(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.instant());
     a.stop.release();
     a.task.await.unwrap();
     let note = |lease: &Value| lease["metadata"]["annotations"].get(succession::ANNOTATION).cloned();

@@ -34,6 +34,7 @@ fn controller<K: Kind>(settings: Settings) -> ReplicaController<K> {
         settings: Arc::new(settings),
         metrics: Metrics::new(),
         accounts: None,
+        sampler: None,
         shared: common::runtime::Shared::default(),
         clock: clock.clone(),
         gate,

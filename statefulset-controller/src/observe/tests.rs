@@ -27,6 +27,7 @@ fn controller() -> StatefulSetController {
         settings: Arc::new(Settings::new()),
         metrics: Metrics::new(),
         accounts: None,
+        sampler: None,
         shared: Shared::default(),
         clock: clock.clone(),
         gate,

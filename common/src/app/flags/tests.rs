@@ -27,7 +27,7 @@ fn never(_: Context) -> Arc<dyn Running> {
 }
 
 const fn a_loop(name: &'static str, alias: &'static str) -> LoopDefinition {
-    LoopDefinition { name, alias, client: name, component: name, start: never }
+    LoopDefinition { name, alias, client: name, component: name, owned_writes: &[], start: never }
 }
 
 const DEFINITION: Definition = Definition {

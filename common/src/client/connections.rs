@@ -1,0 +1,251 @@
+//! Clients that follow the kubeconfig they were made from.
+//!
+//! Certificates in a kubeconfig end, and their renewal replaces the file. The file is therefore read again once a minute. When its
+//! contents have changed and can be used, every client sends its next request over new connections. Requests under way, watches
+//! among them, end on the old ones.
+
+use std::{
+    hash::BuildHasher as _,
+    path::PathBuf,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use jiff::Timestamp;
+use kube::{Config, client::Body};
+use parking_lot::Mutex;
+use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneService};
+
+use super::{Error, Options, certificate, connection::Patience, load, stack};
+use crate::{clock::Clock, map::Seeded};
+
+/// How often the kubeconfig is read.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// How the requests of a client get to the API server.
+pub(super) type Stack = BoxCloneService<Request<Body>, Response<Incoming>, BoxError>;
+
+/// Clients of one API server, made from one kubeconfig.
+pub struct Connections {
+    options: Options,
+    current: Mutex<Current>,
+    clients: Mutex<Vec<(Patience, Slot)>>,
+}
+
+/// What the clients were made from.
+struct Current {
+    config: Config,
+    /// A digest of the file as it was read last, usable or not.
+    digest: Option<u64>,
+    expiry: Option<Timestamp>,
+}
+
+/// The place of a client's connections.
+#[derive(Clone)]
+struct Slot(Arc<Mutex<Stack>>);
+
+impl Service<Request<Body>> for Slot {
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let stack = self.0.lock().clone();
+        Box::pin(stack.oneshot(request))
+    }
+}
+
+impl Connections {
+    /// Reads the configuration.
+    pub async fn load(options: &Options) -> Result<Arc<Self>, Error> {
+        // Before the file is used: a change in between is noticed by the first look.
+        let digest = options.kubeconfig.as_ref().and_then(digest);
+        let config = load(options).await?;
+        let expiry = certificate::expiry(&config);
+        Ok(Arc::new(Self {
+            options: options.clone(),
+            current: Mutex::new(Current { config, digest, expiry }),
+            clients: Mutex::default(),
+        }))
+    }
+
+    /// `host:port` of the API server, as metrics name it.
+    pub fn host(&self) -> String {
+        super::host(&self.current.lock().config)
+    }
+
+    /// A client with connections of its own. Nothing is sent yet.
+    ///
+    /// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
+    pub fn client(&self) -> Result<kube::Client, Error> {
+        self.make(Patience::usual())
+    }
+
+    /// A client for leader election, whose requests are given up after `request_timeout`: a connection that died silently is left
+    /// with the first of them, in time for another before the Lease is lost.
+    pub fn urgent_client(&self, request_timeout: Duration) -> Result<kube::Client, Error> {
+        self.make(Patience::urgent(request_timeout))
+    }
+
+    fn make(&self, patience: Patience) -> Result<kube::Client, Error> {
+        let (config, namespace) = {
+            let current = self.current.lock();
+            (current.config.clone(), current.config.default_namespace.clone())
+        };
+        let stack = stack(&config, patience)?;
+        if self.options.kubeconfig.is_none() {
+            return Ok(kube::Client::new(stack, namespace));
+        }
+        let slot = Slot(Arc::new(Mutex::new(BoxCloneService::new(stack))));
+        self.clients.lock().push((patience, slot.clone()));
+        Ok(kube::Client::new(slot, namespace))
+    }
+
+    /// When the client certificate ends; nothing if there is none.
+    pub fn certificate_expiry(&self) -> Option<Timestamp> {
+        let current = self.current.lock();
+        let is_in_a_file = current.config.auth_info.client_certificate.is_some();
+        // Certificates in files are read anew for every connection.
+        if is_in_a_file { certificate::expiry(&current.config) } else { current.expiry }
+    }
+
+    /// Reads the kubeconfig again whenever it has changed. Never ends if there is a kubeconfig.
+    pub async fn follow(self: Arc<Self>, clock: Clock) {
+        let Some(path) = self.options.kubeconfig.clone() else { return };
+        loop {
+            clock.sleep(PERIOD).await;
+            self.look(&path).await;
+        }
+    }
+
+    /// Reads the kubeconfig if it has changed since it was read last.
+    async fn look(&self, path: &PathBuf) {
+        // A file that is gone for a moment is being replaced.
+        let Some(found) = digest(path) else { return };
+        if self.current.lock().digest == Some(found) {
+            return;
+        }
+        self.current.lock().digest = Some(found);
+        match self.replace().await {
+            Ok(expiry) => {
+                let expiry = expiry.map(|at| at.to_string()).unwrap_or_default();
+                tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and is used from now on");
+            }
+            Err(error) => {
+                tracing::error!(kubeconfig = %path.display(), err = %error, "The kubeconfig has changed and cannot be used: going on with the one before");
+            }
+        }
+    }
+
+    /// Gives every client connections by the kubeconfig as it is now.
+    async fn replace(&self) -> Result<Option<Timestamp>, Error> {
+        let config = load(&self.options).await?;
+        let clients: Vec<_> = self.clients.lock().clone();
+        let stacks: Vec<_> =
+            clients.iter().map(|(patience, _)| stack(&config, *patience)).collect::<Result<_, Error>>()?;
+        for ((_, slot), stack) in clients.iter().zip(stacks) {
+            *slot.0.lock() = BoxCloneService::new(stack);
+        }
+        let expiry = certificate::expiry(&config);
+        let mut current = self.current.lock();
+        (current.config, current.expiry) = (config, expiry);
+        Ok(expiry)
+    }
+}
+
+/// A digest of the contents of a file that can be read.
+fn digest(path: &PathBuf) -> Option<u64> {
+    std::fs::read(path).ok().map(|contents| Seeded::default().hash_one(contents))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use base64::Engine as _;
+    use http_body_util::BodyExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// A plain server that answers with its name.
+    async fn server(name: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = axum::Router::new().fallback(move || async move { name });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        format!("http://{address}")
+    }
+
+    fn write(path: &Path, server: &str, expiry: &str) {
+        let mut parameters = rcgen::CertificateParams::new(vec!["me".to_owned()]).unwrap();
+        let (year, _) = expiry.split_once('-').unwrap();
+        parameters.not_after = rcgen::date_time_ymd(year.parse().unwrap(), 1, 1);
+        let key = rcgen::KeyPair::generate().unwrap();
+        let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
+        let certificate = encode(parameters.self_signed(&key).unwrap().pem());
+        let key = encode(key.serialize_pem());
+        let text = format!(
+            "{{kind: Config, apiVersion: v1, current-context: c, clusters: [{{name: k, cluster: {{server: '{server}'}}}}], \
+             users: [{{name: u, user: {{client-certificate-data: {certificate}, client-key-data: {key}}}}}], \
+             contexts: [{{name: c, context: {{cluster: k, user: u}}}}]}}"
+        );
+        // Written beside and renamed, as renewals are to do.
+        let beside = path.with_extension("new");
+        std::fs::write(&beside, text).unwrap();
+        std::fs::rename(beside, path).unwrap();
+    }
+
+    async fn ask(client: &kube::Client) -> String {
+        let request = Request::get("/x").body(Body::empty()).unwrap();
+        let answer = client.send(request).await.unwrap().into_body().collect().await.unwrap();
+        String::from_utf8(answer.to_bytes().to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_replaced_is_used_without_a_restart() {
+        let directory = std::env::temp_dir().join(format!("nonet-connections-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("kubeconfig");
+        write(&path, &server("one").await, "2031-01-01");
+        let options = Options { kubeconfig: Some(path.clone()), master: None };
+        let connections = Connections::load(&options).await.unwrap();
+        let clients = [connections.client().unwrap(), connections.urgent_client(Duration::from_secs(5)).unwrap()];
+        let all = async || [ask(&clients[0]).await, ask(&clients[1]).await];
+        let expiry = || connections.certificate_expiry().unwrap().to_string();
+        assert_eq!((all().await, expiry()), (["one".to_owned(), "one".to_owned()], "2031-01-01T00:00:00Z".to_owned()));
+
+        write(&path, &server("two").await, "2032-01-01");
+        connections.look(&path).await;
+        assert_eq!((all().await, expiry()), (["two".to_owned(), "two".to_owned()], "2032-01-01T00:00:00Z".to_owned()));
+
+        std::fs::write(&path, "][ not yaml: {").unwrap();
+        connections.look(&path).await;
+        std::fs::remove_file(&path).unwrap();
+        connections.look(&path).await;
+        assert_eq!(all().await, ["two".to_owned(), "two".to_owned()], "a file that cannot be used changes nothing");
+
+        write(&path, &server("three").await, "2033-01-01");
+        connections.look(&path).await;
+        assert_eq!(
+            (all().await, expiry()),
+            (["three".to_owned(), "three".to_owned()], "2033-01-01T00:00:00Z".to_owned())
+        );
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[tokio::test]
+    async fn without_a_client_certificate_nothing_ends() {
+        let options = Options { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
+        assert_eq!(Connections::load(&options).await.unwrap().certificate_expiry(), None);
+        assert_eq!(certificate::expiry_of_pem(b"no certificate"), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! Leases that an operator holds, deletes or annotates.
+
+use super::*;
+
+/// The Lease of `deploy/controllers/replicaset-controller/hold`, shortened.
+fn hold() -> Value {
+    json!({
+        "metadata": {"namespace": "kube-system", "name": "replicaset-controller", "uid": "h", "labels": {"a": "b"}},
+        "spec": {"holderIdentity": HOLDER_OF_HOLDS, "leaseDurationSeconds": 60},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_never_expires_and_ends_when_it_is_deleted() {
+    let server = Server::new();
+    server.put(Some(hold()));
+    let a = candidate(&server, 0, 0);
+    pass(SECOND * 5).await;
+    let gauge = || a.metrics.prometheus().contains("nonet_leader_election_held{name=\"replicaset-controller\"} 1");
+    assert!(gauge() && a.status.is_held());
+    assert!(
+        a.status.summary().contains("kubectl delete lease -n kube-system replicaset-controller"),
+        "{}",
+        a.status.summary()
+    );
+    // Far beyond the time that the Lease states.
+    pass(Duration::from_hours(24)).await;
+    assert!(!a.gate.is_open());
+    assert_eq!(server.writes(0), 0);
+    server.put(None);
+    assert!(wait_open(&a).await < SECOND);
+    assert!(!gauge() && !a.status.is_held());
+    assert_eq!(a.status.summary(), "leads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_ends_when_its_lease_is_held_and_nobody_follows() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 10).await;
+    server.put(Some(hold()));
+    let start = a.clock.instant();
+    a.gate.closed().await;
+    assert!(a.clock.instant() - start < SECOND * 3);
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    pass(SECOND * 60).await;
+    assert!(!b.gate.is_open());
+    assert_eq!(server.holder(), HOLDER_OF_HOLDS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 11).await;
+    server.put(None);
+    for _ in 0..300 {
+        assert!(!(a.gate.is_open() && b.gate.is_open()), "two lead");
+        pass(SECOND / 10).await;
+    }
+    assert_eq!(server.holder(), "c0");
+    assert!(a.gate.is_open());
+    // A leader that is gone, too, is followed after its time.
+    a.task.abort();
+    pass(SECOND / 10).await;
+    server.put(None);
+    let took = wait_open(&b).await;
+    assert!(took >= SECOND * 10 && took <= SECOND * 24, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_says_until_when_another_manager_is_expected() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    assert_eq!(a.status.other_manager_expected_until(), None);
+    let mut lease = server.lease();
+    lease["metadata"]["annotations"][OTHER_MANAGER_EXPECTED_UNTIL] = json!("2026-01-02T06:00:00Z");
+    server.put(Some(lease));
+    pass(SECOND * 5).await;
+    assert_eq!(a.status.other_manager_expected_until(), Some("2026-01-02T06:00:00Z".parse().unwrap()));
+    let kept = &server.lease()["metadata"]["annotations"][OTHER_MANAGER_EXPECTED_UNTIL];
+    assert_eq!(kept, "2026-01-02T06:00:00Z", "a renewal keeps it");
+    assert!(a.gate.is_open());
+}

@@ -1,0 +1,222 @@
+//! What is known of kube-controller-manager: whether it leads, and which loops its Pods run.
+
+use serde::Deserialize;
+
+use crate::{
+    api::{Api, Error, Target},
+    app::canonical_name,
+    leader::LEASES,
+    object::Resource,
+};
+
+use super::Evidence;
+
+/// Where kube-controller-manager runs and elects its leader.
+const NAMESPACE: &str = "kube-system";
+/// Its Lease, and the value of the label `component` of its static Pods.
+const NAME: &str = "kube-controller-manager";
+const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
+
+/// What is known of kube-controller-manager.
+#[derive(Debug, Default)]
+pub(super) struct BuiltIn {
+    /// `renewTime` of its Lease as last read; empty if there is none.
+    renewed: Option<String>,
+    leads: bool,
+    /// The `--controllers` of each of its Pods; nothing if no Pod can be seen.
+    lists: Vec<Vec<String>>,
+}
+
+impl BuiltIn {
+    /// Whether its Lease has been read before.
+    pub(super) fn has_looked(&self) -> bool {
+        self.renewed.is_some()
+    }
+
+    /// Whether its Lease was renewed between the last two looks.
+    pub(super) fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// Reads its Lease and its Pods. What cannot be read is not known.
+    pub(super) async fn look(&mut self, api: &Api) {
+        let lease = api.get(Target::object(LEASES, NAMESPACE, NAME)).await;
+        let renewed = match lease.as_deref().map(renewal) {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                if !error.is_not_found() {
+                    tracing::debug!(err = %error, "Cannot read the Lease of kube-controller-manager");
+                }
+                String::new()
+            }
+        };
+        self.leads = !renewed.is_empty() && self.renewed.as_ref().is_some_and(|before| *before != renewed);
+        self.renewed = Some(renewed);
+        self.lists = match pods(api).await {
+            Ok(lists) => lists,
+            Err(error) => {
+                tracing::debug!(err = %error, "Cannot read the Pods of kube-controller-manager");
+                Vec::new()
+            }
+        };
+    }
+
+    /// The evidence that it runs a loop.
+    pub(super) fn evidence(&self, name: &str) -> Option<Evidence> {
+        if self.lists.iter().any(|list| is_enabled(list, name)) {
+            return Some(Evidence::Arguments);
+        }
+        (self.leads && self.lists.is_empty()).then_some(Evidence::Lease)
+    }
+}
+
+/// `spec.renewTime` of a Lease that somebody holds.
+fn renewal(lease: impl AsRef<[u8]>) -> String {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Lease {
+        spec: Spec,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(rename_all = "camelCase", default)]
+    struct Spec {
+        holder_identity: Option<String>,
+        renew_time: Option<String>,
+    }
+    let lease: Lease = serde_json::from_slice(lease.as_ref()).unwrap_or_default();
+    let is_held = lease.spec.holder_identity.is_some_and(|holder| !holder.is_empty());
+    lease.spec.renew_time.filter(|_| is_held).unwrap_or_default()
+}
+
+async fn pods(api: &Api) -> Result<Vec<Vec<String>>, Error> {
+    let query = format!("labelSelector=component%3D{NAME}&resourceVersion=0&limit=50");
+    Ok(lists(&api.list(PODS, NAMESPACE, &query).await?))
+}
+
+/// The `--controllers` of each Pod of a list that has not ended.
+fn lists(json: &[u8]) -> Vec<Vec<String>> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct List {
+        items: Vec<Pod>,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Pod {
+        spec: Spec,
+        status: Status,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Status {
+        phase: String,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Spec {
+        containers: Vec<Container>,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Container {
+        command: Vec<String>,
+        args: Vec<String>,
+    }
+    let list: List = serde_json::from_slice(json).unwrap_or_default();
+    let living = list.items.into_iter().filter(|pod| !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"));
+    living
+        .filter_map(|pod| pod.spec.containers.into_iter().next())
+        .map(|container| controllers(container.command.iter().chain(&container.args)))
+        .collect()
+}
+
+/// The entries of `--controllers` in a command line; upstream's default without the flag.
+fn controllers<'a>(arguments: impl Iterator<Item = &'a String>) -> Vec<String> {
+    let mut entries = Vec::new();
+    let mut arguments = arguments.map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        let value = match argument.trim_start_matches('-').split_once('=') {
+            Some(("controllers", value)) if argument.starts_with('-') => value,
+            _ if matches!(argument, "--controllers" | "-controllers") => arguments.next().unwrap_or_default(),
+            _ => continue,
+        };
+        entries.extend(value.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned));
+    }
+    if entries.is_empty() { vec!["*".to_owned()] } else { entries }
+}
+
+/// Whether a list of `--controllers` switches a loop on that is on by default.
+///
+/// Upstream: `cmd/kube-controller-manager/app`, `IsControllerEnabled`.
+fn is_enabled(list: &[String], name: &str) -> bool {
+    let canonical = |entry: &str| canonical_name(entry).unwrap_or_default() == name;
+    for entry in list {
+        match entry.strip_prefix('-') {
+            Some(off) if canonical(off) => return false,
+            None if canonical(entry) => return true,
+            _ => {}
+        }
+    }
+    list.iter().any(|entry| entry == "*")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(pod: &serde_json::Value) -> Vec<Vec<String>> {
+        lists(json!({"kind": "PodList", "items": [pod]}).to_string().as_bytes())
+    }
+
+    fn pod(command: &[&str]) -> serde_json::Value {
+        json!({"spec": {"containers": [{"name": "kube-controller-manager", "command": command}]}, "status": {"phase": "Running"}})
+    }
+
+    #[test]
+    fn a_pod_without_the_flag_runs_every_loop() {
+        let lists = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
+        let built_in = BuiltIn { lists, ..BuiltIn::default() };
+        assert_eq!(built_in.evidence("job-controller"), Some(Evidence::Arguments));
+    }
+
+    #[test]
+    fn names_aliases_and_the_star_are_read_as_upstream_does() {
+        let list = of(&pod(&[
+            "kube-controller-manager",
+            "--controllers=*,-job,bootstrapsigner",
+            "--controllers",
+            "-cronjob-controller",
+        ]));
+        let is_on = |name| is_enabled(&list[0], name);
+        assert_eq!(
+            [is_on("job-controller"), is_on("cronjob-controller"), is_on("deployment-controller")],
+            [false, false, true]
+        );
+        let only = ["deployment".to_owned()];
+        assert!(is_enabled(&only, "deployment-controller") && !is_enabled(&only, "job-controller"));
+    }
+
+    #[test]
+    fn one_forgotten_pod_is_enough_and_one_that_has_ended_is_none() {
+        let off = pod(&["kube-controller-manager", "--controllers=*,-job-controller"]);
+        let mut forgotten = pod(&["kube-controller-manager"]);
+        let both = |forgotten: &serde_json::Value| {
+            let lists = lists(json!({"items": [off, forgotten]}).to_string().as_bytes());
+            BuiltIn { leads: true, lists, ..BuiltIn::default() }.evidence("job-controller")
+        };
+        assert_eq!(both(&forgotten), Some(Evidence::Arguments));
+        forgotten["status"]["phase"] = json!("Failed");
+        assert_eq!(both(&forgotten), None);
+    }
+
+    #[test]
+    fn a_lease_alone_says_only_that_the_loops_are_not_known() {
+        let leads = BuiltIn { leads: true, ..BuiltIn::default() };
+        assert_eq!(leads.evidence("job-controller"), Some(Evidence::Lease));
+        assert_eq!(BuiltIn::default().evidence("job-controller"), None);
+        assert_eq!(renewal(r#"{"spec":{"holderIdentity":"","renewTime":"2026-01-01T00:00:00.000000Z"}}"#), "");
+        assert_eq!(renewal(r#"{"spec":{"holderIdentity":"a","renewTime":"t"}}"#), "t");
+    }
+}

@@ -1,0 +1,66 @@
+//! What is stated about other managers.
+
+use crate::metrics::{Gauge, Gauges, Metrics, Stability};
+
+use super::Evidence;
+
+/// The gauges of one process.
+pub(super) struct OtherManagerMetrics {
+    found: Gauges,
+    expected: Gauge,
+    built_in_leads: Gauge,
+    loops: Vec<&'static str>,
+}
+
+impl OtherManagerMetrics {
+    pub(super) fn new(metrics: &Metrics, loops: &[&'static str]) -> Self {
+        let found = metrics.gauge(
+            "nonet_other_manager",
+            Stability::Alpha,
+            "1 while there is evidence of another manager that runs a control loop of this leader. 'lease' only says that kube-controller-manager leads and that its loops are not known.",
+            &["controller", "evidence"],
+        );
+        let alone = |name, help| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
+        let made = Self {
+            found,
+            expected: alone(
+                "nonet_other_manager_expected",
+                "1 while an annotation of the lease says that another manager is expected beside this one.",
+            ),
+            built_in_leads: alone(
+                "nonet_built_in_manager_leads",
+                "1 while the lease of kube-controller-manager is renewed, as far as this leader has seen.",
+            ),
+            loops: loops.to_vec(),
+        };
+        made.clear();
+        made
+    }
+
+    /// Nothing has been found.
+    pub(super) fn clear(&self) {
+        for name in &self.loops {
+            for evidence in Evidence::ALL {
+                self.set(name, evidence, false);
+            }
+        }
+        self.set_expected(false);
+        self.set_built_in_leads(false);
+    }
+
+    pub(super) fn set(&self, name: &str, evidence: Evidence, is_present: bool) {
+        self.found.with(&[name, evidence.label()]).set(number(is_present));
+    }
+
+    pub(super) fn set_expected(&self, is_expected: bool) {
+        self.expected.set(number(is_expected));
+    }
+
+    pub(super) fn set_built_in_leads(&self, leads: bool) {
+        self.built_in_leads.set(number(leads));
+    }
+}
+
+fn number(yes: bool) -> f64 {
+    f64::from(u8::from(yes))
+}

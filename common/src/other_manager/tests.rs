@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+
+use http::{Request, Response};
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    gate,
+    leader::{Election, Settings},
+    meta::Version,
+    object::Resource,
+    runtime::Running,
+    succession::Writes,
+};
+
+const DEPLOYMENTS: Resource =
+    Resource { group: "apps", version: "v1", plural: "deployments", kind: "Deployment", namespaced: true };
+
+fn never(_: crate::runtime::Context) -> Arc<dyn Running> {
+    unreachable!("the loop is not started")
+}
+
+const LOOP: LoopDefinition = LoopDefinition::new("deployment-controller", "deployment", never)
+    .owning(&[OwnedWrites::status("apps", "deployments")]);
+
+/// What the API server answers: by path, and how many requests there were.
+#[derive(Clone, Default)]
+struct Server(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    own_lease: Option<Value>,
+    renewals_of_built_in: Option<u32>,
+    pods: Vec<Value>,
+    events: Vec<Value>,
+    version: u64,
+    requests: BTreeMap<String, u32>,
+}
+
+impl Server {
+    fn client(&self) -> kube::Client {
+        let server = self.clone();
+        let answer = move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+                let (code, answer) = server.answer(&parts, &body);
+                let mut response = Response::new(http_body_util::Full::new(answer));
+                *response.status_mut() = code.try_into().unwrap();
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        };
+        kube::Client::new(tower::service_fn(answer), "default")
+    }
+
+    fn answer(&self, parts: &http::request::Parts, body: &[u8]) -> (u16, bytes::Bytes) {
+        let mut state = self.0.lock();
+        let path = parts.uri.path().rsplit('/').next().unwrap_or_default().to_owned();
+        *state.requests.entry(format!("{} {path}", parts.method)).or_default() += 1;
+        state.version += 1;
+        let missing = || (404, json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}));
+        let (code, answer) = match (parts.method.as_str(), path.as_str()) {
+            ("GET", "events") => {
+                let query = parts.uri.query().unwrap();
+                assert!(query.contains("reportingComponent%3Ddeployment-controller"), "{query}");
+                assert!(query.contains("resourceVersion=") && !query.contains("resourceVersion=0"), "{query}");
+                let lines = state.events.drain(..).map(|event| format!("{event}\n"));
+                return (200, lines.collect::<String>().into());
+            }
+            ("GET", "pods") => (200, json!({"kind": "PodList", "metadata": {}, "items": state.pods})),
+            ("GET", "kube-controller-manager") => match &mut state.renewals_of_built_in {
+                Some(renewals) => {
+                    *renewals += 1;
+                    (200, json!({"spec": {"holderIdentity": "node_1", "renewTime": renewals.to_string()}}))
+                }
+                None => missing(),
+            },
+            ("GET", _) => state.own_lease.clone().map_or_else(missing, |lease| (200, lease)),
+            _ => {
+                let mut lease: Value = serde_json::from_slice(body).unwrap();
+                let known = state.own_lease.as_ref().map(|lease| &lease["metadata"]["resourceVersion"]);
+                if known.is_some_and(|known| *known != lease["metadata"]["resourceVersion"]) {
+                    let conflict = json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "conflict"});
+                    return (409, conflict.to_string().into());
+                }
+                lease["metadata"]["resourceVersion"] = json!(state.version.to_string());
+                state.own_lease = Some(lease.clone());
+                (200, lease)
+            }
+        };
+        (code, answer.to_string().into())
+    }
+}
+
+struct World {
+    server: Server,
+    clock: Clock,
+    metrics: Metrics,
+    sampler: Arc<WriteSampler>,
+    said: Arc<Mutex<Vec<String>>>,
+}
+
+/// A leader that looks for other managers.
+fn world() -> World {
+    let (server, clock, metrics) =
+        (Server::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1), Metrics::new());
+    let (always, open) = gate::gate(clock.clone());
+    always.open();
+    let api = Api::new(server.client(), clock.clone(), open, "test");
+    let (keeper, gate) = gate::gate(clock.clone());
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let recorder = {
+        let said = Arc::clone(&said);
+        Recorder::tapped("test", clock.clone(), move |object, _, reason, message| {
+            said.lock().push(format!("{} {reason}: {message}", object.name));
+        })
+    };
+    let writes = Writes::default();
+    let settings = Settings::new("kube-system", "deployment-controller", "me".to_owned());
+    let election =
+        Election::new(settings, api.clone(), Arc::new(keeper), writes.clone(), recorder.clone(), &Metrics::new());
+    let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes]);
+    let watch = ManagerWatch {
+        api,
+        gate,
+        election: Some(election.status()),
+        recorder,
+        sent: SentEvents::default(),
+        sampler: Arc::clone(&sampler),
+        loops: vec![LOOP],
+        period: Duration::from_mins(5),
+    };
+    tokio::spawn(election.run());
+    let counted = metrics.clone();
+    tokio::spawn(async move {
+        let _always = always;
+        watch.run(counted).await;
+    });
+    World { server, clock, metrics, sampler, said }
+}
+
+impl World {
+    fn is_found(&self, evidence: &str) -> bool {
+        let line = format!("nonet_other_manager{{controller=\"deployment-controller\",evidence=\"{evidence}\"}} 1");
+        self.metrics.prometheus().contains(&line)
+    }
+
+    fn found(&self) -> Vec<String> {
+        self.said.lock().iter().filter(|said| said.contains("OtherManagerFound")).cloned().collect()
+    }
+
+    async fn pass(&self, seconds: u64) {
+        self.clock.sleep(Duration::from_secs(seconds)).await;
+    }
+}
+
+fn manager_pod(controllers: &str) -> Value {
+    let command = ["kube-controller-manager".to_owned(), format!("--controllers={controllers}")];
+    json!({"spec": {"containers": [{"command": command}]}, "status": {"phase": "Running"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_found_beside_a_manager_whose_loop_is_off() {
+    let world = world();
+    world.server.0.lock().renewals_of_built_in = Some(0);
+    world.server.0.lock().pods = vec![manager_pod("*,-deployment-controller")];
+    world.pass(3600).await;
+    assert!(Evidence::ALL.iter().all(|evidence| !world.is_found(evidence.label())));
+    assert!(world.metrics.prometheus().contains("nonet_built_in_manager_leads 1"));
+    assert_eq!(world.found(), Vec::<String>::new());
+    let requests = world.server.0.lock().requests.clone();
+    // One of each in five minutes, and two at the beginning.
+    for of in ["GET pods", "GET kube-controller-manager", "GET events"] {
+        assert!((10..=14).contains(&requests[of]), "{of}: {requests:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
+    let world = world();
+    world.server.0.lock().pods = vec![manager_pod("*")];
+    world.pass(180).await;
+    assert!(world.is_found("arguments"));
+    let found = world.found();
+    assert_eq!(found.len(), 1);
+    for part in [
+        "deployment-controller OtherManagerFound: another manager runs deployment-controller",
+        "--controllers=*,-deployment-controller",
+        "kubectl annotate lease -n kube-system deployment-controller nonet/other-manager-expected-until=1970-01-01T01:",
+    ] {
+        assert!(found[0].contains(part), "{part}: {}", found[0]);
+    }
+    world.pass(3600).await;
+    assert_eq!(world.found().len(), 2);
+    world.server.0.lock().pods.clear();
+    world.pass(1200).await;
+    assert!(!world.is_found("arguments"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_was_not_sent_here_is_found() {
+    let world = world();
+    world.pass(30).await;
+    world.server.0.lock().events = vec![
+        json!({"type": "ADDED", "object": {"metadata": {"name": "web.18a"}, "reportingComponent": "deployment-controller"}}),
+    ];
+    world.pass(120).await;
+    assert!(world.is_found("events"));
+    assert_eq!(world.found().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_of_another_are_found_and_silence_can_be_planned() {
+    let world = world();
+    world.pass(90).await;
+    let annotated = |lease: &mut Value| {
+        lease["metadata"]["annotations"] = json!({OTHER_MANAGER_EXPECTED_UNTIL: "1970-01-01T00:04:00Z"});
+        lease["metadata"]["resourceVersion"] = json!("7000000");
+    };
+    world.server.0.lock().own_lease.as_mut().map(annotated);
+    let bring = |name: &str, version: u64| {
+        let line = json!({"type": "MODIFIED", "object": {"metadata": {"name": name, "namespace": "shop", "managedFields": [
+            {"manager": "kube-controller-manager", "subresource": "status", "time": world.clock.now().to_string(), "fieldsV1": {}}]}}});
+        let version = Version::parse(&version.to_string());
+        world.sampler.look(DEPLOYMENTS, version, line.to_string().as_bytes(), world.clock.instant());
+    };
+    for n in 0..3 {
+        bring(&format!("web-{n}"), 1000 + n);
+        world.pass(20).await;
+    }
+    world.pass(20).await;
+    assert!(world.is_found("writes"), "what is expected is stated all the same");
+    assert!(world.metrics.prometheus().contains("nonet_other_manager_expected 1"));
+    assert_eq!(world.found(), Vec::<String>::new());
+    world.pass(120).await;
+    assert!(world.metrics.prometheus().contains("nonet_other_manager_expected 0"));
+    assert_eq!(world.found().len(), 1, "the time is over");
+}
