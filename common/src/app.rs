@@ -21,7 +21,7 @@ use crate::{
     clock::Clock,
     leader, logging, panics,
     runtime::LoopDefinition,
-    settings::{FeatureGate, OTHER_MANAGER_PERIOD, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag},
+    settings::{FeatureGate, SECOND_WRITER_PERIOD, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag},
     version,
 };
 
@@ -61,7 +61,7 @@ impl Definition {
     /// The values behind `--tune` that its loops know, and those of the machinery.
     pub(crate) fn all_tunes(&self) -> Vec<Tune> {
         let mut all = self.tunes.to_vec();
-        all.extend([OTHER_MANAGER_PERIOD, WATCH_BATCH_PERIOD]);
+        all.extend([SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]);
         all
     }
 }

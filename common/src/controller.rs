@@ -9,6 +9,7 @@
 //! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache shows what a
 //! predecessor wrote last ([`succession`](crate::succession)).
 
+mod differences;
 mod queues;
 mod sequenced;
 
@@ -27,6 +28,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use differences::Differences;
 pub use sequenced::{Describe, Forecasted, Sequenced};
 
 use crate::{
@@ -47,8 +49,6 @@ use crate::{
 const RECENT: usize = 128;
 /// How many lines of one sort a remembered plan has, and how long each is, in bytes.
 const LINES: (usize, usize) = (20, 500);
-/// How long a shadow wants to write before that counts as a difference: the controller that does the work needs its time.
-const DIFFERENCE_LASTS: Duration = Duration::from_secs(60);
 /// How many keys of a sort diagnostics list.
 const LISTED: usize = 100;
 
@@ -236,8 +236,8 @@ struct Shared<C: Controller> {
     prepared: tokio::sync::OnceCell<()>,
     /// Keys that wait for a write of this process to appear in a cache.
     awaiting: Mutex<BTreeMap<C::Key, Work>>,
-    /// Keys for which a shadow wants to write, and since when.
-    differing: Mutex<BTreeMap<C::Key, Instant>>,
+    /// What a shadow would do otherwise.
+    differences: Differences<C::Key>,
 }
 
 /// A plan that was carried out lately.
@@ -294,7 +294,7 @@ impl<C: Controller> Loop<C> {
             executor,
             prepared: tokio::sync::OnceCell::new(),
             awaiting: Mutex::default(),
-            differing: Mutex::default(),
+            differences: Differences::default(),
         });
         if shared.context.settings.shadow() {
             shared.count_differences();
@@ -359,7 +359,7 @@ impl<C: Controller> Shared<C> {
         let (now, began) = (self.context.clock.now(), self.context.clock.instant());
         let result = match self.controller.observe(key, now) {
             Ok(Observed::Gone) => {
-                self.differing.lock().remove(key);
+                self.differences.remove(key);
                 Ok(Requeue::No)
             }
             Ok(Observed::Waiting { why, at_most, stale }) => {
@@ -383,7 +383,7 @@ impl<C: Controller> Shared<C> {
                 }
                 self.controller.record(&snapshot, &plan);
                 if shadow {
-                    self.note_difference(key, plan.acts());
+                    self.differences.note(key, plan.acts(), began);
                     plan.account().into_iter().for_each(Account::shorten);
                     Ok(Requeue::No)
                 } else {
@@ -416,44 +416,6 @@ impl<C: Controller> Shared<C> {
                 }
             }
         }
-    }
-
-    /// Notes whether a shadow wants to write for a key.
-    fn note_difference(&self, key: &C::Key, differs: bool) {
-        let mut differing = self.differing.lock();
-        if differs {
-            differing.entry(key.clone()).or_insert_with(|| self.context.clock.instant());
-        } else {
-            differing.remove(key);
-        }
-    }
-
-    /// Serves the number of lasting differences of a shadow.
-    fn count_differences(self: &Arc<Self>) {
-        let help =
-            "Objects for which a shadow has wanted to write for more than a minute while nobody else did, by loop.";
-        let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
-        let (gauge, shared) = (gauge.with(&[self.name]), Arc::downgrade(self));
-        self.context.metrics.before_scrape(move || {
-            if let Some(shared) = shared.upgrade() {
-                gauge.set(shared.differences().len() as f64);
-            }
-        });
-    }
-
-    /// The keys for which a shadow has wanted to write for longer than the controller that does the work takes, and still wants to.
-    fn differences(&self) -> Vec<C::Key> {
-        let (clock, now) = (&self.context.clock, self.context.clock.now());
-        let lasting = |since: &Instant| clock.instant().saturating_duration_since(*since) >= DIFFERENCE_LASTS;
-        let keys: Vec<_> =
-            self.differing.lock().iter().filter(|(_, since)| lasting(since)).map(|(key, _)| key.clone()).collect();
-        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if C::decide(&snapshot, now).acts());
-        let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
-        let mut differing = self.differing.lock();
-        for key in settled {
-            differing.remove(&key);
-        }
-        lasting
     }
 
     fn succeeded(&self, key: &C::Key, requeue: Requeue, due: Option<Instant>) {

@@ -30,7 +30,7 @@ use crate::{
     meta::Version,
     metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
-    other_manager::WriteSampler,
+    second_writer::WriteSampler,
     store::{Event, Origin, Store},
     succession::Succession,
     watched as watch,
@@ -86,7 +86,7 @@ pub struct Config {
     pub metadata_only: bool,
     /// Where the cache is counted; nowhere if none.
     pub metrics: Option<Metrics>,
-    /// Looks at what the watch brings for writes of other managers, if it is to.
+    /// Looks at what the watch brings for writes of a second writer, if it is to.
     pub sampler: Option<Arc<WriteSampler>>,
 }
 

@@ -20,6 +20,7 @@
 //! renewal was sent, not from the next attempt; a released Lease is noticed by a watch rather than by the next poll; and the Lease is released only when nothing
 //! is left that could write.
 
+mod counted;
 mod orders;
 pub mod probation;
 mod settings;
@@ -40,10 +41,11 @@ use crate::{
     gate::Keeper,
     intern::Text,
     meta::{Uid, Version},
-    metrics::{Counter, Gauge, Metrics, Stability},
+    metrics::Metrics,
     object::Resource,
     succession::Writes,
 };
+use counted::ElectionMetrics;
 use orders::Order;
 use probation::{Applicant, Probation};
 use settings::JITTER;
@@ -59,8 +61,8 @@ pub use step::HOLDER_OF_HOLDS;
 pub const LEASES: Resource =
     Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
 
-/// The annotation of a Lease by which an operator says until when another manager is expected beside this one.
-pub const OTHER_MANAGER_EXPECTED_UNTIL: &str = "nonet/other-manager-expected-until";
+/// The annotation of a Lease by which an operator says until when a second writer is expected beside this one.
+pub const SECOND_WRITER_EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
 /// How an election ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,26 +75,6 @@ pub enum End {
     Released,
     /// It was told to stop and could not give the Lease up.
     NotReleased,
-}
-
-/// Counts probations by what became of them.
-struct Probations {
-    begun: Counter,
-    passed: Counter,
-    failed: Counter,
-}
-
-impl Probations {
-    fn new(metrics: &Metrics, name: &str) -> Self {
-        let counters = metrics.counter(
-            "nonet_leader_probations_total",
-            Stability::Alpha,
-            "Probations of versions that lead: begun and passed by this process, or found to have failed in another when it took the lease. 'name' is the string used to identify the lease.",
-            &["name", "result"],
-        );
-        let of = |result: &str| counters.with(&[name, result]);
-        Self { begun: of("begun"), passed: of("passed"), failed: of("failed") }
-    }
 }
 
 /// Whether the loops of this process could lead at once.
@@ -110,12 +92,7 @@ pub struct Election {
     memory: Memory,
     order: channel::Receiver<Order>,
     stop: Stop,
-    leading: Gauge,
-    /// 1 while the Lease is held for a hand-over.
-    held: Gauge,
-    slow_path: Counter,
-    /// None if versions do not matter.
-    probations: Option<Probations>,
+    metrics: ElectionMetrics,
     warm: Warm,
     /// The standby that the Lease will be released for.
     heir: Option<Applicant>,
@@ -139,36 +116,10 @@ impl Election {
     ) -> Self {
         let clock = api.clock().clone();
         let status = Status::new(&settings, clock.clone());
-        let leading = metrics
-            .gauge(
-                "leader_election_master_status",
-                Stability::Alpha,
-                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
-                &["name"],
-            )
-            .with(&[&settings.name]);
-        leading.set(0.0);
-        let held = metrics
-            .gauge(
-                "nonet_leader_election_held",
-                Stability::Alpha,
-                "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. 'name' is the string used to identify the lease.",
-                &["name"],
-            )
-            .with(&[&settings.name]);
-        held.set(0.0);
-        let slow_path = metrics
-            .counter(
-                "leader_election_slowpath_total",
-                Stability::Alpha,
-                "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
-                &["name"],
-            )
-            .with(&[&settings.name]);
         let (sender, order) = channel::channel(Order::Stand);
         let memory =
             Memory::new(&settings.identity, settings.told_duration()).with_probation(settings.probation.clone());
-        let probations = settings.probation.as_ref().map(|_| Probations::new(metrics, &settings.name));
+        let metrics = ElectionMetrics::new(metrics, &settings);
         Self {
             settings,
             api,
@@ -180,10 +131,7 @@ impl Election {
             memory,
             order,
             stop: Stop(sender),
-            leading,
-            held,
-            slow_path,
-            probations,
+            metrics,
             warm: Box::new(|| true),
             heir: None,
             asked: channel::channel(false).0,
@@ -224,14 +172,14 @@ impl Election {
         };
         // Only a leader whose version matters can be asked for its Lease.
         let watch = self.settings.probation.is_some().then_some(watch);
-        self.leading.set(1.0);
+        self.metrics.leading.set(1.0);
         tracing::info!(lock = self.lock(), "Successfully acquired lease");
         self.announce("became leader");
         self.begin_term();
         let lost = self.keep(deadline, watch.as_ref()).await;
         drop(watch);
         self.keeper.close();
-        self.leading.set(0.0);
+        self.metrics.leading.set(0.0);
         self.status.state().leading = false;
         if let Some(why) = lost {
             self.status.state().last_error.clone_from(&why);
@@ -353,7 +301,7 @@ impl Election {
     fn begin_term(&mut self) {
         let condemned = self.memory.take_condemned();
         let (Some(probation), Some(probations), Some(term)) =
-            (&self.settings.probation, &self.probations, self.memory.term())
+            (&self.settings.probation, &self.metrics.probations, self.memory.term())
         else {
             return;
         };
@@ -394,7 +342,7 @@ impl Election {
         tracing::info!(lock = self.lock(), version, "Passed probation");
         let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
         self.event(EventType::Normal, "ProbationPassed", message);
-        if let Some(probations) = &self.probations {
+        if let Some(probations) = &self.metrics.probations {
             probations.passed.inc();
         }
     }
@@ -442,7 +390,7 @@ impl Election {
             }
         };
         if attempt.took_slow_path() {
-            self.slow_path.inc();
+            self.metrics.slow_path.inc();
         }
         if matches!(ended, Ended::Leads { .. }) {
             self.trouble = None;
@@ -454,7 +402,7 @@ impl Election {
         state.annotations = self.memory.annotations();
         state.is_held = self.memory.is_held();
         state.lease = lease;
-        state.other_manager_expected_until = expected_until(&self.memory.metadata());
+        state.second_writer_expected_until = expected_until(&self.memory.metadata());
         state.last_error = match &ended {
             Ended::Failed { why } => why.clone(),
             _ => String::new(),
@@ -478,7 +426,7 @@ impl Election {
     /// Tells when a hold begins and when it ends.
     fn note_hold(&self) {
         let (is_held, was_held) = (self.memory.is_held(), self.status.is_held());
-        self.held.set(f64::from(u8::from(is_held)));
+        self.metrics.held.set(f64::from(u8::from(is_held)));
         if is_held && !was_held {
             tracing::info!(
                 lock = self.lock(),
@@ -576,9 +524,9 @@ impl Election {
     }
 }
 
-/// Until when an operator expects another manager, as the metadata of the Lease says.
+/// Until when an operator expects a second writer, as the metadata of the Lease says.
 fn expected_until(metadata: &serde_json::Map<String, Value>) -> Option<jiff::Timestamp> {
-    metadata.get("annotations")?.get(OTHER_MANAGER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
+    metadata.get("annotations")?.get(SECOND_WRITER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
 }
 
 impl Drop for Election {

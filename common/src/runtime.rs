@@ -20,7 +20,7 @@ use crate::{
     informer::{self, Cached, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer},
     metrics::Metrics,
     object::Object,
-    other_manager::{OwnedWrites, WriteSampler},
+    second_writer::{OwnedWrites, WriteSampler},
     sequence::AccountObserver,
     settings::{EXPECTATIONS_TIMEOUT, Settings, WATCH_LIST_CLIENT},
     store::Store,
@@ -37,7 +37,7 @@ pub struct LoopDefinition {
     pub client: &'static str,
     /// Component its Events come from.
     pub component: &'static str,
-    /// The writes by which another manager that runs the loop is noticed.
+    /// The writes by which a second writer that runs the loop is noticed.
     pub owned_writes: &'static [OwnedWrites],
     /// Builds the loop and starts its informers; its workers wait for the gate and for the caches.
     pub start: fn(Context) -> Arc<dyn Running>,
@@ -79,7 +79,7 @@ pub struct Context {
     pub recorder: Recorder,
     /// Sees the accounts of syncs, if somebody wants to.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// Looks at what the caches read for writes of other managers, if it is to.
+    /// Looks at what the caches read for writes of a second writer, if it is to.
     pub sampler: Option<Arc<WriteSampler>>,
     /// What the loops of this process share: one and the same for all of them.
     pub shared: Shared,

@@ -101,11 +101,11 @@ pub const EXPECTATIONS_TIMEOUT: Tune = Tune::duration(
     "How long to wait for the cache to show a write of this process before syncing without it",
 );
 
-/// How often a leader asks the API server for signs of another manager: every program has this value. See [`crate::other_manager`].
-pub const OTHER_MANAGER_PERIOD: Tune = Tune::duration(
-    "other-manager-period",
+/// How often a leader asks the API server for signs of a second writer: every program has this value. See [`crate::second_writer`].
+pub const SECOND_WRITER_PERIOD: Tune = Tune::duration(
+    "second-writer-period",
     Duration::from_mins(5),
-    "How often a leader looks for another manager of its objects, for example a kube-controller-manager whose loops are still on; 0: never",
+    "How often a leader looks for a second writer of its objects, for example a kube-controller-manager whose loops are still on; 0: never",
 );
 
 /// How long a process without work of its own lets events of watches gather: every program has this value. See [`crate::pace`].

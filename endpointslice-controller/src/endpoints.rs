@@ -13,9 +13,9 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     meta::{Key, Meta, Uid},
-    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    second_writer::OwnedWrites,
     sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };

@@ -12,9 +12,9 @@ use common::{
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     meta::{Key, Uid},
-    other_manager::OwnedWrites,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
+    second_writer::OwnedWrites,
     sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };

@@ -7,7 +7,7 @@ mod pod;
 mod service;
 mod slice;
 
-use common::other_manager::OwnedWrites;
+use common::second_writer::OwnedWrites;
 
 pub use endpoint::{Conditions, Endpoint, Hint, Hints, Identity, TargetRef};
 pub(crate) use endpoints::object_ref;

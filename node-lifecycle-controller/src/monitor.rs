@@ -30,9 +30,9 @@ use common::{
     controller::Loop,
     informer::AnyInformer,
     meta::Key,
-    other_manager::OwnedWrites,
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
+    second_writer::OwnedWrites,
 };
 use parking_lot::Mutex;
 

@@ -14,9 +14,9 @@ use crate::{
     gate::{self, Gate, Keeper},
     leader::{self, Election, End},
     metrics::{Metrics, Requests},
-    other_manager::{ManagerWatch, WriteSampler},
     pace::Pace,
     runtime::{Context, LoopDefinition, Running, Shared},
+    second_writer::{SecondWriterWatch, WriteSampler},
     sequence::AccountObserver,
     settings::Settings,
     succession::Writes,
@@ -91,8 +91,8 @@ pub struct Parts {
     pub started: Started,
     /// Sees the accounts of syncs.
     pub accounts: Option<Arc<dyn AccountObserver>>,
-    /// How often a leader asks the API server for signs of another manager; never if zero.
-    pub other_manager_period: Duration,
+    /// How often a leader asks the API server for signs of a second writer; never if zero.
+    pub second_writer_period: Duration,
 }
 
 impl Parts {
@@ -114,7 +114,7 @@ impl Parts {
             component: loops.first().map_or("controller", |l| l.name),
             started: Arc::new(|_, _| {}),
             accounts: None,
-            other_manager_period: Duration::ZERO,
+            second_writer_period: Duration::ZERO,
         }
     }
 }
@@ -141,7 +141,7 @@ pub struct Assembly {
     starter: JoinHandle<()>,
     sender: Option<Sender>,
     election: Option<Campaign>,
-    /// Looks for another manager.
+    /// Looks for a second writer.
     watch: Option<JoinHandle<()>>,
 }
 
@@ -198,18 +198,18 @@ pub fn assemble(parts: Parts) -> Assembly {
         }
         Leadership::Nobody | Leadership::Caller { .. } => None,
     };
-    let sampler = (!shadow && !parts.other_manager_period.is_zero())
+    let sampler = (!shadow && !parts.second_writer_period.is_zero())
         .then(|| WriteSampler::new(parts.clock.clone(), writes.clone(), parts.loops.iter().map(|l| l.owned_writes)));
     let watch = sampler.as_ref().map(|sampler| {
-        let watch = ManagerWatch {
-            api: api(&parts.client, "other-manager-watch", &gate),
+        let watch = SecondWriterWatch {
+            api: api(&parts.client, "second-writer-watch", &gate),
             gate: gate.clone(),
             election: election.as_ref().map(|election| election.status.clone()),
             recorder: recorder(parts.component, parts.component),
             sent: sender.as_ref().map(Sender::sent).unwrap_or_default(),
             sampler: Arc::clone(sampler),
             loops: parts.loops.clone(),
-            period: parts.other_manager_period,
+            period: parts.second_writer_period,
         };
         tokio::spawn(watch.run(parts.metrics.clone()))
     });

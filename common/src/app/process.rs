@@ -18,7 +18,7 @@ use crate::{
     pace::Pace,
     panics,
     server::{self, Access, Server},
-    settings::{OTHER_MANAGER_PERIOD, WATCH_BATCH_PERIOD},
+    settings::{SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD},
     version,
 };
 
@@ -206,7 +206,7 @@ pub(super) async fn run(
         start_interval: options.start_interval,
         component: definition.name,
         started: Arc::new(move |name, running| started.add_loop(name, running)),
-        other_manager_period: options.settings.duration(&OTHER_MANAGER_PERIOD),
+        second_writer_period: options.settings.duration(&SECOND_WRITER_PERIOD),
         ..Parts::new(client, clock.clone(), &options.loops)
     });
     if let Some(status) = assembly.election().cloned() {

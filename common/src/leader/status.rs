@@ -43,8 +43,8 @@ pub(super) struct State {
     pub(super) is_held: bool,
     /// The Lease as Events refer to it, once it was read.
     pub(super) lease: Option<ObjectRef>,
-    /// Until when an operator expects another manager beside this one.
-    pub(super) other_manager_expected_until: Option<Timestamp>,
+    /// Until when an operator expects a second writer beside this one.
+    pub(super) second_writer_expected_until: Option<Timestamp>,
 }
 
 impl fmt::Debug for Status {
@@ -84,9 +84,9 @@ impl Status {
         self.inner.lock().lease.clone()
     }
 
-    /// Until when an operator expects another manager beside this one, as an annotation of the Lease says.
-    pub fn other_manager_expected_until(&self) -> Option<Timestamp> {
-        self.inner.lock().other_manager_expected_until
+    /// Until when an operator expects a second writer beside this one, as an annotation of the Lease says.
+    pub fn second_writer_expected_until(&self) -> Option<Timestamp> {
+        self.inner.lock().second_writer_expected_until
     }
 
     /// Namespace and name of the Lease, as kubectl takes them: `-n kube-system job-controller`.

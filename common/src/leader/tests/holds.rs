@@ -73,17 +73,17 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_says_until_when_another_manager_is_expected() {
+async fn an_annotation_says_until_when_ansecond_writer_is_expected() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;
-    assert_eq!(a.status.other_manager_expected_until(), None);
+    assert_eq!(a.status.second_writer_expected_until(), None);
     let mut lease = server.lease();
-    lease["metadata"]["annotations"][OTHER_MANAGER_EXPECTED_UNTIL] = json!("2026-01-02T06:00:00Z");
+    lease["metadata"]["annotations"][SECOND_WRITER_EXPECTED_UNTIL] = json!("2026-01-02T06:00:00Z");
     server.put(Some(lease));
     pass(SECOND * 5).await;
-    assert_eq!(a.status.other_manager_expected_until(), Some("2026-01-02T06:00:00Z".parse().unwrap()));
-    let kept = &server.lease()["metadata"]["annotations"][OTHER_MANAGER_EXPECTED_UNTIL];
+    assert_eq!(a.status.second_writer_expected_until(), Some("2026-01-02T06:00:00Z".parse().unwrap()));
+    let kept = &server.lease()["metadata"]["annotations"][SECOND_WRITER_EXPECTED_UNTIL];
     assert_eq!(kept, "2026-01-02T06:00:00Z", "a renewal keeps it");
     assert!(a.gate.is_open());
 }

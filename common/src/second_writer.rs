@@ -1,6 +1,6 @@
-//! Notices another manager at work on the objects of this process.
+//! Notices a second writer at work on the objects of this process.
 //!
-//! Two managers of the same objects undo each other's work. They obey different Leases, and write under the same field manager on
+//! Two writers of the same objects undo each other's work. They obey different Leases, and write under the same field manager on
 //! purpose, so that a hand-over leaves no second owner of a field. The leader of each controller therefore looks for:
 //!
 //! | evidence | what is seen | cost |
@@ -11,7 +11,7 @@
 //! | `lease` | the Lease of kube-controller-manager is renewed, and no Pod shows with which loops | one read of the Lease a period |
 //!
 //! The last one alone proves nothing, since kube-controller-manager runs beside this project's controllers after every hand-over. The
-//! others are stated by the gauge `nonet_other_manager`, by an Event of the Lease and in the log. An operator who expects another
+//! others are stated by the gauge `nonet_second_writer`, by an Event of the Lease and in the log. An operator who expects another
 //! manager for a time says so in an annotation of the Lease.
 
 mod built_in;
@@ -29,7 +29,7 @@ use crate::{
     clock::{Clock, Instant},
     events::{EventType, Recorder, SentEvents},
     gate::Gate,
-    leader::{self, OTHER_MANAGER_EXPECTED_UNTIL},
+    leader::{self, SECOND_WRITER_EXPECTED_UNTIL},
     metrics::Metrics,
     runtime::LoopDefinition,
 };
@@ -37,7 +37,7 @@ use crate::{
 use built_in::BuiltIn;
 pub use evidence::Evidence;
 use evidence::Evidences;
-use metrics::OtherManagerMetrics;
+use metrics::SecondWriterMetrics;
 pub use sampler::{OwnedWrites, WriteSampler};
 
 /// How often the evidence that needs no request is judged.
@@ -47,8 +47,8 @@ const GRACE: Duration = Duration::from_secs(60);
 /// How often the same evidence is announced.
 const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
 
-/// Looks for another manager while this process leads.
-pub(crate) struct ManagerWatch {
+/// Looks for a second writer while this process leads.
+pub(crate) struct SecondWriterWatch {
     /// Reads, with a user agent of its own.
     pub(crate) api: Api,
     /// Open while this process leads.
@@ -67,12 +67,12 @@ pub(crate) struct ManagerWatch {
     pub(crate) period: Duration,
 }
 
-impl ManagerWatch {
+impl SecondWriterWatch {
     /// Runs until it is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
         let names: Vec<&'static str> = self.loops.iter().map(|l| l.name).collect();
         let mut state = Findings {
-            metrics: OtherManagerMetrics::new(&metrics, &names),
+            metrics: SecondWriterMetrics::new(&metrics, &names),
             evidences: Evidences::new(names.len()),
             announced: Vec::new(),
         };
@@ -132,7 +132,7 @@ impl ManagerWatch {
             match foreign_events::any(&self.api, definition.component, version, &self.sent).await {
                 Ok(true) => state.evidences.note(of, Evidence::Events, self.clock().instant()),
                 Ok(false) => {}
-                Err(error) => tracing::debug!(err = %error, "Cannot watch Events of other managers"),
+                Err(error) => tracing::debug!(err = %error, "Cannot watch Events of a second writer"),
             }
         }
     }
@@ -140,7 +140,7 @@ impl ManagerWatch {
     /// Sets the gauges, and announces what is new.
     fn state_findings(&self, state: &mut Findings, built_in: &BuiltIn) {
         let now = self.clock().instant();
-        let expected_until = self.election.as_ref().and_then(leader::Status::other_manager_expected_until);
+        let expected_until = self.election.as_ref().and_then(leader::Status::second_writer_expected_until);
         let is_expected = expected_until.is_some_and(|until| until > self.clock().now());
         state.metrics.set_expected(is_expected);
         state.metrics.set_built_in_leads(built_in.leads());
@@ -157,23 +157,23 @@ impl ManagerWatch {
 
     fn announce(&self, name: &str, evidence: Evidence) {
         let seen = evidence.description();
-        tracing::error!(controller = name, evidence = evidence.label(), "Another manager is at work");
+        tracing::error!(controller = name, evidence = evidence.label(), "A second writer is at work");
         let Some(election) = &self.election else { return };
         let Some(lease) = election.lease() else { return };
         let soon = self.clock().now().checked_add(SignedDuration::from_hours(1)).unwrap_or_else(|_| self.clock().now());
         let message = format!(
-            "another manager runs {name}: {seen}. Two managers undo each other's work. Switch the loop off there, on every control-plane \
+            "a second writer runs {name}: {seen}. Two writers undo each other's work. Switch the loop off there, on every control-plane \
              node: kube-controller-manager --controllers=*,-{name}. If that is planned for a time: kubectl annotate lease {} \
-             {OTHER_MANAGER_EXPECTED_UNTIL}={soon:.0}",
+             {SECOND_WRITER_EXPECTED_UNTIL}={soon:.0}",
             election.lease_arguments()
         );
-        self.recorder.event(&lease, EventType::Warning, "OtherManagerFound", message);
+        self.recorder.event(&lease, EventType::Warning, "SecondWriterFound", message);
     }
 }
 
 /// What has been found so far.
 struct Findings {
-    metrics: OtherManagerMetrics,
+    metrics: SecondWriterMetrics,
     evidences: Evidences,
     /// What was announced, and when.
     announced: Vec<(usize, Evidence, Instant)>,

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_predecessor_is_no_other_manager() {
+    async fn a_predecessor_is_no_second_writer() {
         let mut world = World::new().await;
         world.since = world.clock.instant();
         world.clock.sleep(GRACE / 2).await;

@@ -103,7 +103,7 @@ struct World {
     said: Arc<Mutex<Vec<String>>>,
 }
 
-/// A leader that looks for other managers.
+/// A leader that looks for a second writer.
 fn world() -> World {
     let (server, clock, metrics) =
         (Server::default(), Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1), Metrics::new());
@@ -123,7 +123,7 @@ fn world() -> World {
     let election =
         Election::new(settings, api.clone(), Arc::new(keeper), writes.clone(), recorder.clone(), &Metrics::new());
     let sampler = WriteSampler::new(clock.clone(), writes, [LOOP.owned_writes]);
-    let watch = ManagerWatch {
+    let watch = SecondWriterWatch {
         api,
         gate,
         election: Some(election.status()),
@@ -144,12 +144,12 @@ fn world() -> World {
 
 impl World {
     fn is_found(&self, evidence: &str) -> bool {
-        let line = format!("nonet_other_manager{{controller=\"deployment-controller\",evidence=\"{evidence}\"}} 1");
+        let line = format!("nonet_second_writer{{controller=\"deployment-controller\",evidence=\"{evidence}\"}} 1");
         self.metrics.prometheus().contains(&line)
     }
 
     fn found(&self) -> Vec<String> {
-        self.said.lock().iter().filter(|said| said.contains("OtherManagerFound")).cloned().collect()
+        self.said.lock().iter().filter(|said| said.contains("SecondWriterFound")).cloned().collect()
     }
 
     async fn pass(&self, seconds: u64) {
@@ -187,9 +187,9 @@ async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
     let found = world.found();
     assert_eq!(found.len(), 1);
     for part in [
-        "deployment-controller OtherManagerFound: another manager runs deployment-controller",
+        "deployment-controller SecondWriterFound: a second writer runs deployment-controller",
         "--controllers=*,-deployment-controller",
-        "kubectl annotate lease -n kube-system deployment-controller nonet/other-manager-expected-until=1970-01-01T01:",
+        "kubectl annotate lease -n kube-system deployment-controller nonet/second-writer-expected-until=1970-01-01T01:",
     ] {
         assert!(found[0].contains(part), "{part}: {}", found[0]);
     }
@@ -217,7 +217,7 @@ async fn writes_of_another_are_found_and_silence_can_be_planned() {
     let world = world();
     world.pass(90).await;
     let annotated = |lease: &mut Value| {
-        lease["metadata"]["annotations"] = json!({OTHER_MANAGER_EXPECTED_UNTIL: "1970-01-01T00:04:00Z"});
+        lease["metadata"]["annotations"] = json!({SECOND_WRITER_EXPECTED_UNTIL: "1970-01-01T00:04:00Z"});
         lease["metadata"]["resourceVersion"] = json!("7000000");
     };
     world.server.0.lock().own_lease.as_mut().map(annotated);
@@ -233,9 +233,9 @@ async fn writes_of_another_are_found_and_silence_can_be_planned() {
     }
     world.pass(20).await;
     assert!(world.is_found("writes"), "what is expected is stated all the same");
-    assert!(world.metrics.prometheus().contains("nonet_other_manager_expected 1"));
+    assert!(world.metrics.prometheus().contains("nonet_second_writer_expected 1"));
     assert_eq!(world.found(), Vec::<String>::new());
     world.pass(120).await;
-    assert!(world.metrics.prometheus().contains("nonet_other_manager_expected 0"));
+    assert!(world.metrics.prometheus().contains("nonet_second_writer_expected 0"));
     assert_eq!(world.found().len(), 1, "the time is over");
 }

@@ -1,31 +1,31 @@
-//! What is stated about other managers.
+//! What is stated about second writers.
 
 use crate::metrics::{Gauge, Gauges, Metrics, Stability};
 
 use super::Evidence;
 
 /// The gauges of one process.
-pub(super) struct OtherManagerMetrics {
+pub(super) struct SecondWriterMetrics {
     found: Gauges,
     expected: Gauge,
     built_in_leads: Gauge,
     loops: Vec<&'static str>,
 }
 
-impl OtherManagerMetrics {
+impl SecondWriterMetrics {
     pub(super) fn new(metrics: &Metrics, loops: &[&'static str]) -> Self {
         let found = metrics.gauge(
-            "nonet_other_manager",
+            "nonet_second_writer",
             Stability::Alpha,
-            "1 while there is evidence of another manager that runs a control loop of this leader. 'lease' only says that kube-controller-manager leads and that its loops are not known.",
+            "1 while there is evidence of a second writer that runs a control loop of this leader. 'lease' only says that kube-controller-manager leads and that its loops are not known.",
             &["controller", "evidence"],
         );
         let alone = |name, help| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
         let made = Self {
             found,
             expected: alone(
-                "nonet_other_manager_expected",
-                "1 while an annotation of the lease says that another manager is expected beside this one.",
+                "nonet_second_writer_expected",
+                "1 while an annotation of the lease says that a second writer is expected beside this one.",
             ),
             built_in_leads: alone(
                 "nonet_built_in_manager_leads",

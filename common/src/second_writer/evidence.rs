@@ -7,7 +7,7 @@ use crate::clock::Instant;
 /// How far back sightings count.
 const WINDOW: Duration = Duration::from_mins(10);
 
-/// What shows that another manager is at work.
+/// What shows that a second writer is at work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// Writes of the loop's kind that this process has not made.

@@ -1,0 +1,68 @@
+//! What an election counts.
+
+use crate::metrics::{Counter, Gauge, Metrics, Stability};
+
+use super::Settings;
+
+/// Counts probations by what became of them.
+pub(super) struct Probations {
+    pub(super) begun: Counter,
+    pub(super) passed: Counter,
+    pub(super) failed: Counter,
+}
+
+impl Probations {
+    fn new(metrics: &Metrics, name: &str) -> Self {
+        let counters = metrics.counter(
+            "nonet_leader_probations_total",
+            Stability::Alpha,
+            "Probations of versions that lead: begun and passed by this process, or found to have failed in another when it took the lease. 'name' is the string used to identify the lease.",
+            &["name", "result"],
+        );
+        let of = |result: &str| counters.with(&[name, result]);
+        Self { begun: of("begun"), passed: of("passed"), failed: of("failed") }
+    }
+}
+
+/// The metrics of one election.
+pub(super) struct ElectionMetrics {
+    pub(super) leading: Gauge,
+    /// 1 while the Lease is held for a hand-over.
+    pub(super) held: Gauge,
+    pub(super) slow_path: Counter,
+    /// None if versions do not matter.
+    pub(super) probations: Option<Probations>,
+}
+
+impl ElectionMetrics {
+    pub(super) fn new(metrics: &Metrics, settings: &Settings) -> Self {
+        let leading = metrics
+            .gauge(
+                "leader_election_master_status",
+                Stability::Alpha,
+                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                &["name"],
+            )
+            .with(&[&settings.name]);
+        leading.set(0.0);
+        let held = metrics
+            .gauge(
+                "nonet_leader_election_held",
+                Stability::Alpha,
+                "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. 'name' is the string used to identify the lease.",
+                &["name"],
+            )
+            .with(&[&settings.name]);
+        held.set(0.0);
+        let slow_path = metrics
+            .counter(
+                "leader_election_slowpath_total",
+                Stability::Alpha,
+                "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
+                &["name"],
+            )
+            .with(&[&settings.name]);
+        let probations = settings.probation.as_ref().map(|_| Probations::new(metrics, &settings.name));
+        Self { leading, held, slow_path, probations }
+    }
+}
