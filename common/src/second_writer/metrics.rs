@@ -20,17 +20,22 @@ impl SecondWriterMetrics {
             "1 while there is evidence of a second writer that runs a control loop of this leader. 'lease' only says that kube-controller-manager leads and that its loops are not known.",
             &["controller", "evidence"],
         );
-        let alone = |name, help| metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
+        let expected = metrics.gauge(
+            "nonet_second_writer_expected",
+            Stability::Alpha,
+            "1 while an annotation of the lease says that a second writer is expected beside this one.",
+            &[],
+        );
+        let built_in_leads = metrics.gauge(
+            "nonet_built_in_manager_leads",
+            Stability::Alpha,
+            "1 while the lease of kube-controller-manager is renewed, as far as this leader has seen.",
+            &[],
+        );
         let made = Self {
             found,
-            expected: alone(
-                "nonet_second_writer_expected",
-                "1 while an annotation of the lease says that a second writer is expected beside this one.",
-            ),
-            built_in_leads: alone(
-                "nonet_built_in_manager_leads",
-                "1 while the lease of kube-controller-manager is renewed, as far as this leader has seen.",
-            ),
+            expected: expected.with(&[]),
+            built_in_leads: built_in_leads.with(&[]),
             loops: loops.to_vec(),
         };
         made.clear();
