@@ -214,6 +214,7 @@ impl Election {
                 return None;
             }
             self.memory.set_warm((self.warm)());
+            self.memory.leave_alone_until(watch.deleted_until());
             let mut pause = self.clock.jitter(self.settings.retry_period, JITTER);
             match self.attempt().await {
                 Ended::Leads { since } => {

@@ -123,6 +123,8 @@ pub struct Memory {
     condemned: Option<String>,
     /// The standby that has asked for the Lease, until it is told.
     applicant: Option<Applicant>,
+    /// Until when a Lease that is missing is left to the leader it was deleted under.
+    left_alone_until: Option<Instant>,
 }
 
 impl Memory {
@@ -139,6 +141,7 @@ impl Memory {
             term: None,
             condemned: None,
             applicant: None,
+            left_alone_until: None,
         }
     }
 
@@ -179,6 +182,22 @@ impl Memory {
     /// What the annotations of the Lease said when it was last read or written; nothing if it never was.
     pub fn annotations(&self) -> Option<Annotations> {
         self.observed.as_ref().map(|(lease, _)| Annotations::read(lease))
+    }
+
+    /// Notes the Lease as it was read, and returns since when it has looked like that.
+    fn note(&mut self, lease: &Lease, now: Moment) -> Instant {
+        let since = match (&self.read, &self.observed) {
+            (Some(read), Some((_, since))) if read.looks_like(&lease.record) => *since,
+            _ => now.instant,
+        };
+        self.read = Some(lease.record.clone());
+        self.observed = Some((lease.clone(), since));
+        since
+    }
+
+    /// Notes that the Lease was deleted while another held it, who may lead until then.
+    pub fn leave_alone_until(&mut self, until: Option<Instant>) {
+        self.left_alone_until = self.left_alone_until.max(until);
     }
 
     /// Whether the Lease was last seen to be held for a hand-over.
@@ -319,6 +338,8 @@ pub enum Ended {
 pub struct Attempt {
     waiting_for: Waiting,
     slow_path: bool,
+    /// A write was refused, and the Lease is read again: who holds it now has to be known before it may be missing.
+    was_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,9 +365,10 @@ impl Attempt {
             renewal.record.renewed = Some(now.wall);
             renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
             memory.sign(&mut renewal);
-            return (Self { waiting_for: Waiting::Renewal, slow_path: false }, Request::Replace(renewal));
+            let attempt = Self { waiting_for: Waiting::Renewal, slow_path: false, was_refused: false };
+            return (attempt, Request::Replace(renewal));
         }
-        (Self { waiting_for: Waiting::Lease, slow_path: false }, Request::Get)
+        (Self { waiting_for: Waiting::Lease, slow_path: false, was_refused: false }, Request::Get)
     }
 
     /// Whether a holder had to read its Lease before it could renew it.
@@ -366,9 +388,16 @@ impl Attempt {
                 self.waiting_for = Waiting::Lease;
                 Next::Ask(Request::Get)
             }
+            // What was refused or lost is not repeated at once.
+            (Waiting::Lease, Reply::Missing(why)) if self.was_refused => Next::End(Ended::Failed { why }),
+            (Waiting::Lease, Reply::Lease(lease)) if self.was_refused => {
+                memory.note(&lease, now);
+                Next::End(Ended::Held { by: lease.record.holder })
+            }
             (Waiting::Lease, Reply::Missing(_)) => {
                 // A Lease that was deleted under its leader: the leader creates it anew, and may write until it notices.
-                if let Some(until) = memory.lease_of_another_expires().filter(|until| *until > now.instant) {
+                let until = memory.lease_of_another_expires().max(memory.left_alone_until);
+                if let Some(until) = until.filter(|until| *until > now.instant) {
                     return Next::End(Ended::LeftToOthers { until });
                 }
                 self.waiting_for = Waiting::Write;
@@ -377,6 +406,11 @@ impl Attempt {
                 Next::Ask(Request::Create(created))
             }
             (Waiting::Lease, Reply::Lease(lease)) => self.judge(memory, lease, now),
+            // Somebody else was faster, or the answer was lost.
+            (Waiting::Write, Reply::Failed(_) | Reply::Missing(_)) if !self.was_refused => {
+                (self.was_refused, self.waiting_for) = (true, Waiting::Lease);
+                Next::Ask(Request::Get)
+            }
             (Waiting::Lease, Reply::Failed(why)) | (Waiting::Write, Reply::Failed(why) | Reply::Missing(why)) => {
                 Next::End(Ended::Failed { why })
             }
@@ -392,12 +426,7 @@ impl Attempt {
 
     /// Decides whether the Lease can be had.
     fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> Next {
-        let since = match (&memory.read, &memory.observed) {
-            (Some(read), Some((_, since))) if read.looks_like(&lease.record) => *since,
-            _ => now.instant,
-        };
-        memory.read = Some(lease.record.clone());
-        memory.observed = Some((lease.clone(), since));
+        let since = memory.note(&lease, now);
         let record = &lease.record.clone();
         let found = Annotations::read(&lease);
         let ours = record.holder == memory.identity;

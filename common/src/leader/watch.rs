@@ -5,13 +5,14 @@
 
 use std::{sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::{sync::Notify, task::JoinHandle};
 
-use super::{LEASES, Settings, probation};
+use super::{HOLDER_OF_HOLDS, LEASES, Settings, probation};
 use crate::{
     api::{Api, Error, MAX_RETRY_AFTER},
-    clock::Clock,
+    clock::{Clock, Instant},
 };
 
 /// How long one watch is asked to last, before jitter.
@@ -30,6 +31,8 @@ pub(super) struct LeaseWatch {
 /// What was seen and not waited for yet.
 #[derive(Default)]
 struct Seen {
+    /// When the Lease expires that was deleted under its leader.
+    deleted_until: Mutex<Option<Instant>>,
     release: Notify,
     question: Notify,
 }
@@ -44,6 +47,11 @@ impl LeaseWatch {
     /// Waits until the Lease is seen to be free. Safe to cancel.
     pub(super) async fn released(&self) {
         self.seen.release.notified().await;
+    }
+
+    /// When the Lease would have expired that was seen to be deleted while somebody held it; nothing if none was.
+    pub(super) fn deleted_until(&self) -> Option<Instant> {
+        *self.seen.deleted_until.lock()
     }
 
     /// Waits until a standby is seen to ask for the Lease. Safe to cancel.
@@ -83,7 +91,14 @@ async fn one_watch(api: &Api, settings: &Settings, seen: &Seen, free: &mut Optio
     while let Some(line) = lines.next().await? {
         let event: Value = serde_json::from_slice(&line)?;
         let now_free = match event["type"].as_str() {
-            Some("DELETED") => true,
+            Some("DELETED") => {
+                let spec = &event["object"]["spec"];
+                let holder = spec["holderIdentity"].as_str().unwrap_or_default();
+                let is_led = !holder.is_empty() && holder != HOLDER_OF_HOLDS;
+                let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
+                *seen.deleted_until.lock() = is_led.then(|| api.clock().instant() + duration);
+                !is_led
+            }
             Some("ADDED" | "MODIFIED") => {
                 event["object"]["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty()
             }
