@@ -64,7 +64,8 @@ impl Machine {
         machine.install("kind", "case $2 in nodes) echo node-0;; esac");
         machine.install("docker", "case $1 in version) echo amd64;; exec) echo registry.k8s.io/pause:3.10;; esac");
         // Deployments by name, and the Pod that leads each.
-        let deployments: String = names().iter().map(|name| format!("deployment.apps/nonet-{name}\\n")).collect();
+        let deployments: Vec<String> = names().iter().map(|name| format!("deployment.apps/nonet-{name}\\n")).collect();
+        let deployments = deployments.concat();
         machine.install(
             "kubectl",
             &format!(
