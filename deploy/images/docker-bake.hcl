@@ -56,3 +56,12 @@ target "binaries" {
   platforms  = ["linux/amd64", "linux/arm64"]
   args       = { NONET_COMMIT = NONET_COMMIT }
 }
+
+# The plug-in for kubectl: docker buildx bake -f deploy/images/docker-bake.hcl plugin --set plugin.output=out
+target "plugin" {
+  context    = "."
+  dockerfile = "deploy/images/Dockerfile"
+  target     = "plugin"
+  platforms  = ["linux/amd64", "linux/arm64"]
+  args       = { NONET_COMMIT = NONET_COMMIT }
+}

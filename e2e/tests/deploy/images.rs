@@ -8,6 +8,7 @@ use std::{
     process::Command,
 };
 
+use e2e::skips;
 use serde_json::{Value, json};
 
 use crate::{names, root, text, yaml};
@@ -20,7 +21,7 @@ fn directory(name: &str) -> PathBuf {
     path
 }
 
-fn run(command: &mut Command) -> Result<String, String> {
+pub(crate) fn run(command: &mut Command) -> Result<String, String> {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
@@ -32,10 +33,21 @@ fn pack(binaries: &Path, out: &Path) -> Result<String, String> {
     run(command.env("REGISTRY", "registry.example/team").env("TAG", "v0.1.0").env("ARCH", "arm64"))
 }
 
-/// A program that says of itself what a controller says.
-fn program(path: &Path, name: &str) {
-    fs::write(path, format!("#!/bin/sh\necho '{name} 0.1.0 (Kubernetes v1.36.2, commit 0a1b2c3)'\n")).unwrap();
+/// Writes a program that `sh` runs.
+pub(crate) fn script(path: &Path, lines: &str) {
+    fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// Writes a program that answers `--version` as a controller does.
+pub(crate) fn program(path: &Path, name: &str) {
+    script(path, &format!("echo '{name} 0.1.0 (Kubernetes v1.36.2, commit 0a1b2c3)'"));
+}
+
+/// The `PATH` of this process with a directory in front.
+pub(crate) fn path_with(first: &Path) -> std::ffi::OsString {
+    let others = std::env::var_os("PATH").unwrap_or_default();
+    std::env::join_paths([first.to_owned()].into_iter().chain(std::env::split_paths(&others))).unwrap()
 }
 
 fn read(path: &Path) -> Value {
@@ -97,8 +109,7 @@ fn what_does_not_start_in_an_empty_image_is_not_packed() {
         assert!(refused.unwrap_err().contains("gc-controller is not static"));
     }
     let binaries = directory("silent");
-    fs::write(binaries.join("gc-controller"), "#!/bin/sh\necho 0.1.0\n").unwrap();
-    fs::set_permissions(binaries.join("gc-controller"), fs::Permissions::from_mode(0o700)).unwrap();
+    script(&binaries.join("gc-controller"), "echo 0.1.0");
     assert!(pack(&binaries, &binaries.join("out")).unwrap_err().contains("--version: 0.1.0"));
     assert!(!binaries.join("out/gc-controller.tar").exists());
 }
@@ -120,14 +131,34 @@ fn images_are_set_and_pinned_by_a_script() {
     };
     let digest = format!("sha256:{}", "a".repeat(64));
     let digests = copy.join("digests");
-    fs::write(&digests, format!("gc-controller r/gc-controller:v1 {digest}\n")).unwrap();
-    set(&["registry.example:5000/team", "v1.2.3", "--digests", digests.to_str().unwrap()]).unwrap();
+    let (registry, file_of_digests) = ("registry.example:5000/team", digests.to_str().unwrap());
+    let line = |image: &str, digest: &str| {
+        fs::write(&digests, format!("gc-controller {image} {digest}\njob-controller x/job-controller:v1 {digest}\n"))
+            .unwrap();
+    };
+    line(&format!("{registry}/gc-controller:v1.2.3"), &digest);
+    set(&[registry, "v1.2.3"]).unwrap();
+    set(&[registry, "v1.2.3", "gc-controller", "--digests", file_of_digests]).unwrap();
     for image in images() {
         let name = image["name"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-        assert_eq!(image["newName"], format!("registry.example:5000/team/{name}"));
+        assert_eq!(image["newName"], format!("{registry}/{name}"));
         assert_eq!(image["newTag"], "v1.2.3");
         assert_eq!(image["digest"], if name == "gc-controller" { json!(digest) } else { Value::Null });
     }
+    // Digests of another tag or registry, of fewer controllers than are set, and what is no digest.
+    let pinned = fs::read_to_string(&file).unwrap();
+    let refused = |arguments: &[&str], why: &str| {
+        let error = set(&[arguments, &["--digests", file_of_digests]].concat()).unwrap_err();
+        assert!(error.contains(why), "{arguments:?}: {error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), pinned, "{arguments:?}");
+    };
+    refused(&[registry, "v9.9.9", "gc-controller"], "and not that of registry.example:5000/team/gc-controller:v9.9.9");
+    refused(&["elsewhere", "v1.2.3", "gc-controller"], "and not that of elsewhere/gc-controller:v1.2.3");
+    refused(&[registry, "v1.2.3", "gc-controller", "job-controller"], "has the digest of x/job-controller:v1");
+    refused(&[registry, "v1.2.3", "gc-controller", "cronjob-controller"], "no digest of cronjob-controller");
+    refused(&[registry, "v1.2.3"], "no digest of cronjob-controller");
+    line(&format!("{registry}/gc-controller:v1.2.3"), "sha256:0a1b");
+    refused(&[registry, "v1.2.3", "gc-controller"], "'sha256:0a1b' is no digest");
     // One controller, which the old digest would pin to the old image.
     set(&["registry.example", "v1.3.0", "gc-controller"]).unwrap();
     let changed: Vec<Value> = images().into_iter().filter(|image| image["newTag"] == "v1.3.0").collect();
@@ -142,8 +173,103 @@ fn images_are_set_and_pinned_by_a_script() {
 }
 
 #[test]
+fn digests_come_from_the_registry_in_the_form_that_is_set() {
+    let tools = directory("digests");
+    // The last image is missing in the registry.
+    script(
+        &tools.join("crane"),
+        "case $2 in *statefulset*) exit 1;; esac; echo \"$1 $2\" >&2; printf 'sha256:%064d\\n' 7",
+    );
+    let digests = |arguments: &[&str]| {
+        let mut command = Command::new(root().join("deploy/images/digests"));
+        run(command.args(arguments).env("PATH", path_with(&tools)))
+    };
+    let expected = |name: &str| format!("{name} registry.example/team/{name}:v0.1.0 sha256:{:064}\n", 7);
+    let printed = digests(&["registry.example/team", "v0.1.0", "gc-controller", "job-controller"]).unwrap();
+    assert_eq!(printed, expected("gc-controller") + &expected("job-controller"));
+    let missing = digests(&["registry.example/team", "v0.1.0"]).unwrap_err();
+    assert!(missing.contains("gives no registry.example/team/statefulset-controller:v0.1.0"), "{missing}");
+    assert!(digests(&["registry.example/team", "v0.1.0", "dc-controller"]).unwrap_err().contains("is no controller"));
+}
+
+#[test]
+fn a_release_of_one_controller_needs_images_of_the_others() {
+    let tools = directory("others");
+    let registry_has = |lines: &str| script(&tools.join("crane"), lines);
+    let others = || {
+        let mut command = Command::new(root().join(".ci/others"));
+        run(command.args(["registry.example/team", "gc-controller"]).env("PATH", path_with(&tools)))
+    };
+    registry_has("printf 'sha256:%064d\\n' 7");
+    let listed: BTreeSet<String> = others().unwrap().lines().map(|l| l.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(listed, names().into_iter().filter(|name| name != "gc-controller").collect());
+    registry_has("case $2 in *job-controller*) exit 1;; esac; printf 'sha256:%064d\\n' 7");
+    let error = others().unwrap_err();
+    assert!(error.contains("Nothing was pushed") && error.contains(" cronjob-controller/v"), "{error}");
+    assert!(!error.contains("statefulset-controller/v"), "{error}");
+}
+
+#[test]
+fn a_release_checks_before_it_pushes_and_signs_right_after() {
+    let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+    let workflow: Value = serde_saphyr::from_str(&workflow).unwrap();
+    // Without it, a failure in front of a pipe would not count.
+    assert_eq!(workflow["defaults"]["run"]["shell"], "bash");
+    let steps = workflow["jobs"]["publish"]["steps"].as_array().unwrap();
+    let with = |text: &str| -> usize {
+        let found = steps.iter().position(|step| step["run"].as_str().is_some_and(|run| run.contains(text)));
+        found.unwrap_or_else(|| panic!("no step has {text}"))
+    };
+    let push = with("push=true");
+    assert!(with(".ci/others ") < push && with(".ci/bake ") < push);
+    assert_eq!(with("cosign sign --yes"), push + 1);
+    assert!(with("deploy/render ") > push && with("gh release create") == steps.len() - 1);
+}
+
+#[test]
+fn another_tar_is_refused_before_anything_is_packed() {
+    let binaries = directory("tar");
+    program(&binaries.join("gc-controller"), "gc-controller");
+    let tools = directory("bsd");
+    for name in ["tar", "gtar"] {
+        script(&tools.join(name), "echo 'bsdtar 3.5.3 - libarchive 3.7.4'");
+    }
+    let mut command = Command::new(root().join("deploy/images/pack"));
+    let refused = run(command.args([&binaries, &binaries.join("out")]).env("PATH", path_with(&tools))).unwrap_err();
+    assert!(refused.contains("needs GNU tar"), "{refused}");
+    assert!(!binaries.join("out").exists());
+}
+
+#[test]
+fn images_of_other_architectures_are_looked_into() {
+    if Command::new("jq").arg("--version").output().is_err() {
+        skips::note("deploy::images_of_other_architectures_are_looked_into", Some("jq is not installed"));
+        return;
+    }
+    skips::note("deploy::images_of_other_architectures_are_looked_into", None);
+    let binaries = directory("inspected");
+    for name in names() {
+        program(&binaries.join(&name), &name);
+    }
+    let out = binaries.join("out");
+    pack(&binaries, &out).unwrap();
+    let inspect = |wanted: &str| run(Command::new(root().join(".ci/inspect")).arg(&out).arg(wanted));
+    let looked = inspect("arm64").unwrap();
+    assert_eq!(looked.lines().count(), names().len(), "{looked}");
+    assert!(inspect("amd64 arm64").unwrap_err().contains("is for arm64, and not for amd64 arm64"));
+    // An image of another controller under this name, then none at all.
+    fs::copy(out.join("job-controller.tar"), out.join("gc-controller.tar")).unwrap();
+    assert!(inspect("arm64").unwrap_err().contains("gc-controller for arm64 has another entry point"));
+    fs::remove_file(out.join("gc-controller.tar")).unwrap();
+    assert!(inspect("arm64").unwrap_err().contains("there is no image of gc-controller"));
+}
+
+#[test]
 fn the_bake_file_builds_every_controller_from_one_compile() {
     let dockerfile = text("images/Dockerfile");
+    // The plug-in for kubectl is no image, and is compiled only where its binaries are asked for.
+    let (dockerfile, plugin) = dockerfile.split_once("\nFROM build AS build-plugin\n").unwrap();
+    assert!(plugin.contains(" -p kubectl-nonet "), "{plugin}");
     assert_eq!(dockerfile.matches("cargo build ").count(), 1);
     let bake = text("images/docker-bake.hcl");
     let stages: BTreeSet<String> = dockerfile

@@ -527,6 +527,25 @@ fn prometheus_keeps_its_own_token() {
     }
 }
 
+#[test]
+fn readers_of_diagnostics_change_nothing() {
+    for path in ["overlays/default", "overlays/single", "overlays/static-pods"] {
+        let objects = Kustomize::default().build(&deploy(path));
+        let account = "nonet-debug-reader";
+        // Tokens are made on demand; no Pod has one.
+        assert_eq!(find(&objects, "ServiceAccount", &account.into())["automountServiceAccountToken"], false, "{path}");
+        let bound = |kind: &str| -> Vec<&Value> {
+            let all = of_kind(&objects, kind).into_iter();
+            all.filter(|binding| binding["subjects"][0]["name"] == account).collect()
+        };
+        assert!(bound("RoleBinding").is_empty(), "{path}");
+        let [binding] = bound("ClusterRoleBinding")[..] else { panic!("{path}: one ClusterRoleBinding") };
+        let role = find(&objects, "ClusterRole", &binding["roleRef"]["name"]);
+        let paths = ["/metrics", "/metrics/slis", "/readyz", "/debug/*"];
+        assert_eq!(role["rules"], json!([{"nonResourceURLs": paths, "verbs": ["get"]}]), "{path}");
+    }
+}
+
 /// What kubectl renders; nothing without one.
 fn kubectl(directory: &Path) -> Option<Rendered> {
     let output = match Command::new("kubectl").arg("kustomize").arg(directory).output() {
