@@ -67,10 +67,12 @@ fn every_controller_has_its_directories_and_each_patches_only_its_own_objects() 
 #[test]
 fn every_component_is_part_of_an_overlay() {
     let mut used = BTreeSet::new();
-    for overlay in directories("overlays") {
-        let kustomization = &yaml(&format!("overlays/{overlay}/kustomization.yaml"))[0];
-        let listed = strings(&kustomization["components"]).into_iter();
-        used.extend(listed.filter_map(|path| path.strip_prefix("../../components/")).map(str::to_owned));
+    for of in ["overlays", "examples"] {
+        for overlay in directories(of) {
+            let kustomization = &yaml(&format!("{of}/{overlay}/kustomization.yaml"))[0];
+            let listed = strings(&kustomization["components"]).into_iter();
+            used.extend(listed.filter_map(|path| path.strip_prefix("../../components/")).map(str::to_owned));
+        }
     }
     for component in directories("components") {
         assert!(used.contains(&component), "nobody builds {component}");

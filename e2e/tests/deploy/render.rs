@@ -47,11 +47,12 @@ fn expected(kustomize: &mut Kustomize) -> BTreeMap<String, Rendered> {
 fn rank(object: &Value) -> u32 {
     match object["kind"].as_str().unwrap() {
         "Namespace" => 0,
-        "ServiceAccount" | "ClusterRole" | "Role" | "ConfigMap" => 1,
+        "ServiceAccount" | "ClusterRole" | "Role" => 1,
         // The token of a ServiceAccount: the API server refuses it without the ServiceAccount.
         "ClusterRoleBinding" | "RoleBinding" | "Secret" => 2,
         "Deployment" | "Pod" => 3,
-        "Lease"
+        "ConfigMap"
+        | "Lease"
         | "Service"
         | "PodDisruptionBudget"
         | "NetworkPolicy"
