@@ -55,7 +55,7 @@ fn only(enabled: &[&str]) -> Vec<String> {
     others.map(|name| format!("controllers.{name}.enabled=false")).collect()
 }
 
-/// Takes off the differences that are meant: labels of Helm, and the namespace that kustomize gives FlowSchemas.
+/// Takes off the differences that are meant: labels of Helm, and the namespace that kustomize gives to a `FlowSchema`.
 fn comparable(mut objects: Rendered) -> Rendered {
     for ((kind, _), object) in &mut objects {
         let metadata = object["metadata"].as_object_mut().unwrap();
