@@ -117,7 +117,7 @@ fn what_does_not_start_in_an_empty_image_is_not_packed() {
 #[test]
 fn images_are_set_and_pinned_by_a_script() {
     let copy = directory("set");
-    for path in ["images/set", "components/images/kustomization.yaml"] {
+    for path in ["images/set", "components/images/kustomization.yaml", "components/shadow-images/kustomization.yaml"] {
         let to = copy.join(path);
         fs::create_dir_all(to.parent().unwrap()).unwrap();
         fs::copy(root().join("deploy").join(path), to).unwrap();
@@ -289,4 +289,28 @@ fn the_bake_file_builds_every_controller_from_one_compile() {
     // Both ways of building give images that the same entry sets.
     assert!(bake.contains("default = \"registry.invalid/nonet\""));
     assert_eq!(yaml("components/images/kustomization.yaml")[0]["images"][0]["newTag"], "dev");
+}
+
+#[test]
+fn shadows_run_another_version_than_the_controllers_if_they_are_told_to() {
+    let copy = directory("shadows");
+    let (controllers, shadows) =
+        ("components/images/kustomization.yaml", "components/shadow-images/kustomization.yaml");
+    for path in ["images/set", controllers, shadows] {
+        let to = copy.join(path);
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::copy(root().join("deploy").join(path), to).unwrap();
+    }
+    let set = |arguments: &[&str]| run(Command::new(copy.join("images/set")).args(arguments)).unwrap();
+    let tag_of_gc = |path: &str| -> String {
+        let kustomization: Value = serde_saphyr::from_str(&fs::read_to_string(copy.join(path)).unwrap()).unwrap();
+        let images = kustomization["images"].as_array().unwrap();
+        let gc = images.iter().find(|image| image["name"].as_str().unwrap().ends_with("/gc-controller")).unwrap();
+        assert_eq!(gc["newName"], "registry.example/gc-controller", "{path}");
+        gc["newTag"].as_str().unwrap().to_owned()
+    };
+    set(&["registry.example", "v1"]);
+    assert_eq!([tag_of_gc(controllers), tag_of_gc(shadows)], ["v1", "v1"]);
+    set(&["registry.example", "v2", "gc-controller", "--shadows"]);
+    assert_eq!([tag_of_gc(controllers), tag_of_gc(shadows)], ["v1", "v2"]);
 }

@@ -107,6 +107,7 @@ impl Kustomize {
                     | "nameSuffix"
                     | "labels"
                     | "images"
+                    | "replacements"
             );
             assert!(known, "{shown}: the renderer of this test does not know {key:?}");
         }
@@ -169,6 +170,9 @@ impl Kustomize {
             for object in &mut all.objects {
                 set_image(&mut object.value, image);
             }
+        }
+        for replacement in array(&kustomization["replacements"]) {
+            replace(&mut all.objects, replacement);
         }
     }
 
@@ -376,6 +380,39 @@ fn set_image(object: &mut Value, image: &Value) {
         };
         container["image"] = new.into();
     }
+}
+
+/// Copies one field to others, or to a part of them between delimiters.
+fn replace(objects: &mut [Object], replacement: &Value) {
+    let (source, targets) = (&replacement["source"], array(&replacement["targets"]));
+    let found: Vec<&Object> = objects.iter().filter(|object| is_selected(object, source)).collect();
+    let [from] = found[..] else { panic!("{source}: {} objects", found.len()) };
+    let path = segments(source["fieldPath"].as_str().expect("a path"));
+    let value = from.value.pointer(&path).and_then(Value::as_str).unwrap_or_else(|| panic!("{source}: no text"));
+    let value = value.to_owned();
+    for target in targets {
+        for object in objects.iter_mut().filter(|object| is_selected(object, &target["select"])) {
+            for path in texts(&target["fieldPaths"]) {
+                let field = object.value.pointer_mut(&segments(path)).unwrap_or_else(|| panic!("{path} is missing"));
+                let delimiter = target["options"]["delimiter"].as_str().expect("a delimiter");
+                let index =
+                    target["options"]["index"].as_u64().and_then(|n| usize::try_from(n).ok()).expect("an index");
+                let mut parts: Vec<&str> = field.as_str().expect("a text").split(delimiter).collect();
+                parts[index] = &value;
+                *field = parts.join(delimiter).into();
+            }
+        }
+    }
+}
+
+/// Whether an object has the kind and, where it is given, the name of a selector. Selectors use names before any change.
+fn is_selected(object: &Object, selector: &Value) -> bool {
+    selector["kind"] == object.kind() && (selector["name"].is_null() || selector["name"] == *object.original)
+}
+
+/// The JSON pointer of a path with dots.
+fn segments(path: &str) -> String {
+    format!("/{}", path.replace('.', "/"))
 }
 
 /// Names that objects give each other follow suffixes and namespaces.

@@ -1,10 +1,12 @@
 //! What `deploy/` says of the controllers is true of their code, and what it renders keeps its promises.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics has failed")]
 
+mod chart;
 mod images;
 mod kind;
 mod kustomize;
 mod overlays;
+mod render;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -54,6 +56,10 @@ fn every_controller_has_its_directories_and_each_patches_only_its_own_objects() 
         for of in ["controllers", "shadows"] {
             assert_eq!(yaml(&format!("{of}/{name}/kustomization.yaml"))[0]["kind"], "Kustomization", "{of}/{name}");
         }
+        for of in ["hold", "rescue", "absence"] {
+            let path = format!("controllers/{name}/{of}/kustomization.yaml");
+            assert_eq!(yaml(&path)[0]["kind"], "Kustomization", "{path}");
+        }
         let lease = &yaml(&format!("controllers/{name}/hold/lease.yaml"))[0];
         assert_eq!(lease["metadata"]["name"], *name);
     }
@@ -62,10 +68,12 @@ fn every_controller_has_its_directories_and_each_patches_only_its_own_objects() 
 #[test]
 fn every_component_is_part_of_an_overlay() {
     let mut used = BTreeSet::new();
-    for overlay in directories("overlays") {
-        let kustomization = &yaml(&format!("overlays/{overlay}/kustomization.yaml"))[0];
-        let listed = strings(&kustomization["components"]).into_iter();
-        used.extend(listed.filter_map(|path| path.strip_prefix("../../components/")).map(str::to_owned));
+    for of in ["overlays", "examples"] {
+        for overlay in directories(of) {
+            let kustomization = &yaml(&format!("{of}/{overlay}/kustomization.yaml"))[0];
+            let listed = strings(&kustomization["components"]).into_iter();
+            used.extend(listed.filter_map(|path| path.strip_prefix("../../components/")).map(str::to_owned));
+        }
     }
     for component in directories("components") {
         assert!(used.contains(&component), "nobody builds {component}");
@@ -200,24 +208,54 @@ fn names_of_metrics_are_told_from_everything_else() {
 
 #[test]
 fn every_controller_has_an_alert_for_its_absence_and_nothing_else_has() {
-    let rules = &yaml("components/monitoring/alerts.yaml")[0];
-    let all = rules["spec"]["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
-    let absent: Vec<&Value> = all.filter(|rule| rule["alert"] == "NonetControllerIsAbsent").collect();
     for name in names() {
-        let expression = format!("absent(leader_election_master_status{{job=\"{name}\"}})");
-        let of_this: Vec<_> = absent.iter().filter(|rule| rule["expr"] == *expression).collect();
-        assert_eq!(of_this.len(), 1, "{name}");
-        assert_eq!(of_this[0]["annotations"]["summary"], format!("{name} is not there"));
+        let path = format!("controllers/{name}/absence/rule.yaml");
+        let [rule] = &alerts(&path)[..] else { panic!("{path}: one alert") };
+        assert_eq!(rule["alert"], "NonetControllerIsAbsent");
+        assert_eq!(rule["expr"], format!("absent(leader_election_master_status{{job=\"{name}\"}})"));
+        assert_eq!(rule["annotations"]["summary"], format!("{name} is not there"));
     }
-    assert_eq!(absent.len(), names().len());
+    // Those of all installations would be wrong where a controller is left out.
+    for rule in alerts("components/monitoring/alerts.yaml") {
+        assert!(!rule["expr"].as_str().unwrap().contains("absent("), "{rule}");
+    }
+}
+
+/// The alerts of a file.
+fn alerts(path: &str) -> Vec<Value> {
+    let groups = yaml(path)[0]["spec"]["groups"].as_array().unwrap().clone();
+    groups.iter().flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+/// The alerts of all files.
+fn all_alerts() -> Vec<Value> {
+    let absence = names().into_iter().map(|name| format!("controllers/{name}/absence/rule.yaml"));
+    absence.chain(["components/monitoring/alerts.yaml".to_owned()]).flat_map(|path| alerts(&path)).collect()
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn every_alert_names_a_section_of_the_operators_page() {
+    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let sections: BTreeSet<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## ").or_else(|| line.strip_prefix("### ")))
+        .map(|heading| format!("docs/operations.md#{}", anchor(heading)))
+        .collect();
+    for rule in all_alerts() {
+        let runbook = rule["annotations"]["runbook"].as_str().unwrap_or_else(|| panic!("{rule} has no runbook"));
+        assert!(sections.contains(runbook), "{runbook} is no section: {sections:?}");
+    }
 }
 
 #[test]
 fn the_alert_about_tainted_nodes_compares_their_share_with_the_flag() {
-    let rules = &yaml("components/monitoring/alerts.yaml")[0];
-    let groups = rules["spec"]["groups"].as_array().unwrap();
-    let mut all = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
-    let rule = all.find(|rule| rule["alert"] == "NonetManyNodesTainted").unwrap();
+    let rule = all_alerts().into_iter().find(|rule| rule["alert"] == "NonetManyNodesTainted").unwrap();
     let asked = metrics(rule["expr"].as_str().unwrap());
     assert!(asked.contains("nonet_node_taint_alarm_share"), "{asked:?}");
 }
@@ -227,12 +265,9 @@ fn alerts_and_dashboard_ask_for_metrics_that_are_served() {
     let registered = registered();
     assert!(registered.len() > 30, "{registered:?}");
     let mut expressions = Vec::new();
-    let rules = &yaml("components/monitoring/alerts.yaml")[0];
-    for group in rules["spec"]["groups"].as_array().unwrap() {
-        for rule in group["rules"].as_array().unwrap() {
-            expressions.push(rule["expr"].as_str().unwrap().to_owned());
-            assert!(rule["annotations"]["summary"].is_string(), "{rule}");
-        }
+    for rule in all_alerts() {
+        expressions.push(rule["expr"].as_str().unwrap().to_owned());
+        assert!(rule["annotations"]["summary"].is_string(), "{rule}");
     }
     let alerts = expressions.len();
     let dashboard: Value = serde_json::from_str(&text("components/monitoring/dashboard.json")).unwrap();
@@ -247,7 +282,7 @@ fn alerts_and_dashboard_ask_for_metrics_that_are_served() {
             expressions.push(of.rsplit_once(',').unwrap().0.to_owned());
         }
     }
-    assert!(alerts >= 10 && expressions.len() >= alerts + 15);
+    assert!(alerts >= names().len() + 10 && expressions.len() >= alerts + 15);
     for expression in expressions {
         let asked = metrics(&expression);
         assert!(!asked.is_empty(), "{expression}");

@@ -30,7 +30,7 @@ enum Nodes {
 }
 
 /// What an overlay promises.
-struct Expected {
+pub(crate) struct Expected {
     namespace: &'static str,
     controllers: BTreeSet<String>,
     shadows: BTreeSet<String>,
@@ -53,8 +53,8 @@ fn chosen(names: &[&str]) -> BTreeSet<String> {
 }
 
 /// Overlays that run controllers as Deployments, and what each promises.
-fn expectations() -> BTreeMap<&'static str, Expected> {
-    let shadow = Expected { controllers: BTreeSet::new(), shadows: names(), replicas: 1, ..production() };
+pub(crate) fn expectations() -> BTreeMap<&'static str, Expected> {
+    let shadow = || Expected { controllers: BTreeSet::new(), shadows: names(), replicas: 1, ..production() };
     let workloads = chosen(&["deployment", "replicaset", "statefulset"]);
     BTreeMap::from([
         ("overlays/default", production()),
@@ -62,7 +62,8 @@ fn expectations() -> BTreeMap<&'static str, Expected> {
         ("overlays/gang-scheduling", production()),
         ("overlays/any-node", Expected { nodes: Nodes::Any, ..production() }),
         ("overlays/single", Expected { replicas: 1, ..production() }),
-        ("overlays/shadow", shadow),
+        ("overlays/shadow", shadow()),
+        ("overlays/shadow-any-node", Expected { nodes: Nodes::Any, ..shadow() }),
         ("examples/batch", Expected { controllers: chosen(&["job", "cronjob"]), ..production() }),
         ("examples/garbage-collector", Expected { namespace: "nonet", controllers: chosen(&["gc"]), ..production() }),
         ("examples/workloads", Expected { controllers: workloads, nodes: Nodes::Any, ..production() }),
@@ -70,7 +71,8 @@ fn expectations() -> BTreeMap<&'static str, Expected> {
 }
 
 /// Everything else that renders.
-const OTHERS: [&str; 8] = [
+pub(crate) const OTHERS: [&str; 12] = [
+    "namespace",
     "overlays/hold",
     "overlays/rescue",
     "overlays/rescue-any-node",
@@ -79,9 +81,12 @@ const OTHERS: [&str; 8] = [
     "examples/batch/hold",
     "examples/garbage-collector/hold",
     "examples/workloads/hold",
+    "examples/batch/rescue",
+    "examples/garbage-collector/rescue",
+    "examples/workloads/rescue",
 ];
 
-fn deploy(path: &str) -> PathBuf {
+pub(crate) fn deploy(path: &str) -> PathBuf {
     root().join("deploy").join(path)
 }
 
@@ -151,7 +156,7 @@ fn check_confined(controller: &str, pod: &Value) {
     assert_eq!(container["image"], format!("{UNPUBLISHED}/{controller}:dev"));
 }
 
-fn check(objects: &Rendered, expected: &Expected) {
+pub(crate) fn check(objects: &Rendered, expected: &Expected) {
     let namespace = expected.namespace;
     for ((kind, name), object) in objects {
         let of_cluster = matches!(kind.as_str(), "ClusterRole" | "ClusterRoleBinding");
@@ -221,10 +226,33 @@ fn check_deployment(objects: &Rendered, deployment: &Value, expected: &Expected)
     assert!(arguments.contains(&"--leader-elect-resource-namespace=$(POD_NAMESPACE)"), "{name}: {arguments:?}");
     assert_eq!(container["env"][0]["name"], "POD_NAMESPACE", "{name}");
     assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["fieldPath"], "metadata.namespace", "{name}");
-    assert_eq!(arguments.contains(&"--probation=1m"), replicas > 1, "{name}: {arguments:?}");
+    // A rollout starts a new replica beside the old one, also where there is one replica.
+    let probation = arguments.iter().filter(|arg| arg.starts_with("--probation="));
+    assert_eq!(probation.collect::<Vec<_>>(), [&"--probation=1m"], "{name}: {arguments:?}");
+    if controller == "node-lifecycle-controller" && !shadow {
+        check_tolerations(pod, expected.nodes);
+    }
     check_arguments(controller, container);
     check_confined(controller, pod);
     check_roles(objects, controller, shadow, &pod["serviceAccountName"], expected.namespace);
+}
+
+/// A node that node-lifecycle-controller has tainted takes a new replica of it: nobody else removes the taint.
+fn check_tolerations(pod: &Value, nodes: Nodes) {
+    let tolerations = pod["tolerations"].as_array().unwrap();
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let of_effect = |effect: &str| -> &Value {
+            let matching = |t: &&Value| t["key"] == key && (t["effect"].is_null() || t["effect"] == effect);
+            let found = tolerations.iter().find(matching);
+            let found = found.unwrap_or_else(|| panic!("{key}:{effect} is not tolerated: {tolerations:?}"));
+            assert_eq!(found["operator"], "Exists", "{found}");
+            &found["tolerationSeconds"]
+        };
+        assert!(of_effect("NoSchedule").is_null());
+        // A control-plane node comes back, or its Node is deleted. Any other node may be lost for good.
+        let evicted_after = of_effect("NoExecute").as_u64();
+        assert_eq!(evicted_after, (nodes == Nodes::Any).then_some(300), "{key}");
+    }
 }
 
 /// The ServiceAccount of a Deployment has the rights of its controller, those on its Lease among them; that of a shadow only reads.
@@ -273,7 +301,8 @@ fn every_overlay_keeps_its_promises() {
 fn every_kustomization_is_looked_at() {
     let known: BTreeSet<String> = expectations().into_keys().chain(OTHERS).map(str::to_owned).collect();
     let found = ["overlays", "examples"].into_iter().flat_map(|of| {
-        directories(of).into_iter().flat_map(move |each| [format!("{of}/{each}"), format!("{of}/{each}/hold")])
+        let with_parts = move |each: String| ["", "/hold", "/rescue"].map(|part| format!("{of}/{each}{part}"));
+        directories(of).into_iter().flat_map(with_parts)
     });
     for path in found.filter(|path| deploy(path).is_dir()) {
         assert!(known.contains(&path), "{path}: add what it promises");
@@ -296,7 +325,12 @@ fn orders<T: Clone>(items: &[T]) -> Vec<Vec<T>> {
 
 /// An overlay in `deploy/overlays/default` with other lists.
 fn overlay(resources: &[String], components: &[String]) -> Value {
-    json!({"namespace": "elsewhere", "resources": resources, "components": components})
+    json!({
+        "namespace": "elsewhere",
+        "resources": resources,
+        "components": components,
+        "replacements": yaml("examples/garbage-collector/kustomization.yaml")[0]["replacements"],
+    })
 }
 
 /// All controllers and, beside them, shadows of some.
@@ -404,15 +438,49 @@ fn static_pods_need_nothing_but_a_kubelet_and_a_kubeconfig() {
         let port = loopback_port(&name, &pod["spec"]);
         assert!(ports.insert(port), "{name}: {port} belongs to another controller");
         assert!(!(10248..=10260).contains(&port), "{name}: {port} belongs to a component of Kubernetes");
-        let file = format!("/etc/kubernetes/nonet/{name}.conf");
+        // A directory of its own: a file that is mounted by itself is not seen any more once another is renamed over it.
+        let directory = format!("/etc/kubernetes/nonet/{name}");
         let container = container(&pod["spec"]);
-        assert!(strings(&container["args"]).contains(&format!("--kubeconfig={file}").as_str()), "{name}");
-        assert_eq!(container["volumeMounts"], json!([{"name": "kubeconfig", "mountPath": file, "readOnly": true}]));
-        assert_eq!(pod["spec"]["volumes"], json!([{"name": "kubeconfig", "hostPath": {"path": file, "type": "File"}}]));
+        let arguments = strings(&container["args"]);
+        assert!(arguments.contains(&format!("--kubeconfig={directory}/kubeconfig").as_str()), "{name}: {arguments:?}");
+        assert!(arguments.contains(&"--probation=1m"), "{name}: {arguments:?}");
+        assert_eq!(
+            container["volumeMounts"],
+            json!([{"name": "kubeconfig", "mountPath": directory, "readOnly": true}])
+        );
+        assert_eq!(
+            pod["spec"]["volumes"],
+            json!([{"name": "kubeconfig", "hostPath": {"path": directory, "type": "Directory"}}])
+        );
         // The API server refuses mirrors of static Pods that refer to objects.
         assert!(pod["spec"]["serviceAccountName"].is_null() && container["env"].is_null(), "{name}");
     }
     assert_eq!(manifests.len(), names().len());
+}
+
+#[test]
+fn the_scrape_configuration_has_the_port_of_every_static_pod() {
+    let manifests = Kustomize::default().build(&deploy("static-pods"));
+    let ports: BTreeMap<String, String> = manifests
+        .values()
+        .map(|pod| {
+            let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
+            (name.to_owned(), format!("127.0.0.1:{}", loopback_port(name, &pod["spec"])))
+        })
+        .collect();
+    let scrape = &yaml("static-pods/scrape.yaml")[0]["scrape_configs"][0];
+    assert_eq!(scrape["scheme"], "https");
+    let targets: BTreeMap<String, String> = scrape["static_configs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|each| {
+            assert_eq!(each["labels"]["namespace"], "kube-system");
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            (text(&each["labels"]["job"]), text(&each["targets"][0]))
+        })
+        .collect();
+    assert_eq!(targets, ports);
 }
 
 #[test]
@@ -426,13 +494,24 @@ fn the_rights_of_static_pods_are_those_of_deployments() {
 #[test]
 fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
     let mut kustomize = Kustomize::default();
-    let deployments = kustomize.build(&deploy("overlays/default"));
     let static_pods = kustomize.build(&deploy("static-pods"));
-    for (path, nodes) in [("overlays/rescue", Nodes::ControlPlane), ("overlays/rescue-any-node", Nodes::Any)] {
-        let pods = kustomize.build(&deploy(path));
-        let rescued: BTreeSet<&str> =
-            pods.values().map(|pod| pod["metadata"]["labels"][NAME].as_str().unwrap()).collect();
-        assert_eq!(rescued, BTreeSet::from(["daemonset-controller", "deployment-controller", "replicaset-controller"]));
+    let dead_cluster = || chosen(&["daemonset", "deployment", "node-lifecycle", "replicaset"]);
+    // The rescue, the overlay with its ServiceAccounts, the controllers in both.
+    let mut all = vec![
+        ("overlays/rescue".to_owned(), "overlays/default", dead_cluster(), Nodes::ControlPlane),
+        ("overlays/rescue".to_owned(), "overlays/static-pods", dead_cluster(), Nodes::ControlPlane),
+        ("overlays/rescue-any-node".to_owned(), "overlays/any-node", dead_cluster(), Nodes::Any),
+    ];
+    for (path, expected) in expectations().into_iter().filter(|(path, _)| path.starts_with("examples/")) {
+        all.push((format!("{path}/rescue"), path, expected.controllers, expected.nodes));
+    }
+    assert!(all.len() > 5);
+    for (path, beside, controllers, nodes) in all {
+        let pods = kustomize.build(&deploy(&path));
+        let accounts = kustomize.build(&deploy(beside));
+        let rescued: BTreeSet<String> =
+            pods.values().map(|pod| pod["metadata"]["labels"][NAME].as_str().unwrap().to_owned()).collect();
+        assert_eq!(rescued, controllers, "{path}");
         for pod in pods.values() {
             let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
             assert_eq!(pod["kind"], "Pod");
@@ -440,9 +519,10 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
             let of_static = find(&static_pods, "Pod", &format!("nonet-{name}").into());
             assert_eq!(port, loopback_port(name, &of_static["spec"]), "{name}");
             assert_eq!(pod["spec"]["tolerations"], json!([{"operator": "Exists"}]));
-            let deployment = find(&deployments, "Deployment", &format!("nonet-{name}").into());
-            assert_eq!(pod["spec"]["serviceAccountName"], deployment["spec"]["template"]["spec"]["serviceAccountName"]);
-            let selector = &deployment["spec"]["selector"]["matchLabels"];
+            let account = find(&accounts, "ServiceAccount", &pod["spec"]["serviceAccountName"]);
+            assert_eq!(account["metadata"]["labels"][NAME], name, "{path}");
+            assert_eq!(account["metadata"]["namespace"], pod["metadata"]["namespace"], "{path}");
+            let selector = &yaml(&format!("controllers/{name}/deployment.yaml"))[0]["spec"]["selector"]["matchLabels"];
             assert!(!selects(selector, &pod["metadata"]["labels"]), "{name}: the Deployment would count it as its own");
             let environment: Vec<&str> = container(&pod["spec"])["env"]
                 .as_array()
@@ -465,8 +545,9 @@ fn rescue_needs_no_controller_no_network_plugin_and_no_ready_node() {
 fn a_controller_uses_the_same_wherever_it_runs() {
     let mut kustomize = Kustomize::default();
     let deployments = kustomize.build(&deploy("overlays/default"));
-    for path in ["static-pods", "overlays/rescue"] {
-        for pod in kustomize.build(&deploy(path)).values() {
+    let rescues = names().into_iter().map(|name| format!("controllers/{name}/rescue"));
+    for path in rescues.chain(["static-pods".to_owned()]) {
+        for pod in kustomize.build(&deploy(&path)).values() {
             let name = pod["metadata"]["labels"][NAME].as_str().unwrap();
             let deployment = find(&deployments, "Deployment", &format!("nonet-{name}").into());
             let template = &deployment["spec"]["template"]["spec"];
@@ -477,20 +558,28 @@ fn a_controller_uses_the_same_wherever_it_runs() {
 
 #[test]
 fn images_are_set_in_one_place() {
-    let images = &yaml("components/images/kustomization.yaml")[0]["images"];
-    let listed: BTreeSet<String> =
-        images.as_array().unwrap().iter().map(|image| image["name"].as_str().unwrap().to_owned()).collect();
-    assert_eq!(listed, names().iter().map(|name| format!("{UNPUBLISHED}/{name}")).collect());
+    for (component, prefix) in [("images", UNPUBLISHED.to_owned()), ("shadow-images", format!("{UNPUBLISHED}/shadow"))]
+    {
+        let images = &yaml(&format!("components/{component}/kustomization.yaml"))[0]["images"];
+        let listed: BTreeSet<String> =
+            images.as_array().unwrap().iter().map(|image| image["name"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(listed, names().iter().map(|name| format!("{prefix}/{name}")).collect());
+    }
     // As a release sets them.
     let mut kustomize = Kustomize::default();
     for path in ["overlays/default", "overlays/shadow", "overlays/rescue", "static-pods"] {
         let mut kustomization = kustomize.kustomization(&deploy(path));
         let digest = format!("sha256:{}", "0".repeat(64));
+        // As if the components had not set any name yet.
+        let components = strings(&kustomization["components"]).into_iter().filter(|path| !path.ends_with("images"));
+        kustomization["components"] = components.collect();
         kustomization["images"] = names()
             .iter()
-            .map(|name| {
-                let new = format!("registry.example:5000/team/{name}");
-                json!({"name": format!("{UNPUBLISHED}/{name}"), "newName": new, "newTag": "v1.2.3", "digest": digest})
+            .flat_map(|name| {
+                ["", "shadow/"].map(|of| {
+                    let new = format!("registry.example:5000/team/{name}");
+                    json!({"name": format!("{UNPUBLISHED}/{of}{name}"), "newName": new, "newTag": "v1.2.3", "digest": digest})
+                })
             })
             .collect();
         for object in kustomize.render(&deploy(path), &kustomization).values() {
@@ -502,6 +591,95 @@ fn images_are_set_in_one_place() {
             let name = object["metadata"]["labels"][NAME].as_str().unwrap();
             assert_eq!(container(pod)["image"], format!("registry.example:5000/team/{name}:v1.2.3@{digest}"));
         }
+    }
+}
+
+/// Kinds that one command deletes, in docs/operations.md: the list behind a word of that command.
+fn kinds_deleted() -> BTreeSet<String> {
+    let page = fs::read_to_string(root().join("docs/operations.md")).unwrap();
+    let command = page.lines().find(|line| line.contains("delete deployment,")).expect("the command of Remove");
+    let list = command.split_whitespace().find(|word| word.starts_with("deployment,")).unwrap();
+    list.split(',').map(str::to_owned).collect()
+}
+
+#[test]
+fn one_command_by_labels_removes_one_controller() {
+    let mut kustomize = Kustomize::default();
+    let kinds = kinds_deleted();
+    for name in names() {
+        let mut objects = kustomize.build(&deploy(&format!("controllers/{name}")));
+        let absence = kustomize.build(&deploy(&format!("controllers/{name}/absence")));
+        objects.extend(absence);
+        assert!(objects.len() >= 9, "{name}");
+        for ((kind, object), value) in objects {
+            let expected = json!({NAME: name, COMPONENT: "controller", "app.kubernetes.io/part-of": "nonet"});
+            assert_eq!(value["metadata"]["labels"], expected, "{kind} {object}");
+            // The Prometheus operator's kind may be unknown to the cluster; the page says so.
+            assert!(kind == "PrometheusRule" || kinds.contains(&kind.to_lowercase()), "{kind} stays behind");
+        }
+        // The Lease stays: it is what keeps other replicas back.
+        assert!(!kinds.contains("lease"));
+    }
+}
+
+#[test]
+fn a_component_that_is_listed_twice_changes_nothing() {
+    let mut kustomize = Kustomize::default();
+    let directory = deploy("overlays/default");
+    let once = components();
+    let first = kustomize.render(&directory, &overlay(&everything(), &once));
+    for component in ["ha", "images", "shadow-images"] {
+        let twice = once.iter().cloned().chain([format!("../../components/{component}")]).collect::<Vec<_>>();
+        assert!(kustomize.render(&directory, &overlay(&everything(), &twice)) == first, "{component}");
+    }
+}
+
+#[test]
+fn installations_in_two_namespaces_share_no_object_of_the_cluster() {
+    let mut kustomize = Kustomize::default();
+    let in_namespace = |kustomize: &mut Kustomize, path: &str, namespace: &str| -> BTreeSet<(String, String)> {
+        let mut kustomization = kustomize.kustomization(&deploy(path));
+        kustomization["namespace"] = namespace.into();
+        let objects = kustomize.render(&deploy(path), &kustomization);
+        let of_cluster = |kind: &str| matches!(kind, "ClusterRole" | "ClusterRoleBinding" | "FlowSchema");
+        objects.into_keys().filter(|(kind, _)| of_cluster(kind)).collect()
+    };
+    let collector = in_namespace(&mut kustomize, "examples/garbage-collector", "one");
+    assert!(collector.len() >= 6, "{collector:?}");
+    for path in ["examples/garbage-collector", "overlays/monitored"] {
+        let other = in_namespace(&mut kustomize, path, "two");
+        // A controller that is installed twice is a mistake, and the later installation takes the rights.
+        let shared: BTreeSet<&str> = collector.intersection(&other).map(|(_, name)| name.as_str()).collect();
+        assert_eq!(shared, BTreeSet::from(["nonet:gc-controller"]), "{path}");
+    }
+}
+
+#[test]
+fn a_namespace_is_made_by_itself_and_keeps_the_standard_that_pods_keep() {
+    let mut kustomize = Kustomize::default();
+    let made = kustomize.build(&deploy("namespace"));
+    let namespace = find(&made, "Namespace", &"nonet".into());
+    assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+    assert_eq!(made.len(), 1);
+    // Whatever deletes an overlay or releases its Leases leaves the namespace alone.
+    for path in expectations().into_keys().chain(OTHERS).filter(|path| *path != "namespace") {
+        assert!(of_kind(&kustomize.build(&deploy(path)), "Namespace").is_empty(), "{path}");
+    }
+}
+
+#[test]
+fn an_alert_for_absence_is_there_exactly_for_controllers_that_are_scraped() {
+    let mut kustomize = Kustomize::default();
+    for (path, expected) in expectations() {
+        let objects = kustomize.build(&deploy(path));
+        let alerts: BTreeSet<String> = of_kind(&objects, "PrometheusRule")
+            .into_iter()
+            .filter_map(|rule| rule["metadata"]["labels"][NAME].as_str())
+            .map(str::to_owned)
+            .collect();
+        let scraped =
+            if of_kind(&objects, "ServiceMonitor").is_empty() { BTreeSet::new() } else { expected.controllers };
+        assert_eq!(alerts, scraped, "{path}");
     }
 }
 
@@ -554,11 +732,24 @@ fn kubectl(directory: &Path) -> Option<Rendered> {
         Err(error) => panic!("kubectl: {error}"),
     };
     assert!(output.status.success(), "{}: {}", directory.display(), String::from_utf8_lossy(&output.stderr));
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(output.stdout).unwrap()).unwrap();
-    let id = |object: &Value| {
-        (object["kind"].as_str().unwrap().to_owned(), object["metadata"]["name"].as_str().unwrap().to_owned())
-    };
-    Some(objects.into_iter().map(|object| (id(&object), object)).collect())
+    Some(documents(&String::from_utf8(output.stdout).unwrap()))
+}
+
+/// The objects of a file, in its order.
+pub(crate) fn ordered(text: &str) -> Vec<Value> {
+    let objects: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
+    objects.into_iter().filter(|object| !object.is_null()).collect()
+}
+
+/// The objects of a file, by kind and name. There are no two of the same.
+pub(crate) fn documents(text: &str) -> Rendered {
+    let mut out = Rendered::new();
+    for object in ordered(text) {
+        let field = |value: &Value| value.as_str().unwrap().to_owned();
+        let id = (field(&object["kind"]), field(&object["metadata"]["name"]));
+        assert!(out.insert(id.clone(), object).is_none(), "{id:?} twice");
+    }
+    out
 }
 
 fn assert_same(shown: &str, kubectl: &Rendered, own: &Rendered) {
@@ -571,7 +762,9 @@ fn assert_same(shown: &str, kubectl: &Rendered, own: &Rendered) {
 #[test]
 fn kubectl_renders_the_same() {
     let mut kustomize = Kustomize::default();
-    for path in expectations().into_keys().chain(OTHERS) {
+    let of_one = ["rescue", "absence"].map(|part| format!("controllers/gc-controller/{part}"));
+    for path in expectations().into_keys().chain(OTHERS).map(str::to_owned).chain(of_one) {
+        let path = &*path;
         let Some(rendered) = kubectl(&deploy(path)) else {
             skips::note("deploy::kubectl_renders_the_same", Some("kubectl is not installed"));
             return;

@@ -1,0 +1,240 @@
+//! The Helm chart in `deploy/chart` renders what the overlays render.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
+
+use e2e::skips;
+use serde_json::{Value, json};
+
+use crate::{
+    kustomize::{Kustomize, Rendered},
+    names,
+    overlays::{deploy, documents},
+    root, text, yaml,
+};
+
+/// Labels that Helm's objects have in addition to those of the overlays.
+const OF_HELM: [&str; 4] =
+    ["app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"];
+
+/// Runs helm with the chart. None if helm is not installed.
+fn helm(command: &[&str], namespace: &str, set: &[&str]) -> Option<Result<String, String>> {
+    let program = std::env::var_os("HELM").unwrap_or_else(|| "helm".into());
+    let mut helm = Command::new(program);
+    helm.args(command).arg(root().join("deploy/chart")).args(["--namespace", namespace]);
+    for value in set {
+        helm.args(["--set", value]);
+    }
+    let output = match helm.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+        Err(error) => panic!("helm: {error}"),
+    };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Some(if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) })
+}
+
+/// What the chart renders on a server of the version that Nonet follows. None if helm is not installed.
+fn template(namespace: &str, set: &[&str]) -> Option<Result<Rendered, String>> {
+    let rendered = helm(&["template", "--kube-version", "1.36.0", "nonet"], namespace, set)?;
+    Some(rendered.map(|text| documents(&text)))
+}
+
+/// Notes whether helm is there.
+fn is_installed(test: &str) -> bool {
+    let lacking = helm(&["lint"], "kube-system", &[]).is_none().then_some("helm is not installed");
+    skips::note(&format!("deploy::chart::{test}"), lacking);
+    lacking.is_none()
+}
+
+/// Values that enable some controllers and no others.
+fn only(enabled: &[&str]) -> Vec<String> {
+    let others = names().into_iter().filter(|name| !enabled.contains(&name.as_str()));
+    others.map(|name| format!("controllers.{name}.enabled=false")).collect()
+}
+
+/// Takes off the differences that are meant: labels of Helm, and the namespace that kustomize gives to a `FlowSchema`.
+fn comparable(mut objects: Rendered) -> Rendered {
+    for ((kind, _), object) in &mut objects {
+        let metadata = object["metadata"].as_object_mut().unwrap();
+        if kind == "FlowSchema" {
+            metadata.remove("namespace");
+        }
+        if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
+            labels.retain(|label, _| !OF_HELM.contains(&label.as_str()));
+        }
+    }
+    objects
+}
+
+#[test]
+fn the_chart_renders_what_the_overlays_render() {
+    if !is_installed("the_chart_renders_what_the_overlays_render") {
+        return;
+    }
+    let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+    let choices: [(&str, &str, Vec<String>); 8] = [
+        ("overlays/default", "kube-system", Vec::new()),
+        ("overlays/any-node", "kube-system", strings(&["anyNode=true"])),
+        ("overlays/single", "kube-system", strings(&["ha=false"])),
+        ("overlays/monitored", "kube-system", strings(&["monitoring.enabled=true"])),
+        ("overlays/gang-scheduling", "kube-system", strings(&["gangScheduling=true"])),
+        (
+            "examples/batch",
+            "kube-system",
+            [only(&["job-controller", "cronjob-controller"]), strings(&["debugReader=false"])].concat(),
+        ),
+        (
+            "examples/garbage-collector",
+            "nonet",
+            [only(&["gc-controller"]), strings(&["monitoring.enabled=true", "debugReader=false"])].concat(),
+        ),
+        (
+            "examples/workloads",
+            "kube-system",
+            [
+                only(&["deployment-controller", "replicaset-controller", "statefulset-controller"]),
+                strings(&["anyNode=true", "debugReader=false"]),
+            ]
+            .concat(),
+        ),
+    ];
+    let mut kustomize = Kustomize::default();
+    for (path, namespace, values) in choices {
+        let values: Vec<&str> = values.iter().map(String::as_str).collect();
+        let chart = template(namespace, &values).unwrap().unwrap();
+        for ((kind, name), object) in &chart {
+            let labels = &object["metadata"]["labels"];
+            assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{path}: {kind} {name}");
+            assert_ne!(kind, "Lease", "{path}: an upgrade would take it from its leader");
+        }
+        let (chart, overlay) = (comparable(chart), comparable(kustomize.build(&deploy(path))));
+        assert_eq!(chart.keys().collect::<Vec<_>>(), overlay.keys().collect::<Vec<_>>(), "{path}");
+        for (id, object) in chart {
+            assert_eq!(object, overlay[&id], "{path}: {id:?}");
+        }
+    }
+}
+
+#[test]
+fn wrong_values_are_refused() {
+    if !is_installed("wrong_values_are_refused") {
+        return;
+    }
+    for (wrong, shown) in [
+        ("anynode=true", "anynode"),
+        ("controllers.gc-contoller.enabled=false", "gc-contoller"),
+        ("controllers.gc-controller.enable=false", "enable"),
+        ("controllers.gc-controller.replicas=-1", "replicas"),
+        ("controllers.gc-controller.flags={threads=2}", "flags"),
+        ("controllers.gc-controller.image.digest=sha256:0a1b", "digest"),
+        ("ha=2", "ha"),
+        ("probation=soon", "probation"),
+        ("flowSchemas=yes", "flowSchemas"),
+        ("monitoring.label.release=prometheus", "label"),
+        ("tolerations[0].efect=NoExecute", "efect"),
+    ] {
+        let refused = template("kube-system", &[wrong]).unwrap().unwrap_err();
+        assert!(refused.contains(shown) && refused.contains("schema"), "{wrong}: {refused}");
+    }
+}
+
+#[test]
+fn images_of_the_chart_are_those_that_are_set_unless_values_say_otherwise() {
+    if !is_installed("images_of_the_chart_are_those_that_are_set_unless_values_say_otherwise") {
+        return;
+    }
+    let images = |set: &[&str]| -> BTreeMap<String, (String, String)> {
+        let objects = template("kube-system", set).unwrap().unwrap();
+        let deployments = objects.values().filter(|object| object["kind"] == "Deployment");
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        deployments
+            .map(|d| {
+                let labels = &d["metadata"]["labels"];
+                let image = text(&d["spec"]["template"]["spec"]["containers"][0]["image"]);
+                (text(&labels["app.kubernetes.io/name"]), (image, text(&labels["app.kubernetes.io/version"])))
+            })
+            .collect()
+    };
+    let pair = |image: &str, version: &str| (image.to_owned(), version.to_owned());
+    assert_eq!(images(&[])["gc-controller"], pair("registry.invalid/nonet/gc-controller:dev", "dev"));
+    let digest = format!("sha256:{}", "a".repeat(64));
+    let set = images(&[
+        "image.registry=registry.example:5000/team",
+        "image.tag=v1.2.3",
+        "controllers.job-controller.image.tag=v1.3.0",
+        "controllers.cronjob-controller.image.repository=elsewhere.example/cron",
+        &format!("controllers.cronjob-controller.image.digest={digest}"),
+    ]);
+    assert_eq!(set.len(), names().len());
+    assert_eq!(set["gc-controller"], pair("registry.example:5000/team/gc-controller:v1.2.3", "v1.2.3"));
+    assert_eq!(set["job-controller"], pair("registry.example:5000/team/job-controller:v1.3.0", "v1.3.0"));
+    assert_eq!(set["cronjob-controller"], pair(&format!("elsewhere.example/cron:v1.2.3@{digest}"), "v1.2.3"));
+}
+
+#[test]
+fn values_reach_the_objects_that_they_are_about() {
+    if !is_installed("values_reach_the_objects_that_they_are_about") {
+        return;
+    }
+    let objects = template(
+        "kube-system",
+        &[
+            "monitoring.enabled=true",
+            "monitoring.namespace=observability",
+            "monitoring.labels.release=stack",
+            "controllers.gc-controller.replicas=3",
+            "controllers.gc-controller.flags={--threads=2}",
+            "controllers.gc-controller.resources.limits.memory=1Gi",
+            "probation=",
+            "flowSchemas=always",
+            "image.pullSecrets={registry}",
+            "tolerations[0].key=dedicated,tolerations[0].operator=Exists",
+        ],
+    );
+    let objects = objects.unwrap().unwrap();
+    let find = |kind: &str, name: &str| &objects[&(kind.to_owned(), name.to_owned())];
+    for (kind, name) in
+        [("ServiceMonitor", "nonet"), ("PrometheusRule", "nonet"), ("PrometheusRule", "nonet-gc-controller-absence")]
+    {
+        assert_eq!(find(kind, name)["metadata"]["labels"]["release"], "stack", "{kind} {name}");
+    }
+    let from = &find("NetworkPolicy", "nonet-gc-controller")["spec"]["ingress"][0]["from"][0];
+    assert_eq!(from["namespaceSelector"]["matchLabels"], json!({"kubernetes.io/metadata.name": "observability"}));
+    find("FlowSchema", "nonet.kube-system");
+    let spec = &find("Deployment", "nonet-gc-controller")["spec"];
+    assert_eq!(spec["replicas"], 3);
+    let pod = &spec["template"]["spec"];
+    let arguments = json!(["--v=2", "--leader-elect-resource-namespace=$(POD_NAMESPACE)", "--threads=2"]);
+    assert_eq!(pod["containers"][0]["args"], arguments);
+    assert_eq!(pod["containers"][0]["resources"], json!({"limits": {"memory": "1Gi"}}));
+    assert_eq!(pod["imagePullSecrets"], json!([{"name": "registry"}]));
+    assert_eq!(pod["tolerations"].as_array().unwrap().last(), Some(&json!({"key": "dedicated", "operator": "Exists"})));
+}
+
+#[test]
+fn helm_has_nothing_to_say_against_the_chart() {
+    if is_installed("helm_has_nothing_to_say_against_the_chart") {
+        helm(&["lint", "--strict"], "kube-system", &["monitoring.enabled=true"]).unwrap().unwrap();
+    }
+}
+
+#[test]
+fn values_and_their_schema_name_every_controller() {
+    let keys = |map: &Value| map.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    let values = &yaml("chart/values.yaml")[0];
+    let schema: Value = serde_json::from_str(&text("chart/values.schema.json")).unwrap();
+    let properties = &schema["properties"];
+    assert_eq!(keys(&values["controllers"]), names());
+    assert_eq!(keys(&properties["controllers"]["properties"]), names());
+    // Helm itself adds `global`.
+    let documented = keys(values).into_iter().chain(["global".to_owned()]).collect();
+    assert_eq!(keys(properties), documented);
+    assert_eq!(keys(&properties["monitoring"]["properties"]), keys(&values["monitoring"]));
+    assert_eq!(keys(&properties["image"]["properties"]), keys(&values["image"]));
+    for controller in values["controllers"].as_object().unwrap().values() {
+        assert_eq!(keys(&schema["definitions"]["controller"]["properties"]), keys(controller));
+    }
+}
