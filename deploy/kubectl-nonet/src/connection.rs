@@ -1,6 +1,6 @@
 //! The connection to the cluster of a kubeconfig.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{error::Error as _, path::Path, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::Uri;
@@ -50,7 +50,8 @@ impl Connection {
             None if context.is_some() => {
                 Config::from_kubeconfig(&options).await.map_err(|why| refuse(described(&why)))?
             }
-            None => Config::infer().await.map_err(|why| refuse(described(&why)))?,
+            // Of the two attempts, the kubeconfig is the one that the caller meant.
+            None => Config::infer().await.map_err(|why| refuse(why.source().map_or_else(|| why.to_string(), described)))?,
         };
         config.connect_timeout = Some(timeout);
         config.read_timeout = Some(timeout);
