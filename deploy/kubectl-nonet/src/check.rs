@@ -72,6 +72,11 @@ fn span(seconds: i64) -> String {
     }
 }
 
+/// A number with its noun, whose plural ends in `s`.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A list in words.
 fn list(items: &[&str]) -> String {
     items.join(", ")

@@ -51,7 +51,9 @@ impl Connection {
                 Config::from_kubeconfig(&options).await.map_err(|why| refuse(described(&why)))?
             }
             // Of the two attempts, the kubeconfig is the one that the caller meant.
-            None => Config::infer().await.map_err(|why| refuse(why.source().map_or_else(|| why.to_string(), described)))?,
+            None => {
+                Config::infer().await.map_err(|why| refuse(why.source().map_or_else(|| why.to_string(), described)))?
+            }
         };
         config.connect_timeout = Some(timeout);
         config.read_timeout = Some(timeout);

@@ -79,7 +79,7 @@ pub struct Facts {
     pub deployments: Read<Vec<Deployment>>,
     /// Pods of Nonet.
     pub pods: Read<Vec<Pod>>,
-    /// PodDisruptionBudgets of Nonet.
+    /// Budgets for disruptions of the Pods of Nonet.
     pub budgets: Read<Vec<PodDisruptionBudget>>,
     /// The Lease of each controller in each namespace.
     pub leases: Vec<NamedLease>,
@@ -166,11 +166,11 @@ pub enum Stated {
 pub struct Roles {
     /// Names of ClusterRoles.
     pub cluster_roles: Read<BTreeSet<String>>,
-    /// ClusterRoleBindings.
+    /// Bindings in the whole cluster.
     pub cluster_bindings: Read<Vec<ClusterRoleBinding>>,
     /// Namespaces and names of Roles.
     pub roles: Read<BTreeSet<(String, String)>>,
-    /// RoleBindings.
+    /// Bindings in the namespaces of Nonet.
     pub bindings: Read<Vec<RoleBinding>>,
 }
 

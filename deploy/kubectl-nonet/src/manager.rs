@@ -85,7 +85,7 @@ pub fn without_election(command_line: &[String]) -> bool {
     flag(&words, "leader-elect").last().is_some_and(|value| value == "false")
 }
 
-/// Reads the flag that `kubeadm upgrade` will give to kube-controller-manager from a ClusterConfiguration.
+/// Reads the flag that `kubeadm upgrade` will give to kube-controller-manager from a `ClusterConfiguration`.
 ///
 /// `extraArgs` is a list of names and values in v1beta4, and a map in v1beta3.
 pub fn kubeadm_controllers(cluster_configuration: &str) -> Result<Controllers, String> {

@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::finding::{Finding, Status, exit_code};
+use crate::{
+    check::counted,
+    finding::{Finding, Status, exit_code},
+};
 
 /// Findings as lines: status, topic, what was found; behind an arrow, what to do.
 pub fn text(findings: &[Finding]) -> String {
@@ -37,7 +40,12 @@ fn count(findings: &[Finding], status: Status) -> usize {
 
 fn summary(findings: &[Finding]) -> String {
     let [problems, unknown, warnings] = [Status::Problem, Status::Unknown, Status::Warning].map(|s| count(findings, s));
-    format!("{problems} problems, {unknown} unknown, {warnings} warnings, {} ok", count(findings, Status::Ok))
+    format!(
+        "{}, {unknown} unknown, {}, {} ok",
+        counted(problems, "problem"),
+        counted(warnings, "warning"),
+        count(findings, Status::Ok)
+    )
 }
 
 #[cfg(test)]

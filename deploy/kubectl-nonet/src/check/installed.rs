@@ -134,7 +134,8 @@ fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, w
     let selected = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref());
     match &facts.budgets {
         Err(why) => {
-            findings.unreadable(&format!("whether Deployment {place}/{deployment_name} has a PodDisruptionBudget"), why)
+            findings
+                .unreadable(&format!("whether Deployment {place}/{deployment_name} has a PodDisruptionBudget"), why);
         }
         Ok(budgets) => {
             let protects = budgets.iter().any(|budget| {

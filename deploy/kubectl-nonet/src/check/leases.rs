@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::{Stage, age, election::Election, installation::Installation, needed, span};
+use super::{Stage, age, election::Election, installation::Installation, list, needed, span};
 use crate::{
-    facts::Facts,
+    facts::{Facts, Unreadable},
     finding::{Finding, Findings, Status, Topic},
 };
 
@@ -20,13 +20,23 @@ const HOLD_ENDS_SOON: i64 = 3 * 86_400;
 /// Checks the elections of the controllers.
 pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Leases);
+    let mut unreadable: Vec<(&Unreadable, Vec<&str>)> = Vec::new();
     for installation in installations {
+        if let Election::Unreadable(why) = installation.election {
+            match unreadable.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, controllers)) => controllers.push(installation.controller.name),
+                None => unreadable.push((why, vec![installation.controller.name])),
+            }
+        }
         let now =
             installation.lease.and_then(|lease| Some(lease.reading.as_ref().ok()?.as_ref()?.at)).unwrap_or_default();
         election(&mut findings, facts, installation, stage, now);
         if installation.exists() {
             probation(&mut findings, installation, stage);
         }
+    }
+    for (why, controllers) in unreadable {
+        findings.unreadable(&format!("who leads {}", list(&controllers)), why);
     }
     findings.into_list()
 }
@@ -38,14 +48,15 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
     let release = format!("kubectl -n {place} delete -k deploy/controllers/{controller}/hold");
     let look = format!("kubectl -n {place} get pods -l app.kubernetes.io/name={controller}");
     match installation.election {
-        Election::Unreadable(why) => findings.unreadable(&format!("who leads {controller}"), why),
+        // Reported for all controllers at once.
+        Election::Unreadable(_) => {}
         Election::Held { since, ends } => {
             let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
             let found = format!("{controller}: held for the hand-over{since}; nobody leads");
             match stage {
                 Stage::HandOver | Stage::Removal => findings.ok(found),
                 Stage::Upgrade if exists => {
-                    findings.add(Status::Problem, found, format!("end the hand-over first: {release}"))
+                    findings.add(Status::Problem, found, format!("end the hand-over first: {release}"));
                 }
                 _ if !exists => findings.add(Status::Info, format!("{found}, and it is not installed"), release),
                 _ => findings.info(found),
@@ -102,7 +113,13 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
             no_leader(findings, found, stage, exists, (&hold, &look));
         }
         Election::Free => {
-            no_leader(findings, format!("{controller}: the Lease is free; nobody leads"), stage, exists, (&hold, &look))
+            no_leader(
+                findings,
+                format!("{controller}: the Lease is free; nobody leads"),
+                stage,
+                exists,
+                (&hold, &look),
+            );
         }
         Election::Absent => {
             if exists {

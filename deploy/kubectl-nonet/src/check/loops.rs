@@ -104,7 +104,10 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         names
     };
     let place = loops.first().map_or("kube-system", |(_, installation)| installation.namespace);
-    let off = format!("switch them off on each control-plane node with --controllers=*,-{}", names.replace(", ", ",-"));
+    let off = format!(
+        "add -{} to --controllers, in kubeadm-config too, on each control-plane node",
+        names.replace(", ", ",-")
+    );
     let hold = |verb: &str| -> String {
         let commands =
             controllers.iter().map(|name| format!("kubectl -n {place} {verb} -k deploy/controllers/{name}/hold"));
@@ -155,10 +158,10 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         }
         Verdict::Nonet => findings.ok(format!("Nonet alone runs {names}")),
         Verdict::NonetAtLeast => {
-            findings.info(format!("Nonet runs {names}; whether kube-controller-manager does, too, cannot be told"))
+            findings.info(format!("Nonet runs {names}; whether kube-controller-manager does, too, cannot be told"));
         }
         Verdict::ManagerBesideNonet => {
-            findings.ok(format!("kube-controller-manager runs {names}, and Nonet stands by"))
+            findings.ok(format!("kube-controller-manager runs {names}, and Nonet stands by"));
         }
         Verdict::Manager => findings.info(format!("kube-controller-manager runs {names}")),
         Verdict::Unknown => findings.add(

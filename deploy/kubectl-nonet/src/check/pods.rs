@@ -1,9 +1,13 @@
 //! Pods that do not start, and why.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, Pod, PodSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 
-use super::installation::{name, namespace};
+use super::installation::{label, name, namespace};
 use crate::{
+    controllers::COMPONENT,
     facts::Facts,
     finding::{Finding, Findings, Status, Topic},
 };
@@ -16,8 +20,15 @@ const NO_IMAGE: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageNam
 /// Checks the Pods of Nonet. Pods that cannot be listed are reported under what is installed.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = Findings::of(Topic::Pods);
+    for deployment in facts.deployments.iter().flatten() {
+        let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        unset_image(&mut findings, "Deployment", &deployment.metadata, spec);
+    }
     for pod in facts.pods.iter().flatten() {
-        unset_image(&mut findings, pod);
+        // The Deployment has been reported.
+        if !matches!(label(&pod.metadata, COMPONENT), "controller" | "shadow") {
+            unset_image(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
+        }
         let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
         for container in statuses.into_iter().flatten() {
             container_of(&mut findings, pod, container);
@@ -27,12 +38,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     findings.into_list()
 }
 
-fn unset_image(findings: &mut Findings, pod: &Pod) {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+fn unset_image(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec: Option<&PodSpec>) {
+    let containers = spec.into_iter().flat_map(|spec| &spec.containers);
     let images = containers.filter_map(|container| container.image.as_deref());
     for image in images.filter(|image| image.starts_with(NO_REGISTRY)) {
-        let found =
-            format!("Pod {}/{}: its image {image} names no registry", namespace(&pod.metadata), name(&pod.metadata));
+        let found = format!("{what} {}/{}: its image {image} names no registry", namespace(metadata), name(metadata));
         findings.add(Status::Problem, found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
     }
 }

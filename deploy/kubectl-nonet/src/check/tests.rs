@@ -38,6 +38,7 @@ fn labels(controller: &str, component: &str) -> Value {
 }
 
 /// A Lease that was renewed some seconds ago.
+#[allow(clippy::unnecessary_wraps, reason = "facts are results")]
 fn lease(holder: &str, renewed: i64) -> Read<Option<LeaseReading>> {
     let lease = parse(json!({
         "metadata": {"creationTimestamp": ago(3_600)},
@@ -54,7 +55,7 @@ fn micro(time: Timestamp) -> String {
 }
 
 /// A cluster whose deployment-controller is Nonet's, and whose other loops are kube-controller-manager's.
-struct World(Facts);
+struct World(Box<Facts>);
 
 impl World {
     fn handed_over() -> Self {
@@ -102,7 +103,12 @@ impl World {
             client_certificate: Ok(None),
             serving_certificate: Ok(None),
         };
-        Self(facts).deployment(2, 2).pod("a", json!({})).pod("b", json!({})).lease("a_1", 1).manager("cp-0", &[OFF])
+        Self(Box::new(facts))
+            .deployment(2, 2)
+            .pod("a", json!({}))
+            .pod("b", json!({}))
+            .lease("a_1", 1)
+            .manager("cp-0", &[OFF])
     }
 
     fn with(mut self, change: impl FnOnce(&mut Facts)) -> Self {
@@ -145,7 +151,7 @@ impl World {
 
     fn reading(self, reading: Read<Option<LeaseReading>>) -> Self {
         self.with(|facts| {
-            facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap().reading = reading
+            facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap().reading = reading;
         })
     }
 
@@ -203,12 +209,10 @@ fn a_cluster_after_the_hand_over_is_fine() {
 }
 
 #[test]
-fn what_is_wrong_in_a_running_cluster() {
+fn loops_have_one_writer() {
     use Status::{Info, Problem, Unknown, Warning};
     let start = World::handed_over;
-    let static_image = "registry.example/nonet/deployment-controller:v0.2.0";
     for (world, status, words) in [
-        // Loops.
         (
             start().manager("cp-0", &["*"]),
             Problem,
@@ -269,7 +273,17 @@ fn what_is_wrong_in_a_running_cluster() {
         ),
         (start().kubeadm("controllerManager:\n  extraArgs:\n    controllers: '*,-deployment'"), Info, "not installed"),
         (start().kubeadm("a: ["), Unknown, "kubeadm-config is not YAML"),
-        // What is installed.
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn what_is_installed_is_ready() {
+    use Status::{Problem, Unknown, Warning};
+    let start = World::handed_over;
+    let static_image = "registry.example/nonet/deployment-controller:v0.2.0";
+    for (world, status, words) in [
         (start().deployment(2, 1), Warning, "1 of 2 replicas ready"),
         (start().deployment(2, 0), Problem, "0 of 2 replicas ready"),
         (start().pod_of("rescue", "r", static_image, json!({})), Warning, "rescue Pod kube-system/r is still there"),
@@ -285,7 +299,16 @@ fn what_is_wrong_in_a_running_cluster() {
         ),
         (start().with(|f| f.deployments = forbidden()), Unknown, "which Deployments are installed: forbidden"),
         (start().with(|f| f.search = forbidden()), Unknown, "other namespaces"),
-        // Leases.
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn leases_have_leaders_of_nonet() {
+    use Status::{Info, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
         (start().lease("stranger_1", 1), Warning, "the leader stranger_1 is none of the Pods"),
         (start().reading(forbidden()), Unknown, "cannot tell who leads deployment-controller: forbidden"),
         (
@@ -295,7 +318,16 @@ fn what_is_wrong_in_a_running_cluster() {
         ),
         (start().annotated("nonet/failed", "0.3.0"), Info, "versions that failed on probation: 0.3.0"),
         (start().annotated("nonet/probation", "1m0s"), Info, "is on probation for 1m0s"),
-        // Rights.
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn controllers_have_their_rights() {
+    use Status::{Problem, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
         (start().with(|f| f.roles.bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
         (
             start().with(|f| (f.roles.bindings, f.reviews[0].denied) = (Ok(vec![]), forbidden())),
@@ -314,7 +346,16 @@ fn what_is_wrong_in_a_running_cluster() {
         ),
         (start().with(|f| f.reviews[0].denied = forbidden()), Unknown, "whether the API server grants"),
         (start().with(|f| f.roles.roles = forbidden()), Unknown, "whether all roles and bindings are there"),
-        // Clocks, versions, certificates.
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn clocks_versions_and_certificates() {
+    use Status::{Info, Problem, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
         (
             start().with(|f| f.clocks = Ok(Clocks { local: ago(6), server: now() })),
             Warning,
@@ -339,7 +380,16 @@ fn what_is_wrong_in_a_running_cluster() {
             Warning,
             "the certificate of the API server (CN=me) ends in 20 d",
         ),
-        // Pods.
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn pods_start() {
+    use Status::Problem;
+    let start = World::handed_over;
+    for (world, status, words) in [
         (
             start().pod("c", waiting("ImagePullBackOff", "manifest unknown")),
             Problem,
@@ -351,10 +401,11 @@ fn what_is_wrong_in_a_running_cluster() {
             "crashes, 4 times so far, last with exit code 2: no rights",
         ),
         (
-            start().pod_of("controller", "c", "registry.invalid/nonet/deployment-controller:dev", json!({})),
+            start().pod_of("rescue", "c", "registry.invalid/nonet/deployment-controller:dev", json!({})),
             Problem,
-            "names no registry",
+            "Pod kube-system/c: its image registry.invalid/nonet/deployment-controller:dev names no registry",
         ),
+        (start().with(unset_image), Problem, "Deployment kube-system/nonet-deployment-controller: its image"),
         (
             start()
                 .pod("c", json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes"}]})),
@@ -366,6 +417,12 @@ fn what_is_wrong_in_a_running_cluster() {
     }
 }
 
+fn unset_image(facts: &mut Facts) {
+    let spec = facts.deployments.as_mut().unwrap()[0].spec.as_mut().unwrap();
+    spec.template.spec.as_mut().unwrap().containers[0].image = Some("registry.invalid/nonet/x:dev".to_owned());
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "facts are results")]
 fn ending(in_seconds: i64) -> Read<Option<Certificate>> {
     Ok(Some(Certificate { subject: "CN=me".to_owned(), ends: ago(-in_seconds) }))
 }

@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
     check::{
+        counted,
         election::{Election, host},
         installation::name,
         span,
@@ -124,7 +125,7 @@ impl<'a> BuiltIn<'a> {
         let found = match self.election {
             Election::Unreadable(why) => return findings.unreadable("whether kube-controller-manager runs", why),
             Election::Led { holder, .. } => format!(
-                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is no Pod in {KUBE_SYSTEM} (k3s, RKE2 agents, managed clusters)"
+                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is no Pod in {KUBE_SYSTEM} (k3s, managed clusters)"
             ),
             _ => format!(
                 "cannot tell whether there is a kube-controller-manager: no Pod and no live Lease of it in {KUBE_SYSTEM}; one without election leaves no trace"
@@ -134,12 +135,12 @@ impl<'a> BuiltIn<'a> {
     }
 
     fn report_pods(&self, findings: &mut Findings) {
-        let all = self.processes.len();
+        let all = counted(self.processes.len(), "Pod");
         match self.election {
             Election::Led { holder, renewed, .. } => {
                 if self.processes.iter().any(|process| process.is(holder)) {
                     findings.ok(format!(
-                        "kube-controller-manager: {all} Pods, {holder} leads and renewed its Lease {} ago",
+                        "kube-controller-manager: {all}, {holder} leads and renewed its Lease {} ago",
                         span(renewed)
                     ));
                 } else {
@@ -155,10 +156,10 @@ impl<'a> BuiltIn<'a> {
             }
             Election::Unreadable(why) => findings.unreadable("which kube-controller-manager leads", why),
             _ if self.processes.iter().any(|process| !process.elects) => {
-                findings.ok(format!("kube-controller-manager: {all} Pods, without election"));
+                findings.ok(format!("kube-controller-manager: {all}, without election"));
             }
             _ => {
-                let found = format!("kube-controller-manager: {all} Pods, and none of them leads");
+                let found = format!("kube-controller-manager: {all}, and none of them leads");
                 findings.add(
                     Status::Problem,
                     found,
