@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fs};
 use e2e::controllers;
 use kubectl_nonet::{
     controllers::{ALL, HOLD, Right, of_loop},
-    manager::Controllers,
+    manager_flags::Controllers,
 };
 use serde_json::Value;
 

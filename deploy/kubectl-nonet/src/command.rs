@@ -10,7 +10,7 @@ use crate::{
     connection::Connection,
     facts::Stated,
     finding, gather,
-    manager::Controllers,
+    manager_flags::Controllers,
     render,
 };
 

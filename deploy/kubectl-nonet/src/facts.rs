@@ -72,7 +72,7 @@ pub struct Facts {
     /// Why the namespaces were not searched for, if the caller may not list in all of them.
     pub search: Read<()>,
     /// The clocks of this machine and of the API server.
-    pub clocks: Read<Clocks>,
+    pub clocks: Read<Times>,
     /// Version of the API server, such as `v1.36.2`.
     pub server_version: Read<String>,
     /// Deployments of Nonet.
@@ -84,7 +84,7 @@ pub struct Facts {
     /// The Lease of each controller in each namespace.
     pub leases: Vec<NamedLease>,
     /// What is known of kube-controller-manager.
-    pub manager: Manager,
+    pub manager: BuiltInFacts,
     /// Events with which controllers report another manager at work.
     pub other_managers: Read<Vec<Event>>,
     /// Roles and bindings of Nonet.
@@ -99,7 +99,7 @@ pub struct Facts {
 
 /// Two clocks at about the same moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Clocks {
+pub struct Times {
     /// This machine's.
     pub local: Timestamp,
     /// The API server's, as the header `Date` has it.
@@ -139,7 +139,7 @@ pub struct Before {
 
 /// What is known of kube-controller-manager.
 #[derive(Clone, Debug)]
-pub struct Manager {
+pub struct BuiltInFacts {
     /// Its Lease.
     pub lease: Read<Option<LeaseReading>>,
     /// Its Pods.
@@ -158,7 +158,7 @@ pub enum Stated {
     /// There is none.
     None,
     /// It runs with this value of `--controllers`.
-    Controllers(crate::manager::Controllers),
+    Controllers(crate::manager_flags::Controllers),
 }
 
 /// Roles and bindings.

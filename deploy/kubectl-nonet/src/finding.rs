@@ -52,7 +52,7 @@ pub enum Topic {
     /// The rights of the controllers.
     Rights,
     /// The clocks of the machines.
-    Clocks,
+    Time,
     /// Versions of the server, of kube-controller-manager and of Nonet.
     Versions,
     /// Certificates and when they end.
@@ -69,7 +69,7 @@ impl Topic {
             Self::Leases => "leases",
             Self::Loops => "loops",
             Self::Rights => "rights",
-            Self::Clocks => "clocks",
+            Self::Time => "time",
             Self::Versions => "versions",
             Self::Certificates => "certificates",
             Self::Pods => "pods",

@@ -20,7 +20,7 @@ use crate::{
     check,
     connection::Connection,
     controllers::{self, KUBE_SYSTEM, SELECTOR},
-    facts::{Before, Clocks, Facts, LeaseReading, Manager, NamedLease, Read, Roles, Stated, Unreadable},
+    facts::{Before, BuiltInFacts, Facts, LeaseReading, NamedLease, Read, Roles, Stated, Times, Unreadable},
 };
 use read::{Place, Reader};
 
@@ -94,12 +94,12 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
 }
 
 /// Reads the version and the time of the API server. A server that refuses the version is a server.
-async fn version(reader: &Reader<'_>, clock: &Clock) -> Result<(Read<String>, Read<Clocks>), Unreadable> {
+async fn version(reader: &Reader<'_>, clock: &Clock) -> Result<(Read<String>, Read<Times>), Unreadable> {
     let before = clock.now();
     let (version, date) = reader.version().await?;
     let local = before.checked_add(clock.now().duration_since(before) / 2).unwrap_or(before);
     let server = date.as_deref().and_then(|date| rfc2822::parse(date).ok()).map(|zoned| zoned.timestamp());
-    let clocks = server.map(|server| Clocks { local, server }).ok_or_else(|| Unreadable::Failed {
+    let clocks = server.map(|server| Times { local, server }).ok_or_else(|| Unreadable::Failed {
         request: "GET /version".to_owned(),
         why: "the answer has no header Date".to_owned(),
     });
@@ -154,7 +154,7 @@ async fn read_again(
     reader: &Reader<'_>,
     clock: &Clock,
     leases: &mut [NamedLease],
-    manager: &mut Manager,
+    manager: &mut BuiltInFacts,
     now: &impl Fn() -> Timestamp,
 ) {
     fn doubtful(reading: &mut Read<Option<LeaseReading>>) -> Option<&mut LeaseReading> {
@@ -181,7 +181,7 @@ async fn read_again(
     .await;
 }
 
-async fn manager(reader: &Reader<'_>, stated: Option<Stated>, now: &impl Fn() -> Timestamp) -> Manager {
+async fn manager(reader: &Reader<'_>, stated: Option<Stated>, now: &impl Fn() -> Timestamp) -> BuiltInFacts {
     let system = Place::In(KUBE_SYSTEM);
     let pods = async {
         let [first, second] = MANAGER_SELECTORS;
@@ -194,7 +194,7 @@ async fn manager(reader: &Reader<'_>, stated: Option<Stated>, now: &impl Fn() ->
         reader.list::<Node>(Place::Cluster, "node-role.kubernetes.io/control-plane", ""),
         reader.get::<ConfigMap>(system, "kubeadm-config")
     );
-    Manager { lease, pods, nodes, kubeadm, stated }
+    BuiltInFacts { lease, pods, nodes, kubeadm, stated }
 }
 
 async fn events(reader: &Reader<'_>, namespaces: &[String]) -> Read<Vec<Event>> {

@@ -16,7 +16,7 @@
 //! | --- | --- |
 //! | the command | [`command`] flags, subcommands and exit codes |
 //! | reading | [`connection`] to the cluster of a kubeconfig, [`gather`] of [`facts`] |
-//! | judging | [`check`] facts, into [`finding`]s; [`controllers`] of Nonet, [`manager`] flags of kube-controller-manager |
+//! | judging | [`check`] facts, into [`finding`]s; [`controllers`] of Nonet, [`manager_flags`] of kube-controller-manager |
 //! | showing | [`render`] as text or JSON |
 
 pub mod check;
@@ -26,5 +26,5 @@ pub mod controllers;
 pub mod facts;
 pub mod finding;
 pub mod gather;
-pub mod manager;
+pub mod manager_flags;
 pub mod render;

@@ -15,7 +15,7 @@ const REMEDY: &str = "let the machines take their time from one source; on each:
 
 /// Compares clocks.
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let mut findings = Findings::of(Topic::Clocks);
+    let mut findings = Findings::of(Topic::Time);
     match &facts.clocks {
         Err(why) => findings.unreadable("the time of the API server", why),
         Ok(clocks) => {

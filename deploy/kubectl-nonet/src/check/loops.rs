@@ -15,7 +15,7 @@ use super::{
 use crate::{
     facts::Facts,
     finding::{Finding, Findings, Status, Topic},
-    manager,
+    manager_flags,
 };
 use built_in::{BuiltIn, State};
 
@@ -181,7 +181,7 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
         Ok(Some(map)) => map.data.as_ref().and_then(|data| data.get("ClusterConfiguration")),
     };
     let Some(configuration) = configuration else { return };
-    let controllers = match manager::kubeadm_controllers(configuration) {
+    let controllers = match manager_flags::kubeadm_controllers(configuration) {
         Ok(controllers) => controllers,
         Err(why) => {
             let why = why.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -7,10 +7,11 @@ use super::{Stage, check};
 use crate::{
     controllers::{self, HOLD},
     facts::{
-        Before, Certificate, Clocks, Facts, LeaseReading, Manager, NamedLease, Read, Review, Roles, Stated, Unreadable,
+        Before, BuiltInFacts, Certificate, Facts, LeaseReading, NamedLease, Read, Review, Roles, Stated, Times,
+        Unreadable,
     },
     finding::{Finding, Status},
-    manager::Controllers,
+    manager_flags::Controllers,
 };
 
 const MANAGER: &str = "kube-controller-manager";
@@ -76,7 +77,7 @@ impl World {
         let facts = Facts {
             namespaces: vec!["kube-system".to_owned()],
             search: Ok(()),
-            clocks: Ok(Clocks { local: now(), server: now() }),
+            clocks: Ok(Times { local: now(), server: now() }),
             server_version: Ok("v1.36.2".to_owned()),
             deployments: Ok(Vec::new()),
             pods: Ok(Vec::new()),
@@ -85,7 +86,7 @@ impl World {
                 "spec": {"selector": {"matchLabels": labels("deployment-controller", "controller")}},
             }))]),
             leases: leases.collect(),
-            manager: Manager {
+            manager: BuiltInFacts {
                 lease: lease("cp-0_1", 1),
                 pods: Ok(Vec::new()),
                 nodes: Ok(vec![parse(json!({"metadata": {"name": "cp-0"}}))]),
@@ -357,12 +358,12 @@ fn clocks_versions_and_certificates() {
     let start = World::handed_over;
     for (world, status, words) in [
         (
-            start().with(|f| f.clocks = Ok(Clocks { local: ago(6), server: now() })),
+            start().with(|f| f.clocks = Ok(Times { local: ago(6), server: now() })),
             Warning,
             "this machine is 6 s behind",
         ),
         (
-            start().with(|f| f.clocks = Ok(Clocks { local: ago(-31), server: now() })),
+            start().with(|f| f.clocks = Ok(Times { local: ago(-31), server: now() })),
             Problem,
             "this machine is 31 s ahead of",
         ),

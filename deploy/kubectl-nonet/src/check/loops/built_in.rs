@@ -12,9 +12,9 @@ use crate::{
         span,
     },
     controllers::{self, KUBE_SYSTEM},
-    facts::{Manager, Stated},
+    facts::{BuiltInFacts, Stated},
     finding::{Findings, Status},
-    manager::{self, Controllers},
+    manager_flags::{self, Controllers},
 };
 
 /// How to say what the API does not show.
@@ -44,14 +44,14 @@ struct Process<'a> {
 
 /// What is known of all kube-controller-managers.
 pub(super) struct BuiltIn<'a> {
-    facts: &'a Manager,
+    facts: &'a BuiltInFacts,
     election: Election<'a>,
     processes: Vec<Process<'a>>,
 }
 
 impl<'a> BuiltIn<'a> {
     /// Reads the Pods and the Lease.
-    pub(super) fn of(facts: &'a Manager) -> Self {
+    pub(super) fn of(facts: &'a BuiltInFacts) -> Self {
         let election = Election::of(&facts.lease);
         let processes = facts.pods.iter().flatten().filter_map(process).collect();
         Self { facts, election, processes }
@@ -234,6 +234,6 @@ fn process(pod: &Pod) -> Option<Process<'_>> {
     if command_line.is_empty() {
         return None;
     }
-    let elects = !manager::without_election(&command_line);
-    Some(Process { pod, controllers: manager::controllers(&command_line), elects })
+    let elects = !manager_flags::without_election(&command_line);
+    Some(Process { pod, controllers: manager_flags::controllers(&command_line), elects })
 }
