@@ -46,9 +46,10 @@ struct Cli {
 enum Command {
     /// Check a cluster before and after an operation
     ///
-    /// Checks what is installed and whether it is ready, who holds the Leases, which loops kube-controller-manager runs beside
-    /// Nonet, rights, versions, clocks, certificates and Pods that do not start. Each line has a status, what was found and,
-    /// behind an arrow, what to do. Without --before, the cluster is judged as it runs: every loop has exactly one writer.
+    /// Checks what is installed and whether it is ready, who holds the Leases, which loops kube-controller-manager runs
+    /// beside Nonet, rights, versions, clocks, certificates and Pods that do not start. Each line has a status, what was
+    /// found and, behind an arrow, what to do. Without --before, the cluster is judged as it runs: every loop has exactly
+    /// one writer.
     #[command(after_help = AFTER_HELP, after_long_help = AFTER_HELP)]
     Check(Check),
 }
@@ -64,8 +65,8 @@ struct Check {
     /// How long each request may take
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
-    /// What kube-controller-manager runs where it is no Pod (k3s, managed clusters): its flag --controllers, or `none` if there is no
-    /// kube-controller-manager
+    /// What kube-controller-manager runs where it is no Pod (k3s, managed clusters): its flag --controllers, or `none`
+    /// if there is no kube-controller-manager
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     built_in_controllers: Option<String>,
     /// Namespace that Nonet runs in [default: all that it is found in, otherwise kube-system]

@@ -2,8 +2,8 @@
 //!
 //! # What it promises
 //!
-//! It writes nothing, and needs read access alone. Its only POST requests are access reviews. A fact that cannot be read is a
-//! finding with a status of its own, and never counts as good.
+//! It writes nothing, and needs read access alone. Its only POST requests are access reviews. A fact that cannot be read
+//! is a finding with a status of its own, and never counts as good.
 //!
 //! ```text
 //! kubeconfig ──► connection ──► gather ──► Facts ──► check ──► findings ──► render ──► stdout

@@ -39,7 +39,8 @@ impl Controllers {
 
     /// Whether the loop of this canonical name runs: the first entry that names it decides, and `*` if none does.
     ///
-    /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`. None of the loops in question is off by default.
+    /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`. None of the loops in question is off by
+    /// default.
     pub fn contains(&self, name: &str) -> bool {
         let canonical = |entry: &str| -> String {
             ALIASES.iter().find(|(alias, _)| *alias == entry).map_or(entry, |(_, name)| name).to_owned()

@@ -185,7 +185,8 @@ async fn what_the_caller_may_not_read_is_unknown() {
     let findings = cluster.check(Stage::Running).await;
     assert_eq!(exit_code(&findings), 3, "{findings:#?}");
     for words in [
-        "cannot tell which Deployments are installed: forbidden; it needs list on deployments.apps in the namespace kube-system",
+        "cannot tell which Deployments are installed: forbidden; it needs list on deployments.apps in the namespace \
+            kube-system",
         "cannot tell who leads deployment-controller, replicaset-controller, ",
         "node-lifecycle-controller: forbidden; it needs get on leases.coordination.k8s.io in the namespace kube-system",
         "cannot tell which loops kube-controller-manager runs: forbidden",

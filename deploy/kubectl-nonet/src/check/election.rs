@@ -22,9 +22,9 @@ pub(super) enum Election<'a> {
     Free,
     /// The Lease is held by the hold, so that nobody leads.
     Held {
-        /// When the Lease was created.
+        /// When the Lease was created, or last renewed by a leader.
         since: Option<Timestamp>,
-        /// When candidates may take the Lease, if it was held when it was created.
+        /// When candidates may take the Lease at the earliest.
         ends: Option<Timestamp>,
     },
     /// Somebody leads.
@@ -60,7 +60,8 @@ impl<'a> Election<'a> {
         match spec.holder_identity.as_deref().unwrap_or_default() {
             "" => Self::Free,
             HOLD => {
-                let since = created(&reading.lease);
+                // Over a Lease that was there, the hold leaves the time of the last renewal.
+                let since = created(&reading.lease).max(spec.renew_time.as_ref().map(|time| time.0));
                 let ends = since.and_then(|since| since.checked_add(jiff::SignedDuration::from_secs(duration)).ok());
                 Self::Held { since, ends }
             }
@@ -94,8 +95,9 @@ fn created(lease: &Lease) -> Option<Timestamp> {
     lease.metadata.creation_timestamp.as_ref().map(|time| time.0)
 }
 
-/// Whether a Lease has to be read again after a pause, because its last renewal is old or in the future. `now` is the time of the
-/// API server.
+/// Whether a Lease has to be read again after a pause, because its last renewal is old or in the future.
+///
+/// `now` is the time of the API server.
 pub(crate) fn needs_second_reading(lease: &Lease, now: Timestamp) -> bool {
     let Some(spec) = &lease.spec else { return false };
     let holder = spec.holder_identity.as_deref().unwrap_or_default();

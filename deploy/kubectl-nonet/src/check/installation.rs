@@ -80,8 +80,9 @@ pub(super) fn namespace(metadata: &ObjectMeta) -> &str {
     metadata.namespace.as_deref().unwrap_or_default()
 }
 
-/// Every controller, once for each namespace that it is installed in. A controller that is not installed has one entry, where its
-/// Lease is or would be.
+/// Every controller, once for each namespace that it is installed in.
+///
+/// A controller that is not installed has one entry, where its Lease is or would be.
 pub(super) fn all(facts: &Facts) -> Vec<Installation<'_>> {
     controllers::ALL.iter().flat_map(|controller| of(facts, controller)).collect()
 }

@@ -123,7 +123,8 @@ fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, w
     let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
     if wanted < 2 {
         let found = format!(
-            "Deployment {place}/{deployment_name} has one replica: nobody stands by during the upgrade, and a new version that fails leaves a gap"
+            "Deployment {place}/{deployment_name} has one replica: nobody stands by during the upgrade, and a new \
+                version that fails leaves a gap"
         );
         findings.add(
             Status::Warning,
@@ -144,7 +145,8 @@ fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, w
             });
             if !protects {
                 let found = format!(
-                    "Deployment {place}/{deployment_name} has no PodDisruptionBudget: a drain may end all replicas at once"
+                    "Deployment {place}/{deployment_name} has no PodDisruptionBudget: a drain may end all replicas \
+                        at once"
                 );
                 findings.add(Status::Warning, found, "kubectl apply -k deploy/overlays/default");
             }

@@ -65,7 +65,8 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 ends.map(|ends| ends.as_second() - now.as_second()).filter(|left| *left < HOLD_ENDS_SOON)
             {
                 let found = format!(
-                    "{controller}: candidates may take the Lease from the hold in {}, or at once if they have waited that long",
+                    "{controller}: candidates may take the Lease from the hold in {}, or at once if they have waited \
+                        that long",
                     span(left)
                 );
                 let remedy = format!(

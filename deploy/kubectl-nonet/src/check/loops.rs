@@ -146,7 +146,12 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
         Verdict::NobodyManages => {
             let found =
                 format!("nobody runs {names}: no kube-controller-manager that runs them leads, and neither does Nonet");
-            findings.add(Status::Problem, found, "kubectl -n kube-system get pods -l component=kube-controller-manager; kubectl -n kube-system get lease kube-controller-manager -o yaml");
+            findings.add(
+                Status::Problem,
+                found,
+                "kubectl -n kube-system get pods -l component=kube-controller-manager; \
+                 kubectl -n kube-system get lease kube-controller-manager -o yaml",
+            );
         }
         Verdict::Needed => {
             let why = if stage == Stage::Removal {
@@ -174,7 +179,8 @@ fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installat
 
 /// Checks what the next `kubeadm upgrade` will do.
 fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
-    const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config, controllerManager.extraArgs, controllers; see docs/operations.md, Hand over, step 3";
+    const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; controllers in controllerManager.extraArgs \
+        is as in docs/operations.md, Hand over, step 3";
     let configuration = match &facts.manager.kubeadm {
         Err(why) => return findings.unreadable("what kubeadm upgrade will switch on", why),
         Ok(None) => return,

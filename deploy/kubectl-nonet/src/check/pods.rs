@@ -82,7 +82,8 @@ fn pending(findings: &mut Findings, pod: &Pod) {
     if let Some(refused) = refused {
         let why = one_line(refused.message.as_deref().or(refused.reason.as_deref()).unwrap_or("no reason given"));
         let found = format!("Pod {place}/{pod_name} finds no node: {why}");
-        let remedy = "on one control-plane node use deploy/overlays/single, without control-plane nodes deploy/overlays/any-node";
+        let remedy = "on one control-plane node use deploy/overlays/single, without control-plane nodes \
+            deploy/overlays/any-node";
         findings.add(Status::Problem, found, remedy);
     }
 }

@@ -217,7 +217,8 @@ fn loops_have_one_writer() {
         (
             start().manager("cp-0", &["*"]),
             Problem,
-            "two writers: kube-controller-manager (kube-controller-manager-cp-0) and Nonet both run deployment-controller",
+            "two writers: kube-controller-manager (kube-controller-manager-cp-0) and Nonet both run \
+                deployment-controller",
         ),
         (start().manager("cp-0", &[]), Problem, "two writers"),
         (start().another_manager("cp-1", &["*"]), Problem, "two writers soon: kube-controller-manager-cp-1"),
@@ -233,7 +234,7 @@ fn loops_have_one_writer() {
             Problem,
             "nobody runs job-controller: kube-controller-manager does not, and Nonet is not installed",
         ),
-        (start().lease(HOLD, 0).manager("cp-0", &["*"]), Info, "held for the hand-over, for 60 min"),
+        (start().lease(HOLD, 600).manager("cp-0", &["*"]), Info, "held for the hand-over, for 10 min"),
         (
             start().with(|f| f.manager.lease = lease("cp-0_1", 60)),
             Problem,
@@ -482,6 +483,14 @@ fn before_an_operation() {
 }
 
 #[test]
+fn a_hold_that_ends_soon_is_reported() {
+    let mut reading = lease(HOLD, 600).unwrap().unwrap();
+    reading.lease.spec.as_mut().unwrap().lease_duration_seconds = Some(86_400);
+    let world = World::handed_over().manager("cp-0", &["*"]).reading(Ok(Some(reading)));
+    expect(&world, Stage::HandOver, Status::Warning, "candidates may take the Lease from the hold in 23 h");
+}
+
+#[test]
 fn a_removal_finds_every_leader() {
     let findings = World::handed_over().check(Stage::Removal);
     assert_eq!(findings.iter().filter(|finding| finding.status == Status::Problem).count(), 2, "{findings:#?}");
@@ -520,7 +529,8 @@ fn two_readings_tell_a_wrong_clock_from_a_dead_leader() {
 #[test]
 fn events_of_another_manager_are_problems_until_they_are_expected() {
     let event = parse(json!({
-        "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "OtherManagerFound", "message": "status of shop/web",
+        "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "OtherManagerFound", "message": "status of \
+            shop/web",
         "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
     }));
     let world = World::handed_over().with(|facts| facts.other_managers = Ok(vec![event]));

@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// How to say what the API does not show.
-const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST; or with none, if there is no kube-controller-manager";
+const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST; or with \
+    none, if there is no kube-controller-manager";
 
 /// Whether kube-controller-manager runs a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,10 +126,12 @@ impl<'a> BuiltIn<'a> {
         let found = match self.election {
             Election::Unreadable(why) => return findings.unreadable("whether kube-controller-manager runs", why),
             Election::Led { holder, .. } => format!(
-                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is no Pod in {KUBE_SYSTEM} (k3s, managed clusters)"
+                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is no Pod in \
+                    {KUBE_SYSTEM} (k3s, managed clusters)"
             ),
             _ => format!(
-                "cannot tell whether there is a kube-controller-manager: no Pod and no live Lease of it in {KUBE_SYSTEM}; one without election leaves no trace"
+                "cannot tell whether there is a kube-controller-manager: no Pod and no live Lease of it in \
+                    {KUBE_SYSTEM}; one without election leaves no trace"
             ),
         };
         findings.add(Status::Unknown, found, STATE);
@@ -145,7 +148,8 @@ impl<'a> BuiltIn<'a> {
                     ));
                 } else {
                     let found = format!(
-                        "cannot tell which loops run: the leader {holder} of kube-controller-manager is none of its Pods in {KUBE_SYSTEM}"
+                        "cannot tell which loops run: the leader {holder} of kube-controller-manager is none of its \
+                            Pods in {KUBE_SYSTEM}"
                     );
                     findings.add(
                         Status::Unknown,
@@ -174,7 +178,8 @@ impl<'a> BuiltIn<'a> {
                 let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
                 for node in nodes.iter().map(|node| name(&node.metadata)).filter(|node| !covered.contains(node)) {
                     let found = format!(
-                        "cannot tell which loops the control-plane node {node} would run: it has no Pod of kube-controller-manager now"
+                        "cannot tell which loops the control-plane node {node} would run: it has no Pod of \
+                            kube-controller-manager now"
                     );
                     let remedy = format!(
                         "on {node}: grep -e --controllers /etc/kubernetes/manifests/kube-controller-manager.yaml"
