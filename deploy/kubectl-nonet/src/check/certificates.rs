@@ -1,0 +1,58 @@
+//! Certificates and when they end.
+
+use jiff::Timestamp;
+
+use super::{installation::Installation, span};
+use crate::{
+    facts::{Certificate, Facts},
+    finding::{Finding, Findings, Status, Topic},
+};
+
+/// How long before its end a certificate is reported, in seconds.
+const SOON: i64 = 30 * 86_400;
+
+/// Checks the certificates that can be seen, and names those that cannot.
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Certificates);
+    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
+    match &facts.client_certificate {
+        Err(why) => findings.unreadable("when your client certificate ends", why),
+        Ok(None) => findings.info("your kubeconfig has no client certificate"),
+        Ok(Some(certificate)) => {
+            let renew = "renew the kubeconfig; with kubeadm: kubeadm certs renew admin.conf";
+            judge(&mut findings, "your client certificate", certificate, now, renew);
+        }
+    }
+    match &facts.serving_certificate {
+        Err(why) => findings.unreadable("when the certificate of the API server ends", why),
+        Ok(None) => findings.info("the API server is connected to without TLS"),
+        Ok(Some(certificate)) => {
+            let renew = "renew it; with kubeadm, on each control-plane node: kubeadm certs renew apiserver";
+            judge(&mut findings, "the certificate of the API server", certificate, now, renew);
+        }
+    }
+    if installations.iter().any(|installation| !installation.static_pods.is_empty()) {
+        let found = "the client certificates of static Pods cannot be read over the API; the metric \
+                     nonet_client_certificate_expiration_timestamp_seconds has their ends";
+        let remedy = "on each node: for f in /etc/kubernetes/nonet/*.conf; do grep -o 'client-certificate-data: .*' \
+            $f | \
+                      cut -d' ' -f2 | base64 -d | openssl x509 -noout -subject -enddate; done";
+        findings.add(Status::Info, found, remedy);
+    }
+    findings.into_list()
+}
+
+fn judge(findings: &mut Findings, what: &str, certificate: &Certificate, now: Option<Timestamp>, remedy: &str) {
+    let (subject, ends) = (&certificate.subject, certificate.ends);
+    // Without the time of the server nothing is said about how long that is, and the clocks are reported as unknown.
+    let Some(left) = now.map(|now| ends.as_second() - now.as_second()) else {
+        return findings.info(format!("{what} ({subject}) ends at {ends}"));
+    };
+    if left < 0 {
+        findings.add(Status::Problem, format!("{what} ({subject}) ended at {ends}"), remedy);
+    } else if left < SOON {
+        findings.add(Status::Warning, format!("{what} ({subject}) ends in {}, at {ends}", span(left)), remedy);
+    } else {
+        findings.ok(format!("{what} ({subject}) ends in {}, at {ends}", span(left)));
+    }
+}

@@ -1,0 +1,56 @@
+//! The clocks of this machine, of the API server and of the leaders.
+//!
+//! Elections do not compare clocks. CronJobs, TTLs and certificates do.
+
+use crate::{
+    facts::{Facts, LeaseReading, Read},
+    finding::{Finding, Findings, Status, Topic},
+};
+
+/// A difference that is reported, in seconds.
+const NOTABLE: i64 = 5;
+/// A difference that breaks things, in seconds.
+const SEVERE: i64 = 30;
+const REMEDY: &str = "let the machines take their time from one source; on each: timedatectl";
+
+/// Compares clocks.
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Time);
+    match &facts.clocks {
+        Err(why) => findings.unreadable("the time of the API server", why),
+        Ok(clocks) => {
+            let ahead = clocks.local.as_second() - clocks.server.as_second();
+            judge(&mut findings, "this machine", ahead);
+        }
+    }
+    let leases = facts.leases.iter().map(|lease| (lease.name, &lease.reading));
+    for (name, reading) in leases.chain([("kube-controller-manager", &facts.manager.lease)]) {
+        if let Some(ahead) = leader_ahead(reading).filter(|ahead| ahead.abs() > NOTABLE) {
+            judge(&mut findings, &format!("the leader of {name}"), ahead);
+        }
+    }
+    findings.into_list()
+}
+
+fn judge(findings: &mut Findings, whose: &str, ahead: i64) {
+    let direction = if ahead < 0 { "behind" } else { "ahead of" };
+    let found = format!("the clock of {whose} is {} s {direction} the API server's", ahead.abs());
+    match ahead.abs() {
+        0..=NOTABLE => findings.ok(format!("the clock of {whose} and the API server's agree within {NOTABLE} s")),
+        difference if difference <= SEVERE => findings.add(Status::Warning, found, REMEDY),
+        _ => findings.add(Status::Problem, found, REMEDY),
+    }
+}
+
+/// By how much the clock of a leader is ahead, where a renewal has been seen to happen.
+fn leader_ahead(reading: &Read<Option<LeaseReading>>) -> Option<i64> {
+    let reading = reading.as_ref().ok()?.as_ref()?;
+    let renewed = reading.lease.spec.as_ref()?.renew_time.as_ref()?.0;
+    let before = reading.before?;
+    (before.renewed != Some(renewed)).then(|| {
+        // The renewal happened between the two readings.
+        let (earliest, latest) = (before.at.as_second(), reading.at.as_second());
+        let renewed = renewed.as_second();
+        if renewed < earliest { renewed - earliest } else { (renewed - latest).max(0) }
+    })
+}

@@ -1,0 +1,125 @@
+//! The controllers as a cluster has them.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use super::election::{Election, host};
+use crate::{
+    controllers::{self, COMPONENT, Controller, NAME},
+    facts::{Facts, NamedLease},
+};
+
+/// A controller in a namespace, or the place where it would be.
+#[derive(Debug)]
+pub(super) struct Installation<'a> {
+    /// The controller.
+    pub(super) controller: &'static Controller,
+    /// Its namespace.
+    pub(super) namespace: &'a str,
+    /// Deployments that take part in elections.
+    pub(super) deployments: Vec<&'a Deployment>,
+    /// Deployments of shadows.
+    pub(super) shadows: Vec<&'a Deployment>,
+    /// Pods of Deployments.
+    pub(super) pods: Vec<&'a Pod>,
+    /// Mirror Pods of static Pods.
+    pub(super) static_pods: Vec<&'a Pod>,
+    /// Rescue Pods.
+    pub(super) rescue_pods: Vec<&'a Pod>,
+    /// Its Lease.
+    pub(super) lease: Option<&'a NamedLease>,
+    /// The state of its election.
+    pub(super) election: Election<'a>,
+}
+
+impl Installation<'_> {
+    /// Whether it is installed, as more than a shadow.
+    pub(super) fn exists(&self) -> bool {
+        !(self.deployments.is_empty() && self.static_pods.is_empty() && self.rescue_pods.is_empty())
+    }
+
+    /// All Pods that take part in elections.
+    pub(super) fn candidates(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().chain(&self.static_pods).chain(&self.rescue_pods).copied()
+    }
+
+    /// Whether a holder of the Lease is one of the Pods. In the host network the identity is the name of the node.
+    pub(super) fn has(&self, holder: &str) -> bool {
+        let host = host(holder);
+        self.candidates().any(|pod| {
+            let spec = pod.spec.as_ref();
+            let on_host = spec.and_then(|spec| spec.host_network).unwrap_or_default();
+            let node = spec.and_then(|spec| spec.node_name.as_deref());
+            pod.metadata.name.as_deref() == Some(host) || (on_host && node == Some(host))
+        })
+    }
+
+    /// An annotation of the Lease.
+    pub(super) fn annotation(&self, key: &str) -> Option<&str> {
+        let reading = self.lease?.reading.as_ref().ok()?.as_ref()?;
+        reading.lease.metadata.annotations.as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// A label of an object; empty if it is not there.
+pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> &'a str {
+    metadata.labels.as_ref().and_then(|labels| labels.get(key)).map_or("", String::as_str)
+}
+
+/// The name of an object.
+pub(super) fn name(metadata: &ObjectMeta) -> &str {
+    metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The namespace of an object.
+pub(super) fn namespace(metadata: &ObjectMeta) -> &str {
+    metadata.namespace.as_deref().unwrap_or_default()
+}
+
+/// Every controller, once for each namespace that it is installed in.
+///
+/// A controller that is not installed has one entry, where its Lease is or would be.
+pub(super) fn all(facts: &Facts) -> Vec<Installation<'_>> {
+    controllers::ALL.iter().flat_map(|controller| of(facts, controller)).collect()
+}
+
+fn of<'a>(facts: &'a Facts, controller: &'static Controller) -> Vec<Installation<'a>> {
+    let is = |metadata: &ObjectMeta| label(metadata, NAME) == controller.name;
+    let deployments: Vec<&Deployment> = facts.deployments.iter().flatten().filter(|d| is(&d.metadata)).collect();
+    let pods: Vec<&Pod> = facts.pods.iter().flatten().filter(|pod| is(&pod.metadata)).collect();
+    let mut places: BTreeSet<&str> = deployments.iter().map(|d| namespace(&d.metadata)).collect();
+    places.extend(pods.iter().map(|pod| namespace(&pod.metadata)));
+    if places.is_empty() {
+        let lease = facts.leases.iter().find(|l| l.name == controller.name && matches!(l.reading, Ok(Some(_))));
+        places.extend(lease.map(|lease| lease.namespace.as_str()).or(facts.namespaces.first().map(String::as_str)));
+    }
+    let at = |place: &'a str| {
+        let deployments_of = |shadow: bool| {
+            let here = |d: &&Deployment| {
+                namespace(&d.metadata) == place && (label(&d.metadata, COMPONENT) == "shadow") == shadow
+            };
+            deployments.iter().copied().filter(here).collect()
+        };
+        let pods_of = |component: &str| {
+            let here = |pod: &&Pod| namespace(&pod.metadata) == place && label(&pod.metadata, COMPONENT) == component;
+            pods.iter().copied().filter(here).collect()
+        };
+        let lease = facts.leases.iter().find(|lease| lease.name == controller.name && lease.namespace == place);
+        Installation {
+            controller,
+            namespace: place,
+            deployments: deployments_of(false),
+            shadows: deployments_of(true),
+            pods: pods_of("controller"),
+            static_pods: pods_of("static-pod"),
+            rescue_pods: pods_of("rescue"),
+            lease,
+            election: lease.map_or(Election::Absent, |lease| Election::of(&lease.reading)),
+        }
+    };
+    places.into_iter().map(at).collect()
+}

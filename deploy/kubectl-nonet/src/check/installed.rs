@@ -1,0 +1,203 @@
+//! What is installed, and whether it is ready.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+
+use super::{
+    Stage,
+    installation::{Installation, name, namespace},
+    needed,
+};
+use crate::{
+    facts::Facts,
+    finding::{Finding, Findings, Status, Topic},
+};
+
+/// Checks Deployments, static Pods, rescue Pods and shadows.
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Installed);
+    if let Err(why) = &facts.search {
+        let found = format!("cannot tell whether Nonet runs in other namespaces: {why}");
+        findings.add(Status::Unknown, found, "name the namespace with -n");
+    }
+    if let Err(why) = &facts.deployments {
+        findings.unreadable("which Deployments are installed", why);
+    }
+    if let Err(why) = &facts.pods {
+        findings.unreadable("which Pods run", why);
+    }
+    let mut left_out = Vec::new();
+    for installation in installations {
+        installation_of(&mut findings, facts, installation, stage);
+        if !installation.exists() {
+            left_out.push(installation.controller.name);
+        }
+    }
+    twice(&mut findings, installations);
+    // What could not be read may be installed.
+    if facts.deployments.is_ok() && facts.pods.is_ok() && !left_out.is_empty() {
+        let (nothing, status) = (left_out.len() == installations.len(), Status::Info);
+        if nothing && matches!(stage, Stage::HandOver | Stage::Upgrade) {
+            let remedy = "kubectl apply -k deploy/overlays/default, or name another cluster with --context";
+            findings.add(Status::Problem, "Nonet is not installed", remedy);
+        } else if nothing {
+            findings.add(status, "Nonet is not installed: everything is left to kube-controller-manager", "");
+        } else {
+            let found = format!("not installed, and left to kube-controller-manager: {}", left_out.join(", "));
+            findings.add(status, found, "");
+        }
+    }
+    findings.into_list()
+}
+
+fn installation_of(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: Stage) {
+    for deployment in &installation.deployments {
+        deployment_of(findings, facts, deployment, stage);
+    }
+    if !installation.static_pods.is_empty() {
+        static_pods(findings, installation, stage);
+    }
+    let controller = installation.controller.name;
+    if !installation.deployments.is_empty() && !installation.static_pods.is_empty() {
+        let found = format!("{controller} is installed twice, as a Deployment and as static Pods, in one election");
+        let place = installation.namespace;
+        let remedy =
+            format!("keep one: kubectl -n {place} delete deployment {}", name(&installation.deployments[0].metadata));
+        findings.add(Status::Warning, found, remedy);
+    }
+    for pod in &installation.rescue_pods {
+        let (place, pod) = (installation.namespace, name(&pod.metadata));
+        let found = format!("the rescue Pod {place}/{pod} is still there");
+        let remedy = format!("once the Deployment is ready: kubectl -n {place} delete pod {pod}");
+        findings.add(Status::Warning, found, remedy);
+    }
+    for shadow in &installation.shadows {
+        let found = format!(
+            "{controller} has a shadow, {}/{}, which writes nothing",
+            installation.namespace,
+            name(&shadow.metadata)
+        );
+        findings.info(found);
+    }
+}
+
+fn deployment_of(findings: &mut Findings, facts: &Facts, deployment: &Deployment, stage: Stage) {
+    let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let status = deployment.status.clone().unwrap_or_default();
+    let ready = status.ready_replicas.unwrap_or_default();
+    let updated = status.updated_replicas.unwrap_or_default();
+    let observed = status.observed_generation >= deployment.metadata.generation;
+    let what =
+        format!("Deployment {place}/{deployment_name} ({}): {ready} of {wanted} replicas ready", image(deployment));
+    let look = format!("kubectl -n {place} describe deployment {deployment_name}");
+    if wanted == 0 {
+        let severity = if stage == Stage::Removal { Status::Info } else { Status::Warning };
+        findings.add(
+            severity,
+            format!("{what}; it is scaled to zero"),
+            format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"),
+        );
+    } else if ready < wanted {
+        let severity = if ready == 0 && stage != Stage::Removal { Status::Problem } else { Status::Warning };
+        let severity = match stage {
+            Stage::HandOver | Stage::Upgrade => Status::Problem,
+            _ => severity,
+        };
+        findings.add(severity, what, look);
+    } else if !observed || updated < wanted || status.replicas.unwrap_or_default() > wanted {
+        let found = format!("{what}; a rollout is on, {updated} of {wanted} updated");
+        let remedy = format!("kubectl -n {place} rollout status deployment/{deployment_name}");
+        findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, remedy);
+    } else {
+        findings.ok(what);
+    }
+    if stage == Stage::Upgrade {
+        protection(findings, facts, deployment, wanted);
+    }
+}
+
+/// Checks that an upgrade leaves a replica at work.
+fn protection(findings: &mut Findings, facts: &Facts, deployment: &Deployment, wanted: i32) {
+    let (place, deployment_name) = (namespace(&deployment.metadata), name(&deployment.metadata));
+    if wanted < 2 {
+        let found = format!(
+            "Deployment {place}/{deployment_name} has one replica: nobody stands by during the upgrade, and a new \
+                version that fails leaves a gap"
+        );
+        findings.add(
+            Status::Warning,
+            found,
+            format!("kubectl -n {place} scale deployment {deployment_name} --replicas=2"),
+        );
+    }
+    let selected = deployment.spec.as_ref().and_then(|spec| spec.selector.match_labels.as_ref());
+    match &facts.budgets {
+        Err(why) => {
+            findings
+                .unreadable(&format!("whether Deployment {place}/{deployment_name} has a PodDisruptionBudget"), why);
+        }
+        Ok(budgets) => {
+            let protects = budgets.iter().any(|budget| {
+                let labels = budget.spec.as_ref().and_then(|spec| spec.selector.as_ref()?.match_labels.as_ref());
+                namespace(&budget.metadata) == place && labels.is_some() && labels == selected
+            });
+            if !protects {
+                let found = format!(
+                    "Deployment {place}/{deployment_name} has no PodDisruptionBudget: a drain may end all replicas \
+                        at once"
+                );
+                findings.add(Status::Warning, found, "kubectl apply -k deploy/overlays/default");
+            }
+        }
+    }
+}
+
+fn static_pods(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
+    let pods = &installation.static_pods;
+    let idle: Vec<&str> = pods.iter().filter(|pod| !is_ready(pod)).map(|pod| name(&pod.metadata)).collect();
+    let controller = installation.controller.name;
+    let found = format!("{controller}: {} of {} static Pods ready", pods.len() - idle.len(), pods.len());
+    if idle.is_empty() {
+        findings.ok(found);
+    } else {
+        let severity = if idle.len() == pods.len() { Status::Problem } else { Status::Warning };
+        let severity = if matches!(stage, Stage::HandOver | Stage::Upgrade) { Status::Problem } else { severity };
+        findings.add(severity, found, format!("kubectl -n {} describe pod {}", installation.namespace, idle.join(" ")));
+    }
+    if stage == Stage::Upgrade && pods.len() < 2 {
+        let found = format!("{controller} has one static Pod: the upgrade leaves a gap until the new one leads");
+        findings.add(Status::Warning, found, "");
+    }
+}
+
+/// Reports controllers that are installed in two namespaces: their elections know nothing of each other.
+fn twice(findings: &mut Findings, installations: &[Installation<'_>]) {
+    let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for installation in installations.iter().filter(|installation| installation.exists()) {
+        places.entry(installation.controller.name).or_default().push(installation.namespace);
+    }
+    for (controller, places) in places.into_iter().filter(|(_, places)| places.len() > 1) {
+        let found = format!(
+            "{controller} is installed in several namespaces ({}), each with an election of its own",
+            places.join(", ")
+        );
+        let remedy = format!("keep one: kubectl -n {} delete deployment nonet-{controller}", places[places.len() - 1]);
+        findings.add(Status::Problem, found, remedy);
+    }
+}
+
+/// The image of a Deployment, without its registry.
+fn image(deployment: &Deployment) -> &str {
+    let containers = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()).map(|pod| &pod.containers);
+    let image = containers.and_then(|containers| containers.first()?.image.as_deref()).unwrap_or("no image");
+    image.rsplit_once('/').map_or(image, |(_, name)| name)
+}
+
+/// Whether a Pod is ready and not about to end.
+pub(super) fn is_ready(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let ready = conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
+    ready && pod.metadata.deletion_timestamp.is_none()
+}

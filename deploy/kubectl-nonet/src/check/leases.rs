@@ -1,0 +1,193 @@
+//! Who leads, and on which terms.
+
+use jiff::Timestamp;
+
+use super::{Stage, age, election::Election, installation::Installation, list, needed, span};
+use crate::{
+    facts::{Facts, Unreadable},
+    finding::{Finding, Findings, Status, Topic},
+};
+
+/// Annotations of a Lease that a leader on probation writes: `common::leader::probation`.
+pub(super) const VERSION: &str = "nonet/version";
+const PROBATION: &str = "nonet/probation";
+const FAILED: &str = "nonet/failed";
+const ASKS: &str = "nonet/asks";
+
+/// How long before its end a hold is reported, in seconds.
+const HOLD_ENDS_SOON: i64 = 3 * 86_400;
+
+/// Checks the elections of the controllers.
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Leases);
+    let mut unreadable: Vec<(&Unreadable, Vec<&str>)> = Vec::new();
+    for installation in installations {
+        if let Election::Unreadable(why) = installation.election {
+            match unreadable.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, controllers)) => controllers.push(installation.controller.name),
+                None => unreadable.push((why, vec![installation.controller.name])),
+            }
+        }
+        let now =
+            installation.lease.and_then(|lease| Some(lease.reading.as_ref().ok()?.as_ref()?.at)).unwrap_or_default();
+        election(&mut findings, facts, installation, stage, now);
+        if installation.exists() {
+            probation(&mut findings, installation, stage);
+        }
+    }
+    for (why, controllers) in unreadable {
+        findings.unreadable(&format!("who leads {}", list(&controllers)), why);
+    }
+    findings.into_list()
+}
+
+fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<'_>, stage: Stage, now: Timestamp) {
+    let (controller, place) = (installation.controller.name, installation.namespace);
+    let exists = installation.exists();
+    let hold = format!("kubectl -n {place} apply -k deploy/controllers/{controller}/hold");
+    let release = format!("kubectl -n {place} delete -k deploy/controllers/{controller}/hold");
+    let look = format!("kubectl -n {place} get pods -l app.kubernetes.io/name={controller}");
+    match installation.election {
+        // Reported for all controllers at once.
+        Election::Unreadable(_) => {}
+        Election::Held { since, ends } => {
+            let since = since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
+            let found = format!("{controller}: held for the hand-over{since}; nobody leads");
+            match stage {
+                Stage::HandOver | Stage::Removal => findings.ok(found),
+                Stage::Upgrade if exists => {
+                    findings.add(Status::Problem, found, format!("end the hand-over first: {release}"));
+                }
+                _ if !exists => findings.add(Status::Info, format!("{found}, and it is not installed"), release),
+                _ => findings.info(found),
+            }
+            if let Some(left) =
+                ends.map(|ends| ends.as_second() - now.as_second()).filter(|left| *left < HOLD_ENDS_SOON)
+            {
+                let found = format!(
+                    "{controller}: candidates may take the Lease from the hold in {}, or at once if they have waited \
+                        that long",
+                    span(left)
+                );
+                let remedy = format!(
+                    "end the hand-over, or renew the hold: kubectl -n {place} delete lease {controller} && {hold}"
+                );
+                findings.add(Status::Warning, found, remedy);
+            }
+        }
+        Election::Led { holder, since, renewed, stalled } => {
+            let since = since.map(|since| format!(" for {}", age(since, now))).unwrap_or_default();
+            let found = format!("{controller}: {holder} has led{since}; it renewed its Lease {} ago", span(renewed));
+            if stage == Stage::HandOver && exists {
+                findings.add(
+                    Status::Problem,
+                    format!("{found}, and the Lease is not held for the hand-over"),
+                    hold.clone(),
+                );
+            } else if stage == Stage::Removal {
+                findings.add(
+                    Status::Problem,
+                    format!("{found}, and Nonet must not lead when it is removed"),
+                    hold.clone(),
+                );
+            } else if stalled {
+                let found = format!(
+                    "{controller}: {holder} has led{since}, and has not renewed its Lease for {}",
+                    span(renewed)
+                );
+                findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, look.clone());
+            } else {
+                findings.ok(found);
+            }
+            if facts.pods.is_ok() && !installation.has(holder) {
+                let found = format!("{controller}: the leader {holder} is none of the Pods in {place}");
+                findings.add(Status::Warning, found, format!("find out what runs it; {look}"));
+            }
+        }
+        Election::Expired { holder, renewed } => {
+            let ago = if renewed == i64::MAX {
+                "never renewed it".to_owned()
+            } else {
+                format!("renewed it {} ago", span(renewed))
+            };
+            let found = format!("{controller}: the Lease has expired; {holder} {ago}");
+            no_leader(findings, found, stage, exists, (&hold, &look));
+        }
+        Election::Free => {
+            no_leader(
+                findings,
+                format!("{controller}: the Lease is free; nobody leads"),
+                stage,
+                exists,
+                (&hold, &look),
+            );
+        }
+        Election::Absent => {
+            if exists {
+                no_leader(
+                    findings,
+                    format!("{controller}: there is no Lease; nobody leads"),
+                    stage,
+                    exists,
+                    (&hold, &look),
+                );
+            }
+        }
+    }
+}
+
+/// Reports that nobody leads.
+fn no_leader(findings: &mut Findings, found: String, stage: Stage, exists: bool, (hold, look): (&str, &str)) {
+    match stage {
+        Stage::Removal => findings.ok(found),
+        Stage::HandOver if exists => {
+            findings.add(Status::Problem, format!("{found}, and candidates may take it before the hand-over"), hold);
+        }
+        _ if !exists => findings.info(found),
+        Stage::Upgrade => findings.add(Status::Problem, found, look),
+        _ => findings.add(Status::Warning, found, look),
+    }
+}
+
+fn probation(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
+    let (controller, place) = (installation.controller.name, installation.namespace);
+    let version = installation.annotation(VERSION).unwrap_or("of unknown version");
+    if installation.election.is_led()
+        && let Some(time) = installation.annotation(PROBATION)
+    {
+        let found = format!("{controller}: the leader, {version}, is on probation for {time}");
+        let remedy = format!("wait until it has passed: kubectl -n {place} get lease {controller} -o yaml");
+        findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
+    }
+    if let Some(failed) = installation.annotation(FAILED) {
+        let tags = tags(installation);
+        let wanted = failed.split(',').map(str::trim).find(|version| {
+            let number = version.split('+').next().unwrap_or(version);
+            tags.iter().any(|tag| tag.trim_start_matches('v') == number)
+        });
+        let again = format!("kubectl -n {place} annotate lease {controller} nonet/failed-");
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != version) {
+            let found = format!("{controller}: {wanted}, which its image asks for, has failed on probation");
+            let remedy =
+                format!("kubectl -n {place} rollout undo deployment/nonet-{controller}; to let it try again: {again}");
+            findings.add(needed(stage, Stage::Upgrade, Status::Warning), found, remedy);
+        } else {
+            findings.add(
+                Status::Info,
+                format!("{controller}: versions that failed on probation: {failed}"),
+                format!("to let them try again: {again}"),
+            );
+        }
+    }
+    if let Some(asks) = installation.annotation(ASKS).filter(|_| installation.election.is_led()) {
+        findings.info(format!("{controller}: a standby asks for the Lease: {asks}"));
+    }
+}
+
+/// The tags of the images that are wanted.
+fn tags<'a>(installation: &Installation<'a>) -> Vec<&'a str> {
+    let specs = installation.deployments.iter().filter_map(|d| d.spec.as_ref()?.template.spec.as_ref());
+    let specs = specs.chain(installation.static_pods.iter().filter_map(|pod| pod.spec.as_ref()));
+    let images = specs.flat_map(|spec| &spec.containers).filter_map(|container| container.image.as_deref());
+    images.filter_map(super::versions::tag).collect()
+}

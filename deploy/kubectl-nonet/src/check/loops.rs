@@ -1,0 +1,250 @@
+//! The loops of kube-controller-manager beside those of Nonet: never two writers, never none.
+
+mod built_in;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+use super::{
+    Stage,
+    election::Election,
+    installation::{Installation, name, namespace},
+    list,
+};
+use crate::{
+    facts::Facts,
+    finding::{Finding, Findings, Status, Topic},
+    manager_flags,
+};
+use built_in::{BuiltIn, State};
+
+/// Reason of the Event with which a controller reports another manager at work.
+pub(crate) const OTHER_MANAGER: &str = "OtherManagerFound";
+/// Annotation of a Lease that expects another manager until a time.
+const EXPECTED_UNTIL: &str = "nonet/other-manager-expected-until";
+
+/// Who runs a loop. Loops of one kind make one finding.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    /// Both do.
+    Both(Vec<String>),
+    /// Nonet does, and some kube-controller-manager would if it became the leader.
+    BothSoon(Vec<String>),
+    /// Nobody does; the hold keeps Nonet back.
+    NobodyHeld,
+    /// Nobody does, though Nonet is installed.
+    NobodyLeads,
+    /// Nobody does, and Nonet is not installed.
+    NobodyInstalled,
+    /// Nobody does, because no kube-controller-manager leads.
+    NobodyManages,
+    /// kube-controller-manager does not run what it is needed for.
+    Needed,
+    /// Nonet does.
+    Nonet,
+    /// Nonet does; whether kube-controller-manager does, too, cannot be told.
+    NonetAtLeast,
+    /// kube-controller-manager does, and Nonet stands by.
+    ManagerBesideNonet,
+    /// kube-controller-manager does, and Nonet is not installed.
+    Manager,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// Compares both sides.
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Loops);
+    let built_in = BuiltIn::of(&facts.manager);
+    built_in.report(&mut findings);
+    let mut verdicts: BTreeMap<Verdict, Vec<(&str, &Installation<'_>)>> = BTreeMap::new();
+    for installation in installations {
+        for name in installation.controller.loops {
+            let verdict = verdict(&built_in.state(name), installation, stage);
+            verdicts.entry(verdict).or_default().push((name, installation));
+        }
+    }
+    for (verdict, loops) in verdicts {
+        report(&mut findings, &verdict, &loops, stage);
+    }
+    kubeadm(&mut findings, facts, installations, stage);
+    other_managers(&mut findings, facts, installations);
+    findings.into_list()
+}
+
+/// Who runs a loop.
+fn verdict(state: &State, installation: &Installation<'_>, stage: Stage) -> Verdict {
+    let leads = installation.election.is_led();
+    let unknown = matches!(installation.election, Election::Unreadable(_));
+    let concerned = installation.exists() || installation.election.is_held();
+    let manager_needed = concerned && matches!(stage, Stage::HandOver | Stage::Removal);
+    match state {
+        State::Runs(pods) if leads => Verdict::Both(pods.clone()),
+        State::WouldRun(pods) if leads => Verdict::BothSoon(pods.clone()),
+        State::Off | State::Gone if leads && !manager_needed => Verdict::Nonet,
+        State::Unknown if leads && !manager_needed => Verdict::NonetAtLeast,
+        _ if unknown => Verdict::Unknown,
+        State::Runs(_) if concerned => Verdict::ManagerBesideNonet,
+        State::Runs(_) => Verdict::Manager,
+        State::Unknown => Verdict::Unknown,
+        State::WouldRun(_) | State::Off | State::Gone if manager_needed => Verdict::Needed,
+        State::WouldRun(_) => Verdict::NobodyManages,
+        State::Off | State::Gone if installation.election.is_held() => Verdict::NobodyHeld,
+        State::Off | State::Gone if installation.exists() => Verdict::NobodyLeads,
+        State::Off | State::Gone => Verdict::NobodyInstalled,
+    }
+}
+
+fn report(findings: &mut Findings, verdict: &Verdict, loops: &[(&str, &Installation<'_>)], stage: Stage) {
+    let names = list(&loops.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    let controllers = {
+        let mut names: Vec<&str> = loops.iter().map(|(_, installation)| installation.controller.name).collect();
+        names.dedup();
+        names
+    };
+    let place = loops.first().map_or("kube-system", |(_, installation)| installation.namespace);
+    let off = format!(
+        "add -{} to --controllers, in kubeadm-config too, on each control-plane node",
+        names.replace(", ", ",-")
+    );
+    let hold = |verb: &str| -> String {
+        let commands =
+            controllers.iter().map(|name| format!("kubectl -n {place} {verb} -k deploy/controllers/{name}/hold"));
+        commands.collect::<Vec<_>>().join("; ")
+    };
+    let switch_on = "switch them on: take them out of --controllers, in kubeadm-config too, on each control-plane node";
+    match verdict {
+        Verdict::Both(pods) => {
+            let found =
+                format!("two writers: kube-controller-manager ({}) and Nonet both run {names}", pods.join(", "));
+            findings.add(Status::Problem, found, format!("stop Nonet at once: {}; then {off}", hold("apply")));
+        }
+        Verdict::BothSoon(pods) => {
+            let found =
+                format!("two writers soon: {} would run {names} beside Nonet if it became the leader", pods.join(", "));
+            findings.add(Status::Problem, found, off);
+        }
+        Verdict::NobodyHeld => {
+            let found =
+                format!("nobody runs {names}: kube-controller-manager does not, and Nonet is held for the hand-over");
+            findings.add(Status::Problem, found, format!("release the Leases: {}", hold("delete")));
+        }
+        Verdict::NobodyLeads => {
+            let found = format!("nobody runs {names}: kube-controller-manager does not, and no replica of Nonet leads");
+            findings.add(Status::Problem, found, format!("see the findings about Leases and Pods, or {switch_on}"));
+        }
+        Verdict::NobodyInstalled => {
+            let found =
+                format!("nobody runs {names}: kube-controller-manager does not, and Nonet is not installed for it");
+            findings.add(
+                Status::Problem,
+                found,
+                format!("apply an overlay with {}, or {switch_on}", controllers.join(", ")),
+            );
+        }
+        Verdict::NobodyManages => {
+            let found =
+                format!("nobody runs {names}: no kube-controller-manager that runs them leads, and neither does Nonet");
+            findings.add(
+                Status::Problem,
+                found,
+                "kubectl -n kube-system get pods -l component=kube-controller-manager; \
+                 kubectl -n kube-system get lease kube-controller-manager -o yaml",
+            );
+        }
+        Verdict::Needed => {
+            let why = if stage == Stage::Removal {
+                "when Nonet is removed, nobody is left to run"
+            } else {
+                "before the hand-over, kube-controller-manager has to run, and does not run,"
+            };
+            findings.add(Status::Problem, format!("{why} {names}"), switch_on);
+        }
+        Verdict::Nonet => findings.ok(format!("Nonet alone runs {names}")),
+        Verdict::NonetAtLeast => {
+            findings.info(format!("Nonet runs {names}; whether kube-controller-manager does, too, cannot be told"));
+        }
+        Verdict::ManagerBesideNonet => {
+            findings.ok(format!("kube-controller-manager runs {names}, and Nonet stands by"));
+        }
+        Verdict::Manager => findings.info(format!("kube-controller-manager runs {names}")),
+        Verdict::Unknown => findings.add(
+            Status::Unknown,
+            format!("cannot tell who runs {names}"),
+            "see the findings about kube-controller-manager and Leases",
+        ),
+    }
+}
+
+/// Checks what the next `kubeadm upgrade` will do.
+fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>], stage: Stage) {
+    const EDIT: &str = "kubectl -n kube-system edit configmap kubeadm-config; controllers in controllerManager.extraArgs \
+        is as in docs/operations.md, Hand over, step 3";
+    let configuration = match &facts.manager.kubeadm {
+        Err(why) => return findings.unreadable("what kubeadm upgrade will switch on", why),
+        Ok(None) => return,
+        Ok(Some(map)) => map.data.as_ref().and_then(|data| data.get("ClusterConfiguration")),
+    };
+    let Some(configuration) = configuration else { return };
+    let controllers = match manager_flags::kubeadm_controllers(configuration) {
+        Ok(controllers) => controllers,
+        Err(why) => {
+            let why = why.split_whitespace().collect::<Vec<_>>().join(" ");
+            findings.add(
+                Status::Unknown,
+                format!("cannot tell what kubeadm upgrade will switch on: kubeadm-config is not YAML: {why}"),
+                EDIT,
+            );
+            return;
+        }
+    };
+    let installed = installations.iter().filter(|installation| installation.exists());
+    let loops: Vec<&str> = installed.flat_map(|installation| installation.controller.loops).copied().collect();
+    let (on, off): (Vec<&str>, Vec<&str>) = loops.iter().partition(|name| controllers.contains(name));
+    if stage == Stage::Removal {
+        if !off.is_empty() {
+            findings.add(
+                Status::Warning,
+                format!("the next kubeadm upgrade will switch off {}: kubeadm-config says so", list(&off)),
+                EDIT,
+            );
+        }
+    } else if !on.is_empty() {
+        findings.add(
+            Status::Warning,
+            format!(
+                "the next kubeadm upgrade will switch on {} in kube-controller-manager: kubeadm-config says so",
+                list(&on)
+            ),
+            EDIT,
+        );
+    } else if !loops.is_empty() {
+        findings.ok("kubeadm-config keeps the loops of Nonet off at the next kubeadm upgrade");
+    }
+}
+
+/// Reports what the controllers have found themselves.
+fn other_managers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
+    let events = match &facts.other_managers {
+        Err(why) => return findings.unreadable("whether controllers have found another manager at work", why),
+        Ok(events) => events,
+    };
+    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
+    for event in events {
+        let object = &event.involved_object;
+        let (place, lease) = (namespace(&event.metadata), object.name.as_deref().unwrap_or_default());
+        let installation = installations.iter().find(|i| i.controller.name == lease && i.namespace == place);
+        let expected = installation.and_then(|installation| installation.annotation(EXPECTED_UNTIL));
+        let until = expected.and_then(|text| text.parse::<Timestamp>().ok());
+        let message = event.message.as_deref().unwrap_or("no message").trim();
+        let found = format!("{lease} has found another manager at work: {message}");
+        if let Some(until) = until.filter(|until| now.is_none_or(|now| *until > now)) {
+            findings.info(format!("{found} (expected until {until})"));
+        } else {
+            let remedy =
+                format!("compare with the loops above; kubectl -n {place} describe event {}", name(&event.metadata));
+            findings.add(Status::Problem, found, remedy);
+        }
+    }
+}

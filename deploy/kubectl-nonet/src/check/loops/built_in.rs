@@ -1,0 +1,244 @@
+//! The loops that kube-controller-manager runs.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::{
+    check::{
+        counted,
+        election::{Election, host},
+        installation::name,
+        span,
+    },
+    controllers::{self, KUBE_SYSTEM},
+    facts::{BuiltInFacts, Stated},
+    finding::{Findings, Status},
+    manager_flags::{self, Controllers},
+};
+
+/// How to say what the API does not show.
+const STATE: &str = "find out its flag --controllers, and repeat the check with --built-in-controllers LIST; or with \
+    none, if there is no kube-controller-manager";
+
+/// Whether kube-controller-manager runs a loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// The leader runs it; the Pods that do.
+    Runs(Vec<String>),
+    /// These Pods would run it, and none of them leads.
+    WouldRun(Vec<String>),
+    /// It is switched off everywhere.
+    Off,
+    /// There is no kube-controller-manager.
+    Gone,
+    /// It cannot be told.
+    Unknown,
+}
+
+/// A kube-controller-manager that runs as a Pod.
+struct Process<'a> {
+    pod: &'a Pod,
+    controllers: Controllers,
+    elects: bool,
+}
+
+/// What is known of all kube-controller-managers.
+pub(super) struct BuiltIn<'a> {
+    facts: &'a BuiltInFacts,
+    election: Election<'a>,
+    processes: Vec<Process<'a>>,
+}
+
+impl<'a> BuiltIn<'a> {
+    /// Reads the Pods and the Lease.
+    pub(super) fn of(facts: &'a BuiltInFacts) -> Self {
+        let election = Election::of(&facts.lease);
+        let processes = facts.pods.iter().flatten().filter_map(process).collect();
+        Self { facts, election, processes }
+    }
+
+    /// Whether kube-controller-manager runs a loop.
+    pub(super) fn state(&self, name: &str) -> State {
+        match &self.facts.stated {
+            Some(Stated::None) => return State::Gone,
+            Some(Stated::Controllers(list)) if list.contains(name) => {
+                return State::Runs(vec!["by --built-in-controllers".to_owned()]);
+            }
+            Some(Stated::Controllers(_)) => return State::Off,
+            None => {}
+        }
+        let on: Vec<&Process<'_>> =
+            self.processes.iter().filter(|process| process.controllers.contains(name)).collect();
+        if on.is_empty() {
+            return if self.is_complete() { State::Off } else { State::Unknown };
+        }
+        let pods = on.iter().map(|process| process.name().to_owned()).collect();
+        let works = match self.election {
+            Election::Led { holder, .. } => {
+                // A leader that is none of the Pods may run anything.
+                !self.processes.iter().any(|process| process.is(holder)) || on.iter().any(|process| process.is(holder))
+            }
+            Election::Unreadable(_) => true,
+            _ => on.iter().any(|process| !process.elects),
+        };
+        if works { State::Runs(pods) } else { State::WouldRun(pods) }
+    }
+
+    /// Whether a loop that no Pod runs is off everywhere: the Pods could be read, and the leader is one of them.
+    fn is_complete(&self) -> bool {
+        let leader_is_seen = match self.election {
+            Election::Led { holder, .. } => self.processes.iter().any(|process| process.is(holder)),
+            Election::Unreadable(_) => false,
+            _ => true,
+        };
+        !self.processes.is_empty()
+            && leader_is_seen
+            && self.facts.pods.as_ref().is_ok_and(|p| p.len() == self.processes.len())
+    }
+
+    /// Reports what is and is not known.
+    pub(super) fn report(&self, findings: &mut Findings) {
+        if let Some(stated) = &self.facts.stated {
+            let what = match stated {
+                Stated::None => "there is no kube-controller-manager",
+                Stated::Controllers(_) => "kube-controller-manager runs what the flag lists",
+            };
+            return findings.info(format!("by --built-in-controllers, {what}"));
+        }
+        match &self.facts.pods {
+            Err(why) => findings.unreadable("which loops kube-controller-manager runs", why),
+            Ok(pods) if pods.is_empty() => self.report_outside(findings),
+            Ok(pods) => {
+                for pod in pods.iter().filter(|pod| process(pod).is_none()) {
+                    let found = format!(
+                        "cannot tell which loops the Pod {KUBE_SYSTEM}/{} runs: it shows no command line",
+                        name(&pod.metadata)
+                    );
+                    findings.add(Status::Unknown, found, STATE);
+                }
+                self.report_pods(findings);
+            }
+        }
+    }
+
+    fn report_outside(&self, findings: &mut Findings) {
+        let found = match self.election {
+            Election::Unreadable(why) => return findings.unreadable("whether kube-controller-manager runs", why),
+            Election::Led { holder, .. } => format!(
+                "cannot tell which loops kube-controller-manager runs: {holder} leads, and is no Pod in \
+                    {KUBE_SYSTEM} (k3s, managed clusters)"
+            ),
+            _ => format!(
+                "cannot tell whether there is a kube-controller-manager: no Pod and no live Lease of it in \
+                    {KUBE_SYSTEM}; one without election leaves no trace"
+            ),
+        };
+        findings.add(Status::Unknown, found, STATE);
+    }
+
+    fn report_pods(&self, findings: &mut Findings) {
+        let all = counted(self.processes.len(), "Pod");
+        match self.election {
+            Election::Led { holder, renewed, .. } => {
+                if self.processes.iter().any(|process| process.is(holder)) {
+                    findings.ok(format!(
+                        "kube-controller-manager: {all}, {holder} leads and renewed its Lease {} ago",
+                        span(renewed)
+                    ));
+                } else {
+                    let found = format!(
+                        "cannot tell which loops run: the leader {holder} of kube-controller-manager is none of its \
+                            Pods in {KUBE_SYSTEM}"
+                    );
+                    findings.add(
+                        Status::Unknown,
+                        found,
+                        "kubectl -n kube-system get pods -l component=kube-controller-manager -o wide",
+                    );
+                }
+            }
+            Election::Unreadable(why) => findings.unreadable("which kube-controller-manager leads", why),
+            _ if self.processes.iter().any(|process| !process.elects) => {
+                findings.ok(format!("kube-controller-manager: {all}, without election"));
+            }
+            _ => {
+                let found = format!("kube-controller-manager: {all}, and none of them leads");
+                findings.add(
+                    Status::Problem,
+                    found,
+                    "kubectl -n kube-system get pods -l component=kube-controller-manager",
+                );
+            }
+        }
+        self.report_different(findings);
+        match &self.facts.nodes {
+            Err(why) => findings.unreadable("whether every control-plane node was looked at", why),
+            Ok(nodes) => {
+                let covered: BTreeSet<&str> = self.processes.iter().filter_map(Process::node).collect();
+                for node in nodes.iter().map(|node| name(&node.metadata)).filter(|node| !covered.contains(node)) {
+                    let found = format!(
+                        "cannot tell which loops the control-plane node {node} would run: it has no Pod of \
+                            kube-controller-manager now"
+                    );
+                    let remedy = format!(
+                        "on {node}: grep -e --controllers /etc/kubernetes/manifests/kube-controller-manager.yaml"
+                    );
+                    findings.add(Status::Unknown, found, remedy);
+                }
+            }
+        }
+    }
+
+    /// Reports Pods that run different loops of Nonet: a change that has not reached every node.
+    fn report_different(&self, findings: &mut Findings) {
+        let loops: Vec<&str> = controllers::ALL.iter().flat_map(|controller| controller.loops).copied().collect();
+        let sets: BTreeSet<Vec<bool>> = self
+            .processes
+            .iter()
+            .map(|process| loops.iter().map(|name| process.controllers.contains(name)).collect())
+            .collect();
+        if sets.len() > 1 {
+            let found = "the control-plane nodes run kube-controller-manager with different --controllers";
+            let remedy = "make them the same: kubectl -n kube-system get pods -l component=kube-controller-manager \
+                          -o custom-columns='NODE:.spec.nodeName,COMMAND:.spec.containers[0].command'";
+            findings.add(Status::Warning, found, remedy);
+        }
+    }
+}
+
+impl Process<'_> {
+    fn name(&self) -> &str {
+        name(&self.pod.metadata)
+    }
+
+    fn node(&self) -> Option<&str> {
+        self.pod.spec.as_ref()?.node_name.as_deref()
+    }
+
+    /// Whether an identity is this process: in the host network it begins with the name of the node.
+    fn is(&self, identity: &str) -> bool {
+        let host = host(identity);
+        self.node().is_some_and(|node| same_machine(node, host)) || self.name() == host
+    }
+}
+
+/// Whether two names are those of one machine; one of them may lack the domain.
+fn same_machine(a: &str, b: &str) -> bool {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    long.strip_prefix(short).is_some_and(|domain| domain.is_empty() || domain.starts_with('.'))
+}
+
+/// Reads the command line of a Pod; none if it shows none.
+fn process(pod: &Pod) -> Option<Process<'_>> {
+    let containers = &pod.spec.as_ref()?.containers;
+    let named = containers.iter().find(|container| container.name == "kube-controller-manager");
+    let container = named.or(containers.first())?;
+    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    let command_line: Vec<String> = words.cloned().collect();
+    if command_line.is_empty() {
+        return None;
+    }
+    let elects = !manager_flags::without_election(&command_line);
+    Some(Process { pod, controllers: manager_flags::controllers(&command_line), elects })
+}

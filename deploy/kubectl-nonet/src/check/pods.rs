@@ -1,0 +1,94 @@
+//! Pods that do not start, and why.
+
+use k8s_openapi::{
+    api::core::v1::{ContainerStatus, Pod, PodSpec},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+
+use super::installation::{label, name, namespace};
+use crate::{
+    controllers::COMPONENT,
+    facts::Facts,
+    finding::{Finding, Findings, Status, Topic},
+};
+
+/// The registry that never resolves, which manifests name until an image is set.
+const NO_REGISTRY: &str = "registry.invalid/";
+/// Reasons of a container that waits for its image.
+const NO_IMAGE: &[&str] = &["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"];
+
+/// Checks the Pods of Nonet. Pods that cannot be listed are reported under what is installed.
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Pods);
+    for deployment in facts.deployments.iter().flatten() {
+        let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        unset_image(&mut findings, "Deployment", &deployment.metadata, spec);
+    }
+    for pod in facts.pods.iter().flatten() {
+        // The Deployment has been reported.
+        if !matches!(label(&pod.metadata, COMPONENT), "controller" | "shadow") {
+            unset_image(&mut findings, "Pod", &pod.metadata, pod.spec.as_ref());
+        }
+        let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
+        for container in statuses.into_iter().flatten() {
+            container_of(&mut findings, pod, container);
+        }
+        pending(&mut findings, pod);
+    }
+    findings.into_list()
+}
+
+fn unset_image(findings: &mut Findings, what: &str, metadata: &ObjectMeta, spec: Option<&PodSpec>) {
+    let containers = spec.into_iter().flat_map(|spec| &spec.containers);
+    let images = containers.filter_map(|container| container.image.as_deref());
+    for image in images.filter(|image| image.starts_with(NO_REGISTRY)) {
+        let found = format!("{what} {}/{}: its image {image} names no registry", namespace(metadata), name(metadata));
+        findings.add(Status::Problem, found, "deploy/images/set REGISTRY/nonet TAG, then apply the overlay again");
+    }
+}
+
+fn container_of(findings: &mut Findings, pod: &Pod, container: &ContainerStatus) {
+    let (place, pod_name) = (namespace(&pod.metadata), name(&pod.metadata));
+    let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+    let reason = waiting.and_then(|waiting| waiting.reason.as_deref()).unwrap_or_default();
+    let message = waiting.and_then(|waiting| waiting.message.as_deref()).map(|text| format!(": {}", one_line(text)));
+    let message = message.unwrap_or_default();
+    if NO_IMAGE.contains(&reason) {
+        if container.image.starts_with(NO_REGISTRY) {
+            return;
+        }
+        let found = format!("Pod {place}/{pod_name} cannot pull {} ({reason}){message}", container.image);
+        let remedy =
+            format!("set a tag that exists with deploy/images/set; kubectl -n {place} describe pod {pod_name}");
+        findings.add(Status::Problem, found, remedy);
+    } else if reason == "CrashLoopBackOff" {
+        let last = container.last_state.as_ref().and_then(|state| state.terminated.as_ref());
+        let last = last.map_or(String::new(), |last| {
+            let text = last.message.as_deref().map(|text| format!(": {}", one_line(text))).unwrap_or_default();
+            format!(", last with exit code {}{text}", last.exit_code)
+        });
+        let found = format!("Pod {place}/{pod_name} crashes, {} times so far{last}", container.restart_count);
+        findings.add(Status::Problem, found, format!("kubectl -n {place} logs {pod_name} --previous"));
+    } else if matches!(reason, "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") {
+        let found = format!("Pod {place}/{pod_name} does not start ({reason}){message}");
+        findings.add(Status::Problem, found, format!("kubectl -n {place} describe pod {pod_name}"));
+    }
+}
+
+fn pending(findings: &mut Findings, pod: &Pod) {
+    let (place, pod_name) = (namespace(&pod.metadata), name(&pod.metadata));
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+    let refused = conditions.into_iter().flatten().find(|c| c.type_ == "PodScheduled" && c.status == "False");
+    if let Some(refused) = refused {
+        let why = one_line(refused.message.as_deref().or(refused.reason.as_deref()).unwrap_or("no reason given"));
+        let found = format!("Pod {place}/{pod_name} finds no node: {why}");
+        let remedy = "on one control-plane node use deploy/overlays/single, without control-plane nodes \
+            deploy/overlays/any-node";
+        findings.add(Status::Problem, found, remedy);
+    }
+}
+
+fn one_line(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() > 300 { format!("{}…", line.chars().take(300).collect::<String>()) } else { line }
+}

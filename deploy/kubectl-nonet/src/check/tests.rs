@@ -1,0 +1,542 @@
+//! Tables of facts and what is concluded from them.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{Stage, check};
+use crate::{
+    controllers::{self, HOLD},
+    facts::{
+        Before, BuiltInFacts, Certificate, Facts, LeaseReading, NamedLease, Read, Review, Roles, Stated, Times,
+        Unreadable,
+    },
+    finding::{Finding, Status},
+    manager_flags::Controllers,
+};
+
+const MANAGER: &str = "kube-controller-manager";
+/// Loops of deployment-controller switched off.
+const OFF: &str = "*,-deployment-controller";
+
+fn now() -> Timestamp {
+    "2026-11-25T12:00:00Z".parse().unwrap()
+}
+
+fn ago(seconds: i64) -> Timestamp {
+    now() - SignedDuration::from_secs(seconds)
+}
+
+fn parse<T: serde::de::DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn forbidden<T>() -> Read<T> {
+    Err(Unreadable::Forbidden { verb: "list", resource: "things", namespace: Some("kube-system".to_owned()) })
+}
+
+fn labels(controller: &str, component: &str) -> Value {
+    json!({"app.kubernetes.io/name": controller, "app.kubernetes.io/component": component, "app.kubernetes.io/part-of": "nonet"})
+}
+
+/// A Lease that was renewed some seconds ago.
+#[allow(clippy::unnecessary_wraps, reason = "facts are results")]
+fn lease(holder: &str, renewed: i64) -> Read<Option<LeaseReading>> {
+    let lease = parse(json!({
+        "metadata": {"creationTimestamp": ago(3_600)},
+        "spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": if holder == HOLD { 315_360_000 } else { 15 },
+            "acquireTime": micro(ago(600)), "renewTime": micro(ago(renewed)),
+        },
+    }));
+    Ok(Some(LeaseReading { lease, at: now(), before: None }))
+}
+
+fn micro(time: Timestamp) -> String {
+    format!("{time:.6}")
+}
+
+/// A cluster whose deployment-controller is Nonet's, and whose other loops are kube-controller-manager's.
+struct World(Box<Facts>);
+
+impl World {
+    fn handed_over() -> Self {
+        let leases = controllers::ALL.iter().map(|controller| NamedLease {
+            name: controller.name,
+            namespace: "kube-system".to_owned(),
+            reading: Ok(None),
+        });
+        let account =
+            json!([{"kind": "ServiceAccount", "name": "nonet-deployment-controller", "namespace": "kube-system"}]);
+        let binding = |kind: &str| {
+            json!({
+                "metadata": {"name": "nonet:deployment-controller", "namespace": "kube-system"},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "nonet:deployment-controller"},
+                "subjects": account,
+            })
+        };
+        let facts = Facts {
+            namespaces: vec!["kube-system".to_owned()],
+            search: Ok(()),
+            clocks: Ok(Times { local: now(), server: now() }),
+            server_version: Ok("v1.36.2".to_owned()),
+            deployments: Ok(Vec::new()),
+            pods: Ok(Vec::new()),
+            budgets: Ok(vec![parse(json!({
+                "metadata": {"name": "nonet-deployment-controller", "namespace": "kube-system"},
+                "spec": {"selector": {"matchLabels": labels("deployment-controller", "controller")}},
+            }))]),
+            leases: leases.collect(),
+            manager: BuiltInFacts {
+                lease: lease("cp-0_1", 1),
+                pods: Ok(Vec::new()),
+                nodes: Ok(vec![parse(json!({"metadata": {"name": "cp-0"}}))]),
+                kubeadm: Ok(None),
+                stated: None,
+            },
+            other_managers: Ok(Vec::new()),
+            roles: Roles {
+                cluster_roles: Ok(["nonet:deployment-controller".to_owned()].into()),
+                cluster_bindings: Ok(vec![parse(binding("ClusterRole"))]),
+                roles: Ok([("kube-system".to_owned(), "nonet:deployment-controller".to_owned())].into()),
+                bindings: Ok(vec![parse(binding("Role"))]),
+            },
+            reviews: vec![Review { controller: "deployment-controller", denied: Ok(Vec::new()) }],
+            client_certificate: Ok(None),
+            serving_certificate: Ok(None),
+        };
+        Self(Box::new(facts))
+            .deployment(2, 2)
+            .pod("a", json!({}))
+            .pod("b", json!({}))
+            .lease("a_1", 1)
+            .manager("cp-0", &[OFF])
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Facts)) -> Self {
+        change(&mut self.0);
+        self
+    }
+
+    /// The Deployment of deployment-controller.
+    fn deployment(self, wanted: i32, ready: i32) -> Self {
+        let labels = labels("deployment-controller", "controller");
+        let deployment = parse(json!({
+            "metadata": {"name": "nonet-deployment-controller", "namespace": "kube-system", "labels": labels, "generation": 1},
+            "spec": {
+                "replicas": wanted, "selector": {"matchLabels": labels},
+                "template": {"spec": {"containers": [{"name": "controller", "image": "registry.example/nonet/deployment-controller:v0.2.0"}]}},
+            },
+            "status": {"replicas": wanted, "readyReplicas": ready, "updatedReplicas": wanted, "observedGeneration": 1},
+        }));
+        self.with(|facts| facts.deployments = Ok(vec![deployment]))
+    }
+
+    /// One more Pod of deployment-controller.
+    fn pod(self, name: &str, status: Value) -> Self {
+        self.pod_of("controller", name, "registry.example/nonet/deployment-controller:v0.2.0", status)
+    }
+
+    fn pod_of(self, component: &str, name: &str, image: &str, status: Value) -> Self {
+        let pod = parse(json!({
+            "metadata": {"name": name, "namespace": "kube-system", "labels": labels("deployment-controller", component)},
+            "spec": {"containers": [{"name": "controller", "image": image}], "hostNetwork": component != "controller", "nodeName": "cp-0"},
+            "status": status,
+        }));
+        self.with(|facts| facts.pods.as_mut().unwrap().push(pod))
+    }
+
+    /// The Lease of deployment-controller.
+    fn lease(self, holder: &str, renewed: i64) -> Self {
+        self.reading(lease(holder, renewed))
+    }
+
+    fn reading(self, reading: Read<Option<LeaseReading>>) -> Self {
+        self.with(|facts| {
+            facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap().reading = reading;
+        })
+    }
+
+    fn annotated(self, key: &str, value: &str) -> Self {
+        self.with(|facts| {
+            let lease = facts.leases.iter_mut().find(|l| l.name == "deployment-controller").unwrap();
+            let reading = lease.reading.as_mut().unwrap().as_mut().unwrap();
+            let annotations = reading.lease.metadata.annotations.get_or_insert_default();
+            annotations.insert(key.to_owned(), value.to_owned());
+        })
+    }
+
+    /// The one kube-controller-manager.
+    fn manager(self, node: &str, controllers: &[&str]) -> Self {
+        self.with(|facts| facts.manager.pods = Ok(Vec::new())).another_manager(node, controllers)
+    }
+
+    fn another_manager(self, node: &str, controllers: &[&str]) -> Self {
+        let flags = controllers.iter().map(|list| format!("--controllers={list}"));
+        let command: Vec<String> = [MANAGER.to_owned()].into_iter().chain(flags).collect();
+        let pod = parse(json!({
+            "metadata": {"name": format!("{MANAGER}-{node}"), "namespace": "kube-system"},
+            "spec": {"nodeName": node, "containers": [{"name": MANAGER, "image": "registry.k8s.io/kube-controller-manager:v1.36.2", "command": command}]},
+        }));
+        self.with(|facts| facts.manager.pods.as_mut().unwrap().push(pod))
+    }
+
+    fn kubeadm(self, configuration: &str) -> Self {
+        let map = parse(json!({"data": {"ClusterConfiguration": configuration}}));
+        self.with(|facts| facts.manager.kubeadm = Ok(Some(map)))
+    }
+
+    fn check(&self, stage: Stage) -> Vec<Finding> {
+        check(&self.0, stage)
+    }
+}
+
+/// Asserts that there is a finding of this status with these words, and none that is worse.
+#[track_caller]
+fn expect(world: &World, stage: Stage, status: Status, words: &str) {
+    let findings = world.check(stage);
+    let worst = findings.iter().map(|finding| finding.status).max().unwrap();
+    let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
+    assert!(found && worst == status, "{status} {words:?} is not the worst of {findings:#?}");
+}
+
+#[test]
+fn a_cluster_after_the_hand_over_is_fine() {
+    let world = World::handed_over();
+    for finding in world.check(Stage::Running) {
+        assert!(finding.status <= Status::Info, "{finding:?}");
+    }
+    expect(&world, Stage::Running, Status::Info, "kube-controller-manager runs replicaset-controller");
+    expect(&world, Stage::Upgrade, Status::Info, "not installed");
+}
+
+#[test]
+fn loops_have_one_writer() {
+    use Status::{Info, Problem, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
+        (
+            start().manager("cp-0", &["*"]),
+            Problem,
+            "two writers: kube-controller-manager (kube-controller-manager-cp-0) and Nonet both run \
+                deployment-controller",
+        ),
+        (start().manager("cp-0", &[]), Problem, "two writers"),
+        (start().another_manager("cp-1", &["*"]), Problem, "two writers soon: kube-controller-manager-cp-1"),
+        (
+            start().lease(HOLD, 0),
+            Problem,
+            "nobody runs deployment-controller: kube-controller-manager does not, and Nonet is held",
+        ),
+        (start().lease("", 0), Problem, "no replica of Nonet leads"),
+        (start().lease("a_1", 60), Problem, "no replica of Nonet leads"),
+        (
+            start().manager("cp-0", &[OFF, "-job"]),
+            Problem,
+            "nobody runs job-controller: kube-controller-manager does not, and Nonet is not installed",
+        ),
+        (start().lease(HOLD, 600).manager("cp-0", &["*"]), Info, "held for the hand-over, for 10 min"),
+        (
+            start().with(|f| f.manager.lease = lease("cp-0_1", 60)),
+            Problem,
+            "no kube-controller-manager that runs them leads",
+        ),
+        (
+            start().with(|f| f.manager.lease = lease("elsewhere_1", 1)),
+            Unknown,
+            "the leader elsewhere_1 of kube-controller-manager is none of its Pods",
+        ),
+        (
+            start().with(|f| f.manager.pods = forbidden()),
+            Unknown,
+            "which loops kube-controller-manager runs: forbidden; it needs list on things",
+        ),
+        (start().with(|f| f.manager.pods = Ok(vec![])), Unknown, "is no Pod in kube-system"),
+        (start().with(|f| (f.manager.pods, f.manager.lease) = (Ok(vec![]), Ok(None))), Unknown, "leaves no trace"),
+        (
+            start().with(|f| f.manager.stated = Some(Stated::Controllers(Controllers::parse(OFF)))),
+            Info,
+            "by --built-in-controllers",
+        ),
+        (
+            start().with(|f| f.manager.stated = Some(Stated::Controllers(Controllers::default()))),
+            Problem,
+            "two writers",
+        ),
+        (start().with(|f| f.manager.stated = Some(Stated::None)), Problem, "nobody runs replicaset-controller"),
+        (
+            start().with(|f| f.manager.nodes.as_mut().unwrap().push(parse(json!({"metadata": {"name": "cp-1"}})))),
+            Unknown,
+            "control-plane node cp-1",
+        ),
+        (
+            start().kubeadm("controllerManager: {}"),
+            Warning,
+            "the next kubeadm upgrade will switch on deployment-controller in",
+        ),
+        (start().kubeadm("controllerManager:\n  extraArgs:\n    controllers: '*,-deployment'"), Info, "not installed"),
+        (start().kubeadm("a: ["), Unknown, "kubeadm-config is not YAML"),
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn what_is_installed_is_ready() {
+    use Status::{Problem, Unknown, Warning};
+    let start = World::handed_over;
+    let static_image = "registry.example/nonet/deployment-controller:v0.2.0";
+    for (world, status, words) in [
+        (start().deployment(2, 1), Warning, "1 of 2 replicas ready"),
+        (start().deployment(2, 0), Problem, "0 of 2 replicas ready"),
+        (start().pod_of("rescue", "r", static_image, json!({})), Warning, "rescue Pod kube-system/r is still there"),
+        (
+            start().pod_of(
+                "static-pod",
+                "s",
+                static_image,
+                json!({"conditions": [{"type": "Ready", "status": "True"}]}),
+            ),
+            Warning,
+            "installed twice, as a Deployment and as static Pods",
+        ),
+        (start().with(|f| f.deployments = forbidden()), Unknown, "which Deployments are installed: forbidden"),
+        (start().with(|f| f.search = forbidden()), Unknown, "other namespaces"),
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn leases_have_leaders_of_nonet() {
+    use Status::{Info, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
+        (start().lease("stranger_1", 1), Warning, "the leader stranger_1 is none of the Pods"),
+        (start().reading(forbidden()), Unknown, "cannot tell who leads deployment-controller: forbidden"),
+        (
+            start().annotated("nonet/failed", "0.2.0+abc").annotated("nonet/version", "0.1.0+x"),
+            Warning,
+            "0.2.0+abc, which its image asks for, has failed on probation",
+        ),
+        (start().annotated("nonet/failed", "0.3.0"), Info, "versions that failed on probation: 0.3.0"),
+        (start().annotated("nonet/probation", "1m0s"), Info, "is on probation for 1m0s"),
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn controllers_have_their_rights() {
+    use Status::{Problem, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
+        (start().with(|f| f.roles.bindings = Ok(vec![])), Warning, "there is no RoleBinding"),
+        (
+            start().with(|f| (f.roles.bindings, f.reviews[0].denied) = (Ok(vec![]), forbidden())),
+            Problem,
+            "there is no RoleBinding",
+        ),
+        (
+            start().with(|f| f.roles.cluster_roles.as_mut().unwrap().clear()),
+            Warning,
+            "refers to the ClusterRole nonet:deployment-controller, which does not exist",
+        ),
+        (
+            start().with(|f| f.reviews[0].denied = Ok(vec!["create pods".to_owned()])),
+            Problem,
+            "lacks rights: create pods",
+        ),
+        (start().with(|f| f.reviews[0].denied = forbidden()), Unknown, "whether the API server grants"),
+        (start().with(|f| f.roles.roles = forbidden()), Unknown, "whether all roles and bindings are there"),
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn clocks_versions_and_certificates() {
+    use Status::{Info, Problem, Unknown, Warning};
+    let start = World::handed_over;
+    for (world, status, words) in [
+        (
+            start().with(|f| f.clocks = Ok(Times { local: ago(6), server: now() })),
+            Warning,
+            "this machine is 6 s behind",
+        ),
+        (
+            start().with(|f| f.clocks = Ok(Times { local: ago(-31), server: now() })),
+            Problem,
+            "this machine is 31 s ahead of",
+        ),
+        (start().with(|f| f.clocks = forbidden()), Unknown, "the time of the API server"),
+        (start().with(|f| f.server_version = Ok("v1.32.9".to_owned())), Problem, "Nonet works with 1.33 to 1.37"),
+        (start().with(|f| f.server_version = Ok("?".to_owned())), Unknown, "is not a version of Kubernetes"),
+        (
+            start().pod_of("controller", "c", "registry.example/nonet/deployment-controller:v0.1.0", json!({})),
+            Info,
+            "runs in 2 versions",
+        ),
+        (start().with(|f| f.client_certificate = ending(-1)), Problem, "your client certificate (CN=me) ended"),
+        (
+            start().with(|f| f.serving_certificate = ending(86_400 * 20)),
+            Warning,
+            "the certificate of the API server (CN=me) ends in 20 d",
+        ),
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+#[test]
+fn pods_start() {
+    use Status::Problem;
+    let start = World::handed_over;
+    for (world, status, words) in [
+        (
+            start().pod("c", waiting("ImagePullBackOff", "manifest unknown")),
+            Problem,
+            "cannot pull x:v1 (ImagePullBackOff): manifest unknown",
+        ),
+        (
+            start().pod("c", waiting("CrashLoopBackOff", "back-off")),
+            Problem,
+            "crashes, 4 times so far, last with exit code 2: no rights",
+        ),
+        (
+            start().pod_of("rescue", "c", "registry.invalid/nonet/deployment-controller:dev", json!({})),
+            Problem,
+            "Pod kube-system/c: its image registry.invalid/nonet/deployment-controller:dev names no registry",
+        ),
+        (start().with(unset_image), Problem, "Deployment kube-system/nonet-deployment-controller: its image"),
+        (
+            start()
+                .pod("c", json!({"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/1 nodes"}]})),
+            Problem,
+            "finds no node: 0/1 nodes",
+        ),
+    ] {
+        expect(&world, Stage::Running, status, words);
+    }
+}
+
+fn unset_image(facts: &mut Facts) {
+    let spec = facts.deployments.as_mut().unwrap()[0].spec.as_mut().unwrap();
+    spec.template.spec.as_mut().unwrap().containers[0].image = Some("registry.invalid/nonet/x:dev".to_owned());
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "facts are results")]
+fn ending(in_seconds: i64) -> Read<Option<Certificate>> {
+    Ok(Some(Certificate { subject: "CN=me".to_owned(), ends: ago(-in_seconds) }))
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    json!({"containerStatuses": [{
+        "name": "controller", "image": "x:v1", "imageID": "", "ready": false, "restartCount": 4,
+        "state": {"waiting": {"reason": reason, "message": message}},
+        "lastState": {"terminated": {"exitCode": 2, "message": "no\nrights"}},
+    }]})
+}
+
+#[test]
+fn before_an_operation() {
+    use Stage::{HandOver, Removal, Upgrade};
+    use Status::{Info, Problem, Warning};
+    let start = World::handed_over;
+    let held = || start().lease(HOLD, 0).manager("cp-0", &["*"]);
+    for (world, stage, status, words) in [
+        (held(), HandOver, Info, "not installed"),
+        (held().kubeadm("controllerManager: {}"), HandOver, Warning, "the next kubeadm upgrade will switch on"),
+        (held().deployment(2, 1), HandOver, Problem, "1 of 2 replicas ready"),
+        (held().lease("", 0), HandOver, Problem, "candidates may take it before the hand-over"),
+        (held().lease("a_1", 1).manager("cp-0", &[OFF]), HandOver, Problem, "is not held for the hand-over"),
+        (held().manager("cp-0", &[OFF]), HandOver, Problem, "before the hand-over, kube-controller-manager has to run"),
+        (start(), Upgrade, Info, "not installed"),
+        (held(), Upgrade, Problem, "held for the hand-over"),
+        (start().lease("", 0), Upgrade, Problem, "the Lease is free"),
+        (start().annotated("nonet/probation", "1m0s"), Upgrade, Problem, "on probation"),
+        (
+            start().annotated("nonet/failed", "0.2.0+abc").annotated("nonet/version", "0.1.0+x"),
+            Upgrade,
+            Problem,
+            "has failed on probation",
+        ),
+        (start().deployment(1, 1), Upgrade, Warning, "has one replica"),
+        (start().with(|f| f.budgets = Ok(vec![])), Upgrade, Warning, "no PodDisruptionBudget"),
+        (held(), Removal, Info, "not installed"),
+        (held().lease("", 0), Removal, Info, "not installed"),
+        (
+            held().manager("cp-0", &[OFF]),
+            Removal,
+            Problem,
+            "when Nonet is removed, nobody is left to run deployment-controller",
+        ),
+        (start().manager("cp-0", &["*"]), Removal, Problem, "Nonet must not lead when it is removed"),
+        (
+            held().kubeadm("controllerManager:\n  extraArgs:\n    controllers: '*,-deployment'"),
+            Removal,
+            Warning,
+            "will switch off deployment-controller",
+        ),
+    ] {
+        expect(&world, stage, status, words);
+    }
+}
+
+#[test]
+fn a_hold_that_ends_soon_is_reported() {
+    let mut reading = lease(HOLD, 600).unwrap().unwrap();
+    reading.lease.spec.as_mut().unwrap().lease_duration_seconds = Some(86_400);
+    let world = World::handed_over().manager("cp-0", &["*"]).reading(Ok(Some(reading)));
+    expect(&world, Stage::HandOver, Status::Warning, "candidates may take the Lease from the hold in 23 h");
+}
+
+#[test]
+fn a_removal_finds_every_leader() {
+    let findings = World::handed_over().check(Stage::Removal);
+    assert_eq!(findings.iter().filter(|finding| finding.status == Status::Problem).count(), 2, "{findings:#?}");
+}
+
+#[test]
+fn nothing_is_installed() {
+    let world = World::handed_over().reading(Ok(None)).manager("cp-0", &["*"]).with(|facts| {
+        facts.deployments = Ok(vec![]);
+        facts.pods = Ok(vec![]);
+    });
+    expect(&world, Stage::Running, Status::Info, "everything is left to kube-controller-manager");
+    expect(&world, Stage::HandOver, Status::Problem, "Nonet is not installed");
+}
+
+#[test]
+fn two_readings_tell_a_wrong_clock_from_a_dead_leader() {
+    for (renewed, before, status, words) in [
+        // Renewed 60 s ago by the leader's clock, and so it was before the pause.
+        (60, 60, Status::Warning, "the Lease has expired; a_1 renewed it 60 s ago"),
+        // Renewed in between: the clock is 57 s behind.
+        (60, 63, Status::Problem, "the clock of the leader of deployment-controller is 57 s behind"),
+        (-20, -18, Status::Warning, "the clock of the leader of deployment-controller is 20 s ahead of"),
+        (9, 9, Status::Warning, "has not renewed its Lease for 9 s"),
+        (7, 9, Status::Info, "not installed"),
+    ] {
+        let mut reading = lease("a_1", renewed).unwrap().unwrap();
+        reading.before = Some(Before { renewed: Some(ago(before)), at: ago(3) });
+        let world = World::handed_over().reading(Ok(Some(reading)));
+        let findings = world.check(Stage::Running);
+        let found = findings.iter().any(|finding| finding.status == status && finding.found.contains(words));
+        assert!(found, "{words:?} is not in {findings:#?}");
+    }
+}
+
+#[test]
+fn events_of_another_manager_are_problems_until_they_are_expected() {
+    let event = parse(json!({
+        "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "OtherManagerFound", "message": "status of \
+            shop/web",
+        "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
+    }));
+    let world = World::handed_over().with(|facts| facts.other_managers = Ok(vec![event]));
+    expect(&world, Stage::Running, Status::Problem, "has found another manager at work: status of shop/web");
+    let world = world.annotated("nonet/other-manager-expected-until", "2026-11-25T13:00:00Z");
+    expect(&world, Stage::Running, Status::Info, "expected until 2026-11-25T13:00:00Z");
+    let world = world.annotated("nonet/other-manager-expected-until", "2026-11-25T11:00:00Z");
+    expect(&world, Stage::Running, Status::Problem, "has found another manager at work");
+}

@@ -1,0 +1,89 @@
+//! Versions of the API server, of kube-controller-manager and of Nonet.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::{
+    Stage,
+    installation::{Installation, name},
+    leases, needed,
+};
+use crate::{
+    facts::Facts,
+    finding::{Finding, Findings, Status, Topic},
+};
+
+/// Minor versions of Kubernetes that Nonet works with.
+const SUPPORTED: std::ops::RangeInclusive<u32> = 33..=37;
+
+/// Checks versions.
+pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: Stage) -> Vec<Finding> {
+    let mut findings = Findings::of(Topic::Versions);
+    match &facts.server_version {
+        Err(why) => findings.unreadable("the version of the API server", why),
+        Ok(version) => kubernetes(&mut findings, "the API server", version, Status::Problem),
+    }
+    let managers: BTreeSet<&str> = facts.manager.pods.iter().flatten().filter_map(image_tag).collect();
+    for version in &managers {
+        kubernetes(&mut findings, "kube-controller-manager", version, Status::Warning);
+    }
+    if managers.len() > 1 {
+        findings.info("kube-controller-manager runs in several versions: an upgrade of the control plane is on");
+    }
+    for installation in installations.iter().filter(|installation| installation.exists()) {
+        replicas(&mut findings, installation, stage);
+    }
+    findings.into_list()
+}
+
+fn kubernetes(findings: &mut Findings, what: &str, version: &str, otherwise: Status) {
+    let (first, last) = (SUPPORTED.start(), SUPPORTED.end());
+    match minor(version) {
+        Some((1, minor)) if SUPPORTED.contains(&minor) => findings.ok(format!("{what} is {version}")),
+        Some(_) => {
+            let found = format!("{what} is {version}; Nonet works with 1.{first} to 1.{last}");
+            findings.add(otherwise, found, "use a release of Nonet that supports it: see docs/operations.md, Versions");
+        }
+        None => {
+            let found = format!("cannot tell the version of {what}: {version:?} is not a version of Kubernetes");
+            findings.add(Status::Unknown, found, "kubectl version");
+        }
+    }
+}
+
+/// Major and minor number of a version such as `v1.36.2`.
+fn minor(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.strip_prefix('v')?.split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Checks that the replicas of one controller have one version.
+fn replicas(findings: &mut Findings, installation: &Installation<'_>, stage: Stage) {
+    let images: BTreeSet<&str> = installation.candidates().filter_map(|pod| image(pod)).collect();
+    let controller = installation.controller.name;
+    if images.len() > 1 {
+        let all: Vec<&str> = images.iter().copied().collect();
+        let names: Vec<&str> = installation.candidates().map(|pod| name(&pod.metadata)).collect();
+        let found = format!("{controller} runs in {} versions ({}): a rollout is on", images.len(), all.join(", "));
+        let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
+        findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
+    } else if let Some(version) = installation.annotation(leases::VERSION).filter(|_| installation.election.is_led()) {
+        findings.ok(format!("the leader of {controller} is {version}"));
+    }
+}
+
+fn image(pod: &Pod) -> Option<&str> {
+    pod.spec.as_ref()?.containers.first()?.image.as_deref()
+}
+
+fn image_tag(pod: &Pod) -> Option<&str> {
+    tag(image(pod)?)
+}
+
+/// The tag of an image. The digest is no part of it, nor is the port of a registry.
+pub(super) fn tag(image: &str) -> Option<&str> {
+    let image = image.split_once('@').map_or(image, |(image, _)| image);
+    let last = image.rsplit_once('/').map_or(image, |(_, last)| last);
+    last.split_once(':').map(|(_, tag)| tag)
+}

@@ -1,0 +1,140 @@
+//! The connection to the cluster of a kubeconfig.
+
+use std::{error::Error as _, path::Path, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::Uri;
+use jiff::Timestamp;
+use kube::{
+    Client, Config,
+    client::ConfigExt as _,
+    config::{AuthInfo, KubeConfigOptions, Kubeconfig},
+};
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use x509_parser::{certificate::X509Certificate, pem, prelude::FromDer as _};
+
+use crate::facts::{Certificate, Read, Unreadable};
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kubeconfig cannot be used.
+    #[error("cannot use the kubeconfig: {0}")]
+    Kubeconfig(String),
+    /// No client can be made of it.
+    #[error("cannot use the credentials of the kubeconfig: {0}")]
+    Credentials(String),
+}
+
+/// A connection: the client, and what it authenticates with.
+#[derive(Clone)]
+pub struct Connection {
+    /// The client.
+    pub client: Client,
+    /// How long a request may take.
+    pub timeout: Duration,
+    config: Option<Arc<Config>>,
+}
+
+impl Connection {
+    /// Connects to a cluster as kubectl would: a named kubeconfig, `$KUBECONFIG`, `~/.kube/config`, or the Pod's own.
+    pub async fn open(kubeconfig: Option<&Path>, context: Option<&str>, timeout: Duration) -> Result<Self, Error> {
+        let refuse = |why: String| Error::Kubeconfig(one_line(&why));
+        let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+        let mut config = match kubeconfig {
+            Some(path) => {
+                let file = Kubeconfig::read_from(path).map_err(|why| refuse(described(&why)))?;
+                Config::from_custom_kubeconfig(file, &options).await.map_err(|why| refuse(described(&why)))?
+            }
+            None if context.is_some() => {
+                Config::from_kubeconfig(&options).await.map_err(|why| refuse(described(&why)))?
+            }
+            // Of the two attempts, the kubeconfig is the one that the caller meant.
+            None => {
+                Config::infer().await.map_err(|why| refuse(why.source().map_or_else(|| why.to_string(), described)))?
+            }
+        };
+        config.connect_timeout = Some(timeout);
+        config.read_timeout = Some(timeout);
+        let client = Client::try_from(config.clone()).map_err(|why| Error::Credentials(one_line(&described(&why))))?;
+        Ok(Self { client, timeout, config: Some(Arc::new(config)) })
+    }
+
+    /// A connection without a kubeconfig: its certificates are unknown.
+    pub fn of(client: Client, timeout: Duration) -> Self {
+        Self { client, timeout, config: None }
+    }
+
+    /// The certificate that the caller authenticates with.
+    pub fn client_certificate(&self) -> Read<Option<Certificate>> {
+        let failed =
+            |why: String| Unreadable::Failed { request: "reading the certificate of the kubeconfig".to_owned(), why };
+        let Some(config) = &self.config else { return Ok(None) };
+        let AuthInfo { client_certificate, client_certificate_data, .. } = &config.auth_info;
+        let text = match (client_certificate_data, client_certificate) {
+            (Some(data), _) => STANDARD.decode(data.trim()).map_err(|why| failed(why.to_string()))?,
+            (None, Some(path)) => std::fs::read(path).map_err(|why| failed(format!("{path}: {why}")))?,
+            (None, None) => return Ok(None),
+        };
+        let (_, block) = pem::parse_x509_pem(&text).map_err(|why| failed(why.to_string()))?;
+        certificate(&block.contents).map(Some).map_err(failed)
+    }
+
+    /// The certificate that the API server shows in a handshake.
+    pub async fn serving_certificate(&self) -> Read<Option<Certificate>> {
+        let Some(config) = &self.config else { return Ok(None) };
+        if config.cluster_url.scheme_str() != Some("https") {
+            return Ok(None);
+        }
+        let failed = |why: String| Unreadable::Failed { request: "a TLS handshake".to_owned(), why };
+        if config.proxy_url.is_some() {
+            return Err(failed("the kubeconfig names a proxy".to_owned()));
+        }
+        let shown = tokio::time::timeout(self.timeout, handshake(config)).await;
+        shown.unwrap_or_else(|_| Err("it took too long".to_owned())).map(Some).map_err(failed)
+    }
+}
+
+/// Connects once more, and reads the certificate.
+async fn handshake(config: &Config) -> Result<Certificate, String> {
+    let (host, port) = address(&config.cluster_url)?;
+    let tls = config.rustls_client_config().map_err(|why| described(&why))?;
+    let name = config.tls_server_name.clone().unwrap_or_else(|| host.clone());
+    let name = ServerName::try_from(name).map_err(|why| why.to_string())?;
+    let socket = TcpStream::connect((host.as_str(), port)).await.map_err(|why| why.to_string())?;
+    let stream =
+        tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.map_err(|why| why.to_string())?;
+    let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
+    certificate(chain.first().ok_or("the server shows no certificate")?)
+}
+
+fn address(url: &Uri) -> Result<(String, u16), String> {
+    let host = url.host().ok_or_else(|| format!("{url} names no host"))?;
+    Ok((host.trim_matches(['[', ']']).to_owned(), url.port_u16().unwrap_or(443)))
+}
+
+/// Reads a certificate in DER.
+fn certificate(der: &[u8]) -> Result<Certificate, String> {
+    let (_, parsed) = X509Certificate::from_der(der).map_err(|why| why.to_string())?;
+    let ends = Timestamp::from_second(parsed.validity().not_after.timestamp()).map_err(|why| why.to_string())?;
+    Ok(Certificate { subject: parsed.subject().to_string(), ends })
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn described(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let more = inner.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = inner.source();
+    }
+    one_line(&text)
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

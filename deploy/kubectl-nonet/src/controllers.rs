@@ -1,0 +1,134 @@
+//! The controllers of Nonet, as the manifests of `deploy/` install them.
+//!
+//! A test in `e2e/tests/check.rs` compares this list with the controllers themselves.
+
+/// A controller.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its name, and that of its Lease.
+    pub name: &'static str,
+    /// The loops of kube-controller-manager that it replaces.
+    pub loops: &'static [&'static str],
+    /// The rights without which it does none of its work.
+    pub rights: &'static [Right],
+}
+
+/// A right in all namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Right {
+    /// Group of the resource.
+    pub group: &'static str,
+    /// The resource, with its subresource behind a slash.
+    pub resource: &'static str,
+    /// The verb.
+    pub verb: &'static str,
+}
+
+const fn may(verb: &'static str, group: &'static str, resource: &'static str) -> Right {
+    Right { group, resource, verb }
+}
+
+/// Every controller.
+pub const ALL: &[Controller] = &[
+    Controller {
+        name: "deployment-controller",
+        loops: &["deployment-controller"],
+        rights: &[
+            may("list", "apps", "deployments"),
+            may("patch", "apps", "deployments/status"),
+            may("create", "apps", "replicasets"),
+            may("patch", "apps", "replicasets"),
+        ],
+    },
+    Controller {
+        name: "replicaset-controller",
+        loops: &["replicaset-controller", "replicationcontroller-controller"],
+        rights: &[
+            may("list", "apps", "replicasets"),
+            may("patch", "apps", "replicasets/status"),
+            may("create", "", "pods"),
+            may("delete", "", "pods"),
+        ],
+    },
+    Controller {
+        name: "statefulset-controller",
+        loops: &["statefulset-controller"],
+        rights: &[
+            may("list", "apps", "statefulsets"),
+            may("patch", "apps", "statefulsets/status"),
+            may("create", "", "pods"),
+            may("create", "", "persistentvolumeclaims"),
+            may("create", "apps", "controllerrevisions"),
+        ],
+    },
+    Controller {
+        name: "daemonset-controller",
+        loops: &["daemonset-controller"],
+        rights: &[
+            may("list", "apps", "daemonsets"),
+            may("patch", "apps", "daemonsets/status"),
+            may("create", "", "pods"),
+            may("create", "apps", "controllerrevisions"),
+        ],
+    },
+    Controller {
+        name: "job-controller",
+        loops: &["job-controller", "ttl-after-finished-controller"],
+        rights: &[
+            may("list", "batch", "jobs"),
+            may("patch", "batch", "jobs/status"),
+            may("create", "", "pods"),
+            may("patch", "", "pods"),
+        ],
+    },
+    Controller {
+        name: "cronjob-controller",
+        loops: &["cronjob-controller"],
+        rights: &[
+            may("list", "batch", "cronjobs"),
+            may("patch", "batch", "cronjobs/status"),
+            may("create", "batch", "jobs"),
+        ],
+    },
+    Controller {
+        name: "endpointslice-controller",
+        loops: &["endpointslice-controller", "endpointslice-mirroring-controller", "endpoints-controller"],
+        rights: &[
+            may("list", "", "services"),
+            may("create", "discovery.k8s.io", "endpointslices"),
+            may("patch", "discovery.k8s.io", "endpointslices"),
+            may("patch", "", "endpoints"),
+        ],
+    },
+    Controller {
+        name: "gc-controller",
+        loops: &["garbage-collector-controller"],
+        rights: &[may("list", "*", "*"), may("patch", "*", "*"), may("delete", "*", "*")],
+    },
+    Controller {
+        name: "node-lifecycle-controller",
+        loops: &["node-lifecycle-controller", "taint-eviction-controller", "pod-garbage-collector-controller"],
+        rights: &[
+            may("patch", "", "nodes"),
+            may("patch", "", "nodes/status"),
+            may("list", "coordination.k8s.io", "leases"),
+            may("delete", "", "pods"),
+        ],
+    },
+];
+
+/// Label of a controller's objects with its name.
+pub const NAME: &str = "app.kubernetes.io/name";
+/// Label that tells Deployments, shadows, static Pods and rescue Pods apart.
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// Selector of everything that belongs to Nonet.
+pub const SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
+/// Holder of a Lease that holds a controller back.
+pub const HOLD: &str = "held-for-hand-over";
+/// Namespace of kube-controller-manager, and of Nonet unless an overlay says otherwise.
+pub const KUBE_SYSTEM: &str = "kube-system";
+
+/// The controller that replaces a loop.
+pub fn of_loop(name: &str) -> Option<&'static Controller> {
+    ALL.iter().find(|controller| controller.loops.contains(&name))
+}

@@ -1,0 +1,83 @@
+//! Findings as text or JSON.
+
+use serde_json::json;
+
+use crate::{
+    check::counted,
+    finding::{Finding, Status, exit_code},
+};
+
+/// Findings as lines: status, topic, what was found; behind an arrow, what to do.
+pub fn text(findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let line = format!("{:<8} {:<13} {}\n", finding.status, finding.topic.word(), finding.found);
+        let remedy = finding.remedy.as_ref().map(|remedy| format!("{:<8} {:<13} -> {remedy}\n", "", ""));
+        line + &remedy.unwrap_or_default()
+    };
+    let lines: String = findings.iter().map(line).collect();
+    format!("{lines}{}\n", summary(findings))
+}
+
+/// Findings as one JSON object.
+pub fn json(findings: &[Finding]) -> String {
+    let object = json!({
+        "summary": {
+            "ok": count(findings, Status::Ok),
+            "info": count(findings, Status::Info),
+            "warning": count(findings, Status::Warning),
+            "problem": count(findings, Status::Problem),
+            "unknown": count(findings, Status::Unknown),
+            "exitCode": exit_code(findings),
+        },
+        "findings": findings,
+    });
+    format!("{object:#}\n")
+}
+
+fn count(findings: &[Finding], status: Status) -> usize {
+    findings.iter().filter(|finding| finding.status == status).count()
+}
+
+fn summary(findings: &[Finding]) -> String {
+    let [problems, unknown, warnings] = [Status::Problem, Status::Unknown, Status::Warning].map(|s| count(findings, s));
+    format!(
+        "{}, {unknown} unknown, {}, {} ok",
+        counted(problems, "problem"),
+        counted(warnings, "warning"),
+        count(findings, Status::Ok)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::finding::{Findings, Topic};
+
+    #[test]
+    fn text_json_and_exit_codes() {
+        let mut findings = Findings::of(Topic::Leases);
+        findings.ok("all is well");
+        let fine = findings.into_list();
+        assert_eq!(exit_code(&fine), 0);
+        assert_eq!(text(&fine), "ok       leases        all is well\n0 problems, 0 unknown, 0 warnings, 1 ok\n");
+
+        let mut findings = Findings::of(Topic::Loops);
+        findings.add(Status::Unknown, "cannot tell", "ask");
+        let unknown = [fine.clone(), findings.into_list()].concat();
+        assert_eq!(exit_code(&unknown), 3);
+        assert!(
+            text(&unknown).contains("unknown  loops         cannot tell\n                       -> ask\n"),
+            "{}",
+            text(&unknown)
+        );
+
+        let mut findings = Findings::of(Topic::Pods);
+        findings.add(Status::Problem, "it crashes", "");
+        let broken = [unknown, findings.into_list()].concat();
+        assert_eq!(exit_code(&broken), 1);
+        let parsed: serde_json::Value = serde_json::from_str(&json(&broken)).unwrap();
+        assert_eq!(parsed["summary"]["problem"], 1);
+        assert_eq!(parsed["findings"][1]["do"], "ask");
+        assert_eq!(parsed["findings"][2]["status"], "problem");
+    }
+}

@@ -1,0 +1,52 @@
+//! What `kubectl nonet` knows of the controllers agrees with the controllers.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{collections::BTreeMap, fs};
+
+use e2e::controllers;
+use kubectl_nonet::{
+    controllers::{ALL, HOLD, Right, of_loop},
+    manager_flags::Controllers,
+};
+use serde_json::Value;
+
+#[test]
+fn the_plugin_knows_every_controller_and_its_loops() {
+    let known: BTreeMap<&str, Vec<&str>> = ALL.iter().map(|known| (known.name, known.loops.to_vec())).collect();
+    let real: BTreeMap<&str, Vec<&str>> =
+        controllers::ALL.iter().map(|real| (real.name, real.loops.iter().map(|each| each.name).collect())).collect();
+    assert_eq!(known, real);
+}
+
+#[test]
+fn the_plugin_knows_the_older_name_of_every_loop() {
+    for each in controllers::ALL.iter().flat_map(|controller| controller.loops) {
+        assert!(of_loop(each.name).is_some(), "{}", each.name);
+        let older = if each.alias.is_empty() { each.name } else { each.alias };
+        assert!(!Controllers::parse(&format!("*,-{older}")).contains(each.name), "{older}");
+    }
+}
+
+#[test]
+fn the_plugin_asks_for_rights_that_the_manifests_give() {
+    let read = |path: String| fs::read_to_string(format!("{}/../deploy/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    for controller in ALL {
+        let rbac = read(format!("controllers/{}/rbac.yaml", controller.name));
+        let objects: Vec<Value> = serde_saphyr::from_multiple(&rbac).unwrap();
+        let role = objects.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+        let gives = |right: &Right| {
+            let has = |list: &Value, item: &str| list.as_array().unwrap().iter().any(|each| each == item);
+            role["rules"].as_array().unwrap().iter().any(|rule| {
+                has(&rule["apiGroups"], right.group)
+                    && has(&rule["resources"], right.resource)
+                    && has(&rule["verbs"], right.verb)
+            })
+        };
+        for right in controller.rights {
+            assert!(gives(right), "{}: {right:?}", controller.name);
+        }
+        let lease = read(format!("controllers/{}/hold/lease.yaml", controller.name));
+        assert!(lease.contains(&format!("holderIdentity: {HOLD}\n")), "{}", controller.name);
+    }
+}
