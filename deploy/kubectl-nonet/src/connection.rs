@@ -12,7 +12,7 @@ use kube::{
 };
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
-use x509_parser::{certificate::X509Certificate, pem, prelude::FromDer as _};
+use x509_cert::{Certificate as X509, der::Decode as _};
 
 use crate::facts::{Certificate, Read, Unreadable};
 
@@ -77,8 +77,9 @@ impl Connection {
             (None, Some(path)) => std::fs::read(path).map_err(|why| failed(format!("{path}: {why}")))?,
             (None, None) => return Ok(None),
         };
-        let (_, block) = pem::parse_x509_pem(&text).map_err(|why| failed(why.to_string()))?;
-        certificate(&block.contents).map(Some).map_err(failed)
+        let chain = X509::load_pem_chain(&text).map_err(|why| failed(why.to_string()))?;
+        let first = chain.first().ok_or_else(|| failed("there is no certificate in it".to_owned()))?;
+        certificate(first).map(Some).map_err(failed)
     }
 
     /// The certificate that the API server shows in a handshake.
@@ -106,7 +107,8 @@ async fn handshake(config: &Config) -> Result<Certificate, String> {
     let stream =
         tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.map_err(|why| why.to_string())?;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
-    certificate(chain.first().ok_or("the server shows no certificate")?)
+    let first = chain.first().ok_or("the server shows no certificate")?;
+    certificate(&X509::from_der(first).map_err(|why| why.to_string())?)
 }
 
 fn address(url: &Uri) -> Result<(String, u16), String> {
@@ -114,11 +116,12 @@ fn address(url: &Uri) -> Result<(String, u16), String> {
     Ok((host.trim_matches(['[', ']']).to_owned(), url.port_u16().unwrap_or(443)))
 }
 
-/// Reads a certificate in DER.
-fn certificate(der: &[u8]) -> Result<Certificate, String> {
-    let (_, parsed) = X509Certificate::from_der(der).map_err(|why| why.to_string())?;
-    let ends = Timestamp::from_second(parsed.validity().not_after.timestamp()).map_err(|why| why.to_string())?;
-    Ok(Certificate { subject: parsed.subject().to_string(), ends })
+/// What is reported of a certificate.
+fn certificate(parsed: &X509) -> Result<Certificate, String> {
+    let contents = &parsed.tbs_certificate;
+    let ends = contents.validity.not_after.to_unix_duration().as_secs();
+    let ends = Timestamp::from_second(ends.cast_signed()).map_err(|why| why.to_string())?;
+    Ok(Certificate { subject: contents.subject.to_string(), ends })
 }
 
 /// An error with its causes, in one line.

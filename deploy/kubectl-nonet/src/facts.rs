@@ -86,7 +86,7 @@ pub struct Facts {
     /// What is known of kube-controller-manager.
     pub manager: BuiltInFacts,
     /// Events with which controllers report another manager at work.
-    pub other_managers: Read<Vec<Event>>,
+    pub second_writers: Read<Vec<Event>>,
     /// Roles and bindings of Nonet.
     pub roles: Roles,
     /// Answers to access reviews.

@@ -62,7 +62,7 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
     }
     let namespaces = namespaces(request.namespace.as_deref(), &deployments, &pods);
 
-    let (leases, manager, other_managers) = tokio::join!(
+    let (leases, manager, second_writers) = tokio::join!(
         leases(&reader, &namespaces, &now),
         manager(&reader, request.stated, &now),
         events(&reader, &namespaces)
@@ -85,7 +85,7 @@ pub async fn gather(connection: &Connection, clock: &Clock, request: Request) ->
         budgets,
         leases,
         manager,
-        other_managers,
+        second_writers,
         roles,
         reviews,
         client_certificate: connection.client_certificate(),
@@ -198,7 +198,7 @@ async fn manager(reader: &Reader<'_>, stated: Option<Stated>, now: &impl Fn() ->
 }
 
 async fn events(reader: &Reader<'_>, namespaces: &[String]) -> Read<Vec<Event>> {
-    let fields = format!("reason={}", check::OTHER_MANAGER);
+    let fields = format!("reason={}", check::SECOND_WRITER);
     in_all::<Event>(reader, namespaces, "", &fields).await
 }
 

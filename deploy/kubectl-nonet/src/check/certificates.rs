@@ -34,7 +34,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>]) -> Vec<Fi
     if installations.iter().any(|installation| !installation.static_pods.is_empty()) {
         let found = "the client certificates of static Pods cannot be read over the API; the metric \
                      nonet_client_certificate_expiration_timestamp_seconds has their ends";
-        let remedy = "on each node: for f in /etc/kubernetes/nonet/*.conf; do grep -o 'client-certificate-data: .*' \
+        let remedy = "on each node: for f in /etc/kubernetes/nonet/*/kubeconfig; do grep -o 'client-certificate-data: .*' \
             $f | \
                       cut -d' ' -f2 | base64 -d | openssl x509 -noout -subject -enddate; done";
         findings.add(Status::Info, found, remedy);

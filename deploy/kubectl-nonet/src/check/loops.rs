@@ -20,9 +20,9 @@ use crate::{
 use built_in::{BuiltIn, State};
 
 /// Reason of the Event with which a controller reports another manager at work.
-pub(crate) const OTHER_MANAGER: &str = "OtherManagerFound";
+pub(crate) const SECOND_WRITER: &str = "SecondWriterFound";
 /// Annotation of a Lease that expects another manager until a time.
-const EXPECTED_UNTIL: &str = "nonet/other-manager-expected-until";
+const EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
 /// Who runs a loop. Loops of one kind make one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +69,7 @@ pub(super) fn check(facts: &Facts, installations: &[Installation<'_>], stage: St
         report(&mut findings, &verdict, &loops, stage);
     }
     kubeadm(&mut findings, facts, installations, stage);
-    other_managers(&mut findings, facts, installations);
+    second_writers(&mut findings, facts, installations);
     findings.into_list()
 }
 
@@ -225,8 +225,8 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
 }
 
 /// Reports what the controllers have found themselves.
-fn other_managers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
-    let events = match &facts.other_managers {
+fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
+    let events = match &facts.second_writers {
         Err(why) => return findings.unreadable("whether controllers have found another manager at work", why),
         Ok(events) => events,
     };

@@ -93,7 +93,7 @@ impl World {
                 kubeadm: Ok(None),
                 stated: None,
             },
-            other_managers: Ok(Vec::new()),
+            second_writers: Ok(Vec::new()),
             roles: Roles {
                 cluster_roles: Ok(["nonet:deployment-controller".to_owned()].into()),
                 cluster_bindings: Ok(vec![parse(binding("ClusterRole"))]),
@@ -167,10 +167,10 @@ impl World {
 
     /// The one kube-controller-manager.
     fn manager(self, node: &str, controllers: &[&str]) -> Self {
-        self.with(|facts| facts.manager.pods = Ok(Vec::new())).another_manager(node, controllers)
+        self.with(|facts| facts.manager.pods = Ok(Vec::new())).ansecond_writer(node, controllers)
     }
 
-    fn another_manager(self, node: &str, controllers: &[&str]) -> Self {
+    fn ansecond_writer(self, node: &str, controllers: &[&str]) -> Self {
         let flags = controllers.iter().map(|list| format!("--controllers={list}"));
         let command: Vec<String> = [MANAGER.to_owned()].into_iter().chain(flags).collect();
         let pod = parse(json!({
@@ -221,7 +221,7 @@ fn loops_have_one_writer() {
                 deployment-controller",
         ),
         (start().manager("cp-0", &[]), Problem, "two writers"),
-        (start().another_manager("cp-1", &["*"]), Problem, "two writers soon: kube-controller-manager-cp-1"),
+        (start().ansecond_writer("cp-1", &["*"]), Problem, "two writers soon: kube-controller-manager-cp-1"),
         (
             start().lease(HOLD, 0),
             Problem,
@@ -527,16 +527,16 @@ fn two_readings_tell_a_wrong_clock_from_a_dead_leader() {
 }
 
 #[test]
-fn events_of_another_manager_are_problems_until_they_are_expected() {
+fn events_of_ansecond_writer_are_problems_until_they_are_expected() {
     let event = parse(json!({
-        "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "OtherManagerFound", "message": "status of \
+        "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "SecondWriterFound", "message": "status of \
             shop/web",
         "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
     }));
-    let world = World::handed_over().with(|facts| facts.other_managers = Ok(vec![event]));
+    let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event]));
     expect(&world, Stage::Running, Status::Problem, "has found another manager at work: status of shop/web");
-    let world = world.annotated("nonet/other-manager-expected-until", "2026-11-25T13:00:00Z");
+    let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T13:00:00Z");
     expect(&world, Stage::Running, Status::Info, "expected until 2026-11-25T13:00:00Z");
-    let world = world.annotated("nonet/other-manager-expected-until", "2026-11-25T11:00:00Z");
+    let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T11:00:00Z");
     expect(&world, Stage::Running, Status::Problem, "has found another manager at work");
 }
