@@ -145,6 +145,7 @@ impl SecondWriterWatch {
         state.metrics.set_expected(is_expected);
         state.metrics.set_built_in_leads(built_in.leads());
         for (of, definition) in self.loops.iter().enumerate() {
+            let was_announced = state.is_announced(of);
             for evidence in Evidence::ALL {
                 let is_present = state.evidences.is_present(of, evidence, now);
                 state.metrics.set(definition.name, evidence, is_present);
@@ -152,6 +153,21 @@ impl SecondWriterWatch {
                     self.announce(definition.name, evidence);
                 }
             }
+            let is_found = Evidence::ALL
+                .into_iter()
+                .any(|evidence| evidence.is_proof() && state.evidences.is_present(of, evidence, now));
+            if was_announced && !is_found {
+                state.announced.retain(|(announced, _, _)| *announced != of);
+                self.announce_end(definition.name);
+            }
+        }
+    }
+
+    fn announce_end(&self, name: &str) {
+        tracing::info!(controller = name, "There are no signs of a second writer any more");
+        if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
+            let message = format!("no sign of a second writer of {name} in ten minutes");
+            self.recorder.event(&lease, EventType::Normal, "SecondWriterGone", message);
         }
     }
 
@@ -182,12 +198,18 @@ struct Findings {
 impl Findings {
     /// Whether the evidence was not announced within the last hour; notes that it is now.
     fn is_to_be_announced(&mut self, of: usize, evidence: Evidence, now: Instant) -> bool {
-        self.announced.retain(|(_, _, at)| now.saturating_duration_since(*at) < ANNOUNCE_EVERY);
-        let is_known = self.announced.iter().any(|(known, kind, _)| *known == of && *kind == evidence);
-        if !is_known {
-            self.announced.push((of, evidence, now));
+        let is_recent = |at: Instant| now.saturating_duration_since(at) < ANNOUNCE_EVERY;
+        if self.announced.iter().any(|(known, kind, at)| *known == of && *kind == evidence && is_recent(*at)) {
+            return false;
         }
-        !is_known
+        self.announced.retain(|(known, kind, _)| *known != of || *kind != evidence);
+        self.announced.push((of, evidence, now));
+        true
+    }
+
+    /// Whether a second writer of a loop was announced, and not its end.
+    fn is_announced(&self, of: usize) -> bool {
+        self.announced.iter().any(|(known, _, _)| *known == of)
     }
 }
 

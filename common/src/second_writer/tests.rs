@@ -198,6 +198,8 @@ async fn a_pod_that_runs_the_loop_is_announced_once_an_hour_with_what_to_do() {
     world.server.0.lock().pods.clear();
     world.pass(1200).await;
     assert!(!world.is_found("arguments"));
+    let gone = world.said.lock().iter().filter(|said| said.contains("SecondWriterGone")).count();
+    assert_eq!(gone, 1, "its end is announced once");
 }
 
 #[tokio::test(start_paused = true)]

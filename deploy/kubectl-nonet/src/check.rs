@@ -21,7 +21,6 @@ use crate::{
 };
 
 pub(crate) use election::needs_second_reading;
-pub(crate) use loops::SECOND_WRITER;
 
 /// The operation that the check is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -198,8 +198,7 @@ async fn manager(reader: &Reader<'_>, stated: Option<Stated>, now: &impl Fn() ->
 }
 
 async fn events(reader: &Reader<'_>, namespaces: &[String]) -> Read<Vec<Event>> {
-    let fields = format!("reason={}", check::SECOND_WRITER);
-    in_all::<Event>(reader, namespaces, "", &fields).await
+    in_all::<Event>(reader, namespaces, "", "involvedObject.kind=Lease").await
 }
 
 async fn roles(reader: &Reader<'_>, namespaces: &[String]) -> Roles {

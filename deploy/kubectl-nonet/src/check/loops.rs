@@ -5,6 +5,7 @@ mod built_in;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Event;
 
 use super::{
     Stage,
@@ -19,9 +20,11 @@ use crate::{
 };
 use built_in::{BuiltIn, State};
 
-/// Reason of the Event with which a controller reports another manager at work.
-pub(crate) const SECOND_WRITER: &str = "SecondWriterFound";
-/// Annotation of a Lease that expects another manager until a time.
+/// Reason of the Event with which a controller reports a second writer of its objects.
+const SECOND_WRITER_FOUND: &str = "SecondWriterFound";
+/// Reason of the Event with which it reports that there are no signs of one any more.
+const SECOND_WRITER_GONE: &str = "SecondWriterGone";
+/// Annotation of a Lease that expects a second writer until a time.
 const EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
 /// Who runs a loop. Loops of one kind make one finding.
@@ -227,18 +230,31 @@ fn kubeadm(findings: &mut Findings, facts: &Facts, installations: &[Installation
 /// Reports what the controllers have found themselves.
 fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Installation<'_>]) {
     let events = match &facts.second_writers {
-        Err(why) => return findings.unreadable("whether controllers have found another manager at work", why),
+        Err(why) => return findings.unreadable("whether controllers have found a second writer", why),
         Ok(events) => events,
     };
-    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
+    let mut latest: BTreeMap<(&str, &str), &Event> = BTreeMap::new();
     for event in events {
-        let object = &event.involved_object;
-        let (place, lease) = (namespace(&event.metadata), object.name.as_deref().unwrap_or_default());
+        let reason = event.reason.as_deref().unwrap_or_default();
+        if matches!(reason, SECOND_WRITER_FOUND | SECOND_WRITER_GONE) {
+            let of = (namespace(&event.metadata), event.involved_object.name.as_deref().unwrap_or_default());
+            let newest = latest.entry(of).or_insert(event);
+            if happened(event) >= happened(newest) {
+                *newest = event;
+            }
+        }
+    }
+    let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
+    for ((place, lease), event) in latest {
+        if event.reason.as_deref() == Some(SECOND_WRITER_GONE) {
+            findings.info(format!("{lease} had found a second writer, and sees no sign of it any more"));
+            continue;
+        }
         let installation = installations.iter().find(|i| i.controller.name == lease && i.namespace == place);
         let expected = installation.and_then(|installation| installation.annotation(EXPECTED_UNTIL));
         let until = expected.and_then(|text| text.parse::<Timestamp>().ok());
         let message = event.message.as_deref().unwrap_or("no message").trim();
-        let found = format!("{lease} has found another manager at work: {message}");
+        let found = format!("{lease} has found a second writer: {message}");
         if let Some(until) = until.filter(|until| now.is_none_or(|now| *until > now)) {
             findings.info(format!("{found} (expected until {until})"));
         } else {
@@ -247,4 +263,15 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
             findings.add(Status::Problem, found, remedy);
         }
     }
+}
+
+/// When an Event happened last.
+fn happened(event: &Event) -> Option<Timestamp> {
+    let created = || event.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    event
+        .last_timestamp
+        .as_ref()
+        .map(|time| time.0)
+        .or_else(|| event.event_time.as_ref().map(|time| time.0))
+        .or_else(created)
 }

@@ -527,16 +527,28 @@ fn two_readings_tell_a_wrong_clock_from_a_dead_leader() {
 }
 
 #[test]
-fn events_of_ansecond_writer_are_problems_until_they_are_expected() {
+fn events_of_a_second_writer_are_problems_until_they_are_expected_or_it_is_gone() {
     let event = parse(json!({
         "metadata": {"name": "e", "namespace": "kube-system"}, "reason": "SecondWriterFound", "message": "status of \
             shop/web",
         "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
     }));
     let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event]));
-    expect(&world, Stage::Running, Status::Problem, "has found another manager at work: status of shop/web");
+    expect(&world, Stage::Running, Status::Problem, "has found a second writer: status of shop/web");
     let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T13:00:00Z");
     expect(&world, Stage::Running, Status::Info, "expected until 2026-11-25T13:00:00Z");
     let world = world.annotated("nonet/second-writer-expected-until", "2026-11-25T11:00:00Z");
-    expect(&world, Stage::Running, Status::Problem, "has found another manager at work");
+    expect(&world, Stage::Running, Status::Problem, "has found a second writer");
+    let event = |reason: &str, minute: u32| {
+        parse(json!({
+            "metadata": {"name": reason, "namespace": "kube-system"}, "reason": reason, "message": "so it is",
+            "lastTimestamp": format!("2026-11-25T11:{minute:02}:00Z"),
+            "involvedObject": {"kind": "Lease", "name": "deployment-controller", "namespace": "kube-system"},
+        }))
+    };
+    let both = |found, gone| Ok(vec![event("SecondWriterGone", gone), event("SecondWriterFound", found)]);
+    let world = World::handed_over().with(|facts| facts.second_writers = both(10, 20));
+    expect(&world, Stage::Running, Status::Info, "sees no sign of it any more");
+    let world = World::handed_over().with(|facts| facts.second_writers = both(30, 20));
+    expect(&world, Stage::Running, Status::Problem, "has found a second writer");
 }
