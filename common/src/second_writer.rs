@@ -107,7 +107,7 @@ impl SecondWriterWatch {
                 // The first look tells no live Lease from an old one: the second follows soon.
                 next_look = now + if built_in.has_looked() { self.period } else { TICK };
                 self.look_at_built_in(&mut built_in, state).await;
-                self.look_at_events(state).await;
+                self.look_at_events(&built_in, state).await;
             }
             self.state_findings(state, &built_in);
             self.clock().sleep(TICK).await;
@@ -124,13 +124,17 @@ impl SecondWriterWatch {
         }
     }
 
-    async fn look_at_events(&self, state: &mut Findings) {
+    async fn look_at_events(&self, built_in: &BuiltIn, state: &mut Findings) {
         // A version from which the server can begin, without all Events that exist.
         let lease = self.election.as_ref().and_then(leader::Status::lease);
         let Some(version) = lease.map(|lease| lease.version).filter(|version| version.is_known()) else { return };
         for (of, definition) in self.loops.iter().enumerate() {
             match foreign_events::any(&self.api, definition.component, version, &self.sent).await {
-                Ok(true) => state.evidences.note(of, Evidence::Events, self.clock().instant()),
+                Ok(true) => {
+                    state.evidences.note(of, Evidence::Events, self.clock().instant());
+                    // The other loops are looked at for half a minute each.
+                    self.state_findings(state, built_in);
+                }
                 Ok(false) => {}
                 Err(error) => tracing::debug!(err = %error, "Cannot watch Events of a second writer"),
             }

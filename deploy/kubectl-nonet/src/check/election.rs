@@ -48,6 +48,11 @@ pub(super) enum Election<'a> {
 }
 
 impl<'a> Election<'a> {
+    /// Since when the present leader has led, by its own clock; nothing if nobody leads.
+    pub(super) fn leads_since(&self) -> Option<Timestamp> {
+        if let Self::Led { since, .. } = self { *since } else { None }
+    }
+
     /// The state of an election as a Lease shows it.
     pub(super) fn of(reading: &'a Read<Option<LeaseReading>>) -> Self {
         let reading = match reading {

@@ -251,6 +251,11 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
             continue;
         }
         let installation = installations.iter().find(|i| i.controller.name == lease && i.namespace == place);
+        let leads_since = installation.and_then(|installation| installation.election.leads_since());
+        if leads_since.is_some_and(|since| happened(event).is_some_and(|at| at < since)) {
+            findings.info(format!("an earlier leader of {lease} had found a second writer; the present one has not"));
+            continue;
+        }
         let expected = installation.and_then(|installation| installation.annotation(EXPECTED_UNTIL));
         let until = expected.and_then(|text| text.parse::<Timestamp>().ok());
         let message = event.message.as_deref().unwrap_or("no message").trim();

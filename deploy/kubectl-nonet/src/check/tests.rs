@@ -547,8 +547,10 @@ fn events_of_a_second_writer_are_problems_until_they_are_expected_or_it_is_gone(
         }))
     };
     let both = |found, gone| Ok(vec![event("SecondWriterGone", gone), event("SecondWriterFound", found)]);
-    let world = World::handed_over().with(|facts| facts.second_writers = both(10, 20));
+    let world = World::handed_over().with(|facts| facts.second_writers = both(52, 55));
     expect(&world, Stage::Running, Status::Info, "sees no sign of it any more");
-    let world = World::handed_over().with(|facts| facts.second_writers = both(30, 20));
+    let world = World::handed_over().with(|facts| facts.second_writers = both(57, 55));
     expect(&world, Stage::Running, Status::Problem, "has found a second writer");
+    let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event("SecondWriterFound", 40)]));
+    expect(&world, Stage::Running, Status::Info, "the present one has not");
 }
