@@ -23,6 +23,7 @@ mod sampler;
 use std::{sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
+use parking_lot::Mutex;
 
 use crate::{
     api::Api,
@@ -71,11 +72,12 @@ impl SecondWriterWatch {
     /// Runs until it is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
         let names: Vec<&'static str> = self.loops.iter().map(|l| l.name).collect();
-        let mut state = Findings {
+        let findings = Mutex::new(Findings {
             metrics: SecondWriterMetrics::new(&metrics, &names),
-            evidences: Evidences::new(names.len()),
+            evidences: Evidences::new(names.len(), self.period),
             announced: Vec::new(),
-        };
+            built_in_leads: false,
+        });
         loop {
             self.gate.opened().await;
             let since = self.gate.open_since().unwrap_or_else(|| self.clock().instant());
@@ -84,9 +86,10 @@ impl SecondWriterWatch {
             tokio::select! {
                 biased;
                 () = self.gate.closed() => {}
-                () = self.look_around(&mut state, since) => {}
+                () = self.judge_samples(&findings, since) => {}
+                () = self.ask_server(&findings) => {}
             }
-            state.metrics.clear();
+            findings.lock().metrics.clear();
         }
     }
 
@@ -94,83 +97,77 @@ impl SecondWriterWatch {
         self.api.clock()
     }
 
-    /// Collects evidence and states it, forever.
-    async fn look_around(&self, state: &mut Findings, since: Instant) {
-        let mut built_in = BuiltIn::default();
-        let mut next_look = self.clock().instant();
+    /// Judges what the sampler has found, and states everything that is known, forever.
+    async fn judge_samples(&self, findings: &Mutex<Findings>, since: Instant) {
         loop {
             let now = self.clock().instant();
-            for of in self.sampler.confirmed(now, since) {
-                state.evidences.note(of, Evidence::Writes, now);
+            for loop_index in self.sampler.confirmed(now, since) {
+                findings.lock().evidences.note(loop_index, Evidence::Writes, now);
             }
-            if now >= next_look {
-                // The first look tells no live Lease from an old one: the second follows soon.
-                next_look = now + if built_in.has_looked() { self.period } else { TICK };
-                self.look_at_built_in(&mut built_in, state).await;
-                self.look_at_events(&built_in, state).await;
-            }
-            self.state_findings(state, &built_in);
+            self.state(&mut findings.lock());
             self.clock().sleep(TICK).await;
         }
     }
 
-    async fn look_at_built_in(&self, built_in: &mut BuiltIn, state: &mut Findings) {
-        built_in.look(&self.api).await;
-        let now = self.clock().instant();
-        for (of, definition) in self.loops.iter().enumerate() {
-            if let Some(evidence) = built_in.evidence(definition.name) {
-                state.evidences.note(of, evidence, now);
-            }
-        }
-    }
-
-    async fn look_at_events(&self, built_in: &BuiltIn, state: &mut Findings) {
-        // A version from which the server can begin, without all Events that exist.
-        let lease = self.election.as_ref().and_then(leader::Status::lease);
-        let Some(version) = lease.map(|lease| lease.version).filter(|version| version.is_known()) else { return };
-        for (of, definition) in self.loops.iter().enumerate() {
-            match foreign_events::any(&self.api, definition.component, version, &self.sent).await {
-                Ok(true) => {
-                    state.evidences.note(of, Evidence::Events, self.clock().instant());
-                    // The other loops are looked at for half a minute each.
-                    self.state_findings(state, built_in);
+    /// Reads what shows kube-controller-manager, and watches Events for a while, forever.
+    async fn ask_server(&self, findings: &Mutex<Findings>) {
+        let mut built_in = BuiltIn::default();
+        loop {
+            let is_first = !built_in.was_read();
+            built_in.read(&self.api).await;
+            {
+                let (mut findings, now) = (findings.lock(), self.clock().instant());
+                findings.built_in_leads = built_in.leads();
+                for (loop_index, definition) in self.loops.iter().enumerate() {
+                    if let Some(evidence) = built_in.evidence(definition.name) {
+                        findings.evidences.note(loop_index, evidence, now);
+                    }
                 }
-                Ok(false) => {}
-                Err(error) => tracing::debug!(err = %error, "Cannot watch Events of a second writer"),
             }
+            for (loop_index, definition) in self.loops.iter().enumerate() {
+                match foreign_events::any(&self.api, definition.component, &self.sent).await {
+                    Ok(true) => findings.lock().evidences.note(loop_index, Evidence::Events, self.clock().instant()),
+                    Ok(false) => {}
+                    Err(error) => {
+                        tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer");
+                    }
+                }
+            }
+            // The first reading tells no live Lease from an old one: the second follows soon.
+            self.clock().sleep(if is_first { TICK } else { self.period }).await;
         }
     }
 
-    /// Sets the gauges, and announces what is new.
-    fn state_findings(&self, state: &mut Findings, built_in: &BuiltIn) {
+    /// Sets the gauges, and announces what is new and what is over.
+    fn state(&self, findings: &mut Findings) {
         let now = self.clock().instant();
         let expected_until = self.election.as_ref().and_then(leader::Status::second_writer_expected_until);
         let is_expected = expected_until.is_some_and(|until| until > self.clock().now());
-        state.metrics.set_expected(is_expected);
-        state.metrics.set_built_in_leads(built_in.leads());
-        for (of, definition) in self.loops.iter().enumerate() {
-            let was_announced = state.is_announced(of);
+        findings.metrics.set_expected(is_expected);
+        findings.metrics.set_built_in_leads(findings.built_in_leads);
+        let mut is_found = false;
+        for (loop_index, definition) in self.loops.iter().enumerate() {
             for evidence in Evidence::ALL {
-                let is_present = state.evidences.is_present(of, evidence, now);
-                state.metrics.set(definition.name, evidence, is_present);
-                if is_present && evidence.is_proof() && !is_expected && state.is_to_be_announced(of, evidence, now) {
+                let is_present = findings.evidences.is_present(loop_index, evidence, now);
+                findings.metrics.set(definition.name, evidence, is_present);
+                let is_proof = is_present && evidence.is_proof();
+                is_found |= is_proof;
+                if is_proof && !is_expected && findings.is_to_be_announced(loop_index, evidence, now) {
                     self.announce(definition.name, evidence);
                 }
             }
-            let is_found = Evidence::ALL
-                .into_iter()
-                .any(|evidence| evidence.is_proof() && state.evidences.is_present(of, evidence, now));
-            if was_announced && !is_found {
-                state.announced.retain(|(announced, _, _)| *announced != of);
-                self.announce_end(definition.name);
-            }
+        }
+        if !is_found && !findings.announced.is_empty() {
+            findings.announced.clear();
+            self.announce_end();
         }
     }
 
-    fn announce_end(&self, name: &str) {
-        tracing::info!(controller = name, "There are no signs of a second writer any more");
+    /// Tells readers of the Lease that nothing is seen of a second writer of any loop any more.
+    fn announce_end(&self) {
+        tracing::info!("There are no signs of a second writer any more");
         if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
-            let message = format!("no sign of a second writer of {name} in ten minutes");
+            let message = "no sign of a second writer for ten minutes".to_owned();
             self.recorder.event(&lease, EventType::Normal, "SecondWriterGone", message);
         }
     }
@@ -197,23 +194,21 @@ struct Findings {
     evidences: Evidences,
     /// What was announced, and when.
     announced: Vec<(usize, Evidence, Instant)>,
+    /// Whether kube-controller-manager leads, as far as is known.
+    built_in_leads: bool,
 }
 
 impl Findings {
     /// Whether the evidence was not announced within the last hour; notes that it is now.
-    fn is_to_be_announced(&mut self, of: usize, evidence: Evidence, now: Instant) -> bool {
+    fn is_to_be_announced(&mut self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
         let is_recent = |at: Instant| now.saturating_duration_since(at) < ANNOUNCE_EVERY;
-        if self.announced.iter().any(|(known, kind, at)| *known == of && *kind == evidence && is_recent(*at)) {
+        let is_same = |known: &usize, kind: &Evidence| *known == loop_index && *kind == evidence;
+        if self.announced.iter().any(|(known, kind, at)| is_same(known, kind) && is_recent(*at)) {
             return false;
         }
-        self.announced.retain(|(known, kind, _)| *known != of || *kind != evidence);
-        self.announced.push((of, evidence, now));
+        self.announced.retain(|(known, kind, _)| !is_same(known, kind));
+        self.announced.push((loop_index, evidence, now));
         true
-    }
-
-    /// Whether a second writer of a loop was announced, and not its end.
-    fn is_announced(&self, of: usize) -> bool {
-        self.announced.iter().any(|(known, _, _)| *known == of)
     }
 }
 

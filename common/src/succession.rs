@@ -30,7 +30,7 @@ const METADATA: usize = 2048;
 const FIELD: &[u8] = b"\"resourceVersion\":\"";
 
 /// How many of the latest writes are remembered where somebody asks for them.
-const RECENT: usize = 512;
+const RECENT: usize = 1024;
 
 /// What one process has written. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,8 @@ pub struct Writes(Arc<Mutex<Noted>>);
 #[derive(Debug, Default)]
 struct Noted {
     newest: BTreeMap<Resource, Version>,
-    /// The latest writes, the oldest first, if somebody asks for them.
-    recent: Option<VecDeque<RecentWrite>>,
+    /// The latest writes to objects of certain kinds, if somebody asks for them.
+    recent: Option<Recent>,
     /// What a predecessor had left, and the one before it.
     inherited: WrittenVersions,
     lost: Option<Instant>,
@@ -54,6 +54,25 @@ struct RecentWrite {
     at: Instant,
 }
 
+/// The latest writes to objects of certain kinds, the oldest first.
+#[derive(Debug)]
+struct Recent {
+    kinds: Vec<(&'static str, &'static str)>,
+    writes: VecDeque<RecentWrite>,
+}
+
+impl Recent {
+    fn note(&mut self, target: Target<'_>, version: Version, now: Instant) {
+        if !self.kinds.contains(&(target.resource.group, target.resource.plural)) {
+            return;
+        }
+        if self.writes.len() == RECENT {
+            self.writes.pop_front();
+        }
+        self.writes.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
+    }
+}
+
 impl Writes {
     /// Notes a write by the object it was answered with.
     pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
@@ -63,28 +82,36 @@ impl Writes {
             let newest = noted.newest.entry(target.resource).or_default();
             *newest = version.max(*newest);
             if let Some(recent) = &mut noted.recent {
-                if recent.len() == RECENT {
-                    recent.pop_front();
-                }
-                recent.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
+                recent.note(target, version, now);
             }
         }
     }
 
-    /// Remembers the latest [`RECENT`] writes from now on.
-    pub fn keep_recent(&self) {
-        self.0.lock().recent.get_or_insert_default();
+    /// Remembers the latest [`RECENT`] writes to objects of these kinds from now on: API group and plural name.
+    pub fn keep_recent(&self, kinds: Vec<(&'static str, &'static str)>) {
+        self.0.lock().recent = Some(Recent { kinds, writes: VecDeque::new() });
     }
 
     /// Whether that version of an object is one of the latest writes.
     pub fn has_written(&self, version: Version) -> bool {
-        self.0.lock().recent.iter().flatten().any(|write| write.version == version)
+        self.has_recent(|write| write.version == version)
     }
 
     /// Whether one of the latest writes was to an object of that name, since `since`.
     pub fn has_written_to(&self, namespace: &str, name: &str, since: Instant) -> bool {
         let object = object_id(namespace, name);
-        self.0.lock().recent.iter().flatten().any(|write| write.object == object && write.at >= since)
+        self.has_recent(|write| write.object == object && write.at >= since)
+    }
+
+    /// Whether every write since `since` is among those that are remembered.
+    pub fn remembers_since(&self, since: Instant) -> bool {
+        let noted = self.0.lock();
+        let Some(Recent { writes, .. }) = &noted.recent else { return false };
+        writes.len() < RECENT || writes.front().is_some_and(|oldest| oldest.at < since)
+    }
+
+    fn has_recent(&self, is_it: impl Fn(&RecentWrite) -> bool) -> bool {
+        self.0.lock().recent.as_ref().is_some_and(|recent| recent.writes.iter().any(is_it))
     }
 
     /// Whether the answer to a write was lost since `since`.

@@ -32,7 +32,6 @@ use common::{
     meta::Key,
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
-    second_writer::OwnedWrites,
 };
 use parking_lot::Mutex;
 
@@ -53,8 +52,8 @@ pub const NODE_LIFECYCLE: LoopDefinition = LoopDefinition {
     alias: "nodelifecycle",
     client: "node-controller",
     component: "node-controller",
-    // Conditions of nodes whose kubelets are silent; taints are written to the same entry as what other loops write of nodes.
-    owned_writes: &[OwnedWrites { field: r#"\"type\":\"Ready\""#, ..OwnedWrites::status("", "nodes") }],
+    // Other loops of kube-controller-manager write nodes and their statuses, too: attach-detach and node-ipam, for example.
+    owned_writes: &[],
     start,
 };
 

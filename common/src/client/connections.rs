@@ -39,8 +39,10 @@ pub struct Connections {
 /// What the clients were made from.
 struct Current {
     config: Config,
-    /// A digest of the file as it was read last, usable or not.
+    /// A digest of the file that is used.
     digest: Option<u64>,
+    /// A digest of the last file that could not be used.
+    refused: Option<u64>,
     expiry: Option<Timestamp>,
 }
 
@@ -72,7 +74,7 @@ impl Connections {
         let expiry = certificate::expiry(&config);
         Ok(Arc::new(Self {
             options: options.clone(),
-            current: Mutex::new(Current { config, digest, expiry }),
+            current: Mutex::new(Current { config, digest, refused: None, expiry }),
             clients: Mutex::default(),
         }))
     }
@@ -122,22 +124,28 @@ impl Connections {
         let Some(path) = self.options.kubeconfig.clone() else { return };
         loop {
             clock.sleep(PERIOD).await;
-            self.look(&path).await;
+            self.read_again(&path).await;
         }
     }
 
     /// Reads the kubeconfig if it has changed since it was read last.
-    async fn look(&self, path: &PathBuf) {
+    async fn read_again(&self, path: &PathBuf) {
         // A file that is gone for a moment is being replaced.
         let Some(found) = digest(path) else { return };
         if self.current.lock().digest == Some(found) {
             return;
         }
-        self.current.lock().digest = Some(found);
         match self.replace().await {
             Ok(expiry) => {
+                let mut current = self.current.lock();
+                (current.digest, current.refused) = (Some(found), None);
+                drop(current);
                 let expiry = expiry.map(|at| at.to_string()).unwrap_or_default();
                 tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and is used from now on");
+            }
+            // It is tried again: what the kubeconfig names may not be there yet.
+            Err(error) if self.current.lock().refused.replace(found) == Some(found) => {
+                tracing::debug!(kubeconfig = %path.display(), err = %error, "The kubeconfig still cannot be used");
             }
             Err(error) => {
                 tracing::error!(kubeconfig = %path.display(), err = %error, "The kubeconfig has changed and cannot be used: going on with the one before");
@@ -224,17 +232,17 @@ mod tests {
         assert_eq!((all().await, expiry()), (["one".to_owned(), "one".to_owned()], "2031-01-01T00:00:00Z".to_owned()));
 
         write(&path, &server("two").await, "2032-01-01");
-        connections.look(&path).await;
+        connections.read_again(&path).await;
         assert_eq!((all().await, expiry()), (["two".to_owned(), "two".to_owned()], "2032-01-01T00:00:00Z".to_owned()));
 
         std::fs::write(&path, "][ not yaml: {").unwrap();
-        connections.look(&path).await;
+        connections.read_again(&path).await;
         std::fs::remove_file(&path).unwrap();
-        connections.look(&path).await;
+        connections.read_again(&path).await;
         assert_eq!(all().await, ["two".to_owned(), "two".to_owned()], "a file that cannot be used changes nothing");
 
         write(&path, &server("three").await, "2033-01-01");
-        connections.look(&path).await;
+        connections.read_again(&path).await;
         assert_eq!(
             (all().await, expiry()),
             (["three".to_owned(), "three".to_owned()], "2033-01-01T00:00:00Z".to_owned())

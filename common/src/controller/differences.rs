@@ -10,6 +10,9 @@ use crate::{clock::Instant, metrics::Stability};
 /// How long a shadow wants to write before that counts as a difference: the controller that does the work needs its time.
 const DIFFERENCE_LASTS: Duration = Duration::from_secs(60);
 
+/// How many differences are counted and listed at most: each is decided again when it is counted.
+const DIFFERENCES: usize = 100;
+
 /// Keys for which a shadow wants to write, and since when.
 pub(super) struct Differences<K>(Mutex<BTreeMap<K, Instant>>);
 
@@ -37,15 +40,16 @@ impl<K: Ord + Clone> Differences<K> {
     /// The keys for which a shadow has wanted to write for [`DIFFERENCE_LASTS`].
     fn lasting(&self, now: Instant) -> Vec<K> {
         let is_lasting = |since: &Instant| now.saturating_duration_since(*since) >= DIFFERENCE_LASTS;
-        self.0.lock().iter().filter(|(_, since)| is_lasting(since)).map(|(key, _)| key.clone()).collect()
+        let differing = self.0.lock();
+        let lasting = differing.iter().filter(|(_, since)| is_lasting(since));
+        lasting.take(DIFFERENCES).map(|(key, _)| key.clone()).collect()
     }
 }
 
 impl<C: Controller> Shared<C> {
     /// Serves the number of lasting differences of a shadow.
     pub(super) fn count_differences(self: &Arc<Self>) {
-        let help =
-            "Objects for which a shadow has wanted to write for more than a minute while nobody else did, by loop.";
+        let help = "Objects for which a shadow has wanted to write for more than a minute while nobody else did, 100 at most, by loop.";
         let gauge = self.context.metrics.gauge("nonet_shadow_differences", Stability::Alpha, help, &["name"]);
         let (gauge, shared) = (gauge.with(&[self.name]), Arc::downgrade(self));
         self.context.metrics.before_scrape(move || {

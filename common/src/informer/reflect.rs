@@ -342,7 +342,7 @@ impl<S: Sink> Reflector<S> {
     fn sample(&self, frame: &Frame<'_, S::Object>, line: &[u8]) {
         if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
             let now = self.handled.since.unwrap_or_else(|| self.api.clock().instant());
-            sampler.look(self.resource, entry.meta().resource_version, line, now);
+            sampler.sample(self.resource, entry.meta().resource_version, line, now);
         }
     }
 

@@ -29,28 +29,29 @@ pub(super) struct BuiltIn {
 
 impl BuiltIn {
     /// Whether its Lease has been read before.
-    pub(super) fn has_looked(&self) -> bool {
+    pub(super) fn was_read(&self) -> bool {
         self.renewed.is_some()
     }
 
-    /// Whether its Lease was renewed between the last two looks.
+    /// Whether its Lease was renewed between the last two readings.
     pub(super) fn leads(&self) -> bool {
         self.leads
     }
 
     /// Reads its Lease and its Pods. What cannot be read is not known.
-    pub(super) async fn look(&mut self, api: &Api) {
+    pub(super) async fn read(&mut self, api: &Api) {
         let lease = api.get(Target::object(LEASES, NAMESPACE, NAME)).await;
         let renewed = match lease.as_deref().map(renewal) {
             Ok(renewed) => renewed,
+            Err(error) if error.is_not_found() => String::new(),
             Err(error) => {
-                if !error.is_not_found() {
-                    tracing::debug!(err = %error, "Cannot read the Lease of kube-controller-manager");
-                }
-                String::new()
+                tracing::debug!(err = %error, "Cannot read the Lease of kube-controller-manager");
+                // What is not known has not changed.
+                self.renewed.clone().unwrap_or_default()
             }
         };
-        self.leads = !renewed.is_empty() && self.renewed.as_ref().is_some_and(|before| *before != renewed);
+        let before = self.renewed.as_deref().unwrap_or_default();
+        self.leads = !before.is_empty() && !renewed.is_empty() && before != renewed;
         self.renewed = Some(renewed);
         self.lists = match pods(api).await {
             Ok(lists) => lists,
@@ -89,8 +90,16 @@ fn renewal(lease: impl AsRef<[u8]>) -> String {
 }
 
 async fn pods(api: &Api) -> Result<Vec<Vec<String>>, Error> {
-    let query = format!("labelSelector=component%3D{NAME}&resourceVersion=0&limit=50");
-    Ok(lists(&api.list(PODS, NAMESPACE, &query).await?))
+    let mut found = Vec::new();
+    // The labels of static Pods by kubeadm and most others, and by kOps.
+    for label in ["component", "k8s-app"] {
+        let query = format!("labelSelector={label}%3D{NAME}&resourceVersion=0&limit=50");
+        found.extend(lists(&api.list(PODS, NAMESPACE, &query).await?));
+        if !found.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
 }
 
 /// The `--controllers` of each Pod of a list that has not ended.
@@ -116,18 +125,32 @@ fn lists(json: &[u8]) -> Vec<Vec<String>> {
     struct Spec {
         containers: Vec<Container>,
     }
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Container {
-        command: Vec<String>,
-        args: Vec<String>,
-    }
     let list: List = serde_json::from_slice(json).unwrap_or_default();
     let living = list.items.into_iter().filter(|pod| !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"));
-    living
-        .filter_map(|pod| pod.spec.containers.into_iter().next())
-        .map(|container| controllers(container.command.iter().chain(&container.args)))
-        .collect()
+    living.filter_map(|pod| command_line(pod.spec.containers)).map(|line| controllers(line.iter())).collect()
+}
+
+/// The words of the command line of kube-controller-manager, also behind a shell; nothing if the Pod does not show it.
+fn command_line(containers: Vec<Container>) -> Option<Vec<String>> {
+    let is_named = |container: &Container| container.name == NAME;
+    let place = containers.iter().position(is_named).unwrap_or_default();
+    let container = containers.into_iter().nth(place)?;
+    let words: Vec<String> = container
+        .command
+        .iter()
+        .chain(&container.args)
+        .flat_map(|argument| argument.split_whitespace())
+        .map(|word| word.replace(['"', '\''], ""))
+        .collect();
+    (!words.is_empty()).then_some(words)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Container {
+    name: String,
+    command: Vec<String>,
+    args: Vec<String>,
 }
 
 /// The entries of `--controllers` in a command line; upstream's default without the flag.
@@ -196,6 +219,17 @@ mod tests {
         );
         let only = ["deployment".to_owned()];
         assert!(is_enabled(&only, "deployment-controller") && !is_enabled(&only, "job-controller"));
+    }
+
+    #[test]
+    fn a_command_behind_a_shell_is_read_and_one_that_is_not_shown_proves_nothing() {
+        let shell = of(&pod(&["sh", "-c", "exec kube-controller-manager --controllers='*,-job' --v=2"]));
+        assert!(!is_enabled(&shell[0], "job-controller") && is_enabled(&shell[0], "cronjob-controller"));
+        assert!(of(&pod(&[])).is_empty());
+        let mut beside = pod(&["kube-controller-manager", "--controllers=*,-job"]);
+        let sidecar = json!({"name": "sidecar", "command": ["x"]});
+        beside["spec"]["containers"].as_array_mut().unwrap().insert(0, sidecar);
+        assert!(!is_enabled(&of(&beside)[0], "job-controller"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use crate::clock::Instant;
 
-/// How far back sightings count.
+/// How far back sightings count at least.
 const WINDOW: Duration = Duration::from_mins(10);
 
 /// What shows that a second writer is at work.
@@ -49,7 +49,7 @@ impl Evidence {
         }
     }
 
-    /// How many sightings within [`WINDOW`] are enough.
+    /// How many sightings within the window are enough.
     ///
     /// One write may be misread: an object from which a user has removed something shows the write before that.
     fn enough(self) -> usize {
@@ -61,16 +61,25 @@ impl Evidence {
 }
 
 /// What was seen of each loop, and when.
-pub(super) struct Evidences(Vec<[VecDeque<Instant>; 4]>);
+pub(super) struct Evidences {
+    /// The sightings of each loop, by kind of evidence.
+    sightings: Vec<[VecDeque<Instant>; 4]>,
+    /// How far back they count.
+    window: Duration,
+}
 
 impl Evidences {
-    pub(super) fn new(loops: usize) -> Self {
-        Self((0..loops).map(|_| Default::default()).collect())
+    /// Nothing was seen of that many loops. What is asked for once in a period counts until it is asked for again.
+    pub(super) fn new(loops: usize, period: Duration) -> Self {
+        let sightings = (0..loops).map(|_| Default::default()).collect();
+        Self { sightings, window: WINDOW.max(period.saturating_mul(2)) }
     }
 
     /// Notes a sighting. The latest ones are kept.
-    pub(super) fn note(&mut self, of: usize, evidence: Evidence, now: Instant) {
-        let Some(sightings) = self.0.get_mut(of).map(|kinds| &mut kinds[evidence as usize]) else { return };
+    pub(super) fn note(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
+        let Some(sightings) = self.sightings.get_mut(loop_index).map(|kinds| &mut kinds[evidence as usize]) else {
+            return;
+        };
         if sightings.len() == evidence.enough() {
             sightings.pop_front();
         }
@@ -78,9 +87,11 @@ impl Evidences {
     }
 
     /// Whether there are enough sightings within the window.
-    pub(super) fn is_present(&self, of: usize, evidence: Evidence, now: Instant) -> bool {
-        let Some(sightings) = self.0.get(of).map(|kinds| &kinds[evidence as usize]) else { return false };
-        let recent = sightings.iter().filter(|at| now.saturating_duration_since(**at) < WINDOW);
+    pub(super) fn is_present(&self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
+        let Some(sightings) = self.sightings.get(loop_index).map(|kinds| &kinds[evidence as usize]) else {
+            return false;
+        };
+        let recent = sightings.iter().filter(|at| now.saturating_duration_since(**at) < self.window);
         recent.count() >= evidence.enough()
     }
 }
@@ -93,7 +104,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn three_writes_within_ten_minutes_are_enough_and_count_for_ten_minutes() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let mut evidences = Evidences::new(2);
+        let mut evidences = Evidences::new(2, WINDOW / 2);
         for _ in 0..2 {
             evidences.note(1, Evidence::Writes, clock.instant());
             clock.sleep(Duration::from_mins(4)).await;
@@ -109,7 +120,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_argument_is_enough() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let mut evidences = Evidences::new(1);
+        let mut evidences = Evidences::new(1, WINDOW / 2);
         evidences.note(0, Evidence::Arguments, clock.instant());
         assert!(evidences.is_present(0, Evidence::Arguments, clock.instant()));
         assert!(!evidences.is_present(0, Evidence::Events, clock.instant()));

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::{
-    api::{Api, Error, escape},
+    api::{Api, Error, FIELD_MANAGER, escape},
     events::{EVENTS, SentEvents},
     json::Str,
     meta::Version,
 };
 
-/// How long one look lasts.
-const LOOK: Duration = Duration::from_secs(30);
+/// How long Events are watched.
+const WATCH: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
 struct Line<'a> {
@@ -29,19 +29,34 @@ struct Object<'a> {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
 struct Metadata<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     name: Str<'a>,
+    #[serde(borrow)]
+    managed_fields: Vec<ManagedFields<'a>>,
 }
 
-/// Watches the Events of a component from a version on for a while, and says whether any of them is another's.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ManagedFields<'a> {
+    #[serde(borrow)]
+    manager: Str<'a>,
+}
+
+/// Watches the Events of a component for a while, and says whether any of them is another's.
 ///
-/// The server filters: what other components record does not arrive.
-pub(super) async fn any(api: &Api, component: &str, from: Version, sent: &SentEvents) -> Result<bool, Error> {
+/// The server filters: what other components record does not arrive. Operators that call themselves by the name of a built-in
+/// controller do not have its field manager.
+pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
+    // The version of now. That of another resource would not do: Events may be kept in a storage of their own.
+    let page = api.list(EVENTS, "", "limit=1").await?;
+    let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
     let selector = escape(&format!("reportingComponent={component}"));
-    let query = format!("watch=true&fieldSelector={selector}&resourceVersion={from}&timeoutSeconds={}", LOOK.as_secs());
+    let query =
+        format!("watch=true&fieldSelector={selector}&resourceVersion={from}&timeoutSeconds={}", WATCH.as_secs());
     let mut lines = api.watch(EVENTS, "", &query, "application/json").await?;
-    let look = async {
+    let watching = async {
         while let Some(line) = lines.next().await? {
             if is_foreign(&line, sent) {
                 return Ok(true);
@@ -50,12 +65,25 @@ pub(super) async fn any(api: &Api, component: &str, from: Version, sent: &SentEv
         Ok(false)
     };
     // The server ends the watch itself; one that does not is left.
-    tokio::time::timeout(LOOK * 2, look).await.unwrap_or(Ok(false))
+    tokio::time::timeout(WATCH * 2, watching).await.unwrap_or(Ok(false))
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    resource_version: Version,
 }
 
 fn is_foreign(line: &[u8], sent: &SentEvents) -> bool {
-    let Ok(line) = serde_json::from_slice::<Line<'_>>(line) else { return false };
-    matches!(&*line.kind, "ADDED" | "MODIFIED") && !sent.contains(&line.object.metadata.name)
+    let Ok(Line { kind, object: Object { metadata } }) = serde_json::from_slice::<Line<'_>>(line) else { return false };
+    matches!(&*kind, "ADDED" | "MODIFIED")
+        && metadata.managed_fields.iter().any(|entry| &*entry.manager == FIELD_MANAGER)
+        && !sent.contains(&metadata.name)
 }
 
 #[cfg(test)]
@@ -66,8 +94,13 @@ mod tests {
     fn only_new_events_of_unknown_names_are_foreign() {
         let sent = SentEvents::default();
         sent.note("web.18a2b3");
-        let line =
-            |kind: &str, name: &str| format!(r#"{{"type":"{kind}","object":{{"metadata":{{"name":"{name}"}}}}}}"#);
+        let by = |manager: &str, kind: &str, name: &str| {
+            let metadata =
+                format!(r#"{{"name":"{name}","managedFields":[{{"manager":"{manager}","operation":"Update"}}]}}"#);
+            format!(r#"{{"type":"{kind}","object":{{"metadata":{metadata}}}}}"#)
+        };
+        let line = |kind: &str, name: &str| by(FIELD_MANAGER, kind, name);
+        assert!(!is_foreign(by("my-operator", "ADDED", "web.18a2b4").as_bytes(), &sent), "an operator with that name");
         assert!(!is_foreign(line("ADDED", "web.18a2b3").as_bytes(), &sent));
         assert!(is_foreign(line("ADDED", "web.18a2b4").as_bytes(), &sent));
         assert!(is_foreign(line("MODIFIED", "web.18a2b4").as_bytes(), &sent));

@@ -1,4 +1,4 @@
-//! Looks at a few of the objects that watches bring for writes of the loop's kind that this process has not made.
+//! Reads a few of the objects that watches bring, for writes of the loop's kind that this process has not made.
 
 use std::{
     collections::BTreeMap,
@@ -25,10 +25,10 @@ use crate::{
 
 use super::GRACE;
 
-/// How often the budget of looks is renewed.
+/// How often the budget is renewed.
 const PERIOD: Duration = Duration::from_secs(15);
-/// How many objects are looked at in each period.
-const LOOKS: u32 = 8;
+/// How many objects are read in each period.
+const SAMPLES: u32 = 8;
 /// How long the answer to a write of this process may arrive after its watch event.
 const SETTLE: Duration = Duration::from_secs(10);
 /// How long a write of this process to an object explains what the object shows.
@@ -67,7 +67,7 @@ impl OwnedWrites {
     }
 }
 
-/// Looks at objects that watches bring, within a budget.
+/// Reads objects that watches bring, within a budget.
 #[derive(Debug)]
 pub struct WriteSampler {
     clock: Clock,
@@ -81,14 +81,14 @@ pub struct WriteSampler {
 #[derive(Debug, Default)]
 struct State {
     period_began: Option<Instant>,
-    looks: u32,
+    samples: u32,
     candidates: Vec<Candidate>,
 }
 
 /// A write that this process has not been told to be its own.
 #[derive(Debug)]
 struct Candidate {
-    of: usize,
+    loop_index: usize,
     seen: Instant,
     version: Version,
     namespace: String,
@@ -134,20 +134,16 @@ struct ManagedFields<'a> {
 }
 
 impl WriteSampler {
-    /// A sampler that looks at nothing until it is activated. `owned` has the writes of each loop.
+    /// A sampler that reads nothing until it is activated. `owned` has the writes of each loop.
     pub fn new(clock: Clock, writes: Writes, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
-        writes.keep_recent();
-        let owned = owned.into_iter().enumerate().flat_map(|(of, all)| all.iter().map(move |owned| (of, *owned)));
-        Arc::new(Self {
-            clock,
-            writes,
-            owned: owned.collect(),
-            is_active: AtomicBool::new(false),
-            state: Mutex::default(),
-        })
+        let of_loops = owned.into_iter().enumerate();
+        let owned: Vec<(usize, OwnedWrites)> =
+            of_loops.flat_map(|(loop_index, all)| all.iter().map(move |owned| (loop_index, *owned))).collect();
+        writes.keep_recent(owned.iter().map(|(_, owned)| (owned.group, owned.plural)).collect());
+        Arc::new(Self { clock, writes, owned, is_active: AtomicBool::new(false), state: Mutex::default() })
     }
 
-    /// Looks at objects from now on.
+    /// Reads objects from now on.
     pub fn activate(&self) {
         self.is_active.store(true, Relaxed);
     }
@@ -157,18 +153,19 @@ impl WriteSampler {
         self.owned.iter().any(|(_, owned)| owned.is_of(resource))
     }
 
-    /// Looks at the object in a line of a watch, if the budget allows it and this process is not known to have written it.
-    pub fn look(&self, resource: Resource, version: Version, line: &[u8], now: Instant) {
+    /// Reads the object in a line of a watch, if the budget allows it and this process is not known to have written it.
+    pub fn sample(&self, resource: Resource, version: Version, line: &[u8], now: Instant) {
         if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
             return;
         }
-        self.state.lock().looks += 1;
+        self.state.lock().samples += 1;
         let Ok(Line { object: Object { metadata } }) = serde_json::from_slice::<Line<'_>>(line) else { return };
         let wall = self.clock.now();
-        let of = self.owned.iter().find(|(_, owned)| owned.is_of(resource) && is_latest_write(owned, &metadata, wall));
-        let Some((of, _)) = of else { return };
+        let found =
+            self.owned.iter().find(|(_, owned)| owned.is_of(resource) && is_latest_write(owned, &metadata, wall));
+        let Some((loop_index, _)) = found else { return };
         self.state.lock().candidates.push(Candidate {
-            of: *of,
+            loop_index: *loop_index,
             seen: now,
             version,
             namespace: metadata.namespace.as_deref().unwrap_or_default().to_owned(),
@@ -179,9 +176,9 @@ impl WriteSampler {
     fn has_budget(&self, now: Instant) -> bool {
         let mut state = self.state.lock();
         if state.period_began.is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
-            (state.period_began, state.looks) = (Some(now), 0);
+            (state.period_began, state.samples) = (Some(now), 0);
         }
-        state.looks < LOOKS
+        state.samples < SAMPLES
     }
 
     /// The loops, by number, of writes that have turned out to be another's. Each write is reported once.
@@ -196,11 +193,12 @@ impl WriteSampler {
         let is_another = |candidate: &Candidate| {
             let explained_since = candidate.seen.checked_sub(EXPLAINED).unwrap_or(candidate.seen);
             candidate.seen >= leading_since + GRACE
+                && self.writes.remembers_since(explained_since)
                 && !self.writes.has_written(candidate.version)
                 && !self.writes.has_written_to(&candidate.namespace, &candidate.name, explained_since)
                 && !self.writes.has_lost_one(explained_since)
         };
-        settled.iter().filter(|candidate| is_another(candidate)).map(|candidate| candidate.of).collect()
+        settled.iter().filter(|candidate| is_another(candidate)).map(|candidate| candidate.loop_index).collect()
     }
 }
 
@@ -280,7 +278,7 @@ mod tests {
             let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
             self.next += 1;
             let version = Version::parse(&self.next.to_string());
-            self.sampler.look(SETS, version, &line(name, &entries), self.clock.instant());
+            self.sampler.sample(SETS, version, &line(name, &entries), self.clock.instant());
             version
         }
 
@@ -322,7 +320,7 @@ mod tests {
             serde_json::from_slice(&line("deleted", &[entry(FIELD_MANAGER, "status", "2026-01-01T01:00:15Z")]))
                 .unwrap();
         deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
-        world.sampler.look(SETS, Version::parse("7"), deleted.to_string().as_bytes(), world.clock.instant());
+        world.sampler.sample(SETS, Version::parse("7"), deleted.to_string().as_bytes(), world.clock.instant());
         assert_eq!(world.confirmed().await, 0);
     }
 
@@ -344,17 +342,31 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn writes_that_are_too_many_to_be_remembered_are_no_evidence() {
+        let mut world = World::new().await;
+        let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
+        // The answer is forgotten before the write is judged.
+        for n in 0..3000 {
+            let version = if n == 0 { version } else { Version::parse(&(10_000 + n).to_string()) };
+            let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
+            let target = Target::status(SETS, "shop", if n == 0 { "web" } else { "other" });
+            world.writes.note(target, answer.as_bytes(), world.clock.instant());
+        }
+        assert_eq!(world.confirmed().await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_budget_bounds_the_work_and_own_writes_do_not_use_it() {
         let mut world = World::new().await;
         for n in 1..=100 {
             let answer = format!(r#"{{"metadata":{{"resourceVersion":"{n}"}}}}"#);
             world.writes.note(Target::status(SETS, "shop", "own"), answer.as_bytes(), world.clock.instant());
             let own = Version::parse(&n.to_string());
-            world.sampler.look(SETS, own, &line("own", &[]), world.clock.instant());
+            world.sampler.sample(SETS, own, &line("own", &[]), world.clock.instant());
         }
         for n in 0..100 {
             world.brings(&format!("web-{n}"), &[(FIELD_MANAGER, "status", 0)]);
         }
-        assert_eq!(world.confirmed().await, LOOKS as usize);
+        assert_eq!(world.confirmed().await, SAMPLES as usize);
     }
 }

@@ -10,6 +10,7 @@ mod recreate;
 mod rollback;
 mod rollout;
 mod scale;
+mod second_writer;
 mod shadow;
 mod trouble;
 mod world;

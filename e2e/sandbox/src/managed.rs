@@ -39,7 +39,7 @@ struct Manager {
     fields: Fields,
 }
 
-/// A field that a second writer owns with another value.
+/// A field that another manager owns with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
     /// The other manager, as messages show it.

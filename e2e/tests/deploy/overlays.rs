@@ -273,12 +273,21 @@ fn check_roles(objects: &Rendered, controller: &str, shadow: bool, account: &Val
         let mut read: BTreeSet<_> = rights(beside.unwrap_or(&own)).into_iter().filter(is_harmless).collect();
         // A shadow does not look for second writers.
         let right = |group: &str, resource: &str, verb: &str| (group.to_owned(), resource.to_owned(), verb.to_owned());
+        read.remove(&right("", "events", "list"));
         read.remove(&right("", "events", "watch"));
         if !read.contains(&right("coordination.k8s.io", "leases", "list")) {
             read.remove(&right("coordination.k8s.io", "leases", "get"));
         }
         assert_eq!(role, read, "the shadow of {controller}");
         return;
+    }
+    // What a leader reads to notice a second writer.
+    for (group, resource, verb) in
+        [("", "events", "list"), ("", "events", "watch"), ("coordination.k8s.io", "leases", "get")]
+    {
+        let any = ("*".to_owned(), "*".to_owned(), verb.to_owned());
+        let own = (group.to_owned(), resource.to_owned(), verb.to_owned());
+        assert!(role.contains(&own) || role.contains(&any), "{controller} may not {verb} {resource}");
     }
     let [binding] = bindings[..] else { panic!("one RoleBinding of {account}") };
     let leases = find(objects, "Role", &binding["roleRef"]["name"])["rules"].as_array().unwrap();

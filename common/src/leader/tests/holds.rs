@@ -74,7 +74,7 @@ async fn a_lease_that_is_deleted_under_its_leader_is_left_to_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_says_until_when_ansecond_writer_is_expected() {
+async fn an_annotation_says_until_when_a_second_writer_is_expected() {
     let server = Server::new();
     let a = candidate(&server, 0, 0);
     wait_open(&a).await;

@@ -24,6 +24,8 @@ use built_in::{BuiltIn, State};
 const SECOND_WRITER_FOUND: &str = "SecondWriterFound";
 /// Reason of the Event with which it reports that there are no signs of one any more.
 const SECOND_WRITER_GONE: &str = "SecondWriterGone";
+/// How long a leader needs to find a second writer, in seconds.
+const LONG_ENOUGH: i64 = 600;
 /// Annotation of a Lease that expects a second writer until a time.
 const EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
@@ -253,7 +255,17 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
         let installation = installations.iter().find(|i| i.controller.name == lease && i.namespace == place);
         let leads_since = installation.and_then(|installation| installation.election.leads_since());
         if leads_since.is_some_and(|since| happened(event).is_some_and(|at| at < since)) {
-            findings.info(format!("an earlier leader of {lease} had found a second writer; the present one has not"));
+            let found = format!("an earlier leader of {lease} had found a second writer");
+            match now.zip(leads_since).map(|(now, since)| now.as_second() - since.as_second()) {
+                Some(seconds) if seconds >= LONG_ENOUGH => {
+                    findings.info(format!("{found}; the present one sees no sign of it"));
+                }
+                _ => findings.add(
+                    Status::Warning,
+                    format!("{found}; the present one does not lead for long enough to see it"),
+                    "repeat the check in ten minutes",
+                ),
+            }
             continue;
         }
         let expected = installation.and_then(|installation| installation.annotation(EXPECTED_UNTIL));

@@ -167,10 +167,10 @@ impl World {
 
     /// The one kube-controller-manager.
     fn manager(self, node: &str, controllers: &[&str]) -> Self {
-        self.with(|facts| facts.manager.pods = Ok(Vec::new())).ansecond_writer(node, controllers)
+        self.with(|facts| facts.manager.pods = Ok(Vec::new())).another_manager(node, controllers)
     }
 
-    fn ansecond_writer(self, node: &str, controllers: &[&str]) -> Self {
+    fn another_manager(self, node: &str, controllers: &[&str]) -> Self {
         let flags = controllers.iter().map(|list| format!("--controllers={list}"));
         let command: Vec<String> = [MANAGER.to_owned()].into_iter().chain(flags).collect();
         let pod = parse(json!({
@@ -221,7 +221,7 @@ fn loops_have_one_writer() {
                 deployment-controller",
         ),
         (start().manager("cp-0", &[]), Problem, "two writers"),
-        (start().ansecond_writer("cp-1", &["*"]), Problem, "two writers soon: kube-controller-manager-cp-1"),
+        (start().another_manager("cp-1", &["*"]), Problem, "two writers soon: kube-controller-manager-cp-1"),
         (
             start().lease(HOLD, 0),
             Problem,
@@ -552,5 +552,5 @@ fn events_of_a_second_writer_are_problems_until_they_are_expected_or_it_is_gone(
     let world = World::handed_over().with(|facts| facts.second_writers = both(57, 55));
     expect(&world, Stage::Running, Status::Problem, "has found a second writer");
     let world = World::handed_over().with(|facts| facts.second_writers = Ok(vec![event("SecondWriterFound", 40)]));
-    expect(&world, Stage::Running, Status::Info, "the present one has not");
+    expect(&world, Stage::Running, Status::Info, "the present one sees no sign of it");
 }

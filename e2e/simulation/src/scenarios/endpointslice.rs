@@ -327,7 +327,7 @@ fn empty_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
     slice.map(|slice| (Duration::ZERO, empty(slice))).into_iter().collect()
 }
 
-/// Gives a slice to a second writer.
+/// Gives a slice to another manager.
 fn take_slice(world: &World, luck: u64) -> Vec<(Duration, What)> {
     let slice = a_slice(world, luck);
     let mesh = json!({"metadata": {"labels": {"endpointslice.kubernetes.io/managed-by": "mesh.example.com"}}});

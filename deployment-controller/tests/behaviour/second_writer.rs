@@ -1,0 +1,67 @@
+//! A leader notices a second writer of its Deployments, and takes nobody else for one.
+
+use std::time::Duration;
+
+use common::{
+    app::{Leadership, Parts, assemble},
+    leader,
+    settings::Settings,
+};
+use sandbox::Sandbox;
+use serde_json::json;
+
+use crate::world::{DEPLOYMENTS, ME, NS, World, web};
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_finds_the_writes_of_a_second_writer_and_not_its_own() {
+    let mut world = World::with(Sandbox::builder().managed_fields(true), Settings::new()).await;
+    world.crash();
+    let names = ["web", "api", "db"];
+    for name in names {
+        let mut object = web(2);
+        object["metadata"]["name"] = json!(name);
+        for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+            *object.pointer_mut(labels).unwrap() = json!({"app": name});
+        }
+        world.apply(object).await;
+    }
+    let election = leader::Settings::new("kube-system", "deployment-controller", "me".to_owned());
+    let assembly = assemble(Parts {
+        leadership: Leadership::Lease(election),
+        second_writer_period: Duration::from_mins(5),
+        ..Parts::new(world.sandbox.client(ME), world.clock.clone(), deployment_controller::LOOPS)
+    });
+    let is_found = || {
+        let line = "nonet_second_writer{controller=\"deployment-controller\",evidence=\"writes\"} 1";
+        assembly.metrics().prometheus().contains(line)
+    };
+    world.wait(180.0).await;
+    // Its own writes, those of a user and those of the other loops.
+    for replicas in [1, 4, 2, 5, 3, 4] {
+        for name in names {
+            world
+                .sandbox
+                .merge(DEPLOYMENTS, Some(NS), name, None, json!({"spec": {"replicas": replicas}}))
+                .await
+                .unwrap();
+        }
+        world.wait(30.0).await;
+    }
+    world.wait(120.0).await;
+    assert!(!is_found());
+
+    for name in names {
+        let path =
+            format!("/apis/apps/v1/namespaces/{NS}/deployments/{name}/status?fieldManager=kube-controller-manager");
+        let patch = json!({"status": {"collisionCount": 1}});
+        let kind = "application/merge-patch+json";
+        world.sandbox.send(http::Method::PATCH, &path, kind, Some(&patch)).await.unwrap();
+        world.wait(20.0).await;
+    }
+    world.wait(30.0).await;
+    assert!(is_found());
+    let events = world.sandbox.list("events", Some("kube-system")).await.unwrap();
+    let found: Vec<_> = events.iter().filter(|event| event["reason"] == "SecondWriterFound").collect();
+    assert_eq!(found.len(), 1, "{events:#?}");
+    assert_eq!(found[0]["involvedObject"]["name"], "deployment-controller");
+}
