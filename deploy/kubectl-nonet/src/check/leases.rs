@@ -65,7 +65,7 @@ fn election(findings: &mut Findings, facts: &Facts, installation: &Installation<
                 ends.map(|ends| ends.as_second() - now.as_second()).filter(|left| *left < HOLD_ENDS_SOON)
             {
                 let found = format!(
-                    "{controller}: programs other than Nonet 0.1 and later may take the Lease from the hold in {}",
+                    "{controller}: programs other than Nonet may take the Lease from the hold in {}",
                     span(left)
                 );
                 let remedy = format!(

@@ -487,7 +487,12 @@ fn a_hold_that_ends_soon_is_reported() {
     let mut reading = lease(HOLD, 600).unwrap().unwrap();
     reading.lease.spec.as_mut().unwrap().lease_duration_seconds = Some(86_400);
     let world = World::handed_over().manager("cp-0", &["*"]).reading(Ok(Some(reading)));
-    expect(&world, Stage::HandOver, Status::Warning, "candidates may take the Lease from the hold in 23 h");
+    expect(
+        &world,
+        Stage::HandOver,
+        Status::Warning,
+        "programs other than Nonet may take the Lease from the hold in 23 h",
+    );
 }
 
 #[test]
