@@ -4,11 +4,11 @@
 //! that a connection that died silently is noticed within a minute, and HTTP/1.1 where there is nothing better. Nothing is
 //! retried here and nothing is compressed.
 
-pub mod certificate;
+mod certificate;
 mod connection;
 mod connections;
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{fmt, path::PathBuf};
 
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
@@ -131,17 +131,7 @@ pub fn host(config: &Config) -> String {
 ///
 /// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
 pub fn connect(config: &Config) -> Result<kube::Client, Error> {
-    build(config, connection::Patience::usual())
-}
-
-/// The same for leader election, whose requests are given up after `request_timeout`: a connection that died silently is left
-/// with the first of them, in time for another before the Lease is lost.
-pub fn connect_urgent(config: &Config, request_timeout: Duration) -> Result<kube::Client, Error> {
-    build(config, connection::Patience::urgent(request_timeout))
-}
-
-fn build(config: &Config, patience: connection::Patience) -> Result<kube::Client, Error> {
-    Ok(kube::Client::new(stack(config, patience)?, config.default_namespace.clone()))
+    Ok(kube::Client::new(stack(config, connection::Patience::usual())?, config.default_namespace.clone()))
 }
 
 /// How requests get to the API server of a configuration, over connections of their own.

@@ -31,6 +31,7 @@
 pub mod api;
 pub mod app;
 pub mod batch;
+pub mod built_in_flags;
 pub mod client;
 pub mod clock;
 pub mod conditions;

@@ -6,19 +6,20 @@
 //! | evidence | what is seen | cost |
 //! | --- | --- | --- |
 //! | `writes` | objects whose latest write is one of the loop's, under its field manager, and not by this process | a few watch events are read twice every 15 s |
-//! | `events` | Events of the loop's component that this process has not sent | a watch of these Events for 30 s a period |
+//! | `events` | Events of the loop's component, under its field manager, that this process has not sent | a watch of these Events for 30 s a period |
 //! | `arguments` | Pods of kube-controller-manager that run the loop, as their `--controllers` says | one list of these Pods a period |
 //! | `lease` | the Lease of kube-controller-manager is renewed, and no Pod shows with which loops | one read of the Lease a period |
 //!
 //! The last one alone proves nothing, since kube-controller-manager runs beside this project's controllers after every hand-over. The
-//! others are stated by the gauge `nonet_second_writer`, by an Event of the Lease and in the log. An operator who expects another
-//! manager for a time says so in an annotation of the Lease.
+//! others are reported by the gauge `nonet_second_writer`, by an Event of the Lease and in the log. An operator who expects a second
+//! writer for a time says so in an annotation of the Lease.
 
 mod built_in;
 mod evidence;
 mod foreign_events;
 mod metrics;
 mod sampler;
+mod watch_line;
 
 use std::{sync::Arc, time::Duration};
 
@@ -41,9 +42,14 @@ use evidence::Evidences;
 use metrics::SecondWriterMetrics;
 pub use sampler::{OwnedWrites, WriteSampler};
 
+/// Reason of the Event of the Lease that reports a second writer.
+pub const FOUND: &str = "SecondWriterFound";
+/// Reason of the Event of the Lease that reports that there are no signs of a second writer any more.
+pub const GONE: &str = "SecondWriterGone";
+
 /// How often the evidence that needs no request is judged.
 const TICK: Duration = Duration::from_secs(15);
-/// How long after the start of its term a leader finds nothing: the last writes of its predecessor may still arrive.
+/// How long a new leader waits before it looks for a second writer. Until then, the last writes of its predecessor may still arrive.
 const GRACE: Duration = Duration::from_secs(60);
 /// How often the same evidence is announced.
 const ANNOUNCE_EVERY: Duration = Duration::from_hours(1);
@@ -104,7 +110,7 @@ impl SecondWriterWatch {
             for loop_index in self.sampler.confirmed(now, since) {
                 findings.lock().evidences.note(loop_index, Evidence::Writes, now);
             }
-            self.state(&mut findings.lock());
+            self.report(&mut findings.lock());
             self.clock().sleep(TICK).await;
         }
     }
@@ -139,7 +145,7 @@ impl SecondWriterWatch {
     }
 
     /// Sets the gauges, and announces what is new and what is over.
-    fn state(&self, findings: &mut Findings) {
+    fn report(&self, findings: &mut Findings) {
         let now = self.clock().instant();
         let expected_until = self.election.as_ref().and_then(leader::Status::second_writer_expected_until);
         let is_expected = expected_until.is_some_and(|until| until > self.clock().now());
@@ -167,8 +173,8 @@ impl SecondWriterWatch {
     fn announce_end(&self) {
         tracing::info!("There are no signs of a second writer any more");
         if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
-            let message = "no sign of a second writer for ten minutes".to_owned();
-            self.recorder.event(&lease, EventType::Normal, "SecondWriterGone", message);
+            let message = "there are no signs of a second writer any more".to_owned();
+            self.recorder.event(&lease, EventType::Normal, GONE, message);
         }
     }
 
@@ -184,7 +190,7 @@ impl SecondWriterWatch {
              {SECOND_WRITER_EXPECTED_UNTIL}={soon:.0}",
             election.lease_arguments()
         );
-        self.recorder.event(&lease, EventType::Warning, "SecondWriterFound", message);
+        self.recorder.event(&lease, EventType::Warning, FOUND, message);
     }
 }
 

@@ -4,11 +4,9 @@
 
 use std::{collections::BTreeMap, fs};
 
+use common::{built_in_flags::Controllers, leader::HOLDER_OF_HOLDS};
 use e2e::controllers;
-use kubectl_nonet::{
-    controllers::{ALL, HOLD, Right, of_loop},
-    manager_flags::Controllers,
-};
+use kubectl_nonet::controllers::{ALL, Right, of_loop};
 use serde_json::Value;
 
 #[test]
@@ -47,6 +45,6 @@ fn the_plugin_asks_for_rights_that_the_manifests_give() {
             assert!(gives(right), "{}: {right:?}", controller.name);
         }
         let lease = read(format!("controllers/{}/hold/lease.yaml", controller.name));
-        assert!(lease.contains(&format!("holderIdentity: {HOLD}\n")), "{}", controller.name);
+        assert!(lease.contains(&format!("holderIdentity: {HOLDER_OF_HOLDS}\n")), "{}", controller.name);
     }
 }

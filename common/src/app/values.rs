@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::names;
 use crate::{
+    built_in_flags::{Controllers, Entry},
     duration,
     runtime::LoopDefinition,
     settings::{FeatureGate, Settings, Tune, TuneValue},
@@ -27,22 +28,15 @@ pub(super) fn controllers(known: &[LoopDefinition], list: &[String]) -> Result<V
             .map(|l| l.name)
             .or_else(|| names::canonical(name))
     };
-    let mut entries = Vec::new();
-    for entry in list {
-        if entry == "*" {
-            entries.push((true, "*"));
-            continue;
-        }
-        let (on, name) = entry.strip_prefix('-').map_or((true, entry.as_str()), |name| (false, name));
-        let name = canonical(name).ok_or_else(|| format!("{name:?} is not in the list of known controllers"))?;
-        entries.push((on, name));
-    }
-    let everything = entries.iter().any(|(_, name)| *name == "*");
-    let chosen: Vec<_> = known
-        .iter()
-        .filter(|l| entries.iter().find(|(_, name)| *name == l.name).map_or(everything, |(on, _)| *on))
-        .copied()
-        .collect();
+    let entry = |text: &String| {
+        let (is_on, name) = text.strip_prefix('-').map_or((true, text.as_str()), |name| (false, name));
+        let known = if text == "*" { Some("*") } else { canonical(name) };
+        let name = known.ok_or_else(|| format!("{name:?} is not in the list of known controllers"))?;
+        Ok(Entry { is_on, name: name.to_owned() })
+    };
+    let entries: Vec<Entry> = list.iter().map(entry).collect::<Result<_, String>>()?;
+    let controllers = Controllers::from(entries);
+    let chosen: Vec<_> = known.iter().filter(|l| controllers.contains(l.name)).copied().collect();
     if chosen.is_empty() {
         let names: Vec<_> = known.iter().map(|l| l.name).collect();
         return Err(format!("none of this program's controllers is switched on ({})", names.join(", ")));

@@ -43,7 +43,6 @@ struct Current {
     digest: Option<u64>,
     /// A digest of the last file that could not be used.
     refused: Option<u64>,
-    expiry: Option<Timestamp>,
 }
 
 /// The place of a client's connections.
@@ -68,13 +67,12 @@ impl Service<Request<Body>> for Slot {
 impl Connections {
     /// Reads the configuration.
     pub async fn load(options: &Options) -> Result<Arc<Self>, Error> {
-        // Before the file is used: a change in between is noticed by the first look.
+        // Before the file is used, so that a change in between is noticed later.
         let digest = options.kubeconfig.as_ref().and_then(digest);
         let config = load(options).await?;
-        let expiry = certificate::expiry(&config);
         Ok(Arc::new(Self {
             options: options.clone(),
-            current: Mutex::new(Current { config, digest, refused: None, expiry }),
+            current: Mutex::new(Current { config, digest, refused: None }),
             clients: Mutex::default(),
         }))
     }
@@ -84,7 +82,7 @@ impl Connections {
         super::host(&self.current.lock().config)
     }
 
-    /// A client with connections of its own. Nothing is sent yet.
+    /// Makes a client with connections of its own, and sends nothing.
     ///
     /// Must be called inside a tokio runtime. Runs the kubeconfig's exec plugin, if there is one.
     pub fn client(&self) -> Result<kube::Client, Error> {
@@ -98,11 +96,8 @@ impl Connections {
     }
 
     fn make(&self, patience: Patience) -> Result<kube::Client, Error> {
-        let (config, namespace) = {
-            let current = self.current.lock();
-            (current.config.clone(), current.config.default_namespace.clone())
-        };
-        let stack = stack(&config, patience)?;
+        let config = self.current.lock().config.clone();
+        let (stack, namespace) = (stack(&config, patience)?, config.default_namespace);
         if self.options.kubeconfig.is_none() {
             return Ok(kube::Client::new(stack, namespace));
         }
@@ -111,12 +106,11 @@ impl Connections {
         Ok(kube::Client::new(slot, namespace))
     }
 
-    /// When the client certificate ends; nothing if there is none.
+    /// The end of the client certificate's validity; nothing if there is no client certificate.
+    ///
+    /// A certificate in a file of its own is read anew, as it is for every connection.
     pub fn certificate_expiry(&self) -> Option<Timestamp> {
-        let current = self.current.lock();
-        let is_in_a_file = current.config.auth_info.client_certificate.is_some();
-        // Certificates in files are read anew for every connection.
-        if is_in_a_file { certificate::expiry(&current.config) } else { current.expiry }
+        certificate::expiry(&self.current.lock().config)
     }
 
     /// Reads the kubeconfig again whenever it has changed. Never ends if there is a kubeconfig.
@@ -136,11 +130,11 @@ impl Connections {
             return;
         }
         match self.replace().await {
-            Ok(expiry) => {
+            Ok(()) => {
                 let mut current = self.current.lock();
                 (current.digest, current.refused) = (Some(found), None);
                 drop(current);
-                let expiry = expiry.map(|at| at.to_string()).unwrap_or_default();
+                let expiry = self.certificate_expiry().map(|at| at.to_string()).unwrap_or_default();
                 tracing::info!(kubeconfig = %path.display(), certificateExpires = expiry, "The kubeconfig has changed and is used from now on");
             }
             // It is tried again: what the kubeconfig names may not be there yet.
@@ -154,7 +148,7 @@ impl Connections {
     }
 
     /// Gives every client connections by the kubeconfig as it is now.
-    async fn replace(&self) -> Result<Option<Timestamp>, Error> {
+    async fn replace(&self) -> Result<(), Error> {
         let config = load(&self.options).await?;
         let clients: Vec<_> = self.clients.lock().clone();
         let stacks: Vec<_> =
@@ -162,10 +156,8 @@ impl Connections {
         for ((_, slot), stack) in clients.iter().zip(stacks) {
             *slot.0.lock() = BoxCloneService::new(stack);
         }
-        let expiry = certificate::expiry(&config);
-        let mut current = self.current.lock();
-        (current.config, current.expiry) = (config, expiry);
-        Ok(expiry)
+        self.current.lock().config = config;
+        Ok(())
     }
 }
 
@@ -254,6 +246,5 @@ mod tests {
     async fn without_a_client_certificate_nothing_ends() {
         let options = Options { kubeconfig: None, master: Some("127.0.0.1:8080".to_owned()) };
         assert_eq!(Connections::load(&options).await.unwrap().certificate_expiry(), None);
-        assert_eq!(certificate::expiry_of_pem(b"no certificate"), None);
     }
 }

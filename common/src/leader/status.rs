@@ -94,7 +94,7 @@ impl Status {
         &self.lease
     }
 
-    /// Who leads, in one sentence for operators.
+    /// The role of this process in the election, as a phrase for operators.
     pub fn summary(&self) -> String {
         let state = self.inner.lock();
         if state.leading {

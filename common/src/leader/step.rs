@@ -195,7 +195,7 @@ impl Memory {
         since
     }
 
-    /// Notes that the Lease was deleted while another held it, who may lead until then.
+    /// Notes that the Lease was deleted while another candidate held it. That candidate may lead until then.
     pub fn leave_alone_until(&mut self, until: Option<Instant>) {
         self.left_alone_until = self.left_alone_until.max(until);
     }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::{
     api::{Api, Error, Target},
-    app::canonical_name,
+    built_in_flags::Controllers,
     leader::LEASES,
     object::Resource,
 };
@@ -24,7 +24,7 @@ pub(super) struct BuiltIn {
     renewed: Option<String>,
     leads: bool,
     /// The `--controllers` of each of its Pods; nothing if no Pod can be seen.
-    lists: Vec<Vec<String>>,
+    pods: Vec<Controllers>,
 }
 
 impl BuiltIn {
@@ -53,8 +53,8 @@ impl BuiltIn {
         let before = self.renewed.as_deref().unwrap_or_default();
         self.leads = !before.is_empty() && !renewed.is_empty() && before != renewed;
         self.renewed = Some(renewed);
-        self.lists = match pods(api).await {
-            Ok(lists) => lists,
+        self.pods = match pods(api).await {
+            Ok(pods) => pods,
             Err(error) => {
                 tracing::debug!(err = %error, "Cannot read the Pods of kube-controller-manager");
                 Vec::new()
@@ -64,10 +64,10 @@ impl BuiltIn {
 
     /// The evidence that it runs a loop.
     pub(super) fn evidence(&self, name: &str) -> Option<Evidence> {
-        if self.lists.iter().any(|list| is_enabled(list, name)) {
+        if self.pods.iter().any(|controllers| controllers.contains(name)) {
             return Some(Evidence::Arguments);
         }
-        (self.leads && self.lists.is_empty()).then_some(Evidence::Lease)
+        (self.leads && self.pods.is_empty()).then_some(Evidence::Lease)
     }
 }
 
@@ -89,12 +89,12 @@ fn renewal(lease: impl AsRef<[u8]>) -> String {
     lease.spec.renew_time.filter(|_| is_held).unwrap_or_default()
 }
 
-async fn pods(api: &Api) -> Result<Vec<Vec<String>>, Error> {
+async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
     let mut found = Vec::new();
     // The labels of static Pods by kubeadm and most others, and by kOps.
     for label in ["component", "k8s-app"] {
         let query = format!("labelSelector={label}%3D{NAME}&resourceVersion=0&limit=50");
-        found.extend(lists(&api.list(PODS, NAMESPACE, &query).await?));
+        found.extend(controllers_of_pods(&api.list(PODS, NAMESPACE, &query).await?));
         if !found.is_empty() {
             break;
         }
@@ -103,7 +103,7 @@ async fn pods(api: &Api) -> Result<Vec<Vec<String>>, Error> {
 }
 
 /// The `--controllers` of each Pod of a list that has not ended.
-fn lists(json: &[u8]) -> Vec<Vec<String>> {
+fn controllers_of_pods(json: &[u8]) -> Vec<Controllers> {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct List {
@@ -127,22 +127,19 @@ fn lists(json: &[u8]) -> Vec<Vec<String>> {
     }
     let list: List = serde_json::from_slice(json).unwrap_or_default();
     let living = list.items.into_iter().filter(|pod| !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"));
-    living.filter_map(|pod| command_line(pod.spec.containers)).map(|line| controllers(line.iter())).collect()
+    living
+        .filter_map(|pod| command_line(pod.spec.containers))
+        .map(|command_line| Controllers::of_command_line(&command_line))
+        .collect()
 }
 
-/// The words of the command line of kube-controller-manager, also behind a shell; nothing if the Pod does not show it.
+/// The command line of kube-controller-manager; nothing if the Pod does not show it.
 fn command_line(containers: Vec<Container>) -> Option<Vec<String>> {
     let is_named = |container: &Container| container.name == NAME;
     let place = containers.iter().position(is_named).unwrap_or_default();
     let container = containers.into_iter().nth(place)?;
-    let words: Vec<String> = container
-        .command
-        .iter()
-        .chain(&container.args)
-        .flat_map(|argument| argument.split_whitespace())
-        .map(|word| word.replace(['"', '\''], ""))
-        .collect();
-    (!words.is_empty()).then_some(words)
+    let command_line = [container.command, container.args].concat();
+    (!command_line.is_empty()).then_some(command_line)
 }
 
 #[derive(Deserialize, Default)]
@@ -153,44 +150,14 @@ struct Container {
     args: Vec<String>,
 }
 
-/// The entries of `--controllers` in a command line; upstream's default without the flag.
-fn controllers<'a>(arguments: impl Iterator<Item = &'a String>) -> Vec<String> {
-    let mut entries = Vec::new();
-    let mut arguments = arguments.map(String::as_str);
-    while let Some(argument) = arguments.next() {
-        let value = match argument.trim_start_matches('-').split_once('=') {
-            Some(("controllers", value)) if argument.starts_with('-') => value,
-            _ if matches!(argument, "--controllers" | "-controllers") => arguments.next().unwrap_or_default(),
-            _ => continue,
-        };
-        entries.extend(value.split(',').map(str::trim).filter(|entry| !entry.is_empty()).map(str::to_owned));
-    }
-    if entries.is_empty() { vec!["*".to_owned()] } else { entries }
-}
-
-/// Whether a list of `--controllers` switches a loop on that is on by default.
-///
-/// Upstream: `cmd/kube-controller-manager/app`, `IsControllerEnabled`.
-fn is_enabled(list: &[String], name: &str) -> bool {
-    let canonical = |entry: &str| canonical_name(entry).unwrap_or_default() == name;
-    for entry in list {
-        match entry.strip_prefix('-') {
-            Some(off) if canonical(off) => return false,
-            None if canonical(entry) => return true,
-            _ => {}
-        }
-    }
-    list.iter().any(|entry| entry == "*")
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn of(pod: &serde_json::Value) -> Vec<Vec<String>> {
-        lists(json!({"kind": "PodList", "items": [pod]}).to_string().as_bytes())
+    fn of(pod: &serde_json::Value) -> Vec<Controllers> {
+        controllers_of_pods(json!({"kind": "PodList", "items": [pod]}).to_string().as_bytes())
     }
 
     fn pod(command: &[&str]) -> serde_json::Value {
@@ -199,37 +166,18 @@ mod tests {
 
     #[test]
     fn a_pod_without_the_flag_runs_every_loop() {
-        let lists = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
-        let built_in = BuiltIn { lists, ..BuiltIn::default() };
+        let pods = of(&pod(&["kube-controller-manager", "--leader-elect=true"]));
+        let built_in = BuiltIn { pods, ..BuiltIn::default() };
         assert_eq!(built_in.evidence("job-controller"), Some(Evidence::Arguments));
     }
 
     #[test]
-    fn names_aliases_and_the_star_are_read_as_upstream_does() {
-        let list = of(&pod(&[
-            "kube-controller-manager",
-            "--controllers=*,-job,bootstrapsigner",
-            "--controllers",
-            "-cronjob-controller",
-        ]));
-        let is_on = |name| is_enabled(&list[0], name);
-        assert_eq!(
-            [is_on("job-controller"), is_on("cronjob-controller"), is_on("deployment-controller")],
-            [false, false, true]
-        );
-        let only = ["deployment".to_owned()];
-        assert!(is_enabled(&only, "deployment-controller") && !is_enabled(&only, "job-controller"));
-    }
-
-    #[test]
-    fn a_command_behind_a_shell_is_read_and_one_that_is_not_shown_proves_nothing() {
-        let shell = of(&pod(&["sh", "-c", "exec kube-controller-manager --controllers='*,-job' --v=2"]));
-        assert!(!is_enabled(&shell[0], "job-controller") && is_enabled(&shell[0], "cronjob-controller"));
+    fn a_command_that_is_not_shown_proves_nothing_and_sidecars_are_not_read() {
         assert!(of(&pod(&[])).is_empty());
         let mut beside = pod(&["kube-controller-manager", "--controllers=*,-job"]);
         let sidecar = json!({"name": "sidecar", "command": ["x"]});
         beside["spec"]["containers"].as_array_mut().unwrap().insert(0, sidecar);
-        assert!(!is_enabled(&of(&beside)[0], "job-controller"));
+        assert!(!of(&beside)[0].contains("job-controller"));
     }
 
     #[test]
@@ -237,8 +185,8 @@ mod tests {
         let off = pod(&["kube-controller-manager", "--controllers=*,-job-controller"]);
         let mut forgotten = pod(&["kube-controller-manager"]);
         let both = |forgotten: &serde_json::Value| {
-            let lists = lists(json!({"items": [off, forgotten]}).to_string().as_bytes());
-            BuiltIn { leads: true, lists, ..BuiltIn::default() }.evidence("job-controller")
+            let pods = controllers_of_pods(json!({"items": [off, forgotten]}).to_string().as_bytes());
+            BuiltIn { leads: true, pods, ..BuiltIn::default() }.evidence("job-controller")
         };
         assert_eq!(both(&forgotten), Some(Evidence::Arguments));
         forgotten["status"]["phase"] = json!("Failed");

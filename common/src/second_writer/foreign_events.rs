@@ -7,42 +7,13 @@ use serde::Deserialize;
 use crate::{
     api::{Api, Error, FIELD_MANAGER, escape},
     events::{EVENTS, SentEvents},
-    json::Str,
     meta::Version,
 };
 
+use super::watch_line::{Object, WatchLine};
+
 /// How long Events are watched.
 const WATCH: Duration = Duration::from_secs(30);
-
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow, rename = "type")]
-    kind: Str<'a>,
-    #[serde(borrow)]
-    object: Object<'a>,
-}
-
-#[derive(Deserialize)]
-struct Object<'a> {
-    #[serde(borrow, default)]
-    metadata: Metadata<'a>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    name: Str<'a>,
-    #[serde(borrow)]
-    managed_fields: Vec<ManagedFields<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ManagedFields<'a> {
-    #[serde(borrow)]
-    manager: Str<'a>,
-}
 
 /// Watches the Events of a component for a while, and says whether any of them is another's.
 ///
@@ -80,7 +51,7 @@ struct PageMetadata {
 }
 
 fn is_foreign(line: &[u8], sent: &SentEvents) -> bool {
-    let Ok(Line { kind, object: Object { metadata } }) = serde_json::from_slice::<Line<'_>>(line) else { return false };
+    let Ok(WatchLine { kind, object: Object { metadata } }) = serde_json::from_slice(line) else { return false };
     matches!(&*kind, "ADDED" | "MODIFIED")
         && metadata.managed_fields.iter().any(|entry| &*entry.manager == FIELD_MANAGER)
         && !sent.contains(&metadata.name)

@@ -1,7 +1,6 @@
 //! Reads a few of the objects that watches bring, for writes of the loop's kind that this process has not made.
 
 use std::{
-    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -11,19 +10,20 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
-use serde::{Deserialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use crate::{
     api::FIELD_MANAGER,
     clock::{Clock, Instant},
-    json::Str,
     meta::Version,
     object::Resource,
     succession::Writes,
 };
 
-use super::GRACE;
+use super::{
+    GRACE,
+    watch_line::{Metadata, Object, WatchLine},
+};
 
 /// How often the budget is renewed.
 const PERIOD: Duration = Duration::from_secs(15);
@@ -95,44 +95,6 @@ struct Candidate {
     name: String,
 }
 
-#[derive(Deserialize)]
-struct Line<'a> {
-    #[serde(borrow)]
-    object: Object<'a>,
-}
-
-#[derive(Deserialize)]
-struct Object<'a> {
-    #[serde(borrow)]
-    metadata: Metadata<'a>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    name: Str<'a>,
-    #[serde(borrow)]
-    namespace: Option<Str<'a>>,
-    #[serde(borrow)]
-    labels: Option<BTreeMap<String, Option<Str<'a>>>>,
-    deletion_timestamp: Option<IgnoredAny>,
-    #[serde(borrow)]
-    managed_fields: Vec<ManagedFields<'a>>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct ManagedFields<'a> {
-    #[serde(borrow)]
-    manager: Str<'a>,
-    #[serde(borrow)]
-    subresource: Option<Str<'a>>,
-    time: Option<Timestamp>,
-    #[serde(borrow)]
-    fields_v1: Option<&'a RawValue>,
-}
-
 impl WriteSampler {
     /// A sampler that reads nothing until it is activated. `owned` has the writes of each loop.
     pub fn new(clock: Clock, writes: Writes, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
@@ -159,7 +121,7 @@ impl WriteSampler {
             return;
         }
         self.state.lock().samples += 1;
-        let Ok(Line { object: Object { metadata } }) = serde_json::from_slice::<Line<'_>>(line) else { return };
+        let Ok(WatchLine { object: Object { metadata }, .. }) = serde_json::from_slice(line) else { return };
         let wall = self.clock.now();
         let found =
             self.owned.iter().find(|(_, owned)| owned.is_of(resource) && is_latest_write(owned, &metadata, wall));

@@ -3,15 +3,13 @@
 use std::{ffi::OsString, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use common::clock::Clock;
+use common::{built_in_flags::Controllers, clock::Clock};
 
 use crate::{
     check::{self, Stage},
     connection::Connection,
     facts::Stated,
-    finding, gather,
-    manager_flags::Controllers,
-    render,
+    finding, gather, render,
 };
 
 /// Exit code of a command that could not begin: usage, kubeconfig, connection.

@@ -123,8 +123,6 @@ pub const NAME: &str = "app.kubernetes.io/name";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// Selector of everything that belongs to Nonet.
 pub const SELECTOR: &str = "app.kubernetes.io/part-of=nonet";
-/// Holder of a Lease that holds a controller back.
-pub const HOLD: &str = "held-for-hand-over";
 /// Namespace of kube-controller-manager, and of Nonet unless an overlay says otherwise.
 pub const KUBE_SYSTEM: &str = "kube-system";
 

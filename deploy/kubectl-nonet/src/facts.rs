@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
+use common::built_in_flags::Controllers;
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -158,7 +159,7 @@ pub enum Stated {
     /// There is none.
     None,
     /// It runs with this value of `--controllers`.
-    Controllers(crate::manager_flags::Controllers),
+    Controllers(Controllers),
 }
 
 /// Roles and bindings.

@@ -1,12 +1,10 @@
 //! What a Lease says about its election.
 
+use common::leader::HOLDER_OF_HOLDS;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 
-use crate::{
-    controllers::HOLD,
-    facts::{LeaseReading, Read, Unreadable},
-};
+use crate::facts::{LeaseReading, Read, Unreadable};
 
 /// How old the last renewal of a leader may be at first sight, in seconds. Leaders renew every two seconds.
 const FRESH: i64 = 5;
@@ -64,7 +62,7 @@ impl<'a> Election<'a> {
         let duration = i64::from(spec.lease_duration_seconds.unwrap_or_default());
         match spec.holder_identity.as_deref().unwrap_or_default() {
             "" => Self::Free,
-            HOLD => {
+            HOLDER_OF_HOLDS => {
                 // Over a Lease that was there, the hold leaves the time of the last renewal.
                 let since = created(&reading.lease).max(spec.renew_time.as_ref().map(|time| time.0));
                 let ends = since.and_then(|since| since.checked_add(jiff::SignedDuration::from_secs(duration)).ok());
@@ -106,7 +104,7 @@ fn created(lease: &Lease) -> Option<Timestamp> {
 pub(crate) fn needs_second_reading(lease: &Lease, now: Timestamp) -> bool {
     let Some(spec) = &lease.spec else { return false };
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
-    if holder.is_empty() || holder == HOLD {
+    if holder.is_empty() || holder == HOLDER_OF_HOLDS {
         return false;
     }
     let age = spec.renew_time.as_ref().map(|time| now.as_second() - time.0.as_second());

@@ -1,5 +1,6 @@
 //! Who leads, and on which terms.
 
+use common::leader::probation::{ASKS, FAILED, PROBATION, VERSION};
 use jiff::Timestamp;
 
 use super::{Stage, age, election::Election, installation::Installation, list, needed, span};
@@ -7,12 +8,6 @@ use crate::{
     facts::{Facts, Unreadable},
     finding::{Finding, Findings, Status, Topic},
 };
-
-/// Annotations of a Lease that a leader on probation writes: `common::leader::probation`.
-pub(super) const VERSION: &str = "nonet/version";
-const PROBATION: &str = "nonet/probation";
-const FAILED: &str = "nonet/failed";
-const ASKS: &str = "nonet/asks";
 
 /// How long before its end a hold is reported, in seconds.
 const HOLD_ENDS_SOON: i64 = 3 * 86_400;

@@ -4,6 +4,7 @@ mod built_in;
 
 use std::collections::BTreeMap;
 
+use common::{leader::SECOND_WRITER_EXPECTED_UNTIL, second_writer};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 
@@ -20,14 +21,8 @@ use crate::{
 };
 use built_in::{BuiltIn, State};
 
-/// Reason of the Event with which a controller reports a second writer of its objects.
-const SECOND_WRITER_FOUND: &str = "SecondWriterFound";
-/// Reason of the Event with which it reports that there are no signs of one any more.
-const SECOND_WRITER_GONE: &str = "SecondWriterGone";
 /// How long a leader needs to find a second writer, in seconds.
 const LONG_ENOUGH: i64 = 600;
-/// Annotation of a Lease that expects a second writer until a time.
-const EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
 
 /// Who runs a loop. Loops of one kind make one finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -238,7 +233,7 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
     let mut latest: BTreeMap<(&str, &str), &Event> = BTreeMap::new();
     for event in events {
         let reason = event.reason.as_deref().unwrap_or_default();
-        if matches!(reason, SECOND_WRITER_FOUND | SECOND_WRITER_GONE) {
+        if matches!(reason, second_writer::FOUND | second_writer::GONE) {
             let of = (namespace(&event.metadata), event.involved_object.name.as_deref().unwrap_or_default());
             let newest = latest.entry(of).or_insert(event);
             if happened(event) >= happened(newest) {
@@ -248,7 +243,7 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
     }
     let now = facts.clocks.as_ref().ok().map(|clocks| clocks.server);
     for ((place, lease), event) in latest {
-        if event.reason.as_deref() == Some(SECOND_WRITER_GONE) {
+        if event.reason.as_deref() == Some(second_writer::GONE) {
             findings.info(format!("{lease} had found a second writer, and sees no sign of it any more"));
             continue;
         }
@@ -268,7 +263,7 @@ fn second_writers(findings: &mut Findings, facts: &Facts, installations: &[Insta
             }
             continue;
         }
-        let expected = installation.and_then(|installation| installation.annotation(EXPECTED_UNTIL));
+        let expected = installation.and_then(|installation| installation.annotation(SECOND_WRITER_EXPECTED_UNTIL));
         let until = expected.and_then(|text| text.parse::<Timestamp>().ok());
         let message = event.message.as_deref().unwrap_or("no message").trim();
         let found = format!("{lease} has found a second writer: {message}");

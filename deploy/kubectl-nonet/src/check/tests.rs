@@ -1,17 +1,17 @@
 //! Tables of facts and what is concluded from them.
 
+use common::{built_in_flags::Controllers, leader::HOLDER_OF_HOLDS as HOLD};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::{Stage, check};
 use crate::{
-    controllers::{self, HOLD},
+    controllers,
     facts::{
         Before, BuiltInFacts, Certificate, Facts, LeaseReading, NamedLease, Read, Review, Roles, Stated, Times,
         Unreadable,
     },
     finding::{Finding, Status},
-    manager_flags::Controllers,
 };
 
 const MANAGER: &str = "kube-controller-manager";

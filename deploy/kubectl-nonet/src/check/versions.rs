@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use common::leader::probation::VERSION;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::{
     Stage,
     installation::{Installation, name},
-    leases, needed,
+    needed,
 };
 use crate::{
     facts::Facts,
@@ -68,7 +69,7 @@ fn replicas(findings: &mut Findings, installation: &Installation<'_>, stage: Sta
         let found = format!("{controller} runs in {} versions ({}): a rollout is on", images.len(), all.join(", "));
         let remedy = format!("kubectl -n {} get pods {}", installation.namespace, names.join(" "));
         findings.add(needed(stage, Stage::Upgrade, Status::Info), found, remedy);
-    } else if let Some(version) = installation.annotation(leases::VERSION).filter(|_| installation.election.is_led()) {
+    } else if let Some(version) = installation.annotation(VERSION).filter(|_| installation.election.is_led()) {
         findings.ok(format!("the leader of {controller} is {version}"));
     }
 }

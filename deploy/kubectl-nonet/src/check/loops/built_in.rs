@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use common::built_in_flags::Controllers;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     controllers::{self, KUBE_SYSTEM},
     facts::{BuiltInFacts, Stated},
     finding::{Findings, Status},
-    manager_flags::{self, Controllers},
+    manager_flags,
 };
 
 /// How to say what the API does not show.
@@ -240,5 +241,5 @@ fn process(pod: &Pod) -> Option<Process<'_>> {
         return None;
     }
     let elects = !manager_flags::without_election(&command_line);
-    Some(Process { pod, controllers: manager_flags::controllers(&command_line), elects })
+    Some(Process { pod, controllers: Controllers::of_command_line(&command_line), elects })
 }
