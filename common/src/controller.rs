@@ -2,13 +2,12 @@
 //!
 //! [`Controller`] is what a controller crate implements; [`Loop`] runs it: workers take keys from the queue, read the caches
 //! into a snapshot, decide purely, and carry the plan out. Because deciding is free of effects, "why" can be answered at any
-//! time by deciding again and printing the plan: nothing is stored for it.
-//!
-//! A controller whose syncs are sequences of requests implements [`Sequenced`] instead.
+//! time by deciding again and printing the plan with the forecast of its requests ([`Decision`]): nothing is stored for it.
 //!
 //! Workers start when the gate is open, every cache holds a first set that handlers have seen, and every cache shows what a
 //! predecessor wrote last ([`succession`](crate::succession)).
 
+mod decision;
 mod differences;
 mod queues;
 mod sequenced;
@@ -29,19 +28,25 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use differences::Differences;
-pub use sequenced::{Describe, Forecasted, Sequenced};
+pub use decision::Decision;
+pub use sequenced::Sequenced;
+
+pub use crate::io::{Failed, Outcome, Requeue, Retry};
 
 use crate::{
     clock::Instant,
     consistency::{Behind, Ledger},
+    events::ObjectRef,
     informer::AnyInformer,
+    io::{Account, Executor, Io, Note},
+    map::HashSet,
+    meta::Uid,
     metrics::{Counter, Counters, Stability},
     object::Resource,
     pace::Work,
     panics,
     queue::{Priority, Queue, QueueKey},
     runtime::{Context, Running},
-    sequence::{Account, Executor, Failed},
     store::Origin,
 };
 
@@ -86,36 +91,6 @@ impl<S> Observed<S> {
     }
 }
 
-/// When a key comes back after a sync that succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Requeue {
-    /// When its plan is due ([`Explain::requeue_after`]), or with the next event.
-    No,
-    /// After this long, whatever the plan said.
-    After(Duration),
-    /// After its back-off, as after a failure, or when its plan is due.
-    RateLimited,
-    /// At once after the first conflict in a row, after its back-off after a further one: a write was refused because its object has
-    /// changed, and the cache is about to show the change.
-    ///
-    /// A server that answers every write with a conflict would otherwise be asked for ever without back-off.
-    Conflict,
-    /// After this long. Failures in a row still count: the sync did a part of its work only, because it waits for what became of a
-    /// write that failed.
-    Unfinished(Duration),
-}
-
-/// What becomes of a key after a sync that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// It comes back after its back-off.
-    Backoff,
-    /// It comes back with the next event only.
-    Forget,
-    /// This process may no longer write: nothing comes back here.
-    Stop,
-}
-
 /// What a plan says about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Explanation {
@@ -151,53 +126,74 @@ impl Explanation {
     }
 }
 
-/// A plan that can say why.
+/// What a plan says about itself, besides its requests.
 pub trait Explain {
-    /// What is done and why, and what is waited for.
-    fn explain(&self) -> Explanation;
-    /// Whether the plan changes anything.
-    fn acts(&self) -> bool;
+    /// The situation in numbers, one line.
+    fn situation(&self) -> String;
+    /// What is waited for, and why; none when everything is as wanted.
+    fn waiting(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// What is done besides requests, a line each.
+    fn actions(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// How long after its snapshot the passing of time alone may change the decision; `None` if only an event can.
     ///
-    /// The loop brings the key back at that time whether the plan succeeded, failed, panicked or, in shadow mode, was not
-    /// carried out; only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
-    /// [`Controller::act`] did asks for it with [`Requeue`].
+    /// The loop brings the key back at that time whether the sync succeeded, failed or panicked, or, in shadow mode, was not carried out;
+    /// only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
+    /// [`Controller::carry_out`] did asks for it with [`Requeue`].
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
-    /// The account of the plan's requests, if one is kept: it takes the place of the actions while the plan is carried out and
-    /// afterwards.
-    fn account(&self) -> Option<&Account> {
-        None
+    /// Whether it is worth remembering for diagnostics although it sends nothing.
+    fn is_notable(&self) -> bool {
+        false
     }
 }
 
-/// A controller.
-pub trait Controller: Send + Sync + 'static {
+/// A controller. A sync observes, decides, and carries its plan out.
+pub trait Controller: Send + Sync + Sized + 'static {
     /// What its queue holds.
     type Key: QueueKey;
-    /// Everything one sync may look at.
+    /// Everything that one sync reads of the caches.
     type Snapshot: Send + Sync;
-    /// What one sync does.
+    /// What is decided once, before the first request.
     type Plan: Explain + Send + Sync;
+    /// A change of the controller's memory that a sync asks for; [`Infallible`](std::convert::Infallible) if there is none.
+    type Note: Note;
     /// The metric that counts syncs which wait for a stale cache, if there is one.
     const STALE_SYNC_SKIPS: Option<&'static str> = None;
 
-    /// Reads the caches. No requests, no waiting.
+    /// Reads the caches. No effects, no requests, no waiting.
     fn observe(&self, key: &Self::Key, now: Timestamp) -> Result<Observed<Self::Snapshot>, Failed>;
-    /// Decides. Pure: the same snapshot, observed at the same time, gives the same plan.
-    fn decide(snapshot: &Self::Snapshot, now: Timestamp) -> Self::Plan;
+    /// Decides. Pure: the same snapshot gives the same plan.
+    fn decide(snapshot: &Self::Snapshot) -> Self::Plan;
+    /// Carries the plan out, also in a forecast. It awaits nothing but `io`, and has no other effects than those of `io`.
+    fn carry_out(
+        snapshot: &Self::Snapshot,
+        plan: &Self::Plan,
+        io: Io<'_, Self::Note>,
+    ) -> impl Future<Output = Outcome> + Send;
+    /// The object of a sync: as its Events name it, and its uid, under which the ledger keeps what was written for it.
+    fn object(snapshot: &Self::Snapshot) -> (ObjectRef, Uid);
+
+    /// Changes memory as a sync asks for it.
+    fn note(&self, _: &Self::Snapshot, _: Self::Note) {}
+    /// Reads caches and memory again for a sync; `None` if they say the same as the snapshot.
+    fn fresh(&self, _: &Self::Snapshot, _: <Self::Note as Note>::Question) -> Option<<Self::Note as Note>::Fresh> {
+        None
+    }
     /// Updates in-memory state that later snapshots depend on, such as the time at which a Pod has to leave its node.
     ///
-    /// Runs before [`Controller::act`], and in shadow mode instead of it. Sends no requests and records no Events.
-    fn record(&self, _snapshot: &Self::Snapshot, _plan: &Self::Plan) {}
-    /// Carries a plan out.
-    fn act(
-        &self,
-        executor: &Executor,
-        snapshot: Self::Snapshot,
-        plan: Self::Plan,
-    ) -> impl Future<Output = Result<Requeue, Failed>> + Send;
+    /// Runs before [`Controller::carry_out`], and in shadow mode instead of it. Sends no requests and records no Events.
+    fn record(&self, _: &Self::Snapshot, _: &Self::Plan) {}
+    /// Tidies memory up after a sync, however it ended.
+    fn ended(&self, _: &Self::Snapshot) {}
+    /// The uids of the object's children that the cache shows, for a ledger that has lost the answer to a create.
+    fn children(&self, _: &Self::Snapshot) -> HashSet<Uid> {
+        HashSet::default()
+    }
     /// The ledger of what this process wrote, if there is one.
     fn ledger(&self) -> Option<&Ledger> {
         None
@@ -205,7 +201,7 @@ pub trait Controller: Send + Sync + 'static {
     /// The caches that must be filled before the first sync.
     fn informers(&self) -> Vec<&dyn AnyInformer>;
     /// Notes a sync that waits ([`Observed::Waiting`]).
-    fn waiting(&self, _key: &Self::Key) {}
+    fn waiting(&self, _: &Self::Key) {}
 }
 
 /// The priority of a key that an event of that origin enqueues.
@@ -280,7 +276,9 @@ impl<C: Controller> Loop<C> {
                 "Syncs put off because a cache did not show this process's own writes yet, by the resource that lagged";
             context.metrics.counter(name, Stability::Alpha, help, &["group", "resource"])
         });
-        let executor = Executor::new(&context, &queue, controller.ledger().cloned());
+        let (closed, ledger) = (queue.clone(), controller.ledger().cloned());
+        let Context { api, recorder, accounts, .. } = context.clone();
+        let executor = Executor { api, recorder, ledger, accounts, is_ending: Arc::new(move || closed.is_closed()) };
         let shared = Arc::new(Shared {
             name,
             controller,
@@ -375,19 +373,21 @@ impl<C: Controller> Shared<C> {
                 return;
             }
             Ok(Observed::Ready(snapshot)) => {
-                let plan = C::decide(&snapshot, now);
-                let delay = plan.requeue_after().filter(|delay| !delay.is_zero());
+                let decision = Decision::<C>::of(&snapshot, now);
+                let delay = decision.requeue_after().filter(|delay| !delay.is_zero());
                 *due = delay.and_then(|delay| began.checked_add(delay));
-                if plan.acts() {
-                    self.remember(now, key, &plan);
+                if decision.acts() {
+                    self.remember(now, key, &decision);
                 }
-                self.controller.record(&snapshot, &plan);
+                self.controller.record(&snapshot, &decision.plan);
                 if shadow {
-                    self.differences.note(key, plan.acts(), began);
-                    plan.account().into_iter().for_each(Account::shorten);
+                    self.differences.note(key, decision.acts(), began);
+                    decision.account().into_iter().for_each(Account::shorten);
                     Ok(Requeue::No)
                 } else {
-                    self.controller.act(&self.executor, snapshot, plan).await
+                    let outcome = decision.carry_out(&*self.controller, &snapshot, &self.executor).await;
+                    self.controller.ended(&snapshot);
+                    outcome
                 }
             }
             Err(error) => Err(error),
@@ -454,12 +454,12 @@ impl<C: Controller> Shared<C> {
         self.failures.lock().insert(key.clone(), (error.to_owned(), self.context.clock.now()));
     }
 
-    fn remember(&self, at: Timestamp, key: &C::Key, plan: &C::Plan) {
+    fn remember(&self, at: Timestamp, key: &C::Key, decision: &Decision<C>) {
         let mut recent = self.recent.lock();
         if recent.len() == RECENT {
             recent.pop_front();
         }
-        let (explanation, account) = (plan.explain().bounded(), plan.account().cloned());
+        let (explanation, account) = (decision.explain().bounded(), decision.account().cloned());
         recent.push_back(Recent { at, key: key.to_string(), explanation, account });
     }
 
@@ -469,9 +469,9 @@ impl<C: Controller> Shared<C> {
             Ok(Observed::Gone) => json!({"state": "gone"}),
             Ok(Observed::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
             Ok(Observed::Ready(snapshot)) => {
-                let plan = C::decide(&snapshot, now);
-                let mut out = json!(plan.explain());
-                out["state"] = json!(if plan.acts() { "acting" } else { "settled" });
+                let decision = Decision::<C>::of(&snapshot, now);
+                let mut out = json!(decision.explain());
+                out["state"] = json!(if decision.acts() { "acting" } else { "settled" });
                 out
             }
             Err(error) => json!({"state": "failing", "waiting": [error.to_string()]}),

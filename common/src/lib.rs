@@ -45,6 +45,7 @@ pub mod hash;
 pub mod informer;
 pub mod intern;
 pub mod intstr;
+pub mod io;
 pub mod json;
 mod layout;
 pub mod leader;

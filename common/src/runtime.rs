@@ -21,7 +21,7 @@ use crate::{
     metrics::Metrics,
     object::Object,
     second_writer::{OwnedWrites, WriteSampler},
-    sequence::AccountObserver,
+    io::AccountObserver,
     settings::{EXPECTATIONS_TIMEOUT, Settings, WATCH_LIST_CLIENT},
     store::Store,
 };

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use common::{
-    controller::Describe,
+    controller::Explain,
     events::EventType,
     intern::Text,
     meta::{Uid, Version},
@@ -159,7 +159,7 @@ impl Plan {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         match &self.questions[..] {
             [] => self.situation.clone(),

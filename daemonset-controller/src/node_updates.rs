@@ -2,16 +2,17 @@
 //!
 //! A loop of its own, as upstream has it, with a queue (`daemonset-node-updates`) and workers of its own.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc};
 
 use common::{
-    controller::{Controller, Explain, Explanation, Observed, Requeue},
+    controller::{Controller, Explain, Observed},
+    events::ObjectRef,
     explain::Lines,
     informer::AnyInformer,
     intern::Text,
-    meta::Key,
+    io::{Failed, Io, Outcome, Requeue},
+    meta::{Key, Uid},
     queue::Priority,
-    sequence::{Executor, Failed},
 };
 use jiff::Timestamp;
 
@@ -61,14 +62,17 @@ fn compare(
 }
 
 impl Explain for Affected {
-    fn explain(&self) -> Explanation {
-        let mut lines = Lines::default();
-        self.sets.iter().for_each(|key| lines.push(|| format!("sync {key}")));
-        let situation = format!("the node concerns {} of {} DaemonSets", self.sets.len(), self.of);
-        Explanation { situation, waiting: Vec::new(), actions: lines.into_vec() }
+    fn situation(&self) -> String {
+        format!("the node concerns {} of {} DaemonSets", self.sets.len(), self.of)
     }
 
-    fn acts(&self) -> bool {
+    fn actions(&self) -> Vec<String> {
+        let mut lines = Lines::default();
+        self.sets.iter().for_each(|key| lines.push(|| format!("sync {key}")));
+        lines.into_vec()
+    }
+
+    fn is_notable(&self) -> bool {
         !self.sets.is_empty()
     }
 }
@@ -77,6 +81,7 @@ impl Controller for NodeUpdates {
     type Key = Key;
     type Snapshot = Vec<Concern>;
     type Plan = Affected;
+    type Note = Infallible;
 
     fn observe(&self, node: &Key, _now: Timestamp) -> Result<Observed<Vec<Concern>>, Failed> {
         let controller = &self.0;
@@ -104,7 +109,7 @@ impl Controller for NodeUpdates {
         Ok(Observed::Ready(concerns))
     }
 
-    fn decide(concerns: &Vec<Concern>, _: Timestamp) -> Affected {
+    fn decide(concerns: &Vec<Concern>) -> Affected {
         let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set.clone()).collect();
         Affected { sets, of: concerns.len() }
     }
@@ -115,8 +120,13 @@ impl Controller for NodeUpdates {
         }
     }
 
-    async fn act(&self, _: &Executor, _: Vec<Concern>, _: Affected) -> Result<Requeue, Failed> {
+    async fn carry_out(_: &Vec<Concern>, _: &Affected, _: Io<'_, Infallible>) -> Outcome {
         Ok(Requeue::No)
+    }
+
+    /// No Event and no record of own writes concerns a changed node.
+    fn object(_: &Vec<Concern>) -> (ObjectRef, Uid) {
+        (ObjectRef::default(), Uid::default())
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -170,7 +180,7 @@ mod tests {
             scheduled: known.scheduled,
             misscheduled: false,
         });
-        let affected = NodeUpdates::decide(&concerns.collect(), Timestamp::UNIX_EPOCH);
+        let affected = NodeUpdates::decide(&concerns.collect());
         // The usual sets and three others are compared, and nothing has changed for them.
         assert_eq!((count, affected.sets.len(), affected.of), (6, 47, 53));
         assert!(affected.sets.iter().all(|set| set.name.starts_with("hostile")));

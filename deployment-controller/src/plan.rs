@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    controller::{Describe, Requeue},
+    controller::{Explain, Requeue},
     events::EventType,
     meta::Uid,
 };
@@ -235,7 +235,7 @@ pub struct Plan {
     pub waiting: Vec<Why>,
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         self.situation.to_string()
     }

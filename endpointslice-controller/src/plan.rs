@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    controller::Describe,
+    controller::Explain,
     events::EventType,
     intern::{Labels, Text},
     meta::{Annotations, OwnerRef},
@@ -164,7 +164,7 @@ pub struct Plan {
     pub spread: Spread,
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         if !self.is_ours {
             return "the Service has no selector, or is a name for another one: its slices are left alone".to_owned();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use common::{
-    controller::{Describe, Observed, Sequenced},
+    controller::{Explain, Observed, Sequenced},
     events::ObjectRef,
     informer::AnyInformer,
     map::HashSet,
@@ -50,7 +50,7 @@ pub enum Plan {
     Release(usize),
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         match self {
             Self::Nothing => "nothing is to be released".to_owned(),

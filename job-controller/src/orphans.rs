@@ -5,7 +5,7 @@
 use std::{fmt, sync::Arc};
 
 use common::{
-    controller::{Describe, Observed, Requeue, Sequenced},
+    controller::{Explain, Observed, Requeue, Sequenced},
     events::ObjectRef,
     informer::AnyInformer,
     intern::Text,
@@ -90,7 +90,7 @@ pub struct Strip {
     pods: Vec<PodRef>,
 }
 
-impl Describe for Strip {
+impl Explain for Strip {
     fn situation(&self) -> String {
         format!("{} Pods carry the finalizer and have no Job that counts them", self.pods.len())
     }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     conditions::seconds,
-    controller::{Describe, Loop, Observed, Requeue, Sequenced, priority},
+    controller::{Explain, Loop, Observed, Requeue, Sequenced, priority},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
     meta::{Key, Uid},
@@ -84,7 +84,7 @@ pub fn decide(job: &Job, now: Timestamp) -> Plan {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         let is_to_stay = *self == Self::Nothing;
         if is_to_stay { "the Job is not to be removed" } else { "the Job has finished" }.to_owned()

@@ -10,7 +10,7 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence ──► API server
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out ──► API server
 //! (events        │         (indexes of     (pure)       manage, status,      claim, create,
 //!  to keys)      │          both caches)                failure, timer       delete, status
 //!                └──────────────◄── requeue: a Pod becomes available, something is not seen yet
@@ -55,9 +55,9 @@ pub mod metrics;
 pub mod objects;
 pub mod pod_cache;
 
+mod carry_out;
 mod observe;
 mod pod_backoff;
-mod sequence;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -68,15 +68,15 @@ use common::{
     app::Definition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, Informer, SharedInformer, handler},
+    io::{Failed, Io, Outcome},
     map::HashSet,
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
     store::Store,
     terminating_namespaces::TerminatingNamespaces,
@@ -85,13 +85,13 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
+    carry_out::Note,
     decide::{Limits, Plan, Snapshot},
     kind::{Kind, ReplicaSets, ReplicationControllers},
     metrics::ControllerMetrics,
     objects::{ReplicaSet, Set},
     pod_backoff::PodBackoff,
     pod_cache::CachedPod,
-    sequence::Note,
     watch::Watch,
 };
 
@@ -288,7 +288,7 @@ fn backoff(settings: &Settings) -> Backoff {
     Backoff { max: settings.duration(&MAX_BACKOFF).max(usual.base), ..usual }
 }
 
-impl<K: Kind> Sequenced for ReplicaController<K> {
+impl<K: Kind> Controller for ReplicaController<K> {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -304,8 +304,8 @@ impl<K: Kind> Sequenced for ReplicaController<K> {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

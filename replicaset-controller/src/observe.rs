@@ -6,9 +6,9 @@ use common::{
     consistency::{Behind, Cache},
     controller::{Observed, RECHECK},
     intern::Text,
+    io::Failed,
     meta::{Key, Uid},
     refs::{self, Claims, Owner},
-    sequence::Failed,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;

@@ -6,7 +6,7 @@
 use std::{alloc::System, collections::BTreeMap, sync::Arc};
 
 use cap::Cap;
-use common::controller::Sequenced as _;
+use common::controller::Decision;
 use common::refs::{self, Owner};
 use proptest::prelude::*;
 use replicaset_controller::{
@@ -141,7 +141,7 @@ proptest! {
         let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
             let snapshot = snapshot(&set, &pods);
             let plan = decide(&snapshot);
-            let explained = ReplicaController::<ReplicaSets>::explain(&snapshot, snapshot.now);
+            let explained = Decision::<ReplicaController<ReplicaSets>>::of(&snapshot, snapshot.now).explain();
             (plan, explained)
         });
         drop(limit);

@@ -17,7 +17,7 @@ use crate::{
     pace::Pace,
     runtime::{Context, LoopDefinition, Running, Shared},
     second_writer::{SecondWriterWatch, WriteSampler},
-    sequence::AccountObserver,
+    io::AccountObserver,
     settings::Settings,
     succession::Writes,
 };

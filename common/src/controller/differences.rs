@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
-use super::{Controller, Explain as _, Observed, Shared};
+use super::{Controller, Decision, Observed, Shared};
 use crate::{clock::Instant, metrics::Stability};
 
 /// How long a shadow wants to write before that counts as a difference: the controller that does the work needs its time.
@@ -63,7 +63,7 @@ impl<C: Controller> Shared<C> {
     pub(super) fn differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
         let keys = self.differences.lasting(clock.instant());
-        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if C::decide(&snapshot, now).acts());
+        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if Decision::<C>::of(&snapshot, now).acts());
         let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
         for key in &settled {
             self.differences.remove(key);

@@ -8,8 +8,9 @@ use crate::{
     clock::Clock,
     events::Recorder,
     gate::{Keeper, gate},
+    io::{Body, Request},
     leader::LEASES,
-    meta::Key,
+    meta::{Key, Meta},
     metrics::Metrics,
     queue::Backoff,
     settings::Settings,
@@ -23,12 +24,11 @@ fn trouble(retry: Retry) -> Failed {
 struct Obey(String);
 
 impl Explain for Obey {
-    fn explain(&self) -> Explanation {
-        let actions = if self.0 == "huge" { vec!["\u{e9}".repeat(100_000); 10_000] } else { vec!["obey".to_owned()] };
-        Explanation { situation: format!("key {}", self.0), actions, waiting: Vec::new() }
+    fn situation(&self) -> String {
+        format!("key {}", self.0)
     }
-    fn acts(&self) -> bool {
-        true
+    fn actions(&self) -> Vec<String> {
+        if self.is_notable() { vec!["\u{e9}".repeat(100_000); 10_000] } else { Vec::new() }
     }
     fn requeue_after(&self) -> Option<Duration> {
         match &*self.0 {
@@ -36,6 +36,17 @@ impl Explain for Obey {
             name => name.strip_prefix("every-").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs),
         }
     }
+    fn is_notable(&self) -> bool {
+        self.0 == "huge"
+    }
+}
+
+/// The question for the next move, which begins an act.
+struct NextMove;
+
+impl Note for NextMove {
+    type Question = ();
+    type Fresh = Option<Move>;
 }
 
 struct Puppet {
@@ -60,6 +71,7 @@ impl Controller for Puppet {
     type Key = Key;
     type Snapshot = String;
     type Plan = Obey;
+    type Note = NextMove;
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("test_stale_sync_skips_total");
 
     fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<String>, Failed> {
@@ -74,24 +86,38 @@ impl Controller for Puppet {
         })
     }
 
-    fn decide(snapshot: &String, _: Timestamp) -> Obey {
+    fn decide(snapshot: &String) -> Obey {
         Obey(snapshot.clone())
     }
 
-    async fn act(&self, _: &Executor, snapshot: String, _plan: Obey) -> Result<Requeue, Failed> {
-        self.acts.lock().push((snapshot, (self.clock.instant() - self.started).as_millis()));
-        let next = self.script.lock().pop_front();
+    async fn carry_out(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Outcome {
+        if plan.is_notable() {
+            return Ok(Requeue::No);
+        }
+        let meta = Meta { name: name.as_str().into(), ..Meta::default() };
+        // The first request is refused; what counts is that there is one.
+        let _ = io.send(Request::status(LEASES, &meta, Body::default()).doing("obey")).await;
+        let Some(next) = io.observe(()) else { return Ok(Requeue::No) };
         match next {
             Some(Move::Fail) => Err(trouble(Retry::Backoff)),
             Some(Move::GiveUp) => Err(trouble(Retry::Forget)),
             Some(Move::Panic) => panic!("as told"),
             Some(Move::Take(time)) => {
-                self.clock.sleep(time).await;
+                io.pause(time).await;
                 Ok(Requeue::No)
             }
             Some(Move::Again(requeue)) => Ok(requeue),
             None => Ok(Requeue::No),
         }
+    }
+
+    fn object(name: &String) -> (ObjectRef, Uid) {
+        (ObjectRef::default(), Uid::new(name))
+    }
+
+    fn fresh(&self, name: &String, (): ()) -> Option<Option<Move>> {
+        self.acts.lock().push((name.clone(), (self.clock.instant() - self.started).as_millis()));
+        Some(self.script.lock().pop_front())
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

@@ -195,7 +195,7 @@ impl<'a, C: HasMeta + Clone + Send + Sync, N: Note> Claim<'a, C, N> {
 
     /// Whether nothing was adopted because the owner, read live, is deleted or another one. To be asked before how it went.
     pub fn lost_owner(&self) -> bool {
-        self.0.state.recheck.as_ref().is_some_and(|failed| failed.label == NOT_OURS)
+        self.0.state.recheck.as_ref().is_some_and(|failed| failed.label() == NOT_OURS)
     }
 
     /// How it went. An error tells of every child.

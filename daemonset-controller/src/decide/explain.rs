@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use common::controller::Describe;
+use common::controller::Explain;
 
 use crate::plan::{Plan, Scope};
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         if self.problem.is_some() {
             return String::new();

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use common::{controller::Describe as _, intern::Text};
+use common::{controller::Explain as _, intern::Text};
 use serde_json::json;
 
 use crate::{

@@ -8,7 +8,7 @@ use common::{
     gate::{Keeper, gate},
     metrics::Metrics,
     runtime::{LoopDefinition, Running},
-    sequence::AccountObserver,
+    io::AccountObserver,
     settings::Settings,
     succession::{Writes, WrittenVersions},
 };

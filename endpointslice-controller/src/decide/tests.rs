@@ -4,7 +4,7 @@ mod packing;
 use std::{collections::BTreeSet, sync::Arc};
 
 use common::{
-    controller::{Controller, Explain as _},
+    controller::Decision,
     intern::Text,
 };
 use jiff::Timestamp;
@@ -33,7 +33,7 @@ fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
 }
 
 fn is_settled(world: &Snapshot) -> bool {
-    !<SliceController as Controller>::decide(world, Timestamp::UNIX_EPOCH).acts()
+    !Decision::<SliceController>::of(world, Timestamp::UNIX_EPOCH).acts()
 }
 
 /// What is written where slices of these sizes are there and so many Pods come.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use common::{controller::Describe, intern::Labels, meta::Key};
+use common::{controller::Explain, intern::Labels, meta::Key};
 
 use crate::{
     address,
@@ -307,7 +307,7 @@ impl Wanted {
     }
 }
 
-impl Describe for EndpointsPlan {
+impl Explain for EndpointsPlan {
     fn situation(&self) -> String {
         let subsets = match self {
             Self::Leave => return "there is nothing to keep".to_owned(),

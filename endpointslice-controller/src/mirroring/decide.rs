@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
-    controller::Describe,
+    controller::Explain,
     events::EventType,
     intern::{Labels, Text},
     map::HashMap,
@@ -66,7 +66,7 @@ pub struct MirrorPlan {
     pub updated: usize,
 }
 
-impl Describe for MirrorPlan {
+impl Explain for MirrorPlan {
     fn situation(&self) -> String {
         if self.mirrors { plan::situation(&self.writes) } else { "there is nothing to mirror".to_owned() }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use common::{controller::Describe, meta::OwnerRef, object::Resource};
+use common::{controller::Explain, meta::OwnerRef, object::Resource};
 use jiff::Timestamp;
 
 use super::{Propagation, policy};
@@ -194,7 +194,7 @@ fn many(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         match self {
             Self::Nothing(why) => (*why).to_owned(),

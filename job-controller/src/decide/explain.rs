@@ -2,14 +2,14 @@
 
 use std::{fmt, time::Duration};
 
-use common::controller::Describe;
+use common::controller::Explain;
 
 use super::{Gang, LeftAlone, Manage, Plan, manage::Why};
 
 /// How many Pods are named one by one.
 const NAMED: usize = 10;
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         let (job, s) = (&self.job, &self.situation);
         let wanted = match job.completions {

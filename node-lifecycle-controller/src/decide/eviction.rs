@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
-    controller::Describe,
+    controller::Explain,
     meta::{Key, Uid},
     taints::Taint,
 };
@@ -194,7 +194,7 @@ fn decide_by_taints(snapshot: &Snapshot) -> Plan {
 const DOUBTFUL: &str = "its node may be well, so its taint may be removed soon";
 const LIMITED: &str = "it tolerates a taint of its node for a limited time";
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         format!("{}{}", self.why, if self.cancels { "; its timer is cancelled" } else { "" })
     }

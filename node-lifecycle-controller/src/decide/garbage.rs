@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use common::{clock::Instant, controller::Describe, duration, intern::Text, pods::Phase};
+use common::{clock::Instant, controller::Explain, duration, intern::Text, pods::Phase};
 
 use crate::objects::{CachedPod, Node};
 
@@ -183,7 +183,7 @@ impl Plan {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         match self.threshold {
             1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.threshold),

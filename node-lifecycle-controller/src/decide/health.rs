@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use common::{
     clock::Instant,
     conditions::{self, UNKNOWN},
-    controller::Describe,
+    controller::Explain,
     duration,
     intern::Text,
     meta::Uid,
@@ -268,7 +268,7 @@ impl Action {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         let zone = |(zone, change): (&Text, &ZoneChange)| {
             let state = if change.state == ZoneState::Initial { "" } else { change.state.as_str() };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::controller::Describe;
+use common::controller::Explain;
 
 use crate::objects::{CachedPod, NodeReady, ReadyCondition};
 
@@ -40,7 +40,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         self.why.to_owned()
     }

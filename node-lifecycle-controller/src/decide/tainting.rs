@@ -7,7 +7,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{clock::Instant, controller::Describe, intern::Text};
+use common::{clock::Instant, controller::Explain, intern::Text};
 
 use crate::objects::Node;
 
@@ -160,7 +160,7 @@ pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         let alarm = self.alarm.as_ref().map_or_else(String::new, |alarm| format!("; {alarm}"));
         format!("{} nodes wait for a NoExecute taint{alarm}", self.waiting)

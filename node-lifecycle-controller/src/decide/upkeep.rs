@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{controller::Describe, duration, intern::Text};
+use common::{controller::Explain, duration, intern::Text};
 
 use jiff::Timestamp;
 
@@ -120,7 +120,7 @@ impl Plan {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         self.situation.clone()
     }

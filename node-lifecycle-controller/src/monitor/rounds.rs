@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use common::{
     clock::Instant,
-    controller::{Describe, Observed, Sequenced},
+    controller::{Explain, Observed, Sequenced},
     duration,
     events::ObjectRef,
     informer::AnyInformer,
@@ -80,7 +80,7 @@ pub(crate) enum Plan {
 }
 
 impl Plan {
-    fn inner(&self) -> &dyn Describe {
+    fn inner(&self) -> &dyn Explain {
         match self {
             Self::Health(plan) => &**plan,
             Self::Tainting(plan) => plan,
@@ -88,7 +88,7 @@ impl Plan {
     }
 }
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         self.inner().situation()
     }

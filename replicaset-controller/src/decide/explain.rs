@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use common::{conditions, controller::Describe};
+use common::{conditions, controller::Explain};
 
 use super::{Failing, Manage, Plan, PodRef, failure::REPLICA_FAILURE};
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         let s = &self.status;
         let terminating = s.terminating_replicas.map_or_else(String::new, |n| format!(", {n} terminating"));

@@ -1,6 +1,6 @@
 mod options;
 
-use common::controller::{Explanation, Sequenced as _};
+use common::controller::{Decision, Explanation};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn writes_status(world: &World) -> bool {
 /// What the plan says, requests included.
 fn explained(world: &World) -> Explanation {
     let snapshot = world.snapshot();
-    ReplicaController::<ReplicaSets>::explain(&snapshot, snapshot.now)
+    Decision::<ReplicaController<ReplicaSets>>::of(&snapshot, snapshot.now).explain()
 }
 
 /// What is done about the number of Pods, in short.

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use common::controller::Describe;
+use common::controller::Explain;
 
 use super::mismatch::Mismatches;
 use crate::plan::Plan;
 
-impl Describe for Plan {
+impl Explain for Plan {
     fn situation(&self) -> String {
         if self.problem.is_some() {
             return String::new();

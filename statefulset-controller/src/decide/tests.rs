@@ -1,4 +1,4 @@
-use common::controller::Describe;
+use common::controller::Explain;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -278,7 +278,7 @@ fn claims_that_give_less_than_their_template_requests_are_reported_once() {
         world
     };
     let reports = |world: &World| world.plan().reports.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let lines = |world: &World| Describe::waiting(&world.plan()).join("\n");
+    let lines = |world: &World| Explain::waiting(&world.plan()).join("\n");
     assert!(reports(&of(&["2Gi", "2048Mi", "3Gi"])).is_empty(), "an expanded claim is fine");
     let small = of(&["1Gi", "2Gi", "1Gi", "1Gi"]);
     let text = "PersistentVolumeClaim data-web-0 does not match volumeClaimTemplate data and is used as it is: \

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use common::controller::Describe as _;
+use common::controller::Explain as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -6,11 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use super::{Effect, Failed, Next, Note, Request, Role, Sequence, Turn, request::Refusal};
-use crate::{controller::Requeue, explain::Lines, intern::Text, map::HashMap, object::Resource};
+use super::{
+    outcome::Failed,
+    request::{Refusal, Request, Role},
+};
+use crate::{explain::Lines, intern::Text, map::HashMap, object::Resource};
 
 /// The length of the reasons of an entry, in bytes, from which on no other is added.
 const LONG: usize = 200;
@@ -117,41 +119,18 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Everything that a sequence does if every request is granted.
-pub struct Forecast<N: Note> {
-    /// The account of a sync that is about to begin; `None` if it sends nothing.
-    pub account: Option<Account>,
-    /// What a sync that sends nothing does besides.
-    pub(super) effects: Vec<Effect<N>>,
-    pub(super) outcome: Option<Result<Requeue, Failed>>,
-}
+/// The requests that a forecast expects.
+#[derive(Default)]
+pub(super) struct Expected(State);
 
-/// Runs a sequence to its end with the answers of a server that grants everything.
-pub fn forecast<N: Note>(sequence: &mut dyn Sequence<N>, now: Timestamp) -> Forecast<N> {
-    let mut state = State::default();
-    let mut turn = Turn::new(now, true);
-    run(sequence, &mut turn, &mut state);
-    let Turn { effects, outcome, .. } = turn;
-    if state.entries.is_empty() {
-        return Forecast { account: None, effects, outcome };
+impl Expected {
+    pub(super) fn add(&mut self, request: &Request) {
+        self.0.entry(request).expected += 1;
     }
-    Forecast { account: Some(Account(Arc::new(Mutex::new(state)))), effects: Vec::new(), outcome }
-}
 
-fn run<N: Note>(sequence: &mut dyn Sequence<N>, turn: &mut Turn<N>, state: &mut State) {
-    loop {
-        match sequence.next(turn) {
-            Next::Send(request) => state.entry(&request).expected += 1,
-            Next::All(members, _) => {
-                let outcome = turn.outcome.take();
-                for member in members {
-                    run(member, turn, state);
-                }
-                turn.outcome = outcome;
-            }
-            Next::Pause(_) | Next::PauseWithJitter(..) | Next::Observe(_) => {}
-            Next::Done => return,
-        }
+    /// The account of a sync that is about to begin; `None` if it sends nothing.
+    pub(super) fn into_account(self) -> Option<Account> {
+        (!self.0.entries.is_empty()).then(|| Account(Arc::new(Mutex::new(self.0))))
     }
 }
 

@@ -1,11 +1,13 @@
-//! Sequences against a scripted server, in virtual time.
+//! Syncs against a scripted server, in virtual time.
 
-mod history;
+mod revisions;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{Request as HttpRequest, Response};
 use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -14,10 +16,10 @@ use crate::{
     api::{Api, Patch},
     clock::Clock,
     consistency::Ledger,
-    events::{ObjectRef, Recorder},
+    events::{EventType, ObjectRef, Recorder},
     gate::{Keeper, gate},
     map::HashSet,
-    meta::{Uid, Version},
+    meta::{Meta, Uid, Version},
     object::Resource,
     pods::PODS,
     refs::{HasMeta, Owner},
@@ -79,21 +81,30 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
     let ends: Arc<Mutex<bool>> = Arc::default();
     let ended = Arc::clone(&ends);
     let executor =
-        Executor { api, recorder, ledger: Some(ledger.clone()), accounts: None, ends: Arc::new(move || *ended.lock()) };
+        Executor { api, recorder, ledger: Some(ledger.clone()), accounts: None, is_ending: Arc::new(move || *ended.lock()) };
     World { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
 }
 
+impl Subject<Count> for World {
+    fn object(&self) -> (ObjectRef, Uid) {
+        (ObjectRef::bare(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
+    }
+    fn children(&self) -> HashSet<Uid> {
+        HashSet::default()
+    }
+    fn note(&self, Count(note): Count) {
+        self.notes.lock().push(note);
+    }
+    fn observe(&self, question: u32) -> Option<u32> {
+        Some(question + 1)
+    }
+}
+
 impl World {
-    async fn execute(&self, make: impl Fn() -> Box<dyn Sequence<Count>>) -> (Result<Requeue, Failed>, Vec<String>) {
-        let forecast = forecast(&mut *make(), Timestamp::UNIX_EPOCH);
+    async fn run(&self, sync: impl AsyncFn(Io<'_, Count>) -> Outcome) -> (Outcome, Vec<String>) {
+        let forecast = forecast(Timestamp::UNIX_EPOCH, &sync);
         let account = forecast.account.clone().unwrap();
-        let subject = Subject {
-            object: &|| (ObjectRef::bare(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET")),
-            children: &HashSet::default,
-            note: &|Count(note)| self.notes.lock().push(note),
-            fresh: &|question| Some(question + 1),
-        };
-        let outcome = self.executor.execute(&subject, &mut *make(), forecast).await;
+        let outcome = self.executor.run(self, forecast, &sync).await;
         (outcome, account.entries().iter().map(ToString::to_string).collect())
     }
 
@@ -134,50 +145,25 @@ fn status(reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "reason": reason, "message": message})
 }
 
-/// Adopts a Pod, creates Pods, deletes the adopted one, and patches another twice.
-struct Scenario {
-    claim: Claim<'static, &'static Pod, Count>,
-    creates: Vec<CreatePod>,
-    delete: DeletePod,
-}
-
-fn sync(creates: usize) -> Box<dyn Sequence<Count>> {
-    let adopt: &'static [&'static Pod] = Vec::leak(vec![pod("orphan")]);
-    let pod_to_create = || CreatePod::new(&"shop".into(), &"".into(), Body::default());
-    let state = Scenario {
-        claim: Claim::new(owner(), PODS, &[], adopt, &[]),
-        creates: (0..creates).map(|_| pod_to_create()).collect(),
-        delete: DeletePod::new(&adopt[0].0, "there are too many"),
-    };
-    Box::new(Steps::new(state, |_, turn: &mut Turn<Count>| {
-        turn.note(Count(1));
-        Step::All(|sync| vec![&mut sync.claim], Pace::AtOnce, create)
-    }))
-}
-
-fn create(sync: &mut Scenario, turn: &mut Turn<Count>) -> Step<Scenario, Count> {
-    match sync.claim.outcome() {
-        Ok(Claimed::Done) if sync.claim.is_complete() => {
-            turn.note(Count(2));
-            Step::All(|sync| members(&mut sync.creates), Pace::SlowStart(usize::MAX), delete)
+/// Adopts a Pod, creates Pods and deletes the adopted one.
+fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Outcome {
+    async move |io: Io<'_, Count>| {
+        io.note(Count(1));
+        let adopt = [pod("orphan")];
+        let mut claim = Claim::new(owner(), PODS, &adopt, &[]).send(io).await;
+        if claim.outcome()? != Claims::Done || !claim.is_complete() {
+            return Ok(Requeue::After(Duration::ZERO));
         }
-        Ok(_) => {
-            turn.end(Ok(Requeue::After(Duration::ZERO)));
-            Step::Done
+        io.note(Count(2));
+        let pod = || Request::create(PODS, &"shop".into(), &"".into(), Body::default());
+        let created = io.all(Pace::SlowStart(usize::MAX), 0..creates, |_| create_pod(io, pod())).await;
+        if let Some(refusal) = created.into_iter().find_map(Result::err) {
+            return Err(Failed::request("cannot create Pods", &refusal));
         }
-        Err(failed) => {
-            turn.end(Err(failed));
-            Step::Done
-        }
+        let delete = Request::delete(PODS, &adopt[0].0).because("there are too many");
+        let _ = io.unless_ending(delete_pod(io, delete)).await;
+        Ok(Requeue::No)
     }
-}
-
-fn delete(sync: &mut Scenario, turn: &mut Turn<Count>) -> Step<Scenario, Count> {
-    if let Some(refusal) = sync.creates.iter().find_map(CreatePod::failure) {
-        turn.end(Err(Failed::request("cannot create Pods", refusal)));
-        return Step::Done;
-    }
-    Step::All(|sync| vec![&mut sync.delete], Pace::AtOnce, |_, _| Step::Done)
 }
 
 /// A server that grants everything; versions count up.
@@ -192,7 +178,7 @@ fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
 #[tokio::test(start_paused = true)]
 async fn what_is_granted_is_as_forecast() {
     let world = world(granting);
-    let (outcome, account) = world.execute(|| sync(3)).await;
+    let (outcome, account) = world.run(sync(3)).await;
     assert_eq!(outcome.unwrap(), Requeue::No);
     assert_eq!(
         account,
@@ -212,7 +198,7 @@ async fn what_is_granted_is_as_forecast() {
 #[tokio::test(start_paused = true)]
 async fn a_write_names_the_object_that_was_judged_at_the_version_at_which_the_sync_has_left_it() {
     let world = world(granting);
-    world.execute(|| sync(0)).await.0.unwrap();
+    world.run(sync(0)).await.0.unwrap();
     let requests = world.requests.lock();
     let (adoption, deletion) = (&requests[1].1, &requests[2].1);
     assert_eq!(
@@ -229,7 +215,7 @@ async fn what_is_left_out_and_what_is_added_say_why() {
         "POST" => (403, status("Forbidden", "exceeded quota")),
         _ => granting(method, name, body),
     });
-    let (outcome, account) = world.execute(|| sync(3)).await;
+    let (outcome, account) = world.run(sync(3)).await;
     assert_eq!(outcome.unwrap_err().to_string(), "cannot create Pods: exceeded quota");
     assert_eq!(
         account[2..],
@@ -252,15 +238,9 @@ async fn a_request_is_in_the_account_before_it_leaves() {
         sent.lock().push(entries.iter().map(|entry| entry.sent).sum());
         granting(method, name, body)
     });
-    let forecast = forecast(&mut *sync(1), Timestamp::UNIX_EPOCH);
+    let forecast = forecast(Timestamp::UNIX_EPOCH, sync(1));
     account.lock().clone_from(&forecast.account);
-    let subject = Subject {
-        object: &|| (ObjectRef::default(), Uid::new("SET")),
-        children: &HashSet::default,
-        note: &|_| {},
-        fresh: &|question| Some(question + 1),
-    };
-    world.executor.execute(&subject, &mut *sync(1), forecast).await.unwrap();
+    world.executor.run(&world, forecast, sync(1)).await.unwrap();
     assert_eq!(*seen.lock(), [1, 2, 3, 4]);
 }
 
@@ -270,7 +250,7 @@ async fn a_change_of_a_child_ends_the_claim_and_the_ledger_waits_for_it() {
         ("PATCH", "orphan") => (409, status("Conflict", "the object has been modified")),
         _ => granting(method, name, body),
     });
-    let (outcome, account) = world.execute(|| sync(1)).await;
+    let (outcome, account) = world.run(sync(1)).await;
     assert_eq!(outcome.unwrap(), Requeue::After(Duration::ZERO));
     assert!(account[2].ends_with("1 left out: adopt Pod orphan: the object has been modified"), "{account:?}");
     assert_eq!(world.ledger.len(), 1);
@@ -282,7 +262,7 @@ async fn an_owner_that_is_deleted_adopts_nothing() {
         "GET" => (200, json!({"metadata": {"name": "web", "uid": "OTHER"}})),
         _ => granting(method, name, body),
     });
-    let (outcome, _) = world.execute(|| sync(1)).await;
+    let (outcome, _) = world.run(sync(1)).await;
     let failed = outcome.unwrap_err();
     assert_eq!(failed.label(), "not_ours");
     assert_eq!(
@@ -296,30 +276,25 @@ async fn an_owner_that_is_deleted_adopts_nothing() {
 async fn who_may_not_write_stops_at_once_and_who_ends_begins_nothing_new() {
     let world = world(granting);
     *world.ends.lock() = true;
-    let (outcome, account) = world.execute(|| sync(2)).await;
+    let (outcome, account) = world.run(sync(2)).await;
     assert_eq!(outcome.unwrap(), Requeue::After(Duration::ZERO), "the claim is not complete");
     assert!(account.iter().all(|line| line.ends_with("left out: the process ends")), "{account:?}");
     assert!(world.requests().is_empty());
     *world.ends.lock() = false;
     world.keeper.close();
-    let (outcome, account) = world.execute(|| sync(2)).await;
+    let (outcome, account) = world.run(sync(2)).await;
     assert_eq!(outcome.unwrap_err().retry, Retry::Stop);
     assert!(account.iter().skip(2).all(|line| line.contains("this process may not write any more")), "{account:?}");
 }
 
 /// Writes the same object twice.
-fn twice() -> Box<dyn Sequence<Count>> {
-    fn request(turn: &Turn<Count>) -> Request {
-        let body = turn.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
-        Request::patch(PODS, &pod("a").0, Patch::Merge, body).role(Role::Child)
-    }
-    Box::new(Steps::new((), |(), turn: &mut Turn<Count>| {
-        Step::Send(request(turn), |(), turn| {
-            let version = turn.written().map(|fields| fields.version);
-            turn.tell(EventType::Normal, "Wrote", format!("{version:?}"));
-            Step::Send(request(turn), |(), _| Step::Done)
-        })
-    }))
+async fn twice(io: Io<'_, Count>) -> Outcome {
+    let body = || io.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
+    let request = || Request::patch(PODS, &pod("a").0, Patch::Merge, body()).role(Role::Child);
+    let version = io.send(request()).await.map(|answer| answer.fields.version);
+    io.event(EventType::Normal, "Wrote", format!("{version:?}"));
+    let _ = io.send(request()).await;
+    Ok(Requeue::No)
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +304,7 @@ async fn the_second_write_of_an_object_follows_the_first() {
         assert_eq!((&at["uid"], &at["labels"]["a"]), (&json!("a"), &json!("b")));
         (200, object(name, if at["resourceVersion"] == "5" { 6 } else { 9 }))
     });
-    world.execute(twice).await.0.unwrap();
+    world.run(twice).await.0.unwrap();
     let versions: Vec<Value> =
         world.requests.lock().iter().map(|(_, body)| body["metadata"]["resourceVersion"].clone()).collect();
     assert_eq!(versions, ["5", "6"]);
@@ -337,34 +312,25 @@ async fn the_second_write_of_an_object_follows_the_first() {
     assert!(world.ledger.awaits_write(&Uid::new("SET"), PODS));
 }
 
+/// Changes only memory.
+async fn notes(io: Io<'_, Count>) -> Outcome {
+    io.note(Count(4));
+    Ok(Requeue::RateLimited)
+}
+
 #[test]
 fn a_forecast_that_sends_nothing_is_quiet() {
-    let mut quiet: Box<dyn Sequence<Count>> = Box::new(Steps::new((), |(), turn: &mut Turn<Count>| {
-        turn.note(Count(4));
-        turn.end(Ok(Requeue::RateLimited));
-        Step::Done
-    }));
-    let forecast = forecast(&mut *quiet, Timestamp::UNIX_EPOCH);
-    assert!(forecast.account.is_none());
-    assert!(matches!(forecast.effects[..], [Effect::Note(Count(4))]));
+    assert!(forecast(Timestamp::UNIX_EPOCH, notes).account.is_none());
 }
 
 /// Reads the metadata of an object, waits, and asks memory something.
-fn asks() -> Box<dyn Sequence<Count>> {
-    let read = Request::get_metadata(PODS, &"shop".into(), &"a".into());
-    Box::new(Steps::new(Some(read), |read: &mut Option<Request>, _: &mut Turn<Count>| {
-        let Some(read) = read.take() else { return Step::Done };
-        Step::Send(read, |_, _| {
-            Step::PauseWithJitter(Duration::from_secs(10), 0.5, |_, _| {
-                Step::Observe(41, |_, turn| {
-                    if let Some(fresh) = turn.fresh() {
-                        turn.note(Count(fresh));
-                    }
-                    Step::Done
-                })
-            })
-        })
-    }))
+async fn asks(io: Io<'_, Count>) -> Outcome {
+    let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
+    io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
+    if let Some(fresh) = io.observe(41) {
+        io.note(Count(fresh));
+    }
+    Ok(Requeue::No)
 }
 
 #[tokio::test(start_paused = true)]
@@ -372,28 +338,23 @@ async fn a_pause_is_lengthened_and_a_question_is_answered() {
     let world = world(granting);
     let clock = world.executor.api.clock();
     let begun = clock.instant();
-    let (_, account) = world.execute(asks).await;
+    let (_, account) = world.run(asks).await;
     assert_eq!((&*account, world.requests()), (&["read Pod a".to_owned()][..], vec!["GET a".to_owned()]));
     assert_eq!(*world.notes.lock(), [42]);
     let took = clock.instant() - begun;
     assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
 }
 
-/// Lists objects, then patches one for each of these reasons.
-fn lists_and_patches() -> Box<dyn Sequence<Count>> {
-    fn patch(reasons: &mut Vec<&'static str>, _: &mut Turn<Count>) -> Step<Vec<&'static str>, Count> {
-        let Some(why) = reasons.pop() else { return Step::Done };
-        Step::Send(Request::patch(PODS, &pod("a").0, Patch::Merge, Body::default()).because(why), patch)
+/// Lists objects, then patches one for each of several reasons.
+async fn lists_and_patches(io: Io<'_, Count>) -> Outcome {
+    let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
+    if let Ok(Some(list)) = io.read::<Value>(list).await {
+        io.note(Count(u32::from(list["items"].is_array())));
     }
-    Box::new(Steps::new(vec!["it is old", "it is large", "it is old"], |_, _| {
-        let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
-        Step::Send(list, |reasons, turn| {
-            if let Ok(Some(list)) = turn.read::<Value>() {
-                turn.note(Count(u32::from(list["items"].is_array())));
-            }
-            patch(reasons, turn)
-        })
-    }))
+    for why in ["it is old", "it is large", "it is old"] {
+        let _ = io.send(Request::patch(PODS, &pod("a").0, Patch::Merge, Body::default()).because(why)).await;
+    }
+    Ok(Requeue::No)
 }
 
 #[tokio::test(start_paused = true)]
@@ -402,7 +363,7 @@ async fn requests_that_are_alike_are_one_line_with_all_reasons() {
         ("GET", "pods") => (200, json!({"items": []})),
         _ => granting(method, name, body),
     });
-    let (_, account) = world.execute(lists_and_patches).await;
+    let (_, account) = world.run(lists_and_patches).await;
     assert_eq!(account, ["list 1 Pod", "patch Pod a (3 times): it is old; it is large"]);
     assert_eq!(world.requests(), ["GET pods", "PATCH a", "PATCH a", "PATCH a"]);
     assert_eq!(*world.notes.lock(), [1]);
@@ -411,15 +372,13 @@ async fn requests_that_are_alike_are_one_line_with_all_reasons() {
 #[test]
 fn what_is_created_is_named_in_the_words_of_the_request() {
     let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), Body::default()).kind(kind);
-    let mut creates = Steps::new(vec!["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"].into_iter().map(create), create_next);
-    assert_eq!(
-        forecast(&mut creates, Timestamp::UNIX_EPOCH).account.unwrap().lines(),
-        ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]
-    );
-}
-
-fn create_next<I: Iterator<Item = Request>>(creates: &mut I, _: &mut Turn<Count>) -> Step<I, Count> {
-    creates.next().map_or(Step::Done, |create| Step::Send(create, create_next))
+    let forecast = forecast(Timestamp::UNIX_EPOCH, async |io: Io<'_, Count>| {
+        for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
+            let _ = io.send(create(kind)).await;
+        }
+        Ok(Requeue::No)
+    });
+    assert_eq!(forecast.account.unwrap().lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -430,51 +389,71 @@ async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
             200 => (code, object(name, 7)),
             _ => (code, status(reason, "refused")),
         });
-        let delete = || {
-            let delete = Request::delete(PODS, &pod("a").0).role(Role::Awaited);
-            let state = vec![delete].into_iter();
-            Box::new(Steps::new(state, create_next)) as Box<dyn Sequence<Count>>
+        let delete = async |io: Io<'_, Count>| {
+            let _ = io.send(Request::delete(PODS, &pod("a").0).role(Role::Awaited)).await;
+            Ok(Requeue::No)
         };
-        world.execute(delete).await.0.unwrap();
+        world.run(delete).await.0.unwrap();
         assert_eq!(world.ledger.len(), awaited, "{code}");
+    }
+}
+
+/// The object of a sync that nobody has to name.
+struct Nameless(Mutex<Vec<u32>>);
+
+impl Subject<Count> for Nameless {
+    fn object(&self) -> (ObjectRef, Uid) {
+        panic!("nobody needs it")
+    }
+    fn children(&self) -> HashSet<Uid> {
+        panic!("nobody needs them")
+    }
+    fn note(&self, Count(note): Count) {
+        self.0.lock().push(note);
+    }
+    fn observe(&self, question: u32) -> Option<u32> {
+        Some(question)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
-    let world = world(granting);
-    let mut notes = Steps::new((), |(), turn: &mut Turn<Count>| {
-        turn.note(Count(4));
-        Step::Done
-    });
-    let forecast = forecast(&mut notes, Timestamp::UNIX_EPOCH);
-    let subject = Subject {
-        object: &|| panic!("nobody needs it"),
-        children: &HashSet::default,
-        note: &|Count(note)| world.notes.lock().push(note),
-        fresh: &Some,
-    };
-    assert_eq!(world.executor.execute(&subject, &mut notes, forecast).await.unwrap(), Requeue::No);
-    assert_eq!(*world.notes.lock(), [4]);
+    let (world, nameless) = (world(granting), Nameless(Mutex::default()));
+    let forecast = forecast(Timestamp::UNIX_EPOCH, notes);
+    assert_eq!(world.executor.run(&nameless, forecast, notes).await.unwrap(), Requeue::RateLimited);
+    assert_eq!(*nameless.0.lock(), [4]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn members_are_begun_while_there_is_room() {
     let world = world(granting);
-    let patch = |name| {
-        Steps::new(name, |name: &mut &'static str, _: &mut Turn<Count>| {
-            let first = Request::patch(PODS, &pod(name).0, Patch::Merge, Body::default());
-            Step::Send(first, |_, _| Step::PauseWithJitter(Duration::from_secs(1), 0.0, |_, _| Step::Done))
-        })
+    let patch = async |io: Io<'_, Count>, name| {
+        let answer = io.send(Request::patch(PODS, &pod(name).0, Patch::Merge, Body::default())).await;
+        io.pause(Duration::from_secs(1)).await;
+        answer
     };
     let clock = world.executor.api.clock();
     let begun = clock.instant();
-    let group = || -> Box<dyn Sequence<Count>> {
-        Box::new(Steps::new(vec![patch("a"), patch("b"), patch("c")], |_, _| {
-            Step::All(|all| members(all), Pace::AtMost(2), |_, _| Step::Done)
-        }))
+    let group = async |io: Io<'_, Count>| {
+        io.all(Pace::AtMost(2), ["a", "b", "c"], |name| patch(io, name)).await;
+        Ok(Requeue::No)
     };
-    world.execute(group).await.0.unwrap();
+    world.run(group).await.0.unwrap();
     assert_eq!(world.requests(), ["PATCH a", "PATCH b", "PATCH c"]);
     assert_eq!((clock.instant() - begun).as_secs(), 2);
+}
+
+/// A sync may await requests, pauses and groups of both. Anything else would stop it for good, in a forecast as well.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "awaits something else")]
+async fn a_sync_that_awaits_something_else_is_a_bug() {
+    let world = world(granting);
+    let foreign = async |io: Io<'_, Count>| {
+        let _ = io.send(Request::get(PODS, &"shop".into(), &"a".into())).await;
+        if io.observe(1).is_some() {
+            std::future::pending::<()>().await;
+        }
+        Ok(Requeue::No)
+    };
+    let _ = world.run(foreign).await;
 }

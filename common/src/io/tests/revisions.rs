@@ -21,24 +21,15 @@ fn revision(version: &str, owner: &str) -> Value {
     json!({"metadata": metadata, "revision": 1, "data": {"spec": {"template": template}}})
 }
 
-/// Stores a revision, and tells what became of it.
-fn store() -> Box<dyn Sequence<Count>> {
-    let store = StoreRevision::new(owner(), "web-1", Body::default(), data());
-    Box::new(Steps::new(store, |_, _| {
-        Step::All(
-            |store| vec![store],
-            Pace::AtOnce,
-            |store, turn: &mut Turn<Count>| {
-                let outcome = match &store.outcome {
-                    Some(Ok(Stored::There(there))) => format!("there as {}", there.meta.name),
-                    Some(Ok(Stored::Taken(refusal))) => format!("taken: {}", refusal.error),
-                    other => format!("{other:?}"),
-                };
-                turn.tell(EventType::Normal, "Stored", outcome);
-                Step::Done
-            },
-        )
-    }))
+/// Stores a revision and records an Event of what became of it.
+async fn store(io: Io<'_, Count>) -> Outcome {
+    let outcome = match StoreRevision::new(owner(), "web-1", data(), String::new()).send(Body::default(), io).await {
+        Ok(Stored::There(there)) => format!("there as {}", there.meta.name),
+        Ok(Stored::Taken(refusal)) => format!("taken: {}", refusal.error),
+        other => format!("{other:?}"),
+    };
+    io.event(EventType::Normal, "Stored", outcome);
+    Ok(Requeue::No)
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,20 +39,22 @@ async fn a_revision_whose_name_is_taken_is_compared() {
             "POST" => (409, status("AlreadyExists", "it exists")),
             _ => (200, revision(stored, "OTHER")),
         });
-        world.execute(store).await.0.unwrap();
+        world.run(store).await.0.unwrap();
         assert_eq!(world.requests(), ["POST controllerrevisions", "GET web-1"]);
         assert_eq!(*world.events.lock(), [outcome]);
         assert_eq!(world.ledger.len(), 0);
     }
     let world = world(granting);
-    world.execute(store).await.0.unwrap();
+    world.run(store).await.0.unwrap();
     assert_eq!(world.requests(), ["POST controllerrevisions"]);
     assert!(world.ledger.awaits_write(&Uid::new("SET"), CONTROLLER_REVISIONS));
 }
 
 /// Stores a revision if its owner is still there.
-fn store_if_still_there() -> Box<dyn Sequence<Count>> {
-    Box::new(StoreRevision::new(owner(), "web-1", Body::default(), data()).if_still_there(owner()))
+async fn store_if_still_there(io: Io<'_, Count>) -> Outcome {
+    let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_still_there();
+    let _ = store.send(Body::default(), io).await;
+    Ok(Requeue::No)
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +72,7 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
         let shown = answer.clone();
         let world =
             world(move |method, path, body| if method == "GET" { shown.clone() } else { granting(method, path, body) });
-        world.execute(store_if_still_there).await.0.unwrap();
+        world.run(store_if_still_there).await.0.unwrap();
         let requests: &[&str] = if is_stored { &["GET web", "POST controllerrevisions"] } else { &["GET web"] };
         assert_eq!(world.requests(), requests, "{answer:?}");
         assert_eq!(world.ledger.len(), usize::from(is_stored || is_gone), "{answer:?}");
@@ -87,32 +80,12 @@ async fn no_revision_is_stored_for_an_owner_that_is_gone() {
 }
 
 /// Gives a revision the number 3, and deletes it.
-fn renumber() -> Box<dyn Sequence<Count>> {
-    let meta = &*Box::leak(Box::new(Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() }));
-    let state = (ChangeRevision::renumber(owner(), meta, 3), [DeleteRevision::new(meta, "nobody uses it")]);
-    Box::new(Steps::new(state, |_, _| {
-        Step::All(
-            |state| vec![&mut state.0],
-            Pace::AtOnce,
-            |state, turn: &mut Turn<Count>| match state.0.refused() {
-                None => Step::All(|state| members(&mut state.1), Pace::InOrder, deleted),
-                Some(refused) => {
-                    turn.end(Err(Failed::new("refused", format!("{refused:?}"))));
-                    Step::Done
-                }
-            },
-        )
-    }))
-}
-
-fn deleted(
-    state: &mut (ChangeRevision<'static>, [DeleteRevision; 1]),
-    turn: &mut Turn<Count>,
-) -> Step<(ChangeRevision<'static>, [DeleteRevision; 1]), Count> {
-    if let Some(failed) = DeleteRevision::failure(&state.1, "cannot delete") {
-        turn.end(Err(failed));
-    }
-    Step::Done
+async fn renumber(io: Io<'_, Count>) -> Outcome {
+    let revision = Meta { name: "web-1".into(), uid: Uid::new("web-1"), ..pod("web-1").0.clone() };
+    let renumbered = Change::renumber(owner(), &revision, 3, io).await;
+    renumbered.map_err(|refused| Failed::new("refused", format!("{refused:?}")))?;
+    delete_revision(&revision, "nobody uses it", "cannot delete", io).await?;
+    Ok(Requeue::No)
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,7 +94,7 @@ async fn a_revision_is_replaced_as_the_server_has_it_and_deleted_as_it_was_left(
         "GET" => (200, revision("b", "SET")),
         _ => (200, object(name, 9)),
     });
-    let (outcome, account) = world.execute(renumber).await;
+    let (outcome, account) = world.run(renumber).await;
     outcome.unwrap();
     assert_eq!(world.requests(), ["GET web-1", "PUT web-1", "DELETE web-1"]);
     let requests = world.requests.lock();
@@ -143,11 +116,11 @@ async fn what_is_read_of_a_revision_says_why_it_is_not_replaced() {
         })
     };
     let world = numbered("SET");
-    let (outcome, account) = world.execute(renumber).await;
+    let (outcome, account) = world.run(renumber).await;
     outcome.unwrap();
     assert_eq!(world.requests(), ["GET web-1", "DELETE web-1"]);
     assert!(account[1].ends_with("1 left out: ControllerRevision web-1 is as it is to be already"), "{account:?}");
-    let (outcome, account) = numbered("OTHER").execute(renumber).await;
+    let (outcome, account) = numbered("OTHER").run(renumber).await;
     assert_eq!(outcome.unwrap_err().to_string(), "Gone");
     let cause = "1 left out: ControllerRevision web-1 has another controller, or is another one";
     assert!(account[1].ends_with(cause) && account[2].ends_with(cause), "{account:?}");

@@ -1,0 +1,35 @@
+//! The requests of one sync: what carries a plan out.
+//!
+//! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. It runs twice. [`forecast`] runs it against a server
+//! that grants everything at once, which is what `/debug/explain` and shadow mode show; [`Executor`] runs it against the API server.
+//! Both run the same code, so an explanation cannot promise what the controller does not do.
+//!
+//! The executor does what every controller would otherwise repeat: it sends nothing unless this process leads, adds preconditions, names
+//! the versions at which earlier writes of the same sync left objects, paces groups of requests, classifies errors, notes own writes in the
+//! [`Ledger`](crate::consistency::Ledger), and keeps the [`Account`] of what was done and of what was left out, and why.
+
+mod account;
+mod claim;
+mod effect;
+mod execute;
+mod handle;
+mod outcome;
+mod own_writes;
+mod pods;
+mod request;
+mod revisions;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+pub use account::{Account, AccountObserver, Action, Entry};
+pub use claim::{Claim, Claimed, Claims};
+pub use effect::Note;
+pub use execute::{Forecast, forecast};
+pub use handle::{Answer, Io, Pace};
+pub use outcome::{Failed, Outcome, Requeue, Retry};
+pub use pods::{create_pod, delete_pod};
+pub use request::{Body, Class, Fields, Precondition, Refusal, Request, Role, Verb};
+pub use revisions::{Change, RawMembers, Refused, StoreRevision, Stored, delete_revision};
+pub use run::{Executor, Subject};

@@ -1,0 +1,220 @@
+//! Carrying a plan out: claims, then Pods, then the status.
+
+mod body;
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use common::{
+    io::{self, Claim, Claims, Class, Failed, Outcome, Pace, Refusal, Request, Requeue, Role, create_pod, delete_pod},
+    meta::{Meta, Uid, Version},
+    pods::PODS,
+};
+use serde::Deserialize;
+
+use crate::{
+    decide::{FailureReason, Manage, Managed, Plan, PodRef, Snapshot, Victim, manage, status, timer},
+    objects::Status,
+};
+
+/// A change of the controller's memory.
+#[derive(Debug)]
+pub enum Note {
+    /// The selector breaks the rules, so that nothing is done.
+    BrokenSelector(String),
+    /// Pods are about to be created.
+    Creates,
+    /// The server refuses Pods because the namespace terminates.
+    NamespaceTerminates,
+    /// These Pods are about to be deleted. The numbers are their ages as multiples of the youngest one's.
+    Deletes(Vec<Uid>, Vec<u64>),
+    /// Whether the server kept the count of terminating Pods that was written.
+    KeepsTerminating(bool),
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// How long after a conflict the watch is given to show what has changed, before the set is read.
+const WATCH_LAG: Duration = Duration::from_millis(100);
+
+/// Carries a plan out.
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    if let Some(problem) = plan.set.selector.problem() {
+        io.note(Note::BrokenSelector(problem.to_string()));
+        return Ok(Requeue::No);
+    }
+
+    let mut claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release).send(io).await;
+    claim.report_denied(io);
+    match claim.outcome() {
+        Ok(Claims::Done) => {}
+        Ok(Claims::Changed) => return Ok(Requeue::Conflict),
+        Err(failed) => return Err(failed.while_doing("cannot claim Pods")),
+    }
+    let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
+
+    // The plan counts on every adoption.
+    let manage =
+        if claim.is_complete() { Cow::Borrowed(&plan.manage) } else { Cow::Owned(manage::manage(snapshot, &claimed)) };
+    let (managed, failed) = match &*manage {
+        Manage::Nothing => (Managed::Done, None),
+        Manage::NotAllowed(_) | Manage::Later(_) => (Managed::NotAllowed, None),
+        Manage::Impossible(problem) => cannot_create(problem),
+        Manage::Create { count, missing } => create_pods(snapshot, *count, *missing, io).await,
+        Manage::Delete { victims, age_ratios, .. } => delete_pods(victims, age_ratios, io).await,
+    };
+
+    let status = if claim.is_complete() && managed == plan.expected {
+        Cow::Borrowed(&plan.status)
+    } else {
+        Cow::Owned(status::status(snapshot, &claimed, &managed, snapshot.now))
+    };
+    // No later sync knows of a failure of this one: its status is written onto whatever the server has.
+    let status_written = write_status(snapshot, &status, failed.is_none(), io).await?;
+    if let Some(failed) = failed {
+        return Err(failed);
+    }
+    if status_written == StatusWritten::CacheIsNewer || managed == Managed::Changed {
+        // The next sync sees the set or the Pods as they have become.
+        return Ok(Requeue::Conflict);
+    }
+
+    let check = timer::next_check(snapshot, &claimed, &status, snapshot.now, io.now());
+    let allowed = timer::requeue_after(snapshot, &manage, None);
+    // A create whose answer was lost has failed; that it is waited for is no success.
+    let requeue = if managed == Managed::NotAllowed { Requeue::Unfinished } else { Requeue::After };
+    Ok(check.into_iter().chain(allowed).min().map_or(Requeue::No, requeue))
+}
+
+/// How managing Pods went, with the failure that the sync ends with.
+type ManageOutcome = (Managed, Option<Failed>);
+
+fn failure(reason: FailureReason, failed: Failed) -> ManageOutcome {
+    (Managed::Failed { reason, message: failed.to_string() }, Some(failed))
+}
+
+fn cannot_create(problem: &str) -> ManageOutcome {
+    failure(FailureReason::Create, Failed::new("template", format!("unable to create pods, {problem}")))
+}
+
+/// Creates Pods slowly at first, so that a set whose Pods are refused costs one request a sync.
+async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'_>) -> ManageOutcome {
+    let owner = &snapshot.owner;
+    let Some(template) = &snapshot.set.template else { return cannot_create("no template") };
+    io.note(Note::Creates);
+    let body = io.body(|| body::body(&owner.name, template, owner.controller_ref()));
+    let request = Request::create(PODS, &owner.namespace, &Arc::default(), body);
+    let why = if count == missing { Cow::Borrowed("") } else { format!("{missing} are missing").into() };
+    let request = request.generate_name(body::generate_name(&owner.name)).because(why);
+    let created = io.all(Pace::SlowStart(usize::MAX), 0..count, |_| create_pod(io, request.clone())).await;
+
+    let refusals = created.into_iter().filter_map(Result::err);
+    let (terminating, refused): (Vec<_>, Vec<_>) =
+        refusals.partition(|refusal| refusal.class == Class::NamespaceTerminating);
+    if !terminating.is_empty() {
+        io.note(Note::NamespaceTerminates);
+    }
+    match refused.first() {
+        Some(refusal) => failure(FailureReason::Create, Failed::request("", refusal)),
+        None => (Managed::Done, None),
+    }
+}
+
+async fn delete_pods(victims: &[Victim], age_ratios: &[u64], io: Io<'_>) -> ManageOutcome {
+    let uids = victims.iter().map(|victim| victim.pod.meta().uid.clone()).collect();
+    io.note(Note::Deletes(uids, age_ratios.to_vec()));
+    let delete = |Victim { pod, why }: &Victim| Request::delete(PODS, pod.meta()).because(why.to_string());
+    let deleted = io.all(Pace::AtOnce, victims, |victim| delete_pod(io, delete(victim))).await;
+
+    let refusals = deleted.into_iter().filter_map(Result::err);
+    let (changed, refused): (Vec<_>, Vec<_>) = refusals.partition(|refusal| refusal.class == Class::Changed);
+    match refused.first() {
+        Some(refusal) => failure(FailureReason::Delete, Failed::request("unable to delete pods", refusal)),
+        None if !changed.is_empty() => (Managed::Changed, None),
+        None => (Managed::Done, None),
+    }
+}
+
+/// What became of a status.
+#[derive(Debug, PartialEq, Eq)]
+enum StatusWritten {
+    /// The server has it, or the set is gone and needs none.
+    Done,
+    /// The set has changed, and the cache shows that by now.
+    CacheIsNewer,
+}
+
+/// The part of a set that is read of an answer.
+#[derive(Deserialize)]
+struct StoredSet {
+    metadata: Meta,
+    #[serde(default)]
+    status: Option<Status>,
+}
+
+/// Writes the status if it differs from the stored one.
+///
+/// If the set has changed, the next sync writes the status onto the newer copy, provided that there will be one (`may_wait`) and that
+/// the cache shows it within [`WATCH_LAG`]. Otherwise it is written once more, onto the live object.
+/// Upstream: `pkg/controller/replicaset`, `updateReplicaSetStatus`.
+async fn write_status(
+    snapshot: &Snapshot,
+    status: &Status,
+    may_wait: bool,
+    io: Io<'_>,
+) -> Result<StatusWritten, Failed> {
+    let (owner, known, limits) = (&snapshot.owner, &snapshot.set.metadata, &snapshot.limits);
+    if !limits.worth_writing(status, &snapshot.set.status) {
+        return Ok(StatusWritten::Done);
+    }
+    let first = io.read::<StoredSet>(status_request(snapshot, status, known.resource_version, io)).await;
+    if !matches!(first, Err(Refusal { class: Class::Changed, .. })) {
+        return status_answered(status, first, io);
+    }
+    if may_wait {
+        io.pause(WATCH_LAG).await;
+        if io.observe(()).is_some() {
+            return Ok(StatusWritten::CacheIsNewer);
+        }
+    }
+    let request = Request::get(owner.resource, &owner.namespace, &known.name);
+    let live = match io.read::<StoredSet>(request.because("its status was written by somebody else")).await {
+        Ok(Some(live)) => live,
+        answer => return status_answered(status, answer, io),
+    };
+    let is_there = |stored: &Status| !limits.worth_writing(status, stored);
+    if live.metadata.uid != owner.uid || live.status.as_ref().is_some_and(is_there) {
+        return Ok(StatusWritten::Done);
+    }
+    let second = io.read::<StoredSet>(status_request(snapshot, status, live.metadata.resource_version, io)).await;
+    status_answered(status, second, io)
+}
+
+fn status_request(snapshot: &Snapshot, status: &Status, version: Version, io: Io<'_>) -> Request {
+    let (owner, known) = (&snapshot.owner, &snapshot.set.metadata);
+    let body = io.body(|| serde_json::json!({"status": status}));
+    let role = if snapshot.limits.reads_own_writes { Role::Itself } else { Role::Other };
+    Request::status(owner.resource, known, body).strategic().at(Some(version)).role(role)
+}
+
+fn status_answered(
+    status: &Status,
+    answer: Result<Option<StoredSet>, Refusal>,
+    io: Io<'_>,
+) -> Result<StatusWritten, Failed> {
+    match answer {
+        Ok(Some(stored)) if status.terminating_replicas.is_some() => {
+            let kept = stored.status.is_some_and(|stored| stored.terminating_replicas.is_some());
+            io.note(Note::KeepsTerminating(kept));
+        }
+        Err(refusal) if refusal.class != Class::Gone => {
+            return Err(Failed::request("cannot write the status", &refusal));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    Ok(StatusWritten::Done)
+}
