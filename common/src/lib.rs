@@ -28,51 +28,11 @@
 //! There is no knowledge of any one controller here, and no global state but the table of interned texts and the seed of
 //! hash maps.
 
-pub mod api;
-pub mod app;
-pub mod batch;
-pub mod built_in_flags;
-pub mod client;
-pub mod clock;
-pub mod conditions;
-pub mod consistency;
-pub mod controller;
-pub mod duration;
-pub mod events;
-pub mod explain;
-pub mod gate;
-pub mod hash;
-pub mod informer;
-pub mod intern;
-pub mod intstr;
-pub mod io;
-pub mod json;
-mod layout;
-pub mod leader;
-pub mod logging;
-pub mod map;
-pub mod meta;
-pub mod metrics;
-pub mod object;
-pub mod pace;
-pub mod panics;
-pub mod parsed;
-pub mod pods;
-pub mod quantity;
-pub mod queue;
-pub mod refs;
-pub mod revision;
-pub mod runtime;
-pub mod second_writer;
-pub mod selector;
-pub mod sequence;
-pub mod server;
-pub mod settings;
-mod siphash;
-pub mod store;
-pub mod succession;
-pub mod taints;
-pub mod template;
-pub mod terminating_namespaces;
-pub mod version;
-pub mod watched;
+pub use nonet_client::{api, batch, client, consistency, events, gate, informer, store, succession};
+pub use nonet_control::{controller, explain, io, leader, queue, runtime, sequence, settings, terminating_namespaces};
+pub use nonet_objects::{
+    conditions, duration, hash, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
+    selector, taints, template,
+};
+pub use nonet_platform::{clock, metrics, pace, panics, version, watched};
+pub use nonet_service::{app, built_in_flags, logging, second_writer, server};

@@ -47,37 +47,49 @@ const IMPURE: &[(&str, &str)] = &[
     ("collections::Hash", HASH_ORDER),
 ];
 
-/// What else is pure: in the controllers beside `decide`, and in `common`.
-const PURE_MODULES: &[&str] = &[
-    "plan",
-    "snapshot",
-    "sequence",
-    // The loops of one crate.
-    "endpoints/decide",
-    "endpoints/sequence",
-    "mirroring/decide",
-    "mirroring/sequence",
-    "slices/sequence",
+/// The files of a loop that are pure.
+const PURE_FILES: &[&str] = &["snapshot", "plan", "decide"];
+/// What is pure in the crates of `common`. That nothing is async in the first of them is held by its manifest.
+const PURE_IN_COMMON: &[(&str, &[&str])] = &[
+    (
+        "common/objects",
+        &[
+            "conditions",
+            "duration",
+            "hash",
+            "intstr",
+            "json",
+            "pods",
+            "quantity",
+            "revision",
+            "selector",
+            "siphash",
+            "template",
+        ],
+    ),
+    ("common/control", &["explain", "leader/lease", "leader/probation", "leader/step"]),
 ];
-const PURE_IN_COMMON: &[&str] = &[
-    "conditions",
-    "duration",
-    "hash",
-    "intstr",
-    "json",
-    "leader/probation",
-    "leader/step",
-    "pods",
-    "quantity",
-    "revision",
-    "selector",
-    "siphash",
-    "template",
+/// What a crate without I/O cannot depend on.
+const ASYNC_OR_IO: &[&str] = &[
+    "tokio",
+    "futures",
+    "kube",
+    "hyper",
+    "hyper-util",
+    "axum",
+    "tower",
+    "tracing",
+    "rustls",
+    "nonet-platform",
+    "nonet-client",
 ];
 
 /// What judges a cluster, in the kubectl plug-in.
 const PLUGIN: &str = "deploy/kubectl-nonet";
 const PURE_IN_PLUGIN: &[&str] = &["check", "controllers", "facts", "finding", "manager_flags", "render"];
+
+/// Where time and chance come from.
+const CLOCK: &str = "common/platform/src/clock.rs";
 
 /// Lines of code, tests and comments aside, from which on a file is asked what its second noun is.
 const MOST_CODE: usize = 500;
@@ -95,7 +107,7 @@ fn crates() -> Vec<String> {
         let crates = entries.filter(|entry| entry.path().join("Cargo.toml").exists());
         crates.map(move |entry| format!("{prefix}{}", entry.file_name().into_string().unwrap()))
     };
-    let mut names: Vec<String> = below("").chain(below("e2e/")).chain(below("deploy/")).collect();
+    let mut names: Vec<String> = ["", "common/", "e2e/", "deploy/"].into_iter().flat_map(below).collect();
     names.sort();
     assert!(names.len() >= 4, "the crates are not found: {names:?}");
     names
@@ -202,12 +214,20 @@ fn in_modules(path: &str, modules: &[&str]) -> bool {
 
 #[test]
 fn what_decides_is_pure() {
-    let mut pure: Vec<String> = sources("common").into_iter().filter(|path| in_modules(path, PURE_IN_COMMON)).collect();
+    let mut pure = Vec::new();
+    for (name, modules) in PURE_IN_COMMON {
+        pure.extend(sources(name).into_iter().filter(|path| in_modules(path, modules)));
+    }
     for name in controllers() {
-        let deciding: Vec<String> = sources(&name).into_iter().filter(|path| in_modules(path, &["decide"])).collect();
-        assert!(!deciding.is_empty(), "{name} decides nowhere: DESIGN.md has it in src/decide");
+        let modules: Vec<String> = loops(&name)
+            .iter()
+            .flat_map(|folder| PURE_FILES.iter().map(move |file| format!("{folder}/{file}")))
+            .collect();
+        let modules: Vec<&str> =
+            modules.iter().map(|module| module.split_once("/src/").map_or("", |(_, module)| module)).collect();
+        let deciding: Vec<String> = sources(&name).into_iter().filter(|path| in_modules(path, &modules)).collect();
+        assert!(!deciding.is_empty(), "{name} decides nowhere");
         pure.extend(deciding);
-        pure.extend(sources(&name).into_iter().filter(|path| in_modules(path, PURE_MODULES)));
     }
     pure.extend(sources(PLUGIN).into_iter().filter(|path| in_modules(path, PURE_IN_PLUGIN)));
     let mut broken = Vec::new();
@@ -247,19 +267,19 @@ fn impurity_is_recognized() {
 fn time_and_chance_come_from_the_clock() {
     let mut broken = Vec::new();
     for name in crates() {
-        for path in sources(&name).into_iter().filter(|path| path != "common/src/clock.rs") {
+        for path in sources(&name).into_iter().filter(|path| path != CLOCK) {
             for (number, line) in code(&path) {
                 if holds(&line, "clippy::disallowed_methods") {
-                    broken.push(format!("{path}:{number}: only common/src/clock.rs may read a clock"));
+                    broken.push(format!("{path}:{number}: only {CLOCK} may read a clock"));
                 }
                 // The simulation's own command rolls the seeds that clocks are made of.
                 if holds(&line, "rand::") && !path.starts_with("e2e/") {
-                    broken.push(format!("{path}:{number}: only common/src/clock.rs rolls dice"));
+                    broken.push(format!("{path}:{number}: only {CLOCK} rolls dice"));
                 }
             }
         }
         // A process that lets events gather blocks its thread, by its clock.
-        let may_sleep = ["common/tests/tidy.rs", "common/src/clock.rs"];
+        let may_sleep = ["common/tests/tidy.rs", CLOCK];
         for path in files(&name, ".rs").into_iter().filter(|path| !may_sleep.contains(&path.as_str())) {
             for (number, _) in code(&path).iter().filter(|(_, line)| holds(line, "thread::sleep")) {
                 broken.push(format!("{path}:{number}: nothing but the clock sleeps by the machine's time"));
@@ -267,6 +287,19 @@ fn time_and_chance_come_from_the_clock() {
         }
     }
     check(broken);
+}
+
+/// The files that every loop has in its folder.
+const OF_A_LOOP: [&str; 5] = ["observe", "snapshot", "plan", "decide", "carry_out"];
+
+/// The folders of a controller's loops: `src` for the loop that lib.rs implements, the folder beside the file for any other.
+fn loops(name: &str) -> Vec<String> {
+    let implements = |path: &String| code(path).iter().any(|(_, line)| line.contains(" Controller for "));
+    let implementing = sources(name).into_iter().filter(implements);
+    let folders: Vec<String> =
+        implementing.map(|path| path.trim_end_matches(".rs").trim_end_matches("/lib").to_owned()).collect();
+    assert!(!folders.is_empty(), "{name} implements no loop");
+    folders
 }
 
 #[test]
@@ -285,18 +318,23 @@ fn crates_look_alike() {
         if read(&main).lines().count() >= MOST_IN_MAIN {
             broken.push(format!("{main}: flags and one call take less than {MOST_IN_MAIN} lines"));
         }
-        let at = |path: String| root().join(path).exists();
-        let exists = |module| at(format!("{name}/src/{module}.rs")) || at(format!("{name}/src/{module}/mod.rs"));
-        if exists("act") {
-            broken.push(format!(
-                "{name}/src/act.rs: requests are carried out by common; a controller says which come next"
-            ));
+        if !root().join(format!("{name}/src/world.rs")).exists() {
+            broken.push(format!("{name}/src/world.rs: missing; the builders of unit tests are looked for here"));
         }
-        for module in ["decide", "sequence", "objects"] {
-            if !exists(module) {
-                broken.push(format!(
-                    "{name}/src/{module}.rs: missing; someone who knows one controller looks for it here"
-                ));
+        for path in files(&name, ".rs") {
+            let file = path.rsplit('/').next().unwrap_or_default();
+            if file == "mod.rs" || ["sequence.rs", "act.rs", "steps.rs"].contains(&file) {
+                broken.push(format!("{path}: no loop has a file of that name"));
+            }
+            if file == "world.rs" && path.contains("/src/") && path != format!("{name}/src/world.rs") {
+                broken.push(format!("{path}: the builders of unit tests stand in {name}/src/world.rs"));
+            }
+        }
+        for folder in loops(&name) {
+            for file in OF_A_LOOP {
+                if !root().join(format!("{folder}/{file}.rs")).exists() {
+                    broken.push(format!("{folder}/{file}.rs: missing; someone who knows one loop looks for it here"));
+                }
             }
         }
     }
@@ -308,11 +346,16 @@ fn crates_look_alike() {
 /// Editing a controller compiles that controller and its tests, and what tries all of them out; the sandbox that its tests run
 /// on knows no controller, so that none is tested by its own code.
 fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let all = || crates().into_iter().map(|path| package(&path).to_owned());
+    let all = || crates().into_iter().map(|path| package(&path));
     let only = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     let without = |name: &str| all().filter(|known| known != name).collect();
     match name {
-        "common" => (only(&[]), only(&["test-features"])),
+        "common" => (only(&IN_COMMON), only(&["test-features"])),
+        name if IN_COMMON.contains(&name) => {
+            // Each crate stands on those before it.
+            let below = IN_COMMON.iter().take_while(|&&below| below != name).copied();
+            (only(&below.collect::<Vec<_>>()), only(&["test-features"]))
+        }
         "command-line" | "test-features" => (only(&[]), only(&[])),
         "sandbox" => (only(&["common", "test-features"]), only(&[])),
         "simulation" => (without("e2e"), only(&[])),
@@ -321,9 +364,13 @@ fn allowed(name: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     }
 }
 
+/// The crates inside `common/`, each of which stands on those before it.
+const IN_COMMON: [&str; 5] = ["nonet-objects", "nonet-platform", "nonet-client", "nonet-control", "nonet-service"];
+
 /// The name of the package in a folder: that of the folder.
-fn package(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
+fn package(path: &str) -> String {
+    path.strip_prefix("common/")
+        .map_or_else(|| path.rsplit('/').next().unwrap_or(path).to_owned(), |part| format!("nonet-{part}"))
 }
 
 /// The sections of a manifest that name dependencies, each with whether only tests have them, and what they name.
@@ -350,16 +397,19 @@ fn dependencies(manifest: &str) -> Vec<(bool, String)> {
 
 #[test]
 fn dependencies_point_one_way() {
-    let known: BTreeSet<String> = crates().iter().map(|path| package(path).to_owned()).collect();
+    let known: BTreeSet<String> = crates().iter().map(|path| package(path)).collect();
     let mut broken = Vec::new();
     for name in crates() {
         let path = format!("{name}/Cargo.toml");
         assert!(read(&path).contains(&format!("name = \"{}\"\n", package(&name))), "{path}: named unlike its folder");
-        let (always, in_tests) = allowed(package(&name));
+        let (always, in_tests) = allowed(&package(&name));
         for (for_tests, dependency) in dependencies(&read(&path)) {
             let may = always.contains(&dependency) || (for_tests && in_tests.contains(&dependency));
             if known.contains(&dependency) && !may {
                 broken.push(format!("{path}: {dependency}: see `allowed` in common/tests/tidy.rs"));
+            }
+            if name == "common/objects" && !for_tests && ASYNC_OR_IO.contains(&dependency.as_str()) {
+                broken.push(format!("{path}: {dependency}: what objects mean needs no I/O and nothing async"));
             }
             if dependency == "anyhow" && !name.starts_with("e2e") {
                 broken.push(format!("{path}: anyhow: errors are enums, but at the outermost edge"));

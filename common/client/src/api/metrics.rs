@@ -1,0 +1,207 @@
+//! `rest_client_*`: what is asked of the API server.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use parking_lot::Mutex;
+
+use super::{Observation, Observer};
+use crate::metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability::Alpha, Stability::Beta};
+
+const DURATIONS: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
+const SIZES: [f64; 11] =
+    [64.0, 256.0, 512.0, 1024.0, 4096.0, 16384.0, 65536.0, 262_144.0, 1_048_576.0, 4_194_304.0, 16_777_216.0];
+
+/// Counts requests to one API server.
+///
+/// Upstream: `component-base/metrics/prometheus/restclient`.
+pub struct Requests {
+    host: String,
+    total: Counters,
+    retries: Counters,
+    duration: Histograms,
+    throttled: Histograms,
+    sent: Histograms,
+    received: Histograms,
+    /// Handles by method and code, so that a request costs no allocation for its labels.
+    handles: Mutex<BTreeMap<(&'static str, Option<u16>), Handles>>,
+    methods: Mutex<BTreeMap<&'static str, OfMethod>>,
+}
+
+#[derive(Clone)]
+struct Handles {
+    requests: Counter,
+    retries: Option<Counter>,
+    sent: Histogram,
+}
+
+/// What does not depend on how a request ends.
+#[derive(Clone)]
+struct OfMethod {
+    duration: Histogram,
+    throttled: Histogram,
+    received: Histogram,
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl Requests {
+    /// Counts requests to `host` (`10.96.0.1:443`).
+    pub fn new(metrics: &Metrics, host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            total: metrics.counter(
+                "rest_client_requests_total",
+                Beta,
+                "Number of HTTP requests, partitioned by status code, method, and host.",
+                &["code", "host", "method"],
+            ),
+            retries: metrics.counter(
+                "rest_client_request_retries_total",
+                Beta,
+                "Number of request retries, partitioned by status code, verb, and host.",
+                &["code", "host", "verb"],
+            ),
+            duration: metrics.histogram(
+                "rest_client_request_duration_seconds",
+                Beta,
+                "Request latency in seconds. Broken down by verb, and host.",
+                &["host", "verb"],
+                DURATIONS,
+            ),
+            throttled: metrics.histogram(
+                "rest_client_rate_limiter_duration_seconds",
+                Alpha,
+                "Client side rate limiter latency in seconds. Broken down by verb, and host.",
+                &["host", "verb"],
+                DURATIONS,
+            ),
+            sent: metrics.histogram(
+                "rest_client_request_size_bytes",
+                Alpha,
+                "Request size in bytes. Broken down by verb and host.",
+                &["host", "verb"],
+                SIZES,
+            ),
+            received: metrics.histogram(
+                "rest_client_response_size_bytes",
+                Alpha,
+                "Response size in bytes. Broken down by verb and host.",
+                &["host", "verb"],
+                SIZES,
+            ),
+            handles: Mutex::default(),
+            methods: Mutex::default(),
+        }
+    }
+
+    fn handles(&self, method: &str, code: Option<u16>, attempt: u32) -> Handles {
+        let method = verb(method);
+        let mut handles = self.handles.lock();
+        let known = handles.entry((method, code)).or_insert_with(|| {
+            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+            Handles {
+                requests: self.total.with(&[&code, &self.host, method]),
+                retries: None,
+                sent: self.sent.with(&[&self.host, method]),
+            }
+        });
+        if attempt > 0 && known.retries.is_none() {
+            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+            known.retries = Some(self.retries.with(&[&code, &self.host, method]));
+        }
+        known.clone()
+    }
+
+    fn of_method(&self, method: &str) -> OfMethod {
+        let method = verb(method);
+        let mut methods = self.methods.lock();
+        let known = methods.entry(method).or_insert_with(|| OfMethod {
+            duration: self.duration.with(&[&self.host, method]),
+            throttled: self.throttled.with(&[&self.host, method]),
+            received: self.received.with(&[&self.host, method]),
+        });
+        known.clone()
+    }
+}
+
+/// The method as a label: one of few.
+fn verb(method: &str) -> &'static str {
+    match method {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        _ => "OTHER",
+    }
+}
+
+impl Observer for Requests {
+    fn observed(&self, seen: Observation<'_>) {
+        let handles = self.handles(seen.method, seen.code, seen.attempt);
+        handles.requests.inc();
+        if seen.attempt > 0 {
+            handles.retries.iter().for_each(|retries| {
+                retries.inc();
+            });
+        }
+        if !seen.watch {
+            handles.sent.observe(seen.sent as f64);
+        }
+    }
+
+    fn finished(&self, method: &str, took: Duration, received: Option<usize>) {
+        let handles = self.of_method(method);
+        handles.duration.observe(took.as_secs_f64());
+        if let Some(received) = received {
+            handles.received.observe(received as f64);
+        }
+    }
+
+    fn throttled(&self, method: &str, waited: Duration) {
+        self.of_method(method).throttled.observe(waited.as_secs_f64());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(method: &str, code: Option<u16>, attempt: u32, watch: bool) -> Observation<'_> {
+        Observation { method, code, sent: 300, attempt, watch }
+    }
+
+    #[test]
+    fn attempts_are_counted_by_outcome() {
+        let metrics = Metrics::new();
+        let requests = Requests::new(&metrics, "10.0.0.1:443");
+        requests.observed(seen("POST", Some(429), 0, false));
+        requests.observed(seen("POST", Some(201), 1, false));
+        requests.observed(seen("GET", None, 0, false));
+        requests.observed(seen("GET", Some(200), 0, true));
+        requests.throttled("POST", Duration::from_secs(1));
+        requests.finished("POST", Duration::from_secs(3), Some(5000));
+        requests.finished("GET", Duration::from_millis(30), None);
+        let text = metrics.prometheus();
+        for line in [
+            "rest_client_requests_total{code=\"201\",host=\"10.0.0.1:443\",method=\"POST\"} 1",
+            "rest_client_requests_total{code=\"429\",host=\"10.0.0.1:443\",method=\"POST\"} 1",
+            "rest_client_requests_total{code=\"<error>\",host=\"10.0.0.1:443\",method=\"GET\"} 1",
+            "rest_client_request_retries_total{code=\"201\",host=\"10.0.0.1:443\",verb=\"POST\"} 1",
+            "rest_client_request_duration_seconds_count{host=\"10.0.0.1:443\",verb=\"GET\"} 1",
+            "rest_client_request_duration_seconds_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"2\"} 0",
+            "rest_client_request_duration_seconds_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"4\"} 1",
+            "rest_client_response_size_bytes_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"4096\"} 0",
+            "rest_client_response_size_bytes_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"16384\"} 1",
+            "rest_client_response_size_bytes_count{host=\"10.0.0.1:443\",verb=\"GET\"} 0",
+            "rest_client_request_size_bytes_bucket{host=\"10.0.0.1:443\",verb=\"POST\",le=\"1.048576e+06\"} 2",
+            "rest_client_rate_limiter_duration_seconds_count{host=\"10.0.0.1:443\",verb=\"POST\"} 1",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\nis not in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The API server: connections, requests, the gate, informers with their stores, Events, the ledger of own writes.
+
+pub mod api;
+pub mod batch;
+pub mod client;
+pub mod consistency;
+pub mod events;
+pub mod gate;
+pub mod informer;
+pub mod sampler;
+pub mod store;
+pub mod succession;
+
+use nonet_objects::{index, intern, json, map, meta, object, siphash};
+use nonet_platform::{clock, metrics, pace, version, watched};

@@ -1,0 +1,336 @@
+//! Reads a few of the objects that watches bring, for writes of the loop's kind that this process has not made.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+
+use crate::{
+    api::FIELD_MANAGER,
+    clock::{Clock, Instant},
+    meta::Version,
+    object::Resource,
+    succession::Writes,
+};
+
+mod watch_line;
+
+pub use watch_line::{Metadata, Object, WatchLine};
+
+/// How long a new leader waits before it looks for a second writer. Until then, the last writes of its predecessor may still arrive.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// How often the budget is renewed.
+const PERIOD: Duration = Duration::from_secs(15);
+/// How many objects are read in each period.
+const SAMPLES: u32 = 8;
+/// How long the answer to a write of this process may arrive after its watch event.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How long a write of this process to an object explains what the object shows.
+const EXPLAINED: Duration = Duration::from_secs(60);
+/// How far the time of a write may be from this machine's clock.
+const SKEW: SignedDuration = SignedDuration::from_secs(60);
+
+/// Writes that one control loop makes and nobody else does, under the field manager of kube-controller-manager.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnedWrites {
+    /// API group of the objects.
+    pub group: &'static str,
+    /// Plural name of the objects.
+    pub plural: &'static str,
+    /// Subresource that is written; empty for the object itself.
+    pub subresource: &'static str,
+    /// A part of the `fieldsV1` of such a write; empty if any field will do.
+    pub field: &'static str,
+    /// Label key and value that the objects have; none if all objects of the kind are written by the loop.
+    pub label: Option<(&'static str, &'static str)>,
+}
+
+impl OwnedWrites {
+    /// Statuses of a kind, whatever is in them.
+    pub const fn status(group: &'static str, plural: &'static str) -> Self {
+        Self { group, plural, subresource: "status", field: "", label: None }
+    }
+
+    /// Objects of a kind, whatever is written of them.
+    pub const fn object(group: &'static str, plural: &'static str) -> Self {
+        Self { group, plural, subresource: "", field: "", label: None }
+    }
+
+    fn is_of(&self, resource: Resource) -> bool {
+        self.group == resource.group && self.plural == resource.plural
+    }
+}
+
+/// Reads objects that watches bring, within a budget.
+#[derive(Debug)]
+pub struct WriteSampler {
+    clock: Clock,
+    writes: Writes,
+    /// The loop of each kind of write, by its number.
+    owned: Vec<(usize, OwnedWrites)>,
+    is_active: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    period_began: Option<Instant>,
+    samples: u32,
+    candidates: Vec<Candidate>,
+}
+
+/// A write that this process has not been told to be its own.
+#[derive(Debug)]
+struct Candidate {
+    loop_index: usize,
+    seen: Instant,
+    version: Version,
+    namespace: String,
+    name: String,
+}
+
+impl WriteSampler {
+    /// A sampler that reads nothing until it is activated. `owned` has the writes of each loop.
+    pub fn new(clock: Clock, writes: Writes, owned: impl IntoIterator<Item = &'static [OwnedWrites]>) -> Arc<Self> {
+        let of_loops = owned.into_iter().enumerate();
+        let owned: Vec<(usize, OwnedWrites)> =
+            of_loops.flat_map(|(loop_index, all)| all.iter().map(move |owned| (loop_index, *owned))).collect();
+        writes.keep_recent(owned.iter().map(|(_, owned)| (owned.group, owned.plural)).collect());
+        Arc::new(Self { clock, writes, owned, is_active: AtomicBool::new(false), state: Mutex::default() })
+    }
+
+    /// Reads objects from now on.
+    pub fn activate(&self) {
+        self.is_active.store(true, Relaxed);
+    }
+
+    /// Whether a loop of this process owns writes of that kind.
+    pub fn samples(&self, resource: Resource) -> bool {
+        self.owned.iter().any(|(_, owned)| owned.is_of(resource))
+    }
+
+    /// Reads the object in a line of a watch, if the budget allows it and this process is not known to have written it.
+    pub fn sample(&self, resource: Resource, version: Version, line: &[u8], now: Instant) {
+        if !self.is_active.load(Relaxed) || !self.has_budget(now) || self.writes.has_written(version) {
+            return;
+        }
+        self.state.lock().samples += 1;
+        let Ok(WatchLine { object: Object { metadata }, .. }) = serde_json::from_slice(line) else { return };
+        let wall = self.clock.now();
+        let found =
+            self.owned.iter().find(|(_, owned)| owned.is_of(resource) && is_latest_write(owned, &metadata, wall));
+        let Some((loop_index, _)) = found else { return };
+        self.state.lock().candidates.push(Candidate {
+            loop_index: *loop_index,
+            seen: now,
+            version,
+            namespace: metadata.namespace.as_deref().unwrap_or_default().to_owned(),
+            name: metadata.name.to_string(),
+        });
+    }
+
+    fn has_budget(&self, now: Instant) -> bool {
+        let mut state = self.state.lock();
+        if state.period_began.is_none_or(|began| now.saturating_duration_since(began) >= PERIOD) {
+            (state.period_began, state.samples) = (Some(now), 0);
+        }
+        state.samples < SAMPLES
+    }
+
+    /// The loops, by number, of writes that have turned out to be another's. Each write is reported once.
+    ///
+    /// `leading_since` is the beginning of this process's term: before it, and for a while after it, the other is its predecessor.
+    pub fn confirmed(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
+        let is_settled = |candidate: &Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
+        let mut state = self.state.lock();
+        let (settled, waiting): (Vec<_>, Vec<_>) = state.candidates.drain(..).partition(is_settled);
+        state.candidates = waiting;
+        drop(state);
+        let is_another = |candidate: &Candidate| {
+            let explained_since = candidate.seen.checked_sub(EXPLAINED).unwrap_or(candidate.seen);
+            candidate.seen >= leading_since + GRACE
+                && self.writes.remembers_since(explained_since)
+                && !self.writes.has_written(candidate.version)
+                && !self.writes.has_written_to(&candidate.namespace, &candidate.name, explained_since)
+                && !self.writes.has_lost_one(explained_since)
+        };
+        settled.iter().filter(|candidate| is_another(candidate)).map(|candidate| candidate.loop_index).collect()
+    }
+}
+
+/// Whether the latest write of an object, as its managed fields tell, is one of the loop's, and was made just now.
+fn is_latest_write(owned: &OwnedWrites, object: &Metadata<'_>, now: Timestamp) -> bool {
+    // The beginning of a deletion leaves no trace in the managed fields.
+    if object.deletion_timestamp.is_some() {
+        return false;
+    }
+    if let Some((key, value)) = owned.label {
+        let label = object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
+        if label != Some(value) {
+            return false;
+        }
+    }
+    let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
+    let mut of_latest = object.managed_fields.iter().filter(|entry| entry.time == Some(latest));
+    // Times are whole seconds: of two writes within one second nothing can be said.
+    let (Some(entry), None) = (of_latest.next(), of_latest.next()) else { return false };
+    let fields = entry.fields_v1.map_or("", RawValue::get);
+    &*entry.manager == FIELD_MANAGER
+        && entry.subresource.as_deref().unwrap_or_default() == owned.subresource
+        && fields.contains(owned.field)
+        && now.duration_since(latest).abs() <= SKEW
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::Target;
+
+    const SETS: Resource =
+        Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+    const OWNED: &[OwnedWrites] = &[OwnedWrites::status("apps", "replicasets")];
+
+    fn entry(manager: &str, subresource: &str, time: &str) -> Value {
+        let mut entry = json!({"manager": manager, "operation": "Update", "apiVersion": "apps/v1", "time": time,
+            "fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:replicas": {}}}});
+        if !subresource.is_empty() {
+            entry["subresource"] = json!(subresource);
+        }
+        entry
+    }
+
+    fn line(name: &str, entries: &[Value]) -> Vec<u8> {
+        json!({"type": "MODIFIED", "object": {"kind": "ReplicaSet", "metadata":
+            {"name": name, "namespace": "shop", "labels": {"a": "b\\"}, "managedFields": entries}}})
+        .to_string()
+        .into_bytes()
+    }
+
+    struct World {
+        clock: Clock,
+        writes: Writes,
+        sampler: Arc<WriteSampler>,
+        since: Instant,
+        next: u64,
+    }
+
+    impl World {
+        /// A leader that has led for an hour.
+        async fn new() -> Self {
+            let clock = Clock::simulated("2026-01-01T00:00:00Z".parse().unwrap(), 0);
+            let writes = Writes::default();
+            let sampler = WriteSampler::new(clock.clone(), writes.clone(), [OWNED]);
+            let since = clock.instant();
+            clock.sleep(Duration::from_hours(1)).await;
+            sampler.activate();
+            Self { clock, writes, sampler, since, next: 100 }
+        }
+
+        /// A watch brings an object that these managers have written, each so many seconds ago.
+        fn brings(&mut self, name: &str, entries: &[(&str, &str, i64)]) -> Version {
+            let at = |ago: i64| (self.clock.now() - SignedDuration::from_secs(ago)).to_string();
+            let entries: Vec<_> = entries.iter().map(|(manager, sub, ago)| entry(manager, sub, &at(*ago))).collect();
+            self.next += 1;
+            let version = Version::parse(&self.next.to_string());
+            self.sampler.sample(SETS, version, &line(name, &entries), self.clock.instant());
+            version
+        }
+
+        async fn confirmed(&self) -> usize {
+            self.clock.sleep(Duration::from_secs(15)).await;
+            self.sampler.confirmed(self.clock.instant(), self.since).len()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_status_that_this_process_has_not_written_is_anothers() {
+        let mut world = World::new().await;
+        world.brings("web", &[(FIELD_MANAGER, "", 90), (FIELD_MANAGER, "status", 0)]);
+        assert_eq!(world.confirmed().await, 1);
+        assert_eq!(world.confirmed().await, 0, "it is reported once");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_comes_after_the_event_explains_it() {
+        let mut world = World::new().await;
+        let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
+        let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
+        world.writes.note(Target::status(SETS, "shop", "web"), answer.as_bytes(), world.clock.instant());
+        assert_eq!(world.confirmed().await, 0);
+        world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
+        assert_eq!(world.confirmed().await, 0, "the write before may be what a removed label has uncovered");
+        world.brings("api", &[(FIELD_MANAGER, "status", 0)]);
+        assert_eq!(world.confirmed().await, 1, "another object");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn users_other_loops_and_old_writes_are_no_evidence() {
+        let mut world = World::new().await;
+        world.brings("user", &[(FIELD_MANAGER, "status", 5), ("kubectl-edit", "", 0)]);
+        world.brings("same-second", &[(FIELD_MANAGER, "status", 0), ("kubectl-edit", "", 0)]);
+        world.brings("scaled", &[(FIELD_MANAGER, "status", 5), (FIELD_MANAGER, "", 0)]);
+        world.brings("uncovered", &[(FIELD_MANAGER, "status", 3600)]);
+        let mut deleted: Value =
+            serde_json::from_slice(&line("deleted", &[entry(FIELD_MANAGER, "status", "2026-01-01T01:00:15Z")]))
+                .unwrap();
+        deleted["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T01:00:15Z");
+        world.sampler.sample(SETS, Version::parse("7"), deleted.to_string().as_bytes(), world.clock.instant());
+        assert_eq!(world.confirmed().await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_answer_may_have_been_the_write() {
+        let mut world = World::new().await;
+        world.writes.note_lost(world.clock.instant());
+        world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
+        assert_eq!(world.confirmed().await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_predecessor_is_no_second_writer() {
+        let mut world = World::new().await;
+        world.since = world.clock.instant();
+        world.clock.sleep(GRACE / 2).await;
+        world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
+        assert_eq!(world.confirmed().await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn writes_that_are_too_many_to_be_remembered_are_no_evidence() {
+        let mut world = World::new().await;
+        let version = world.brings("web", &[(FIELD_MANAGER, "status", 0)]);
+        // The answer is forgotten before the write is judged.
+        for n in 0..3000 {
+            let version = if n == 0 { version } else { Version::parse(&(10_000 + n).to_string()) };
+            let answer = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
+            let target = Target::status(SETS, "shop", if n == 0 { "web" } else { "other" });
+            world.writes.note(target, answer.as_bytes(), world.clock.instant());
+        }
+        assert_eq!(world.confirmed().await, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_budget_bounds_the_work_and_own_writes_do_not_use_it() {
+        let mut world = World::new().await;
+        for n in 1..=100 {
+            let answer = format!(r#"{{"metadata":{{"resourceVersion":"{n}"}}}}"#);
+            world.writes.note(Target::status(SETS, "shop", "own"), answer.as_bytes(), world.clock.instant());
+            let own = Version::parse(&n.to_string());
+            world.sampler.sample(SETS, own, &line("own", &[]), world.clock.instant());
+        }
+        for n in 0..100 {
+            world.brings(&format!("web-{n}"), &[(FIELD_MANAGER, "status", 0)]);
+        }
+        assert_eq!(world.confirmed().await, SAMPLES as usize);
+    }
+}

@@ -1,0 +1,584 @@
+//! The cache of one kind: objects by key, and by named secondary indexes.
+//!
+//! One writer (the informer) and many readers. Reads return `Arc`s and never hold the lock longer than it takes to clone
+//! them. A read by index costs what it returns, never a scan. Versions of one key never go backwards.
+
+use std::{hash::BuildHasher as _, sync::Arc};
+
+use hashbrown::HashTable;
+use parking_lot::RwLock;
+
+pub use crate::index::{ByController, ByNamespace, Has, Index, IndexValue, Indexes, Of, OrphansByNamespace};
+
+use crate::{
+    map::{HashMap, Seeded},
+    meta::{Key, Meta, Version},
+    object::{Malformed, Object, Unreadable},
+};
+
+/// One cached object.
+pub enum Entry<K> {
+    /// Read in full.
+    Good(Arc<K>),
+    /// Only its metadata could be read.
+    Bad(Arc<Malformed>),
+}
+
+impl<K> Clone for Entry<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Good(o) => Self::Good(Arc::clone(o)),
+            Self::Bad(m) => Self::Bad(Arc::clone(m)),
+        }
+    }
+}
+
+impl<K: Object> Entry<K> {
+    /// Its metadata.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Self::Good(o) => o.meta(),
+            Self::Bad(m) => &m.meta,
+        }
+    }
+
+    fn good(&self) -> Option<&K> {
+        if let Self::Good(o) = self { Some(o) } else { None }
+    }
+
+    fn read(&self) -> Result<Arc<K>, Unreadable> {
+        match self {
+            Self::Good(o) => Ok(Arc::clone(o)),
+            Self::Bad(m) => {
+                Err(Unreadable { resource: K::RESOURCE, key: m.meta.key().to_string(), error: m.error.clone() })
+            }
+        }
+    }
+}
+
+/// What changed in the cache, for handlers. A key whose uid changed is seen as deleted, then added.
+pub enum Event<K> {
+    /// An object that was not there.
+    Added(Arc<K>),
+    /// Another version of an object.
+    Updated {
+        /// As it was.
+        old: Arc<K>,
+        /// As it is.
+        new: Arc<K>,
+    },
+    /// An object is gone. This is its last known state, which may not be its final one.
+    Deleted(Arc<K>),
+    /// An object came, changed or went of which only the metadata can be read.
+    Unreadable(Arc<Malformed>),
+}
+
+impl<K: Object> Event<K> {
+    /// Metadata of the newest state known.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Self::Added(o) | Self::Deleted(o) | Self::Updated { new: o, .. } => o.meta(),
+            Self::Unreadable(m) => &m.meta,
+        }
+    }
+}
+
+/// Where a change came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The first full set of objects.
+    Initial,
+    /// A later full set.
+    Relist,
+    /// A watch.
+    Watch,
+    /// The periodic replay of the whole cache.
+    Resync,
+}
+
+/// The cache of one kind.
+pub struct Store<K> {
+    inner: RwLock<Inner<K>>,
+}
+
+struct Inner<K> {
+    objects: HashTable<Entry<K>>,
+    indexes: Vec<IndexData<K>>,
+    version: Version,
+}
+
+struct IndexData<K> {
+    of: Of<K>,
+    /// Sorted by namespace and name.
+    buckets: HashMap<IndexValue, Vec<Entry<K>>>,
+}
+
+fn hash(namespace: &str, name: &str) -> u64 {
+    Seeded::default().hash_one((namespace, name))
+}
+
+fn hash_meta(meta: &Meta) -> u64 {
+    hash(&meta.namespace, &meta.name)
+}
+
+fn same(meta: &Meta, namespace: &str, name: &str) -> bool {
+    &*meta.name == name && meta.namespace.as_str() == namespace
+}
+
+impl<K: Object> IndexData<K> {
+    fn find(bucket: &[Entry<K>], meta: &Meta) -> Result<usize, usize> {
+        let key = (meta.namespace.as_str(), &*meta.name);
+        bucket.binary_search_by(|e| (e.meta().namespace.as_str(), &*e.meta().name).cmp(&key))
+    }
+
+    fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
+        let of = |e: &Entry<K>| (self.of)(e.meta(), e.good());
+        let (from, to) = (old.and_then(of), new.and_then(of));
+        if let (Some(old), Some(from)) = (old, &from)
+            && Some(from) != to.as_ref()
+            && let Some(bucket) = self.buckets.get_mut(from)
+        {
+            if let Ok(at) = Self::find(bucket, old.meta()) {
+                bucket.remove(at);
+            }
+            if bucket.is_empty() {
+                self.buckets.remove(from);
+            } else if bucket.capacity() > 64 && bucket.len() < bucket.capacity() / 4 {
+                bucket.shrink_to(bucket.len() * 2);
+            }
+        }
+        if let (Some(new), Some(to)) = (new, to) {
+            let bucket = self.buckets.entry(to).or_default();
+            match Self::find(bucket, new.meta()) {
+                Ok(at) => bucket[at] = new.clone(),
+                Err(at) => bucket.insert(at, new.clone()),
+            }
+        }
+    }
+}
+
+impl<K: Object> Inner<K> {
+    fn find(&self, namespace: &str, name: &str) -> Option<&Entry<K>> {
+        self.objects.find(hash(namespace, name), |e| same(e.meta(), namespace, name))
+    }
+
+    /// Puts an entry in the place of what has its key, and gives that back.
+    fn put(&mut self, new: Entry<K>) -> Option<Entry<K>> {
+        let meta = new.meta();
+        let (namespace, name) = (meta.namespace.clone(), Arc::clone(&meta.name));
+        let old = match self.objects.find_mut(hash(&namespace, &name), |e| same(e.meta(), &namespace, &name)) {
+            Some(slot) => Some(std::mem::replace(slot, new.clone())),
+            None => {
+                self.objects.insert_unique(hash_meta(meta), new.clone(), |e| hash_meta(e.meta()));
+                None
+            }
+        };
+        for index in &mut self.indexes {
+            index.change(old.as_ref(), Some(&new));
+        }
+        old
+    }
+
+    fn remove(&mut self, namespace: &str, name: &str) -> Option<Entry<K>> {
+        let entry = self.objects.find_entry(hash(namespace, name), |e| same(e.meta(), namespace, name)).ok()?;
+        let (old, _) = entry.remove();
+        for index in &mut self.indexes {
+            index.change(Some(&old), None);
+        }
+        Some(old)
+    }
+}
+
+/// The events that turn `old` into `new`.
+fn events<K: Object>(old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<Event<K>>) {
+    match (old, new) {
+        (None, None) => {}
+        (Some(Entry::Good(old)), None) => out.push(Event::Deleted(old)),
+        (None, Some(Entry::Good(new))) => out.push(Event::Added(new)),
+        (Some(Entry::Good(old)), Some(Entry::Good(new))) => {
+            if old.meta().uid == new.meta().uid {
+                out.push(Event::Updated { old, new });
+            } else {
+                out.push(Event::Deleted(old));
+                out.push(Event::Added(new));
+            }
+        }
+        (Some(Entry::Bad(bad)), None) | (None, Some(Entry::Bad(bad))) => out.push(Event::Unreadable(bad)),
+        (Some(_), Some(Entry::Bad(bad))) => out.push(Event::Unreadable(bad)),
+        (Some(Entry::Bad(bad)), Some(Entry::Good(new))) => {
+            out.push(Event::Unreadable(bad));
+            out.push(Event::Added(new));
+        }
+    }
+}
+
+impl<K: Object> Default for Store<K> {
+    fn default() -> Self {
+        let indexes = K::Indexes::list().into_iter().map(|of| IndexData { of, buckets: HashMap::default() }).collect();
+        Self { inner: RwLock::new(Inner { objects: HashTable::new(), indexes, version: Version::UNKNOWN }) }
+    }
+}
+
+impl<K: Object> Store<K> {
+    /// The object of that key.
+    ///
+    /// # Errors
+    /// If the object is there and cannot be read.
+    pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Unreadable> {
+        self.inner.read().find(namespace, name).map(Entry::read).transpose()
+    }
+
+    /// The object of that key if it is there and readable.
+    pub fn get_readable(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.get(namespace, name).ok().flatten()
+    }
+
+    /// Metadata check without cloning: what `look` says of the object's metadata.
+    pub fn peek<R>(&self, namespace: &str, name: &str, look: impl FnOnce(&Meta) -> R) -> Option<R> {
+        self.inner.read().find(namespace, name).map(|e| look(e.meta()))
+    }
+
+    /// Whether it shows that very object, readable or not, in whatever version.
+    pub fn shows(&self, object: &Meta) -> bool {
+        self.peek(&object.namespace, &object.name, |meta| meta.uid == object.uid) == Some(true)
+    }
+
+    /// The objects filed under `value`, sorted by namespace and name.
+    ///
+    /// # Errors
+    /// If one of them cannot be read: a decision on half of the children would be a wrong one.
+    pub fn by_index<I, At>(&self, index: I, value: &IndexValue) -> Result<Vec<Arc<K>>, Unreadable>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.select_by_index(index, value, |_| true)
+    }
+
+    /// Those of the objects filed under `value` whose metadata `wanted` accepts, sorted by namespace and name.
+    ///
+    /// # Errors
+    /// If one of those cannot be read.
+    pub fn select_by_index<I, At>(
+        &self,
+        index: I,
+        value: &IndexValue,
+        wanted: impl Fn(&Meta) -> bool,
+    ) -> Result<Vec<Arc<K>>, Unreadable>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.bucket(index, value, |bucket| {
+            bucket.iter().filter(|entry| wanted(entry.meta())).map(Entry::read).collect()
+        })
+    }
+
+    /// The readable objects filed under `value`, sorted by namespace and name.
+    pub fn readable_by_index<I, At>(&self, index: I, value: &IndexValue) -> Vec<Arc<K>>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.bucket(index, value, |bucket| bucket.iter().filter_map(|entry| entry.read().ok()).collect())
+    }
+
+    /// How many objects are filed under `value`, unreadable ones included.
+    pub fn count_by_index<I, At>(&self, index: I, value: &IndexValue) -> usize
+    where
+        K::Indexes: Has<I, At>,
+    {
+        self.bucket(index, value, <[_]>::len)
+    }
+
+    fn bucket<I, At, R>(&self, _: I, value: &IndexValue, read: impl FnOnce(&[Entry<K>]) -> R) -> R
+    where
+        K::Indexes: Has<I, At>,
+    {
+        let inner = self.inner.read();
+        let index = inner.indexes.get(<K::Indexes as Has<I, At>>::POSITION);
+        read(index.and_then(|index| index.buckets.get(value)).map_or(&[], Vec::as_slice))
+    }
+
+    /// The values that objects are filed under, in no particular order. Costs as much as there are values, whatever the
+    /// number of objects.
+    pub fn index_values<I, At>(&self, _: I) -> Vec<IndexValue>
+    where
+        K::Indexes: Has<I, At>,
+    {
+        let inner = self.inner.read();
+        let index = inner.indexes.get(<K::Indexes as Has<I, At>>::POSITION);
+        index.map_or_else(Vec::new, |index| index.buckets.keys().cloned().collect())
+    }
+
+    /// All readable objects, sorted by namespace and name.
+    pub fn all(&self) -> Vec<Arc<K>> {
+        self.select(|_| true)
+    }
+
+    /// The readable objects that `wanted` accepts, sorted by namespace and name.
+    pub fn select(&self, wanted: impl Fn(&K) -> bool) -> Vec<Arc<K>> {
+        let inner = self.inner.read();
+        let good = inner.objects.iter().filter(|entry| entry.good().is_some_and(&wanted));
+        let mut all: Vec<Arc<K>> = good.filter_map(|entry| entry.read().ok()).collect();
+        drop(inner);
+        all.sort_by(|a, b| {
+            let (a, b) = (a.meta(), b.meta());
+            (a.namespace.as_str(), &*a.name).cmp(&(b.namespace.as_str(), &*b.name))
+        });
+        all
+    }
+
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.inner.read().objects.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The newest version this cache has caught up with.
+    pub fn version(&self) -> Version {
+        self.inner.read().version
+    }
+
+    /// Makes the cache hold exactly these objects, as a full set read at `version` would; what that changed comes back.
+    /// For tests and measurements: whatever an informer fills is the informer's.
+    pub fn fill(&self, objects: Vec<K>, version: Version) -> Vec<Event<K>> {
+        let (objects, mut out) = (objects.into_iter().map(|o| Entry::Good(Arc::new(o))).collect(), Vec::new());
+        self.replace(objects, version, &mut out);
+        out
+    }
+
+    /// Puts an object in. One older than what is here is ignored.
+    pub fn apply(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+        let version = new.meta().resource_version;
+        let mut inner = self.inner.write();
+        inner.version = inner.version.max(version);
+        let known = inner.find(&new.meta().namespace, &new.meta().name).map(|e| e.meta().resource_version);
+        if known.is_some_and(|known| version.is_known() && version <= known) {
+            return;
+        }
+        if new.good().is_some_and(|o| !o.keep()) {
+            let old = inner.remove(&new.meta().namespace, &new.meta().name);
+            events(old, None, out);
+            return;
+        }
+        let old = inner.put(new.clone());
+        events(old, Some(new), out);
+    }
+
+    /// Puts in an object that was read beside the watch. One that is not newer than what is here is ignored.
+    ///
+    /// The version of the cache stays as it is: the watch has yet to bring the other changes up to the version of the object.
+    pub fn apply_read(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+        let mut inner = self.inner.write();
+        let known = inner.find(&new.meta().namespace, &new.meta().name).map(|e| e.meta().resource_version);
+        if known.is_none_or(|known| new.meta().resource_version > known) {
+            let old = inner.put(new.clone());
+            events(old, Some(new), out);
+        }
+    }
+
+    /// Takes an object out that does not belong here any more at `version`, unless a newer state of it is here.
+    pub fn remove_foreign(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
+        let mut inner = self.inner.write();
+        inner.version = inner.version.max(version);
+        let is_newer = |known: &Entry<K>| version.is_known() && known.meta().resource_version > version;
+        if !inner.find(namespace, name).is_some_and(is_newer) {
+            let old = inner.remove(namespace, name);
+            events(old, None, out);
+        }
+    }
+
+    /// Takes an object out that is gone at `version`: the cache has then caught up with that.
+    pub fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
+        let mut inner = self.inner.write();
+        inner.version = inner.version.max(version);
+        let old = inner.remove(namespace, name);
+        events(old, None, out);
+    }
+
+    /// Notes that everything up to `version` has been seen.
+    pub fn bookmark(&self, version: Version) {
+        let mut inner = self.inner.write();
+        inner.version = inner.version.max(version);
+    }
+
+    /// Makes the cache equal to a full set read at `version`. Unchanged objects bring no event.
+    pub fn replace(&self, set: Vec<Entry<K>>, version: Version, out: &mut Vec<Event<K>>) {
+        let mut inner = self.inner.write();
+        let mut keys: Vec<Key> = set.iter().map(|e| e.meta().key()).collect();
+        keys.sort();
+        let gone: Vec<Key> = {
+            let mut gone: Vec<Key> = inner.objects.iter().map(|e| e.meta().key()).collect();
+            gone.retain(|key| keys.binary_search(key).is_err());
+            gone.sort();
+            gone
+        };
+        for key in gone {
+            let old = inner.remove(&key.namespace, &key.name);
+            events(old, None, out);
+        }
+        for new in set {
+            let meta = new.meta();
+            let unchanged = inner
+                .find(&meta.namespace, &meta.name)
+                .is_some_and(|e| e.meta().resource_version == meta.resource_version && e.meta().uid == meta.uid);
+            if unchanged {
+                continue;
+            }
+            if new.good().is_some_and(|o| !o.keep()) {
+                let old = inner.remove(&new.meta().namespace, &new.meta().name);
+                events(old, None, out);
+                continue;
+            }
+            let old = inner.put(new.clone());
+            events(old, Some(new), out);
+        }
+        inner.version = version;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{intern::Text, meta::Uid, object::Resource};
+
+    #[derive(serde::Deserialize, Debug)]
+    struct Thing {
+        metadata: Meta,
+        #[serde(default)]
+        keep: Option<bool>,
+    }
+
+    impl Object for Thing {
+        const RESOURCE: Resource =
+            Resource { group: "", version: "v1", plural: "things", kind: "Thing", namespaced: true };
+        type Indexes = (ByController, OrphansByNamespace);
+        fn meta(&self) -> &Meta {
+            &self.metadata
+        }
+        fn keep(&self) -> bool {
+            self.keep.unwrap_or(true)
+        }
+    }
+
+    fn thing(name: &str, uid: &str, version: u64, owner: &str) -> Entry<Thing> {
+        let owners = if owner.is_empty() {
+            serde_json::json!([])
+        } else {
+            serde_json::json!([{"kind": "Owner", "name": "o", "uid": owner, "controller": true}])
+        };
+        let json = serde_json::json!({"metadata": {"name": name, "namespace": "ns", "uid": uid,
+            "resourceVersion": version.to_string(), "ownerReferences": owners}});
+        Entry::Good(Arc::new(serde_json::from_value(json).unwrap()))
+    }
+
+    fn names(things: &[Arc<Thing>]) -> Vec<&str> {
+        things.iter().map(|t| &*t.metadata.name).collect()
+    }
+
+    fn describe(events: &[Event<Thing>]) -> Vec<String> {
+        let one = |e: &Event<Thing>| match e {
+            Event::Added(o) => format!("+{}", o.metadata.name),
+            Event::Updated { new, .. } => format!("~{}", new.metadata.name),
+            Event::Deleted(o) => format!("-{}", o.metadata.name),
+            Event::Unreadable(m) => format!("?{}", m.meta.name),
+        };
+        events.iter().map(one).collect()
+    }
+
+    fn controller(namespace: &str, uid: &str) -> IndexValue {
+        IndexValue::Controller { namespace: Text::new(namespace), uid: Uid::new(uid) }
+    }
+
+    fn store() -> Store<Thing> {
+        Store::default()
+    }
+
+    #[test]
+    fn indexes_follow_their_objects() {
+        let (store, mut out) = (store(), Vec::new());
+        for (name, owner) in [("b", "u1"), ("a", "u1"), ("c", "")] {
+            store.apply(thing(name, name, 1, owner), &mut out);
+        }
+        let of = |uid: &str| store.by_index(ByController, &controller("ns", uid)).unwrap();
+        let orphans = || store.by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))).unwrap();
+        assert_eq!(names(&of("u1")), ["a", "b"]);
+        assert_eq!(names(&orphans()), ["c"]);
+        store.apply(thing("c", "c", 2, "u1"), &mut out);
+        store.apply(thing("a", "a", 2, "u2"), &mut out);
+        assert_eq!((names(&of("u1")), names(&of("u2"))), (vec!["b", "c"], vec!["a"]));
+        assert!(orphans().is_empty());
+        assert_eq!(store.count_by_index(ByController, &controller("ns", "u1")), 2);
+        assert_eq!(store.count_by_index(OrphansByNamespace, &IndexValue::Text(Text::new("ns"))), 0);
+        let mut owners = store.index_values(ByController);
+        owners.sort_by_key(|owner| format!("{owner:?}"));
+        assert_eq!(owners, [controller("ns", "u1"), controller("ns", "u2")]);
+        assert_eq!(store.index_values(OrphansByNamespace), []);
+        assert!(
+            store.by_index(ByController, &controller("elsewhere", "u1")).unwrap().is_empty(),
+            "a controller has no children abroad"
+        );
+    }
+
+    #[test]
+    fn an_object_never_goes_back_in_time() {
+        let (store, mut out) = (store(), Vec::new());
+        store.apply(thing("a", "a", 5, ""), &mut out);
+        store.apply(thing("a", "a", 4, ""), &mut out);
+        assert_eq!(describe(&out), ["+a"]);
+        assert_eq!(store.get("ns", "a").unwrap().unwrap().metadata.resource_version, Version::parse("5"));
+    }
+
+    #[test]
+    fn a_recreated_object_is_a_deletion_and_an_addition() {
+        let (store, mut out) = (store(), Vec::new());
+        store.apply(thing("a", "u1", 1, ""), &mut out);
+        store.apply(thing("a", "u2", 2, ""), &mut out);
+        assert_eq!(describe(&out), ["+a", "-a", "+a"]);
+    }
+
+    #[test]
+    fn a_full_set_brings_each_difference_once() {
+        let (store, mut out) = (store(), Vec::new());
+        for (name, version) in [("a", 1), ("b", 2), ("c", 3)] {
+            store.apply(thing(name, name, version, ""), &mut out);
+        }
+        out.clear();
+        let set = vec![thing("b", "b", 2, ""), thing("c", "c", 9, ""), thing("d", "d", 8, "")];
+        store.replace(set, Version::parse("10"), &mut out);
+        assert_eq!(describe(&out), ["-a", "~c", "+d"]);
+        assert_eq!(store.version(), Version::parse("10"));
+        assert_eq!(names(&store.all()), ["b", "c", "d"]);
+    }
+
+    #[test]
+    fn an_unreadable_child_spoils_the_bucket_of_its_owner_and_nothing_else() {
+        let (store, mut out) = (store(), Vec::new());
+        store.apply(thing("a", "a", 1, "u1"), &mut out);
+        store.apply(thing("b", "b", 1, "u2"), &mut out);
+        let Entry::Good(good) = thing("a", "a", 2, "u1") else { unreachable!() };
+        let bad = Malformed { meta: good.metadata.clone(), error: "spec is a number".into() };
+        store.apply(Entry::Bad(Arc::new(bad)), &mut out);
+        assert_eq!(describe(&out), ["+a", "+b", "?a"]);
+        let error = store.by_index(ByController, &controller("ns", "u1")).unwrap_err();
+        assert_eq!(error.to_string(), "things ns/a cannot be read: spec is a number");
+        assert_eq!(store.by_index(ByController, &controller("ns", "u2")).unwrap().len(), 1);
+        store.apply(thing("a", "a", 3, "u1"), &mut out);
+        assert_eq!(store.by_index(ByController, &controller("ns", "u1")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_does_not_concern_us_is_not_cached_but_moves_the_version() {
+        let (store, mut out) = (store(), Vec::new());
+        store.apply(thing("a", "a", 1, ""), &mut out);
+        let other: Thing = serde_json::from_str(
+            r#"{"metadata":{"name":"a","namespace":"ns","uid":"a","resourceVersion":"7"},"keep":false}"#,
+        )
+        .unwrap();
+        store.apply(Entry::Good(Arc::new(other)), &mut out);
+        assert_eq!(describe(&out), ["+a", "-a"]);
+        assert_eq!((store.len(), store.version()), (0, Version::parse("7")));
+    }
+}

@@ -1,0 +1,464 @@
+//! Syncs against a scripted server, in virtual time.
+
+mod revisions;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request as HttpRequest, Response};
+use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    api::{Api, Patch},
+    clock::Clock,
+    consistency::Ledger,
+    events::{EventType, ObjectRef, Recorder},
+    gate::{Keeper, gate},
+    map::HashSet,
+    meta::{Meta, Uid, Version},
+    object::Resource,
+    pods::PODS,
+    refs::{HasMeta, Owner},
+};
+
+const SETS: Resource =
+    Resource { group: "apps", version: "v1", plural: "replicasets", kind: "ReplicaSet", namespaced: true };
+
+/// A note of the tests.
+#[derive(Debug)]
+struct Count(u32);
+
+impl Note for Count {
+    type Question = u32;
+    type Fresh = u32;
+}
+
+/// What the server says to a request: method, last segments of the path, body.
+type Script = dyn Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync;
+
+struct World {
+    executor: Executor,
+    keeper: Keeper,
+    ledger: Ledger,
+    requests: Arc<Mutex<Vec<(String, Value)>>>,
+    events: Arc<Mutex<Vec<String>>>,
+    notes: Mutex<Vec<u32>>,
+    ends: Arc<Mutex<bool>>,
+}
+
+fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'static) -> World {
+    let script: Arc<Script> = Arc::new(script);
+    let requests: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
+    let seen = Arc::clone(&requests);
+    let service = tower::service_fn(move |request: HttpRequest<kube::client::Body>| {
+        let (script, seen) = (Arc::clone(&script), Arc::clone(&seen));
+        async move {
+            let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+            let name = path.rsplit('/').next().unwrap_or_default().to_owned();
+            let bytes = request.into_body().collect().await.map_err(|error| error.to_string())?.to_bytes();
+            let body = serde_json::from_slice(&bytes).unwrap_or_default();
+            seen.lock().push((format!("{method} {name}"), body));
+            let body = seen.lock().last().map(|(_, body)| body.clone()).unwrap_or_default();
+            let (code, answer) = script(&method, &name, &body);
+            let answer = Full::new(Bytes::from(answer.to_string()));
+            Ok::<_, tower::BoxError>(Response::builder().status(code).body(answer)?)
+        }
+    });
+    let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 0);
+    let (keeper, gate) = gate(clock.clone());
+    keeper.open();
+    let api = Api::new(kube::Client::new(service, "default"), clock.clone(), gate, "test");
+    let events: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told = Arc::clone(&events);
+    let recorder = Recorder::tapped("test", clock.clone(), move |_, _, reason, message| {
+        told.lock().push(format!("{reason}: {message}"));
+    });
+    let ledger = Ledger::new(clock, Duration::from_mins(5));
+    let ends: Arc<Mutex<bool>> = Arc::default();
+    let ended = Arc::clone(&ends);
+    let executor = Executor {
+        api,
+        recorder,
+        ledger: Some(ledger.clone()),
+        accounts: None,
+        is_ending: Arc::new(move || *ended.lock()),
+    };
+    World { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
+}
+
+impl Subject<Count> for World {
+    fn object(&self) -> (ObjectRef, Uid) {
+        (ObjectRef::bare(SETS, "shop", "web", Uid::new("SET")), Uid::new("SET"))
+    }
+    fn children(&self) -> HashSet<Uid> {
+        HashSet::default()
+    }
+    fn note(&self, Count(note): Count) {
+        self.notes.lock().push(note);
+    }
+    fn observe(&self, question: u32) -> Option<u32> {
+        Some(question + 1)
+    }
+}
+
+impl World {
+    async fn run(&self, sync: impl AsyncFn(Io<'_, Count>) -> Outcome) -> (Outcome, Vec<String>) {
+        let forecast = forecast(Timestamp::UNIX_EPOCH, &sync);
+        let account = forecast.account.clone().unwrap();
+        let outcome = self.executor.run(self, forecast, &sync).await;
+        (outcome, account.entries().iter().map(ToString::to_string).collect())
+    }
+
+    fn requests(&self) -> Vec<String> {
+        self.requests.lock().iter().map(|(line, _)| line.clone()).collect()
+    }
+}
+
+struct Pod(Meta);
+
+impl HasMeta for &Pod {
+    fn meta(&self) -> &Meta {
+        &self.0
+    }
+}
+
+fn pod(name: &str) -> &'static Pod {
+    let meta = Meta {
+        namespace: "shop".into(),
+        name: name.into(),
+        uid: Uid::new(name),
+        resource_version: Version::parse("5"),
+        ..Meta::default()
+    };
+    Box::leak(Box::new(Pod(meta)))
+}
+
+fn owner() -> &'static Owner {
+    let meta = Meta { namespace: "shop".into(), name: "web".into(), uid: Uid::new("SET"), ..Meta::default() };
+    Box::leak(Box::new(Owner::new(SETS, &meta)))
+}
+
+fn object(name: &str, version: u32) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "resourceVersion": version.to_string()}})
+}
+
+fn status(reason: &str, message: &str) -> Value {
+    json!({"kind": "Status", "reason": reason, "message": message})
+}
+
+/// Adopts a Pod, creates Pods and deletes the adopted one.
+fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Outcome {
+    async move |io: Io<'_, Count>| {
+        io.note(Count(1));
+        let adopt = [pod("orphan")];
+        let mut claim = Claim::new(owner(), PODS, &adopt, &[]).send(io).await;
+        if claim.outcome()? != Claims::Done || !claim.is_complete() {
+            return Ok(Requeue::After(Duration::ZERO));
+        }
+        io.note(Count(2));
+        let pod = || Request::create(PODS, &"shop".into(), &"".into(), Body::default());
+        let created = io.all(Pace::SlowStart(usize::MAX), 0..creates, |_| create_pod(io, pod())).await;
+        if let Some(refusal) = created.into_iter().find_map(Result::err) {
+            return Err(Failed::request("cannot create Pods", &refusal));
+        }
+        let delete = Request::delete(PODS, &adopt[0].0).because("there are too many");
+        let _ = io.unless_ending(delete_pod(io, delete)).await;
+        Ok(Requeue::No)
+    }
+}
+
+/// A server that grants everything; versions count up.
+fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
+    match method {
+        "GET" => (200, json!({"metadata": {"name": "web", "uid": "SET", "resourceVersion": "3"}})),
+        "POST" => (201, object("web-x", 8)),
+        _ => (200, object(name, 7)),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_granted_is_as_forecast() {
+    let world = world(granting);
+    let (outcome, account) = world.run(sync(3)).await;
+    assert_eq!(outcome.unwrap(), Requeue::No);
+    assert_eq!(
+        account,
+        [
+            "read ReplicaSet web: to adopt, it must still be there and not be deleted",
+            "adopt Pod orphan: nobody controls it and it is selected",
+            "create 3 Pods",
+            "delete Pod orphan: there are too many",
+        ]
+    );
+    assert_eq!(world.requests(), ["GET web", "PATCH orphan", "POST pods", "POST pods", "POST pods", "DELETE orphan"]);
+    assert_eq!(*world.notes.lock(), [1, 2]);
+    assert_eq!(world.events.lock().last().unwrap(), "SuccessfulDelete: Deleted pod: orphan");
+    assert_eq!(world.events.lock().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_names_the_object_that_was_judged_at_the_version_at_which_the_sync_has_left_it() {
+    let world = world(granting);
+    world.run(sync(0)).await.0.unwrap();
+    let requests = world.requests.lock();
+    let (adoption, deletion) = (&requests[1].1, &requests[2].1);
+    assert_eq!(
+        (&adoption["metadata"]["uid"], &adoption["metadata"]["resourceVersion"]),
+        (&json!("orphan"), &json!("5"))
+    );
+    assert_eq!(adoption["metadata"]["ownerReferences"][0]["uid"], "SET");
+    assert_eq!(deletion["preconditions"], json!({"uid": "orphan", "resourceVersion": "7"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_out_and_what_is_added_say_why() {
+    let world = world(|method, name, body| match method {
+        "POST" => (403, status("Forbidden", "exceeded quota")),
+        _ => granting(method, name, body),
+    });
+    let (outcome, account) = world.run(sync(3)).await;
+    assert_eq!(outcome.unwrap_err().to_string(), "cannot create Pods: exceeded quota");
+    assert_eq!(
+        account[2..],
+        [
+            "create 3 Pods; refused: exceeded quota; 2 left out: create 1 Pod: exceeded quota",
+            "delete Pod orphan: there are too many; 1 left out: create 1 Pod: exceeded quota",
+        ]
+    );
+    assert_eq!(world.requests().len(), 3, "the first batch with a refusal is the last");
+    assert_eq!(*world.events.lock(), ["FailedCreate: Error creating: exceeded quota"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_in_the_account_before_it_leaves() {
+    let account: Arc<Mutex<Option<Account>>> = Arc::default();
+    let (seen, told): (Arc<Mutex<Vec<usize>>>, _) = (Arc::default(), Arc::clone(&account));
+    let sent = Arc::clone(&seen);
+    let world = world(move |method, name, body| {
+        let entries = told.lock().as_ref().unwrap().entries();
+        sent.lock().push(entries.iter().map(|entry| entry.sent).sum());
+        granting(method, name, body)
+    });
+    let forecast = forecast(Timestamp::UNIX_EPOCH, sync(1));
+    account.lock().clone_from(&forecast.account);
+    world.executor.run(&world, forecast, sync(1)).await.unwrap();
+    assert_eq!(*seen.lock(), [1, 2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_a_child_ends_the_claim_and_the_ledger_waits_for_it() {
+    let world = world(|method, name, body| match (method, name) {
+        ("PATCH", "orphan") => (409, status("Conflict", "the object has been modified")),
+        _ => granting(method, name, body),
+    });
+    let (outcome, account) = world.run(sync(1)).await;
+    assert_eq!(outcome.unwrap(), Requeue::After(Duration::ZERO));
+    assert!(account[2].ends_with("1 left out: adopt Pod orphan: the object has been modified"), "{account:?}");
+    assert_eq!(world.ledger.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_is_deleted_adopts_nothing() {
+    let world = world(|method, name, body| match method {
+        "GET" => (200, json!({"metadata": {"name": "web", "uid": "OTHER"}})),
+        _ => granting(method, name, body),
+    });
+    let (outcome, _) = world.run(sync(1)).await;
+    let failed = outcome.unwrap_err();
+    assert_eq!(failed.label(), "not_ours");
+    assert_eq!(
+        failed.to_string(),
+        "can't recheck DeletionTimestamp: original ReplicaSet shop/web is gone: got uid OTHER, wanted SET"
+    );
+    assert_eq!(world.requests(), ["GET web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_not_write_stops_at_once_and_who_ends_begins_nothing_new() {
+    let world = world(granting);
+    *world.ends.lock() = true;
+    let (outcome, account) = world.run(sync(2)).await;
+    assert_eq!(outcome.unwrap(), Requeue::After(Duration::ZERO), "the claim is not complete");
+    assert!(account.iter().all(|line| line.ends_with("left out: the process ends")), "{account:?}");
+    assert!(world.requests().is_empty());
+    *world.ends.lock() = false;
+    world.keeper.close();
+    let (outcome, account) = world.run(sync(2)).await;
+    assert_eq!(outcome.unwrap_err().retry, Retry::Stop);
+    assert!(account.iter().skip(2).all(|line| line.contains("this process may not write any more")), "{account:?}");
+}
+
+/// Writes the same object twice.
+async fn twice(io: Io<'_, Count>) -> Outcome {
+    let body = || io.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
+    let request = || Request::patch(PODS, &pod("a").0, Patch::Merge, body()).role(Role::Child);
+    let version = io.send(request()).await.map(|answer| answer.fields.version);
+    io.event(EventType::Normal, "Wrote", format!("{version:?}"));
+    let _ = io.send(request()).await;
+    Ok(Requeue::No)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_second_write_of_an_object_follows_the_first() {
+    let world = world(|_, name, body| {
+        let at = &body["metadata"];
+        assert_eq!((&at["uid"], &at["labels"]["a"]), (&json!("a"), &json!("b")));
+        (200, object(name, if at["resourceVersion"] == "5" { 6 } else { 9 }))
+    });
+    world.run(twice).await.0.unwrap();
+    let versions: Vec<Value> =
+        world.requests.lock().iter().map(|(_, body)| body["metadata"]["resourceVersion"].clone()).collect();
+    assert_eq!(versions, ["5", "6"]);
+    assert_eq!(*world.events.lock(), ["Wrote: Ok(6)"]);
+    assert!(world.ledger.awaits_write(&Uid::new("SET"), PODS));
+}
+
+/// Changes only memory.
+async fn notes(io: Io<'_, Count>) -> Outcome {
+    io.note(Count(4));
+    Ok(Requeue::RateLimited)
+}
+
+#[test]
+fn a_forecast_that_sends_nothing_is_quiet() {
+    assert!(forecast(Timestamp::UNIX_EPOCH, notes).account.is_none());
+}
+
+/// Reads the metadata of an object, waits, and asks memory something.
+async fn asks(io: Io<'_, Count>) -> Outcome {
+    let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
+    io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
+    if let Some(fresh) = io.observe(41) {
+        io.note(Count(fresh));
+    }
+    Ok(Requeue::No)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_is_lengthened_and_a_question_is_answered() {
+    let world = world(granting);
+    let clock = world.executor.api.clock();
+    let begun = clock.instant();
+    let (_, account) = world.run(asks).await;
+    assert_eq!((&*account, world.requests()), (&["read Pod a".to_owned()][..], vec!["GET a".to_owned()]));
+    assert_eq!(*world.notes.lock(), [42]);
+    let took = clock.instant() - begun;
+    assert!(took > Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
+}
+
+/// Lists objects, then patches one for each of several reasons.
+async fn lists_and_patches(io: Io<'_, Count>) -> Outcome {
+    let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
+    if let Ok(Some(list)) = io.read::<Value>(list).await {
+        io.note(Count(u32::from(list["items"].is_array())));
+    }
+    for why in ["it is old", "it is large", "it is old"] {
+        let _ = io.send(Request::patch(PODS, &pod("a").0, Patch::Merge, Body::default()).because(why)).await;
+    }
+    Ok(Requeue::No)
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_are_alike_are_one_line_with_all_reasons() {
+    let world = world(|method, name, body| match (method, name) {
+        ("GET", "pods") => (200, json!({"items": []})),
+        _ => granting(method, name, body),
+    });
+    let (_, account) = world.run(lists_and_patches).await;
+    assert_eq!(account, ["list 1 Pod", "patch Pod a (3 times): it is old; it is large"]);
+    assert_eq!(world.requests(), ["GET pods", "PATCH a", "PATCH a", "PATCH a"]);
+    assert_eq!(*world.notes.lock(), [1]);
+}
+
+#[test]
+fn what_is_created_is_named_in_the_words_of_the_request() {
+    let create = |kind| Request::create(PODS, &"shop".into(), &"".into(), Body::default()).kind(kind);
+    let forecast = forecast(Timestamp::UNIX_EPOCH, async |io: Io<'_, Count>| {
+        for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
+            let _ = io.send(create(kind)).await;
+        }
+        Ok(Requeue::No)
+    });
+    assert_eq!(forecast.account.unwrap().lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
+    for (code, reason, awaited) in [(200, "", 1), (404, "NotFound", 1), (409, "Conflict", 0), (500, "InternalError", 0)]
+    {
+        let world = world(move |_, name, _| match code {
+            200 => (code, object(name, 7)),
+            _ => (code, status(reason, "refused")),
+        });
+        let delete = async |io: Io<'_, Count>| {
+            let _ = io.send(Request::delete(PODS, &pod("a").0).role(Role::Awaited)).await;
+            Ok(Requeue::No)
+        };
+        world.run(delete).await.0.unwrap();
+        assert_eq!(world.ledger.len(), awaited, "{code}");
+    }
+}
+
+/// The object of a sync that nobody has to name.
+struct Nameless(Mutex<Vec<u32>>);
+
+impl Subject<Count> for Nameless {
+    fn object(&self) -> (ObjectRef, Uid) {
+        panic!("nobody needs it")
+    }
+    fn children(&self) -> HashSet<Uid> {
+        panic!("nobody needs them")
+    }
+    fn note(&self, Count(note): Count) {
+        self.0.lock().push(note);
+    }
+    fn observe(&self, question: u32) -> Option<u32> {
+        Some(question)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sync_that_changes_only_memory_does_not_name_its_object() {
+    let (world, nameless) = (world(granting), Nameless(Mutex::default()));
+    let forecast = forecast(Timestamp::UNIX_EPOCH, notes);
+    assert_eq!(world.executor.run(&nameless, forecast, notes).await.unwrap(), Requeue::RateLimited);
+    assert_eq!(*nameless.0.lock(), [4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_are_begun_while_there_is_room() {
+    let world = world(granting);
+    let patch = async |io: Io<'_, Count>, name| {
+        let answer = io.send(Request::patch(PODS, &pod(name).0, Patch::Merge, Body::default())).await;
+        io.pause(Duration::from_secs(1)).await;
+        answer
+    };
+    let clock = world.executor.api.clock();
+    let begun = clock.instant();
+    let group = async |io: Io<'_, Count>| {
+        io.all(Pace::AtMost(2), ["a", "b", "c"], |name| patch(io, name)).await;
+        Ok(Requeue::No)
+    };
+    world.run(group).await.0.unwrap();
+    assert_eq!(world.requests(), ["PATCH a", "PATCH b", "PATCH c"]);
+    assert_eq!((clock.instant() - begun).as_secs(), 2);
+}
+
+/// A sync may await requests, pauses and groups of both. Anything else would stop it for good, in a forecast as well.
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "awaits something else")]
+async fn a_sync_that_awaits_something_else_is_a_bug() {
+    let world = world(granting);
+    let foreign = async |io: Io<'_, Count>| {
+        let _ = io.send(Request::get(PODS, &"shop".into(), &"a".into())).await;
+        if io.observe(1).is_some() {
+            std::future::pending::<()>().await;
+        }
+        Ok(Requeue::No)
+    };
+    let _ = world.run(foreign).await;
+}

@@ -1,0 +1,542 @@
+//! Leader election over a Lease: who may write.
+//!
+//! ```text
+//!             attempt every 2-4.4 s, at once when the Lease is released
+//!  candidate ────────────────────────────────────────────► leader ── renews every 2 s ─┐
+//!      ▲                                                     │  ▲──────────────────────┘
+//!      └── (never: a process that lost its Lease ends) ◄─────┘ 10 s without a success
+//! ```
+//! [`step`] decides what one attempt asks of the API server; this module waits, asks, and moves the [`gate`](crate::gate).
+//! Another's times are never compared with our clock: what counts is how long *we* have not seen the Lease change. The gate's
+//! deadline is moved by each success and by nothing else, so that a process that was stopped finds its gate shut when it goes
+//! on. Time for which the machine was suspended counts, though monotonic time leaves it out; a virtual machine that was
+//! stopped without its kernel's knowledge cannot tell, and writes until its next renewal is refused.
+//!
+//! With a [`Probation`], versions matter: a standby of a new version asks the leader for the Lease, is given it in good order, and
+//! is not ready until it has led for a while; if it dies before that, another version takes the Lease back. See [`probation`].
+//! Candidates that know nothing of this take part as before.
+//!
+//! Upstream: `client-go/tools/leaderelection`. We differ in three ways: the deadline counts from when the last successful
+//! renewal was sent, not from the next attempt; a released Lease is noticed by a watch rather than by the next poll; and the Lease is released only when nothing
+//! is left that could write.
+
+mod counted;
+pub mod lease;
+mod orders;
+pub mod probation;
+mod settings;
+mod status;
+pub mod step;
+mod watch;
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio::sync::watch as channel;
+
+use crate::{
+    api::{self, Api, Target},
+    clock::{Clock, Instant},
+    duration,
+    events::{EventType, ObjectRef, Recorder},
+    gate::Keeper,
+    intern::Text,
+    meta::{Uid, Version},
+    metrics::Metrics,
+    object::Resource,
+    succession::Writes,
+};
+use counted::ElectionMetrics;
+use orders::Order;
+use probation::{Applicant, Probation};
+use settings::JITTER;
+use step::{Attempt, Ended, Memory, Moment, Reply, Request};
+use watch::LeaseWatch;
+
+pub use lease::HOLDER_OF_HOLDS;
+pub use orders::{Question, Stop};
+pub use settings::{Settings, identity};
+pub use status::Status;
+
+/// Where Leases live.
+pub const LEASES: Resource =
+    Resource { group: "coordination.k8s.io", version: "v1", plural: "leases", kind: "Lease", namespaced: true };
+
+/// The annotation of a Lease by which an operator says until when a second writer is expected beside this one.
+pub const SECOND_WRITER_EXPECTED_UNTIL: &str = "nonet/second-writer-expected-until";
+
+/// How an election ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The Lease was lost: nothing may be written any more, and the process ends.
+    Lost,
+    /// It was told to stop while it did not lead.
+    Withdrawn,
+    /// It was told to stop and has given the Lease up.
+    Released,
+    /// It was told to stop and could not give the Lease up.
+    NotReleased,
+}
+
+/// Whether the loops of this process could lead at once.
+type Warm = Box<dyn Fn() -> bool + Send + Sync>;
+
+/// One candidate.
+pub struct Election {
+    settings: Settings,
+    api: Api,
+    clock: Clock,
+    keeper: Arc<Keeper>,
+    writes: Writes,
+    recorder: Recorder,
+    status: Status,
+    memory: Memory,
+    order: channel::Receiver<Order>,
+    stop: Stop,
+    metrics: ElectionMetrics,
+    warm: Warm,
+    /// The standby that the Lease will be released for.
+    heir: Option<Applicant>,
+    asked: channel::Sender<bool>,
+    /// What last went wrong since the last success.
+    trouble: Option<String>,
+    /// How long the machine had been suspended when the last request was sent.
+    suspended: Duration,
+}
+
+impl Election {
+    /// A candidate that has not begun. `api` writes freely: it is what the gate's opening depends on. `writes` is what is
+    /// written while it leads.
+    pub fn new(
+        settings: Settings,
+        api: Api,
+        keeper: Arc<Keeper>,
+        writes: Writes,
+        recorder: Recorder,
+        metrics: &Metrics,
+    ) -> Self {
+        let clock = api.clock().clone();
+        let status = Status::new(&settings, clock.clone());
+        let (sender, order) = channel::channel(Order::Stand);
+        let memory =
+            Memory::new(&settings.identity, settings.told_duration()).with_probation(settings.probation.clone());
+        let metrics = ElectionMetrics::new(metrics, &settings);
+        Self {
+            settings,
+            api,
+            clock,
+            keeper,
+            writes,
+            recorder,
+            status,
+            memory,
+            order,
+            stop: Stop(sender),
+            metrics,
+            warm: Box::new(|| true),
+            heir: None,
+            asked: channel::channel(false).0,
+            trouble: None,
+            suspended: Duration::ZERO,
+        }
+    }
+
+    /// The same candidate, which asks for the Lease only while `warm` says that its loops could lead at once. It must not wait.
+    #[must_use]
+    pub fn asks_when(mut self, warm: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.warm = Box::new(warm);
+        self
+    }
+
+    /// Tells when a standby asks for the Lease.
+    pub fn question(&self) -> Question {
+        Question(self.asked.subscribe())
+    }
+
+    /// What others may know of it.
+    pub fn status(&self) -> Status {
+        self.status.clone()
+    }
+
+    /// Tells it to end.
+    pub fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Stands, leads, and returns when that is over. The gate is shut when it returns.
+    pub async fn run(mut self) -> End {
+        tracing::info!(lock = self.lock(), identity = self.settings.identity, "Attempting to acquire leader lease...");
+        let watch = LeaseWatch::new(&self.api, &self.settings);
+        let Some(deadline) = self.acquire(&watch).await else {
+            self.keeper.close();
+            return End::Withdrawn;
+        };
+        // Only a leader whose version matters can be asked for its Lease.
+        let watch = self.settings.probation.is_some().then_some(watch);
+        self.metrics.leading.set(1.0);
+        tracing::info!(lock = self.lock(), "Successfully acquired lease");
+        self.announce("became leader");
+        self.begin_term();
+        let lost = self.keep(deadline, watch.as_ref()).await;
+        drop(watch);
+        self.keeper.close();
+        self.metrics.leading.set(0.0);
+        self.status.state().leading = false;
+        if let Some(why) = lost {
+            self.status.state().last_error.clone_from(&why);
+            tracing::error!(lock = self.lock(), err = why, "Leader election lost");
+            self.announce("stopped leading");
+            return End::Lost;
+        }
+        match tokio::time::timeout(self.settings.renew_deadline, self.release()).await {
+            Ok(Ok(())) => {
+                tracing::info!(lock = self.lock(), "Released lease");
+                End::Released
+            }
+            Ok(Err(err)) => {
+                tracing::error!(lock = self.lock(), err, "Failed to release lease");
+                End::NotReleased
+            }
+            Err(_) => {
+                tracing::error!(lock = self.lock(), "Failed to release lease in time");
+                End::NotReleased
+            }
+        }
+    }
+
+    fn lock(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.settings.name)
+    }
+
+    /// Attempts until the Lease is ours. Returns until when the gate is open, or nothing if told to stop.
+    async fn acquire(&mut self, watch: &LeaseWatch) -> Option<Instant> {
+        loop {
+            if *self.order.borrow_and_update() != Order::Stand {
+                return None;
+            }
+            self.memory.set_warm((self.warm)());
+            self.memory.leave_alone_until(watch.deleted_until());
+            let mut pause = self.clock.jitter(self.settings.retry_period, JITTER);
+            match self.attempt().await {
+                Ended::Leads { since } => {
+                    let left = self.memory.left().cloned();
+                    if let Some(left) = &left {
+                        self.writes.inherit(left);
+                    }
+                    self.keeper.inherit(left);
+                    if self.memory.term().is_some_and(|term| term.on_probation) {
+                        self.status.state().on_probation_since = Some(self.clock.instant());
+                    }
+                    return Some(self.extend(since));
+                }
+                Ended::LeftToOthers { until } => {
+                    pause = pause.min(until.saturating_duration_since(self.clock.instant()));
+                }
+                Ended::Held { .. } | Ended::Failed { .. } => {}
+            }
+            tokio::select! {
+                biased;
+                _ = self.order.changed() => {}
+                () = watch.released() => {}
+                () = self.clock.sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Renews until told to release; otherwise returns why the Lease was lost.
+    async fn keep(&mut self, mut deadline: Instant, watch: Option<&LeaseWatch>) -> Option<String> {
+        let mut began = self.clock.instant();
+        loop {
+            if *self.order.borrow_and_update() == Order::Release {
+                return None;
+            }
+            let watch = watch.filter(|_| self.heir.is_none());
+            let asked = async {
+                match watch {
+                    Some(watch) => watch.asked().await,
+                    None => std::future::pending().await,
+                }
+            };
+            // Counted from the beginning of the last attempt: a slow server leaves no time to lose.
+            let next = began + self.settings.retry_period;
+            tokio::select! {
+                biased;
+                _ = self.order.changed() => continue,
+                // The Lease has changed, so that the attempt has to read it: that is where the question is judged.
+                () = asked => {}
+                () = tokio::time::sleep_until(next.min(deadline)) => {}
+            }
+            if self.keeper.has_expired() {
+                return Some(self.too_late());
+            }
+            began = self.clock.instant();
+            let passes = self.has_led_long_enough();
+            if passes {
+                self.memory.pass();
+            }
+            // An attempt in flight ends at the deadline: its outcome no longer matters.
+            let ended = tokio::select! {
+                biased;
+                ended = self.attempt() => ended,
+                () = tokio::time::sleep_until(deadline) => continue,
+            };
+            match ended {
+                // What was written while the gate was shut is refused for good: there is no way back.
+                Ended::Leads { .. } if self.keeper.has_expired() => return Some(self.too_late()),
+                Ended::Leads { since } => {
+                    deadline = self.extend(since);
+                    if passes {
+                        self.end_probation();
+                    }
+                    if let Some(applicant) = self.memory.take_applicant() {
+                        self.prepare_hand_over(applicant);
+                    }
+                }
+                Ended::Held { by } => return Some(format!("the lease is held by {by}")),
+                Ended::LeftToOthers { .. } => return Some("the lease was released by somebody else".to_owned()),
+                Ended::Failed { .. } => {}
+            }
+        }
+    }
+
+    /// Tells what the version of this process is from now on, and what became of the version before.
+    fn begin_term(&mut self) {
+        let condemned = self.memory.take_condemned();
+        let (Some(probation), Some(probations), Some(term)) =
+            (&self.settings.probation, &self.metrics.probations, self.memory.term())
+        else {
+            return;
+        };
+        if let Some(version) = condemned {
+            probations.failed.inc();
+            tracing::error!(
+                lock = self.lock(),
+                version,
+                "A version has failed its probation, and is not given the lease again"
+            );
+            let message = format!("version {version} has failed its probation; version {} leads", term.version);
+            self.event(EventType::Warning, "ProbationFailed", message);
+        }
+        if term.on_probation {
+            probations.begun.inc();
+            let time = duration::format(probation.time);
+            tracing::info!(lock = self.lock(), version = term.version, time, "Leading on probation");
+            self.event(
+                EventType::Normal,
+                "ProbationBegun",
+                format!("version {} leads on probation for {time}", term.version),
+            );
+        }
+    }
+
+    /// Whether this leader is on probation and has led for the time of it.
+    fn has_led_long_enough(&self) -> bool {
+        let since = self.status.state().on_probation_since;
+        let led_for = since.map(|since| self.clock.instant().saturating_duration_since(since));
+        let time = self.settings.probation.as_ref().map(|probation| probation.time);
+        led_for.is_some() && led_for >= time
+    }
+
+    /// Tells that the version of this process is proven, once its Lease says so.
+    fn end_probation(&mut self) {
+        self.status.state().on_probation_since = None;
+        let Some(Probation { version, time }) = &self.settings.probation else { return };
+        tracing::info!(lock = self.lock(), version, "Passed probation");
+        let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
+        self.event(EventType::Normal, "ProbationPassed", message);
+        if let Some(probations) = &self.metrics.probations {
+            probations.passed.inc();
+        }
+    }
+
+    /// Notes which standby the Lease will be released for, and tells the process to end.
+    fn prepare_hand_over(&mut self, applicant: Applicant) {
+        let Applicant { identity, version } = &applicant;
+        tracing::info!(lock = self.lock(), identity, version, "A standby of another version asks for the lease");
+        self.heir = Some(applicant);
+        self.asked.send_replace(true);
+    }
+
+    fn too_late(&mut self) -> String {
+        let trouble = self.trouble.take().unwrap_or_else(|| "no attempt was made or answered".to_owned());
+        format!("not renewed in time, last: {trouble}")
+    }
+
+    /// A success that was asked for at `since` and is known now moves the deadline.
+    fn extend(&mut self, since: Instant) -> Instant {
+        let now = self.clock.instant();
+        let suspended = self.clock.suspended().saturating_sub(self.suspended);
+        let deadline = step::holds_until(since, suspended, self.settings.renew_deadline);
+        let mut state = self.status.state();
+        state.leading = true;
+        state.renewed = Some(now);
+        drop(state);
+        self.keeper.open_until(deadline);
+        deadline
+    }
+
+    /// One attempt to acquire or renew.
+    async fn attempt(&mut self) -> Ended {
+        let (mut attempt, mut request) = Attempt::begin(&self.memory, self.moment());
+        let ended = loop {
+            let since = self.clock.instant();
+            self.suspended = self.clock.suspended();
+            let reply = self.ask(&request).await;
+            let now = self.moment();
+            if let Reply::Failed(why) | Reply::Missing(why) = &reply {
+                self.trouble = Some(format!("{}: {why}", request.verb()));
+            }
+            match attempt.answered(&mut self.memory, reply, since, now) {
+                step::Next::Ask(next) => request = next,
+                step::Next::End(ended) => break ended,
+            }
+        };
+        if attempt.took_slow_path() {
+            self.metrics.slow_path.inc();
+        }
+        if matches!(ended, Ended::Leads { .. }) {
+            self.trouble = None;
+        }
+        self.note_hold();
+        let lease = self.lease_reference();
+        let mut state = self.status.state();
+        self.memory.holder().clone_into(&mut state.holder);
+        state.annotations = self.memory.annotations();
+        state.is_held = self.memory.is_held();
+        state.lease = lease;
+        state.second_writer_expected_until = expected_until(&self.memory.metadata());
+        state.last_error = match &ended {
+            Ended::Failed { why } => why.clone(),
+            _ => String::new(),
+        };
+        drop(state);
+        match &ended {
+            Ended::Leads { .. } => {}
+            Ended::Held { by } => {
+                tracing::debug!(lock = self.lock(), holder = by, "The lease is held and has not expired yet");
+            }
+            Ended::LeftToOthers { .. } => {
+                tracing::debug!(lock = self.lock(), "The lease is free and left to others for a while");
+            }
+            Ended::Failed { why } => {
+                tracing::error!(lock = self.lock(), err = why, "Error retrieving or updating lease lock");
+            }
+        }
+        ended
+    }
+
+    /// Tells when a hold begins and when it ends.
+    fn note_hold(&self) {
+        let (is_held, was_held) = (self.memory.is_held(), self.status.is_held());
+        self.metrics.held.set(f64::from(u8::from(is_held)));
+        if is_held && !was_held {
+            tracing::info!(
+                lock = self.lock(),
+                "The lease is held for a hand-over: standing by until the hold is deleted"
+            );
+        }
+        if was_held && !is_held {
+            tracing::info!(lock = self.lock(), "The lease is no longer held for a hand-over");
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment { instant: self.clock.instant(), wall: self.clock.now() }
+    }
+
+    /// Puts one request to the API server.
+    async fn ask(&self, request: &Request) -> Reply {
+        let (namespace, name) = (&*self.settings.namespace, &*self.settings.name);
+        let target = Target::object(LEASES, namespace, name);
+        let exchange = async {
+            match request {
+                Request::Get => self.api.get(target).await,
+                Request::Create(lease) => {
+                    let body = lease::body(namespace, name, lease);
+                    self.api.create(Target::object(LEASES, namespace, ""), &body).await
+                }
+                Request::Replace(lease) => {
+                    let body = lease::body(namespace, name, lease);
+                    self.api.replace(target, &body).await
+                }
+            }
+        };
+        let answer = match tokio::time::timeout(self.settings.request_timeout(), exchange).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                Err(api::Error::Lost(format!("no answer within {}", duration::format(self.settings.request_timeout()))))
+            }
+        };
+        match answer {
+            Ok(bytes) => match lease::read(&bytes) {
+                Ok(lease) => Reply::Lease(lease),
+                Err(why) => Reply::Failed(why),
+            },
+            Err(error) if error.is_not_found() => Reply::Missing(error.to_string()),
+            Err(error) => Reply::Failed(error.to_string()),
+        }
+    }
+
+    /// Gives the Lease up, if it is ours.
+    async fn release(&mut self) -> Result<(), String> {
+        let left = self.writes.left(self.clock.instant());
+        loop {
+            let lease = match self.ask(&Request::Get).await {
+                Reply::Missing(_) => return Ok(()),
+                Reply::Failed(why) => return Err(why),
+                Reply::Lease(lease) => lease,
+            };
+            let (now, heir) = (self.clock.now(), self.heir.as_ref());
+            let Some(given_up) = step::given_up(&lease, &self.memory, now, left.as_ref(), heir) else { return Ok(()) };
+            match self.ask(&Request::Replace(given_up)).await {
+                Reply::Lease(_) | Reply::Missing(_) => return Ok(()),
+                // A renewal whose answer was lost may have come in between: look again, a little later.
+                Reply::Failed(why) => {
+                    tracing::debug!(lock = self.lock(), err = why, "Failed to release lease, trying again");
+                    self.clock.sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the Lease's readers who leads.
+    fn announce(&self, what: &str) {
+        self.event(EventType::Normal, "LeaderElection", format!("{} {what}", self.settings.identity));
+    }
+
+    /// Records an Event about the Lease.
+    fn event(&self, kind: EventType, reason: &'static str, message: String) {
+        if let Some(lease) = self.lease_reference() {
+            self.recorder.event(&lease, kind, reason, message);
+        }
+    }
+
+    /// The Lease as it was last read or written, as Events refer to it; nothing if it never was.
+    fn lease_reference(&self) -> Option<ObjectRef> {
+        let metadata = self.memory.metadata();
+        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        (!metadata.is_empty()).then(|| ObjectRef {
+            api_version: Text::new("coordination.k8s.io/v1"),
+            kind: Text::new("Lease"),
+            namespace: Text::new(&self.settings.namespace),
+            name: Text::new(&self.settings.name),
+            uid: Uid::new(text("uid")),
+            version: Version::parse(text("resourceVersion")),
+        })
+    }
+}
+
+/// Until when an operator expects a second writer, as the metadata of the Lease says.
+fn expected_until(metadata: &serde_json::Map<String, Value>) -> Option<jiff::Timestamp> {
+    metadata.get("annotations")?.get(SECOND_WRITER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
+}
+
+impl Drop for Election {
+    /// An election that is dropped in the middle leaves no open gate behind.
+    fn drop(&mut self) {
+        self.keeper.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,114 @@
+//! The Lease of an election, and its wire form.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::{
+    Resource as _,
+    api::coordination::v1::{self, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The holder of a Lease that an operator has created so that nobody leads: `deploy/controllers/*/hold`.
+pub const HOLDER_OF_HOLDS: &str = "held-for-hand-over";
+
+/// The five fields of a Lease that an election writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Who holds it; empty when released.
+    pub holder: String,
+    /// For how long others wait, in seconds.
+    pub duration_seconds: i64,
+    /// Since when it is held.
+    pub acquired: Option<Timestamp>,
+    /// When it was last renewed, by its holder's clock.
+    pub renewed: Option<Timestamp>,
+    /// How often the holder changed.
+    pub transitions: i64,
+}
+
+impl From<&Record> for LeaseSpec {
+    fn from(record: &Record) -> Self {
+        let number = |number: i64| Some(i32::try_from(number).unwrap_or(i32::MAX));
+        Self {
+            holder_identity: Some(record.holder.clone()),
+            lease_duration_seconds: number(record.duration_seconds),
+            acquire_time: record.acquired.map(MicroTime),
+            renew_time: record.renewed.map(MicroTime),
+            lease_transitions: number(record.transitions),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<LeaseSpec> for Record {
+    fn from(spec: LeaseSpec) -> Self {
+        Self {
+            holder: spec.holder_identity.unwrap_or_default(),
+            duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
+            acquired: spec.acquire_time.map(|time| time.0),
+            renewed: spec.renew_time.map(|time| time.0),
+            transitions: spec.lease_transitions.unwrap_or_default().into(),
+        }
+    }
+}
+
+impl Record {
+    /// Equality as upstream sees it: times count by their seconds.
+    pub(super) fn looks_like(&self, other: &Self) -> bool {
+        let seconds = |at: Option<Timestamp>| at.map(Timestamp::as_second);
+        self.holder == other.holder
+            && self.duration_seconds == other.duration_seconds
+            && seconds(self.acquired) == seconds(other.acquired)
+            && seconds(self.renewed) == seconds(other.renewed)
+            && self.transitions == other.transitions
+    }
+
+    pub(super) fn duration(&self) -> Duration {
+        Duration::from_secs(u64::try_from(self.duration_seconds).unwrap_or(0))
+    }
+
+    /// Whether an operator keeps everybody from leading, for a hand-over. Such a Lease never expires.
+    pub fn is_hold(&self) -> bool {
+        self.holder == HOLDER_OF_HOLDS
+    }
+}
+
+/// A Lease: its metadata as the server sent it, and the record.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lease {
+    /// Metadata, passed back as it came.
+    pub metadata: Map<String, Value>,
+    /// The record.
+    pub record: Record,
+}
+
+/// A Lease as it is sent. All five fields are always written, an empty holder too.
+pub fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
+    let mut metadata = lease.metadata.clone();
+    metadata.insert("namespace".to_owned(), json!(namespace));
+    metadata.insert("name".to_owned(), json!(name));
+    json!({
+        "apiVersion": v1::Lease::API_VERSION,
+        "kind": v1::Lease::KIND,
+        "metadata": metadata,
+        "spec": LeaseSpec::from(&lease.record),
+    })
+}
+
+/// A Lease as it is received. Fields that are absent count as empty.
+pub fn read(bytes: &[u8]) -> Result<Lease, String> {
+    /// Metadata goes back as it came, whatever is in it.
+    #[derive(Deserialize)]
+    struct Received {
+        metadata: Map<String, Value>,
+        #[serde(default)]
+        spec: LeaseSpec,
+    }
+    let Received { mut metadata, spec } =
+        serde_json::from_slice(bytes).map_err(|error| format!("the lease cannot be read: {error}"))?;
+    metadata.remove("managedFields");
+    Ok(Lease { metadata, record: spec.into() })
+}

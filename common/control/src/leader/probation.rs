@@ -1,0 +1,487 @@
+//! Versions of a leader, as annotations of its Lease: what they say, and what follows from them. No I/O, no clock.
+//!
+//! ```text
+//!                 asks, and is given the Lease            leads for the time of its probation
+//!   new version ───────────────────────────► on probation ──────────────────────────────────► proven
+//!                                                 │                                              ▲
+//!                                                 │ dies, or loses the Lease                     │ leads long enough
+//!                                                 ▼                                              │ when nobody else does
+//!                                              failed ───────────────────────────────────────────┘
+//! ```
+//! Only candidates with a [`Probation`] read or write these annotations. They describe a term of office: who held the Lease, at
+//! which number of transitions. A holder that does not know them leaves them in place and begins a term of its own, so that
+//! they are recognized as outdated.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::lease::{Lease, Record};
+use crate::duration;
+
+/// The term that the annotations were written in: its holder, and the number of transitions at its beginning.
+pub const TERM: &str = "nonet/term";
+/// The version of the leader.
+pub const VERSION: &str = "nonet/version";
+/// Versions that have led before and did not fail, the latest first.
+pub const PRECEDED_BY: &str = "nonet/preceded-by";
+/// How long the leader has to lead until its version is proven. Absent once it has.
+pub const PROBATION: &str = "nonet/probation";
+/// Versions that died or lost the Lease on probation, or did not take it when they were given it. The latest is first.
+pub const FAILED: &str = "nonet/failed";
+/// The standby that asks for the Lease.
+pub const ASKS: &str = "nonet/asks";
+/// The standby that the Lease was released for.
+pub const RESERVED: &str = "nonet/reserved";
+
+/// How long candidates leave a released Lease to the standby that it is reserved for.
+pub const RESERVATION: Duration = Duration::from_secs(5);
+/// How many lease durations a version that failed leaves a free Lease to others.
+const HOLDS_BACK: u32 = 2;
+/// How many versions an annotation lists at most.
+const LISTED: usize = 8;
+
+/// What a candidate is, and how long it leads on probation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probation {
+    /// Version of the program, with its commit. It contains neither a comma nor white space.
+    pub version: String,
+    /// How long a version that is new to the Lease has to lead until it is proven.
+    pub time: Duration,
+}
+
+/// A standby that asks for the Lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applicant {
+    /// Its identity.
+    pub identity: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// How long one holder had the Lease, as an annotation says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Office {
+    holder: String,
+    transitions: i64,
+}
+
+/// What a leader says about its version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Term {
+    /// Its version.
+    pub version: String,
+    /// Versions that have led before and did not fail, the latest first.
+    pub preceded_by: Vec<String>,
+    /// Whether its version is not proven yet.
+    pub on_probation: bool,
+}
+
+/// What the annotations of a Lease say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Annotations {
+    /// The term of the holder, or of the last one if the Lease is released. None if that holder wrote no version.
+    pub term: Option<Term>,
+    /// Versions that have failed, the latest first.
+    pub failed: Vec<String>,
+    /// The standby that asks for the Lease.
+    pub asks: Option<Applicant>,
+    /// The standby that the Lease was released for.
+    pub reserved_for: Option<Applicant>,
+}
+
+impl Annotations {
+    /// Reads the annotations of a Lease. Those of an earlier term are left out, except for failures.
+    pub fn read(lease: &Lease) -> Self {
+        let Some(all) = lease.metadata.get("annotations").and_then(Value::as_object) else { return Self::default() };
+        let text = |key: &str| all.get(key).and_then(Value::as_str);
+        let failed = list(text(FAILED));
+        if !text(TERM)
+            .and_then(|text| serde_json::from_str(text).ok())
+            .is_some_and(|office| is_of(&office, &lease.record))
+        {
+            return Self { failed, ..Self::default() };
+        }
+        let term = text(VERSION).map(|version| Term {
+            version: version.to_owned(),
+            preceded_by: list(text(PRECEDED_BY)),
+            on_probation: text(PROBATION).is_some(),
+        });
+        let applicant = |key| text(key).and_then(|text| serde_json::from_str(text).ok());
+        Self { term, failed, asks: applicant(ASKS), reserved_for: applicant(RESERVED) }
+    }
+
+    /// What a version is to this Lease while another process holds it, or nobody does.
+    pub fn standing_of(&self, version: &str) -> Standing {
+        let has_failed = self.failed.iter().any(|failed| failed == version);
+        match &self.term {
+            _ if has_failed => Standing::Failed,
+            None => Standing::Unrelated,
+            Some(term) if term.version == version && term.on_probation => Standing::OnProbation,
+            Some(term) if term.version == version || term.has_followed(version) => Standing::Proven,
+            Some(term) => Standing::New { leader: term.version.clone(), leader_on_probation: term.on_probation },
+        }
+    }
+
+    /// The standby that is to have the Lease next, if one has asked for it and may have it.
+    pub fn successor(&self) -> Option<&Applicant> {
+        self.asks.as_ref().filter(|applicant| self.standing_of(&applicant.version).may_ask())
+    }
+
+    /// How much longer than others a candidate leaves alone a Lease that it could take.
+    ///
+    /// A version that failed, or has just died on probation, leaves the Lease to others, and takes it if there are none.
+    pub fn restraint(&self, identity: &str, version: &str, record: &Record, lease_duration: Duration) -> Duration {
+        let released = record.holder.is_empty();
+        let is_reserved = released && self.reserved_for.as_ref().is_some_and(|heir| heir.identity != identity);
+        let has_died = !released && self.failure(record) == Some(version);
+        let reservation = if is_reserved { RESERVATION } else { Duration::ZERO };
+        let unproven = has_died || self.standing_of(version) == Standing::Failed;
+        reservation.max(if unproven { lease_duration * HOLDS_BACK } else { Duration::ZERO })
+    }
+
+    /// The version that fails if a candidate of another one takes the Lease as `record` shows it.
+    ///
+    /// A leader that released the Lease on probation was told to stop, which says nothing about its version.
+    fn failure(&self, record: &Record) -> Option<&str> {
+        if record.holder.is_empty() {
+            return self.reserved_for.as_ref().map(|heir| &*heir.version);
+        }
+        self.term.as_ref().filter(|term| term.on_probation).map(|term| &*term.version)
+    }
+
+    /// The term that a candidate of this version begins by taking the Lease as `record` shows it.
+    pub fn accession(&self, version: &str, record: &Record) -> Accession {
+        let condemned = self.failure(record).filter(|failed| *failed != version).map(str::to_owned);
+        let failed: Vec<_> =
+            condemned.iter().chain(self.failed.iter().filter(|v| Some(*v) != condemned.as_ref())).cloned().collect();
+        let is_failed = |version: &str| failed.iter().any(|failed| failed == version);
+        let (before, follows): (Vec<&String>, bool) = match &self.term {
+            None => (Vec::new(), true),
+            Some(last) if last.version == version => (last.preceded_by.iter().collect(), !last.on_probation),
+            Some(last) => {
+                let proven = (!last.on_probation).then_some(&last.version);
+                (proven.into_iter().chain(&last.preceded_by).collect(), last.has_followed(version))
+            }
+        };
+        let preceded_by = before.into_iter().filter(|v| *v != version && !is_failed(v)).take(LISTED).cloned().collect();
+        let on_probation = !follows || is_failed(version);
+        let term = Term { version: version.to_owned(), preceded_by, on_probation };
+        Accession { term, failed: failed.into_iter().take(LISTED).collect(), condemned }
+    }
+}
+
+impl Term {
+    fn has_followed(&self, version: &str) -> bool {
+        self.preceded_by.iter().any(|before| before == version)
+    }
+}
+
+/// What a version is to the Lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The last holder wrote no version: versions do not matter.
+    Unrelated,
+    /// The leader's version, or one that has led before: it may follow the leader at any time.
+    Proven,
+    /// The leader's version, which is not proven yet.
+    OnProbation,
+    /// It died or lost the Lease on probation, or did not take it when it was given it.
+    Failed,
+    /// It has not led yet.
+    New {
+        /// The leader's version.
+        leader: String,
+        /// Whether that is not proven yet.
+        leader_on_probation: bool,
+    },
+}
+
+impl Standing {
+    /// Whether a standby of this version asks for the Lease, and is given it. A leader on probation is left alone.
+    pub fn may_ask(&self) -> bool {
+        matches!(self, Self::New { leader_on_probation: false, .. })
+    }
+}
+
+/// What a new leader writes down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Accession {
+    /// Its term.
+    pub term: Term,
+    /// Versions that failed, the latest first.
+    pub failed: Vec<String>,
+    /// The version that failed in the term before.
+    pub condemned: Option<String>,
+}
+
+/// Writes a leader's term into its Lease, which has its holder and its number of transitions already. Questions and
+/// reservations are taken out: they are answered.
+///
+/// A version that is proven is no longer among those that failed.
+pub fn sign(lease: &mut Lease, term: &Term, probation: &Probation) {
+    let mut failed = Annotations::read(lease).failed;
+    failed.retain(|version| term.on_probation || *version != term.version);
+    let office = Office { holder: lease.record.holder.clone(), transitions: lease.record.transitions };
+    annotate(lease, ASKS, None);
+    annotate(lease, RESERVED, None);
+    annotate(lease, TERM, Some(json!(office).to_string()));
+    annotate(lease, VERSION, Some(term.version.clone()));
+    annotate(lease, PRECEDED_BY, joined(&term.preceded_by));
+    annotate(lease, PROBATION, term.on_probation.then(|| duration::format(probation.time)));
+    annotate(lease, FAILED, joined(&failed));
+}
+
+/// Writes into a Lease which versions failed.
+pub fn condemn(lease: &mut Lease, failed: &[String]) {
+    annotate(lease, FAILED, joined(failed));
+}
+
+/// Writes into another's Lease that a standby asks for it.
+pub fn ask(lease: &mut Lease, applicant: &Applicant) {
+    annotate(lease, ASKS, Some(json!(applicant).to_string()));
+}
+
+/// Writes into a Lease that is being released which standby it is reserved for.
+pub fn reserve(lease: &mut Lease, heir: Option<&Applicant>) {
+    annotate(lease, ASKS, None);
+    annotate(lease, RESERVED, heir.map(|heir| json!(heir).to_string()));
+}
+
+/// Sets or removes one annotation.
+fn annotate(lease: &mut Lease, key: &str, value: Option<String>) {
+    match (lease.metadata.get_mut("annotations").and_then(Value::as_object_mut), value) {
+        (Some(all), Some(value)) => drop(all.insert(key.to_owned(), Value::String(value))),
+        (Some(all), None) => drop(all.remove(key)),
+        (None, Some(value)) => drop(lease.metadata.insert("annotations".to_owned(), json!({ key: value }))),
+        (None, None) => {}
+    }
+}
+
+/// Whether the holder that a record names, or the last one before it was released, held that office.
+fn is_of(office: &Office, record: &Record) -> bool {
+    office.transitions == record.transitions && (record.holder.is_empty() || record.holder == office.holder)
+}
+
+fn list(text: Option<&str>) -> Vec<String> {
+    let versions = text.unwrap_or_default().split(',').map(str::trim).filter(|version| !version.is_empty());
+    versions.map(str::to_owned).collect()
+}
+
+fn joined(versions: &[String]) -> Option<String> {
+    (!versions.is_empty()).then(|| versions.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "1.0.0+a";
+    const B: &str = "1.1.0+b";
+    const C: &str = "1.2.0+c";
+    const LEASE: Duration = Duration::from_secs(15);
+
+    fn term(version: &str, preceded_by: &[&str], on_probation: bool) -> Term {
+        Term { version: version.to_owned(), preceded_by: owned(preceded_by), on_probation }
+    }
+
+    fn owned(versions: &[&str]) -> Vec<String> {
+        versions.iter().map(|version| (*version).to_owned()).collect()
+    }
+
+    fn applicant(identity: &str, version: &str) -> Applicant {
+        Applicant { identity: identity.to_owned(), version: version.to_owned() }
+    }
+
+    fn record(holder: &str) -> Record {
+        Record { holder: holder.to_owned(), transitions: 4, ..Record::default() }
+    }
+
+    fn probation(version: &str) -> Probation {
+        Probation { version: version.to_owned(), time: Duration::from_mins(1) }
+    }
+
+    /// A Lease as a leader of this term writes it.
+    fn signed(holder: &str, term: &Term) -> Lease {
+        let mut lease = Lease { record: record(holder), ..Lease::default() };
+        sign(&mut lease, term, &probation(&term.version));
+        lease
+    }
+
+    #[test]
+    fn what_a_leader_writes_is_read_back_and_readable_by_people() {
+        let mut lease = signed("b", &term(B, &[A, C], true));
+        condemn(&mut lease, &owned(&["0.9.0+z"]));
+        assert_eq!(
+            lease.metadata["annotations"],
+            json!({
+                "nonet/term": r#"{"holder":"b","transitions":4}"#,
+                "nonet/version": "1.1.0+b",
+                "nonet/preceded-by": "1.0.0+a,1.2.0+c",
+                "nonet/probation": "1m0s",
+                "nonet/failed": "0.9.0+z",
+            })
+        );
+        let read = Annotations::read(&lease);
+        let failed = owned(&["0.9.0+z"]);
+        let term = term(B, &[A, C], true);
+        assert_eq!(read, Annotations { term: Some(term), failed, asks: None, reserved_for: None });
+    }
+
+    #[test]
+    fn other_annotations_stay_and_odd_metadata_is_survived() {
+        for before in [json!({"team": "x"}), json!(null), json!("odd"), json!({})] {
+            let kept = before.get("team").cloned();
+            let metadata = [("annotations".to_owned(), before)].into_iter().collect();
+            let mut lease = Lease { metadata, record: record("a") };
+            assert_eq!(Annotations::read(&lease), Annotations::default());
+            sign(&mut lease, &term(A, &[], false), &probation(A));
+            assert_eq!(lease.metadata["annotations"].get("team").cloned(), kept);
+            assert_eq!(Annotations::read(&lease).term, Some(term(A, &[], false)));
+        }
+    }
+
+    #[test]
+    fn annotations_that_another_holder_left_in_place_count_for_nothing_but_failures() {
+        let mut lease = signed("a", &term(A, &[], true));
+        condemn(&mut lease, &owned(&[C]));
+        ask(&mut lease, &applicant("b", B));
+        assert!(Annotations::read(&lease).term.is_some() && Annotations::read(&lease).asks.is_some());
+        let outdated = Annotations { failed: owned(&[C]), ..Annotations::default() };
+        let mut taken = lease.clone();
+        taken.record = Record { transitions: 5, ..record("foreign") };
+        assert_eq!(Annotations::read(&taken), outdated, "a client-go elector has taken it");
+        taken.record.holder.clear();
+        assert_eq!(Annotations::read(&taken), outdated, "and released it");
+        lease.record.holder = "held-for-hand-over".to_owned();
+        assert_eq!(Annotations::read(&lease), outdated, "kubectl has changed the holder and nothing else");
+        lease.record.holder.clear();
+        assert!(Annotations::read(&lease).term.is_some(), "its own holder has released it");
+    }
+
+    #[test]
+    fn standings_of_versions() {
+        let proven = |leader: &str| Standing::New { leader: leader.to_owned(), leader_on_probation: false };
+        for (leader, failed, version, expected, asks) in [
+            (None, &[][..], A, Standing::Unrelated, false),
+            (None, &[A], A, Standing::Failed, false),
+            (Some(term(A, &[], false)), &[], A, Standing::Proven, false),
+            (Some(term(A, &[], true)), &[], A, Standing::OnProbation, false),
+            (Some(term(A, &[], true)), &[A], A, Standing::Failed, false),
+            (Some(term(B, &[A], false)), &[], A, Standing::Proven, false),
+            (Some(term(B, &[A], true)), &[], A, Standing::Proven, false),
+            (Some(term(A, &[], false)), &[], B, proven(A), true),
+            (Some(term(A, &[], false)), &[C], B, proven(A), true),
+            (Some(term(A, &[], false)), &[B], B, Standing::Failed, false),
+            (Some(term(A, &[C, B], false)), &[], B, Standing::Proven, false),
+            (
+                Some(term(B, &[A], true)),
+                &[],
+                C,
+                Standing::New { leader: B.to_owned(), leader_on_probation: true },
+                false,
+            ),
+        ] {
+            let annotations = Annotations { term: leader, failed: owned(failed), ..Annotations::default() };
+            let standing = annotations.standing_of(version);
+            assert_eq!((standing.clone(), standing.may_ask()), (expected, asks), "{version} at {annotations:?}");
+            let asked = Annotations { asks: Some(applicant("x", version)), ..annotations };
+            assert_eq!(asked.successor().is_some(), asks, "a leader grants what a standby may ask: {asked:?}");
+        }
+    }
+
+    #[test]
+    fn terms_that_follow_terms() {
+        // The last term, whether its holder released the Lease, failed versions, the new leader; its term, and who failed.
+        for (last, released, failed, version, expected, condemned) in [
+            (None, true, &[][..], A, term(A, &[], false), None),
+            (None, false, &[], A, term(A, &[], false), None),
+            (None, true, &[A], A, term(A, &[], true), None),
+            // An upgrade, with or without release.
+            (Some(term(A, &[], false)), true, &[], B, term(B, &[A], true), None),
+            (Some(term(A, &[], false)), false, &[], B, term(B, &[A], true), None),
+            (Some(term(B, &[A], false)), true, &[], C, term(C, &[B, A], true), None),
+            // The same version again.
+            (Some(term(B, &[A], false)), false, &[], B, term(B, &[A], false), None),
+            (Some(term(B, &[A], true)), false, &[], B, term(B, &[A], true), None),
+            (Some(term(B, &[A], true)), true, &[], B, term(B, &[A], true), None),
+            // A version dies on probation, or is told to stop.
+            (Some(term(B, &[A], true)), false, &[], A, term(A, &[], false), Some(B)),
+            (Some(term(B, &[A], true)), true, &[], A, term(A, &[], false), None),
+            (Some(term(B, &[A], true)), false, &[], C, term(C, &[A], true), Some(B)),
+            // A roll-back.
+            (Some(term(B, &[A], false)), true, &[], A, term(A, &[B], false), None),
+            (Some(term(B, &[A], false)), false, &[], A, term(A, &[B], false), None),
+            // The last resort.
+            (Some(term(A, &[], false)), false, &[B], B, term(B, &[A], true), None),
+        ] {
+            let holder = if released { "" } else { "x" };
+            let found = Annotations { term: last, failed: owned(failed), ..Annotations::default() };
+            let accession = found.accession(version, &record(holder));
+            assert_eq!(accession.term, expected, "{version} after {found:?}");
+            assert_eq!(accession.condemned.as_deref(), condemned, "{version} after {found:?}");
+            let all: Vec<_> = condemned.iter().chain(failed).map(|version| (*version).to_owned()).collect();
+            assert_eq!(accession.failed, all);
+        }
+    }
+
+    #[test]
+    fn a_version_that_does_not_take_what_it_was_given_has_failed() {
+        let reserved_for = Some(applicant("b", B));
+        let found = Annotations { term: Some(term(A, &[], false)), reserved_for, ..Annotations::default() };
+        assert_eq!(found.accession(A, &record("")).condemned.as_deref(), Some(B));
+        assert_eq!(found.accession(B, &record("")).condemned, None, "another replica of it has taken the Lease");
+        assert_eq!(found.accession(B, &record("")).term, term(B, &[A], true));
+    }
+
+    #[test]
+    fn versions_that_failed_do_not_precede_and_are_listed_once_and_not_for_ever() {
+        let found = Annotations {
+            term: Some(term(B, &[C, A], true)),
+            failed: owned(&[C, B, "1", "2", "3", "4", "5", "6", "7"]),
+            ..Annotations::default()
+        };
+        let accession = found.accession(A, &record("x"));
+        assert_eq!(accession.term, term(A, &[], false));
+        assert_eq!(accession.failed, owned(&[B, C, "1", "2", "3", "4", "5", "6"]));
+    }
+
+    #[test]
+    fn a_proven_version_is_no_longer_among_those_that_failed() {
+        let mut lease = signed("b", &term(B, &[A], true));
+        condemn(&mut lease, &owned(&[B, C]));
+        sign(&mut lease, &term(B, &[A], true), &probation(B));
+        assert_eq!(Annotations::read(&lease).failed, owned(&[B, C]));
+        sign(&mut lease, &term(B, &[A], false), &probation(B));
+        assert_eq!(Annotations::read(&lease).failed, owned(&[C]));
+    }
+
+    #[test]
+    fn who_leaves_a_free_lease_to_others() {
+        let after = |last: Term, failed: &[&str], heir: Option<&str>| Annotations {
+            term: Some(last),
+            failed: owned(failed),
+            asks: None,
+            reserved_for: heir.map(|heir| applicant(heir, B)),
+        };
+        let proven = || term(A, &[], false);
+        let dead = || term(B, &[A], true);
+        for (found, released, identity, version, expected) in [
+            (after(proven(), &[], None), true, "a", A, Duration::ZERO),
+            (after(proven(), &[], None), false, "b", B, Duration::ZERO),
+            (after(proven(), &[], Some("b")), true, "b", B, Duration::ZERO),
+            (after(proven(), &[], Some("b")), true, "a", A, RESERVATION),
+            (after(proven(), &[], Some("b")), true, "b2", B, RESERVATION),
+            (after(proven(), &[B], None), true, "b", B, LEASE * 2),
+            (after(proven(), &[B], None), false, "b", B, LEASE * 2),
+            (after(dead(), &[], None), false, "a", A, Duration::ZERO),
+            (after(dead(), &[], None), false, "c", C, Duration::ZERO),
+            (after(dead(), &[], None), false, "b", B, LEASE * 2),
+            (after(dead(), &[], None), true, "b", B, Duration::ZERO),
+        ] {
+            let record = record(if released { "" } else { "x" });
+            assert_eq!(found.restraint(identity, version, &record, LEASE), expected, "{version} at {found:?}");
+        }
+    }
+}

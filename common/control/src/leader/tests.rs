@@ -1,0 +1,667 @@
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::{Method, Response, StatusCode};
+use http_body::Frame;
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::SignedDuration;
+use kube::client::Body;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{sync::broadcast, task::JoinHandle};
+
+use super::*;
+use crate::{
+    gate::{self, Gate},
+    succession,
+};
+
+mod holds;
+mod upgrades;
+
+type Stream = UnsyncBoxBody<Bytes, std::io::Error>;
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How many clients the server tells apart.
+const CLIENTS: usize = 5;
+
+/// What happens to a request besides what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// It never arrives.
+    Refused,
+    /// It takes effect and its answer is lost.
+    AnswerLost,
+}
+
+/// An API server that knows one Lease.
+#[derive(Clone)]
+struct Server {
+    state: Arc<Mutex<ServerState>>,
+    changes: broadcast::Sender<Value>,
+}
+
+#[derive(Default)]
+struct ServerState {
+    lease: Option<Value>,
+    version: u64,
+    /// Writes that took effect: who, what was written.
+    writes: Vec<(usize, Value)>,
+    faults: [VecDeque<Fault>; CLIENTS],
+    down: [bool; CLIENTS],
+    /// Whose requests are never answered.
+    mute: [bool; CLIENTS],
+    /// How long answers are on their way after a request took effect.
+    slow: [Duration; CLIENTS],
+    watch_forbidden: bool,
+    /// For how many seconds watches are told to come back later, and how many were told.
+    watch_busy: Option<(u64, usize)>,
+    requests: usize,
+}
+
+impl Server {
+    fn new() -> Self {
+        Self { state: Arc::default(), changes: broadcast::channel(64).0 }
+    }
+
+    fn client(&self, who: usize) -> kube::Client {
+        let server = self.clone();
+        kube::Client::new(
+            tower::service_fn(move |request: http::Request<Body>| {
+                let server = server.clone();
+                async move { server.serve(who, request).await }
+            }),
+            "default",
+        )
+    }
+
+    async fn serve(&self, who: usize, request: http::Request<Body>) -> Result<Response<Stream>, std::io::Error> {
+        let broken = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let (parts, body) = request.into_parts();
+        let body = body.collect().await.map_err(|_| broken())?.to_bytes();
+        tokio::time::sleep(Duration::from_millis(3)).await;
+        let query = parts.uri.query().unwrap_or_default();
+        let fault = {
+            let mut state = self.state.lock();
+            state.requests += 1;
+            if state.down[who] { Some(Fault::Refused) } else { state.faults[who].pop_front() }
+        };
+        if self.state.lock().mute[who] {
+            std::future::pending::<()>().await;
+        }
+        if fault == Some(Fault::Refused) {
+            return Err(broken());
+        }
+        if query.contains("watch=true") {
+            return Ok(self.watch());
+        }
+        let answer = self.apply(who, &parts.method, &body);
+        let slow = self.state.lock().slow[who];
+        tokio::time::sleep(slow).await;
+        if fault == Some(Fault::AnswerLost) { Err(broken()) } else { Ok(answer) }
+    }
+
+    fn watch(&self) -> Response<Stream> {
+        let mut state = self.state.lock();
+        if let Some((seconds, told)) = &mut state.watch_busy {
+            *told += 1;
+            let mut answer = status(429, "TooManyRequests");
+            answer.headers_mut().insert("retry-after", (*seconds).into());
+            return answer;
+        }
+        if state.watch_forbidden {
+            return status(403, "Forbidden");
+        }
+        let first = state.lease.clone().map(|lease| json!({"type": "ADDED", "object": lease}));
+        let changes = futures::stream::unfold(self.changes.subscribe(), |mut changes| async move {
+            changes.recv().await.ok().map(|change| (change, changes))
+        });
+        let lines = futures::stream::iter(first)
+            .chain(changes)
+            .map(|event| Ok::<_, std::io::Error>(Frame::data(Bytes::from(format!("{event}\n")))));
+        Response::new(StreamBody::new(lines).boxed_unsync())
+    }
+
+    fn apply(&self, who: usize, method: &Method, body: &[u8]) -> Response<Stream> {
+        let mut state = self.state.lock();
+        if *method == Method::GET {
+            return state.lease.as_ref().map_or_else(|| status(404, "NotFound"), |lease| ok(200, lease));
+        }
+        let mut lease: Value = serde_json::from_slice(body).unwrap();
+        let kind = match (method, &state.lease) {
+            (&Method::POST, None) => "ADDED",
+            (&Method::POST, Some(_)) => return status(409, "AlreadyExists"),
+            (_, None) => return status(404, "NotFound"),
+            (_, Some(old)) => {
+                assert!(lease["metadata"]["resourceVersion"].is_string(), "an update carries its version");
+                if old["metadata"]["resourceVersion"] != lease["metadata"]["resourceVersion"] {
+                    return status(409, "Conflict");
+                }
+                "MODIFIED"
+            }
+        };
+        state.version += 1;
+        lease["metadata"]["resourceVersion"] = json!(state.version.to_string());
+        lease["metadata"]["uid"] = json!("0b4ae1b5-3c9f-4d3f-9a44-7d6f5f2f5a01");
+        state.lease = Some(lease.clone());
+        state.writes.push((who, lease.clone()));
+        let _ = self.changes.send(json!({"type": kind, "object": lease}));
+        ok(if kind == "ADDED" { 201 } else { 200 }, &lease)
+    }
+
+    fn lease(&self) -> Value {
+        self.state.lock().lease.clone().unwrap_or_default()
+    }
+
+    /// Creates, replaces or deletes the Lease as an operator would.
+    fn put(&self, lease: Option<Value>) {
+        let mut state = self.state.lock();
+        state.version += 1;
+        let version = state.version.to_string();
+        let kind = match (&state.lease, &lease) {
+            (_, None) => "DELETED",
+            (None, _) => "ADDED",
+            _ => "MODIFIED",
+        };
+        let mut shown = lease.clone().or_else(|| state.lease.clone()).unwrap_or_default();
+        shown["metadata"]["resourceVersion"] = json!(version);
+        state.lease = lease.is_some().then(|| shown.clone());
+        let _ = self.changes.send(json!({"type": kind, "object": shown}));
+    }
+
+    fn holder(&self) -> String {
+        self.lease()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn writes(&self, who: usize) -> usize {
+        self.state.lock().writes.iter().filter(|(by, _)| *by == who).count()
+    }
+}
+
+fn ok(code: u16, body: &Value) -> Response<Stream> {
+    let mut response = Response::new(Full::from(body.to_string()).map_err(|e| match e {}).boxed_unsync());
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+fn status(code: u16, reason: &str) -> Response<Stream> {
+    ok(code, &json!({"kind": "Status", "status": "Failure", "reason": reason, "message": reason, "code": code}))
+}
+
+/// One running candidate.
+struct Candidate {
+    gate: Gate,
+    stop: Stop,
+    status: Status,
+    metrics: Metrics,
+    clock: Clock,
+    task: JoinHandle<End>,
+    writes: Writes,
+    said: Arc<Mutex<Vec<String>>>,
+    question: Question,
+    /// Closed when the task has ended.
+    running: channel::Receiver<()>,
+}
+
+fn candidate(server: &Server, who: usize, skew: i64) -> Candidate {
+    let settings = Settings::new("kube-system", "replicaset-controller", format!("c{who}"));
+    start(server, who, skew, settings, || true)
+}
+
+fn start(
+    server: &Server,
+    who: usize,
+    skew: i64,
+    settings: Settings,
+    warm: impl Fn() -> bool + Send + Sync + 'static,
+) -> Candidate {
+    let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), who as u64 + 1);
+    clock.skew(SignedDuration::from_secs(skew));
+    let (always, open) = gate::gate(clock.clone());
+    always.open();
+    let api = Api::new(server.client(who), clock.clone(), open, "test");
+    let (keeper, gate) = gate::gate(clock.clone());
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&said);
+    let recorder = Recorder::tapped("test", clock.clone(), move |object, _, reason, message| {
+        heard.lock().push(format!("{} {} {reason}: {message}", object.kind, object.name));
+    });
+    let (metrics, writes) = (Metrics::new(), Writes::default());
+    let election = Election::new(settings, api, Arc::new(keeper), writes.clone(), recorder, &metrics).asks_when(warm);
+    let (stop, status, question) = (election.stop(), election.status(), election.question());
+    let (runs, running) = channel::channel(());
+    let task = tokio::spawn(async move {
+        // The keeper of a gate that is open for good must live as long as its candidate.
+        let (_always, _runs) = (always, runs);
+        election.run().await
+    });
+    Candidate { gate, stop, status, metrics, clock, task, writes, said, question, running }
+}
+
+async fn pass(duration: Duration) {
+    tokio::time::sleep(duration).await;
+}
+
+/// Waits until the gate is open and says how long that took.
+async fn wait_open(c: &Candidate) -> Duration {
+    let start = c.clock.instant();
+    tokio::time::timeout(Duration::from_mins(10), c.gate.opened()).await.expect("the gate opens");
+    c.clock.instant() - start
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_candidate_creates_the_lease_and_renews_it_every_two_seconds() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let created = server.lease();
+    assert_eq!(
+        created["spec"],
+        json!({
+            "holderIdentity": "c0",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2026-01-02T03:04:05.003000Z",
+            "renewTime": "2026-01-02T03:04:05.003000Z",
+            "leaseTransitions": 0,
+        })
+    );
+    pass(SECOND * 20).await;
+    let renewed = server.lease();
+    assert_eq!(renewed["metadata"].get("annotations"), None, "versions do not matter unless they are given");
+    assert_eq!(renewed["spec"]["acquireTime"], created["spec"]["acquireTime"]);
+    assert_eq!(renewed["spec"]["leaseTransitions"], 0);
+    assert_eq!(server.writes(0), 1 + 9, "one creation, a renewal every 2 s plus what it takes");
+    assert!(a.status.is_leading() && a.status.healthy().is_ok());
+    assert_eq!(*a.said.lock(), ["Lease replicaset-controller LeaderElection: c0 became leader"]);
+    assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crashed_leader_is_followed_after_its_lease_has_run_out_and_not_before() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 30).await;
+    assert!(!b.gate.is_open());
+    assert_eq!(b.status.holder(), "c0");
+    a.task.abort();
+    let took = wait_open(&b).await;
+    assert!(took >= SECOND * 12 && took <= SECOND * 24, "{took:?}");
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
+    assert_eq!(server.lease()["spec"]["acquireTime"], server.lease()["spec"]["renewTime"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_released_lease_is_taken_over_in_well_under_a_second() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 31).await;
+    a.stop.drain();
+    pass(SECOND * 5).await;
+    assert!(a.gate.is_open(), "a leader keeps its lease while its work is being finished");
+    a.stop.release();
+    let took = wait_open(&b).await;
+    assert!(took < Duration::from_millis(100), "{took:?}");
+    assert_eq!(a.task.await.unwrap(), End::Released);
+    assert!(!a.gate.is_open());
+    let writes = server.state.lock().writes.clone();
+    let given_up = &writes.iter().rev().find(|(who, _)| *who == 0).unwrap().1["spec"];
+    assert_eq!(given_up["holderIdentity"], "");
+    assert_eq!(given_up["leaseDurationSeconds"], 1);
+    assert_eq!(given_up["leaseTransitions"], 0);
+    assert_eq!(given_up["acquireTime"], given_up["renewTime"]);
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_leader_has_written_is_left_to_the_next_and_to_nobody_else() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    assert_eq!(a.gate.opened().await.left, None, "nobody was there before");
+    let target = Target::object(LEASES, "kube-system", "some");
+    a.writes.note(target, br#"{"metadata":{"resourceVersion":"7"}}"#, a.clock.instant());
+    a.stop.release();
+    a.task.await.unwrap();
+    let note = |lease: &Value| lease["metadata"]["annotations"].get(succession::ANNOTATION).cloned();
+    let left = r#"{"transitions":0,"written":{"leases.coordination.k8s.io":"7"}}"#;
+    assert_eq!(note(&server.lease()), Some(json!(left)));
+    let b = candidate(&server, 1, 0);
+    wait_open(&b).await;
+    assert_eq!(b.gate.opened().await.left.unwrap().of(LEASES), Version::parse("7"));
+    assert_eq!(note(&server.lease()), None, "whoever comes after a crash must not read it");
+    b.task.abort();
+    let c = candidate(&server, 2, 0);
+    wait_open(&c).await;
+    assert_eq!(c.gate.opened().await.left, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_watch_polling_does() {
+    let server = Server::new();
+    server.state.lock().watch_forbidden = true;
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 31).await;
+    a.stop.release();
+    let took = wait_open(&b).await;
+    assert!(took < Duration::from_millis(4500), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_told_to_come_back_later_does_while_polling_goes_on() {
+    let server = Server::new();
+    server.state.lock().watch_busy = Some((40, 0));
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let told = || server.state.lock().watch_busy.unwrap().1;
+    let before = told();
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 39).await;
+    assert_eq!(told() - before, 1, "the standby asks once, and again when it was told to");
+    a.stop.release();
+    wait_open(&b).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_hours_apart_change_nothing() {
+    for skew in [-7200, 7200] {
+        let server = Server::new();
+        let a = candidate(&server, 0, 0);
+        wait_open(&a).await;
+        let b = candidate(&server, 1, skew);
+        pass(SECOND * 120).await;
+        assert!(a.gate.is_open() && !b.gate.is_open(), "skew {skew}");
+        a.task.abort();
+        let took = wait_open(&b).await;
+        assert!(took >= SECOND * 12 && took <= SECOND * 24, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_survives_the_loss_of_an_answer() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    pass(SECOND).await;
+    server.state.lock().faults[0].push_back(Fault::AnswerLost);
+    pass(SECOND * 20).await;
+    assert!(a.gate.is_open());
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
+    assert!(a.metrics.prometheus().contains("leader_election_slowpath_total{name=\"replicaset-controller\"} 1\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_whose_take_over_was_answered_by_silence_finds_out() {
+    let server = Server::new();
+    // The answer to the read passes, that to the creation is lost.
+    let a = candidate(&server, 0, 0);
+    // The first two requests are the read of the lease and the watch; which comes first does not matter.
+    while server.state.lock().requests < 2 {
+        pass(Duration::from_millis(1)).await;
+    }
+    server.state.lock().faults[0].push_back(Fault::AnswerLost);
+    wait_open(&a).await;
+    assert_eq!(server.holder(), "c0");
+    assert_eq!(server.lease()["spec"]["leaseTransitions"], 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_renew_stops_writing_after_ten_seconds_and_before_anyone_follows() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 30).await;
+    server.state.lock().down[0] = true;
+    let cut = a.clock.instant();
+    a.gate.closed().await;
+    let closed = a.clock.instant() - cut;
+    assert!(closed <= SECOND * 10 && closed >= SECOND * 7, "{closed:?}");
+    assert!(!b.gate.is_open());
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    wait_open(&b).await;
+    assert!(a.metrics.prometheus().contains("leader_election_master_status{name=\"replicaset-controller\"} 0"));
+    assert!(a.said.lock()[1].ends_with("c0 stopped leading"));
+    let why = a.status.last_error();
+    assert!(why.starts_with("not renewed in time, last: get: ") && why.contains("connection reset"), "{why}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_lost_to_silence_is_told_with_what_was_not_answered() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    server.state.lock().mute[0] = true;
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(a.status.last_error(), "not renewed in time, last: update: no answer within 5s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_paused_wakes_behind_a_shut_gate_and_does_not_renew() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    pass(SECOND).await;
+    let before = server.writes(0);
+    // All timers fire only after the whole pause, as for a process that was stopped.
+    tokio::time::advance(SECOND * 30).await;
+    assert!(!a.gate.is_open());
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(server.writes(0), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stolen_lease_is_given_up_at_once() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    {
+        let mut state = server.state.lock();
+        state.version += 1;
+        let version = state.version.to_string();
+        let lease = state.lease.as_mut().unwrap();
+        lease["spec"]["holderIdentity"] = json!("thief");
+        lease["metadata"]["resourceVersion"] = json!(version);
+    }
+    let start = a.clock.instant();
+    a.gate.closed().await;
+    assert!(a.clock.instant() - start < Duration::from_millis(2500));
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+    assert_eq!(server.holder(), "thief");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_candidate_that_is_told_to_stop_withdraws_at_once_and_touches_nothing() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    pass(SECOND * 10).await;
+    b.stop.drain();
+    let start = b.clock.instant();
+    assert_eq!(b.task.await.unwrap(), End::Withdrawn);
+    assert!(b.clock.instant() - start < Duration::from_millis(50));
+    assert_eq!(server.holder(), "c0");
+    assert_eq!(server.writes(1), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn unknown_fields_of_a_lease_are_passed_back() {
+    let server = Server::new();
+    server.state.lock().lease = Some(json!({
+        "metadata": {"name": "replicaset-controller", "namespace": "kube-system", "resourceVersion": "7",
+                     "labels": {"a": "b"}, "fromTheFuture": 1, "managedFields": [{"manager": "x"}]},
+        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 4, "strategy": "X"},
+    }));
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let lease = server.lease();
+    assert_eq!(lease["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(lease["metadata"]["fromTheFuture"], 1);
+    assert_eq!(lease["metadata"].get("managedFields"), None);
+    assert_eq!(lease["spec"]["leaseTransitions"], 5);
+    assert_eq!(lease["spec"].get("strategy"), None);
+}
+
+/// Whatever is lost on the way, no two gates are ever open at once, and somebody leads in the end.
+#[tokio::test(start_paused = true)]
+async fn no_two_candidates_ever_lead_at_once() {
+    for seed in 0..40 {
+        let server = Server::new();
+        let mut candidates: Vec<_> = (0..3).map(|who| candidate(&server, who, who as i64 * 1000 - 500)).collect();
+        let dice = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 1000 + seed);
+        for _ in 0..600 {
+            pass(dice.jitter(Duration::from_millis(150), 2.0)).await;
+            let open = candidates.iter().filter(|c| c.gate.is_open()).count();
+            assert!(open <= 1, "seed {seed}: {open} gates are open");
+            let who = dice.random_below(3);
+            // What lost its Lease ends, and is started again some time later.
+            if candidates[who].task.is_finished() && dice.random_below(10) == 0 {
+                candidates[who] = candidate(&server, who, 0);
+            }
+            let mut state = server.state.lock();
+            match dice.random_below(20) {
+                0 => state.faults[who].push_back(Fault::Refused),
+                1 | 2 => state.faults[who].push_back(Fault::AnswerLost),
+                3 => state.down[who] = !state.down[who],
+                _ => {}
+            }
+        }
+        server.state.lock().down = [false; CLIENTS];
+        server.state.lock().faults = Default::default();
+        pass(SECOND * 30).await;
+        let open = candidates.iter().filter(|c| c.gate.is_open()).count();
+        let alive = candidates.iter().filter(|c| !c.task.is_finished()).count();
+        assert_eq!(open, usize::from(alive > 0), "seed {seed}: {alive} are alive");
+        for c in candidates {
+            c.task.abort();
+        }
+    }
+}
+
+#[test]
+fn renewals_within_one_second_look_like_none() {
+    let at = |text: &str| text.parse().ok();
+    let record = |renewed: &str| lease::Record {
+        holder: "other".to_owned(),
+        duration_seconds: 15,
+        acquired: at("2026-01-01T00:00:00.1Z"),
+        renewed: at(renewed),
+        transitions: 0,
+    };
+    let mut memory = Memory::new("me", SECOND * 15);
+    let start = tokio::time::Instant::from_std(std_instant());
+    let mut look = |record: lease::Record, seconds: u64| {
+        let now = Moment { instant: start + SECOND * seconds as u32, wall: jiff::Timestamp::UNIX_EPOCH };
+        let (mut attempt, request) = Attempt::begin(&memory, now);
+        assert_eq!(request, Request::Get);
+        attempt.answered(&mut memory, Reply::Lease(lease::Lease { record, ..Default::default() }), now.instant, now)
+    };
+    let held = step::Next::End(Ended::Held { by: "other".to_owned() });
+    assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
+    assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
+    // Fifteen seconds after the record was first seen: the change in between did not show.
+    let step::Next::Ask(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
+        panic!("the lease has run out");
+    };
+    assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));
+}
+
+#[expect(clippy::disallowed_methods, reason = "any instant does")]
+fn std_instant() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+#[test]
+fn timing_that_cannot_work_is_refused() {
+    let settings = |lease, renew, retry| Settings {
+        lease_duration: Duration::from_secs_f64(lease),
+        renew_deadline: Duration::from_secs_f64(renew),
+        retry_period: Duration::from_secs_f64(retry),
+        ..Settings::new("kube-system", "x", "me".to_owned())
+    };
+    for (lease, renew, retry) in [(15.0, 10.0, 2.0), (15.5, 10.5, 2.5), (11.0, 10.9, 2.0)] {
+        assert_eq!(settings(lease, renew, retry).check(), Ok(()), "{lease} {renew} {retry}");
+    }
+    for (lease, renew, retry) in
+        [(10.0, 10.0, 2.0), (15.0, 10.0, 10.0), (15.0, 2.0, 2.0), (0.0, 0.0, 0.0), (15.0, 10.0, 0.0), (0.9, 0.5, 0.1)]
+    {
+        assert!(settings(lease, renew, retry).check().is_err(), "{lease} {renew} {retry}");
+    }
+    // The Lease says 10 s to those who wait for it.
+    assert_eq!(
+        settings(10.9, 10.5, 2.0).check().unwrap_err(),
+        "lease duration (10.9s), in whole seconds as others are told it, must be greater than renew deadline (10.5s)"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_with_slow_answers_leads_on_and_stops_well_before_another_begins() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let b = candidate(&server, 1, 0);
+    server.state.lock().slow[0] = Duration::from_millis(4900);
+    pass(SECOND * 61).await;
+    assert!(a.gate.is_open(), "answers in time are in time: {}", a.status.last_error());
+    // The server hears of the next renewal, and answers nothing any more but what is on its way.
+    let writes = server.writes(0);
+    while server.writes(0) == writes {
+        pass(Duration::from_millis(1)).await;
+    }
+    server.state.lock().mute[0] = true;
+    a.gate.closed().await;
+    let closed = a.clock.instant();
+    wait_open(&b).await;
+    let apart = b.clock.instant() - closed;
+    assert!(apart >= Duration::from_millis(4990), "{apart:?}");
+    assert_eq!(a.task.await.unwrap(), End::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_suspended_for_too_long_has_lost_its_lease() {
+    for (suspended, kept) in [(4, true), (11, false), (3600, false)] {
+        let server = Server::new();
+        let a = candidate(&server, 0, 0);
+        wait_open(&a).await;
+        pass(SECOND * 31).await;
+        a.clock.suspend(SECOND * suspended);
+        assert_eq!(a.gate.is_open(), kept, "{suspended} s");
+        pass(SECOND * 5).await;
+        assert_eq!(a.gate.is_open(), kept, "{suspended} s: nothing that follows opens it again");
+        if !kept {
+            assert_eq!(a.task.await.unwrap(), End::Lost);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_during_which_the_machine_was_suspended_counts_from_when_it_was_sent() {
+    let server = Server::new();
+    let a = candidate(&server, 0, 0);
+    wait_open(&a).await;
+    let writes = server.writes(0);
+    server.state.lock().slow[0] = SECOND;
+    while server.writes(0) == writes {
+        pass(Duration::from_millis(1)).await;
+    }
+    // The answer is on its way; nothing but 6 s of the machine's sleep are between it and the request.
+    server.state.lock().mute[0] = true;
+    a.clock.suspend(SECOND * 6);
+    pass(SECOND * 2).await;
+    assert!(a.gate.remaining().unwrap() <= SECOND * 2, "{:?}", a.gate.remaining());
+}
+
+#[test]
+fn a_holder_stops_a_renew_deadline_after_it_has_sent_whatever_came_between() {
+    let sent = Clock::system().instant();
+    for (suspended, seconds) in [(0, 10), (4, 6), (10, 0), (3600, 0)] {
+        assert_eq!(step::holds_until(sent, SECOND * suspended, SECOND * 10), sent + SECOND * seconds);
+    }
+}

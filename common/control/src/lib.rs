@@ -1,0 +1,15 @@
+//! The control loop: the queue, the controller, the requests of a sync, leader election, settings.
+
+pub mod controller;
+pub mod explain;
+pub mod io;
+pub mod leader;
+pub mod queue;
+pub mod runtime;
+pub mod sequence;
+pub mod settings;
+pub mod terminating_namespaces;
+
+use nonet_client::{api, batch, consistency, events, gate, informer, sampler, store, succession};
+use nonet_objects::{duration, intern, map, meta, object, pods, refs, revision};
+use nonet_platform::{clock, metrics, pace, panics};

@@ -1,0 +1,307 @@
+//! Interned strings and label sets: what thousands of objects share is stored once.
+//!
+//! Namespaces, node names, label sets and owner references repeat across objects. [`Text`] and [`Labels`] are handles to
+//! one stored copy; equal values of one type are the same allocation, very long strings aside, so comparing them is
+//! comparing pointers first.
+//! Entries that nobody holds any more are dropped when the table has doubled since the last sweep.
+
+use std::{borrow::Borrow, fmt, hash::Hash, ops::Deref, sync::Arc, sync::LazyLock};
+
+use parking_lot::Mutex;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{MapAccess, Visitor},
+    ser::SerializeMap,
+};
+
+use crate::map::HashSet;
+
+/// The number of entries below which a table is not swept.
+const SWEEP_FLOOR: usize = 1024;
+/// The longest string that is shared. What is longer is no name: some thousand of those that nobody holds any more would
+/// be a lot.
+const LONGEST: usize = 512;
+
+/// One table of shared values.
+pub struct Table<T: ?Sized> {
+    entries: HashSet<Arc<T>>,
+    sweep_at: usize,
+}
+
+impl<T: ?Sized + Eq + Hash> Table<T> {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self { entries: HashSet::default(), sweep_at: SWEEP_FLOOR }
+    }
+
+    /// The one copy of a value; `make` makes it if the table has none.
+    pub fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
+    where
+        Q: ?Sized + Eq + Hash,
+        Arc<T>: Borrow<Q>,
+    {
+        if let Some(found) = self.entries.get(value) {
+            return Arc::clone(found);
+        }
+        if self.entries.len() >= self.sweep_at {
+            self.entries.retain(|entry| Arc::strong_count(entry) > 1);
+            self.sweep_at = (self.entries.len() * 2).max(SWEEP_FLOOR);
+        }
+        let made = make(value);
+        self.entries.insert(Arc::clone(&made));
+        made
+    }
+}
+
+/// A list of pairs, as labels are kept.
+type Pairs = Box<[(Text, Text)]>;
+
+static TEXTS: LazyLock<Mutex<Table<str>>> = LazyLock::new(|| Mutex::new(Table::new()));
+static PAIRS: LazyLock<Mutex<Table<Pairs>>> = LazyLock::new(|| Mutex::new(Table::new()));
+
+/// A shared string.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text(Arc<str>);
+
+impl Text {
+    /// The shared copy of `value`, or one of its own if it is very long.
+    pub fn new(value: &str) -> Self {
+        if value.len() > LONGEST {
+            return Self(Arc::from(value));
+        }
+        Self(TEXTS.lock().intern(value, |v| Arc::from(v)))
+    }
+
+    /// The string.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether equal ones are one copy.
+    pub fn is_shared(&self) -> bool {
+        self.0.len() <= LONGEST
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::new("")
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Borrow<str> for Text {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for Text {
+    fn from(value: &str) -> Self {
+        Self::new(value)
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        &*self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        &*self.0 == *other
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextVisitor;
+        impl Visitor<'_> for TextVisitor {
+            type Value = Text;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Text, E> {
+                Ok(Text::new(v))
+            }
+            fn visit_unit<E: serde::de::Error>(self) -> Result<Text, E> {
+                Ok(Text::default())
+            }
+            fn visit_none<E: serde::de::Error>(self) -> Result<Text, E> {
+                Ok(Text::default())
+            }
+        }
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+/// A shared set of labels: key and value, sorted by key, no key twice. Takes one word.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Labels(Option<Arc<Pairs>>);
+
+impl Labels {
+    /// The empty set.
+    pub const fn empty() -> Self {
+        Self(None)
+    }
+
+    /// The shared copy of these labels; of a repeated key the last value counts, as in JSON.
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self::from_texts(pairs.into_iter().map(|(k, v)| (Text::new(k), Text::new(v))).collect())
+    }
+
+    fn from_texts(mut pairs: Vec<(Text, Text)>) -> Self {
+        if pairs.is_empty() {
+            return Self::empty();
+        }
+        pairs.sort_by(|a, b| a.0.cmp(&b.0));
+        // The sort is stable: of equal keys the last one given is the one kept.
+        pairs.reverse();
+        pairs.dedup_by(|a, b| a.0 == b.0);
+        pairs.reverse();
+        Self(Some(PAIRS.lock().intern(&pairs.into_boxed_slice(), |pairs| Arc::new(pairs.clone()))))
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let pairs = self.as_slice();
+        let at = pairs.binary_search_by(|(k, _)| k.as_str().cmp(key)).ok()?;
+        Some(pairs[at].1.as_str())
+    }
+
+    /// All labels, sorted by key.
+    pub fn as_slice(&self) -> &[(Text, Text)] {
+        self.0.as_deref().map(|pairs| &**pairs).unwrap_or_default()
+    }
+
+    /// All labels, sorted by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.as_slice().iter().map(|(k, v)| (k.as_str(), v.as_str()))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether every label of `other` stands here with the same value.
+    pub fn contains_all(&self, other: &Labels) -> bool {
+        other.iter().all(|(k, v)| self.get(k) == Some(v))
+    }
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl fmt::Debug for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl Serialize for Labels {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.as_slice().len()))?;
+        for (k, v) in self.iter() {
+            map.serialize_entry(k, v)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct LabelsVisitor;
+        impl<'de> Visitor<'de> for LabelsVisitor {
+            type Value = Labels;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of strings")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or(4));
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Labels::from_texts(pairs))
+            }
+            fn visit_unit<E: serde::de::Error>(self) -> Result<Labels, E> {
+                Ok(Labels::empty())
+            }
+            fn visit_none<E: serde::de::Error>(self) -> Result<Labels, E> {
+                Ok(Labels::empty())
+            }
+        }
+        deserializer.deserialize_any(LabelsVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_label_sets_are_one_allocation() {
+        let a: Labels = serde_json::from_str(r#"{"app":"web","tier":"front"}"#).unwrap();
+        let b: Labels = serde_json::from_str(r#"{"tier":"front","app":"web"}"#).unwrap();
+        assert!(Arc::ptr_eq(a.0.as_ref().unwrap(), b.0.as_ref().unwrap()));
+        assert_eq!(serde_json::to_string(&b).unwrap(), r#"{"app":"web","tier":"front"}"#);
+    }
+
+    #[test]
+    fn of_a_repeated_key_the_last_value_counts() {
+        assert_eq!(Labels::from_pairs([("a", "1"), ("b", "2"), ("a", "3")]).get("a"), Some("3"));
+    }
+
+    #[test]
+    fn values_that_nobody_holds_are_dropped() {
+        // Not the shared table: other tests that run at the same time hold entries there.
+        let mut table: Table<str> = Table::new();
+        let held = table.intern("held", |value| Arc::from(value));
+        for n in 0..10 * SWEEP_FLOOR {
+            table.intern(format!("churn-{n}").as_str(), |value| Arc::from(value));
+            assert!(table.entries.len() <= SWEEP_FLOOR, "after {n} values: {}", table.entries.len());
+        }
+        assert!(Arc::ptr_eq(&held, &table.intern("held", |value| Arc::from(value))));
+    }
+
+    #[test]
+    fn a_very_long_string_goes_with_who_holds_it() {
+        let (long, same) = (Text::new(&"x".repeat(LONGEST + 1)), Text::new(&"x".repeat(LONGEST + 1)));
+        assert_eq!(long, same);
+        assert_eq!((Arc::strong_count(&long.0), Arc::strong_count(&same.0)), (1, 1));
+    }
+
+    #[test]
+    fn null_reads_as_empty() {
+        assert!(serde_json::from_str::<Labels>("null").unwrap().is_empty());
+        assert_eq!(serde_json::from_str::<Text>("null").unwrap(), "");
+    }
+}

@@ -1,0 +1,22 @@
+//! What Kubernetes objects mean: names, selectors, hashes, revisions, templates, quantities. No I/O, nothing async.
+
+pub mod conditions;
+pub mod duration;
+pub mod hash;
+pub mod index;
+pub mod intern;
+pub mod intstr;
+pub mod json;
+mod layout;
+pub mod map;
+pub mod meta;
+pub mod object;
+pub mod parsed;
+pub mod pods;
+pub mod quantity;
+pub mod refs;
+pub mod revision;
+pub mod selector;
+pub mod siphash;
+pub mod taints;
+pub mod template;

@@ -1,0 +1,91 @@
+//! Hash maps that a tenant cannot slow down, and whose behaviour can be repeated.
+//!
+//! Names, uids and labels are chosen by whoever writes objects. Under a known seed they can be chosen to collide, which turns
+//! every lookup into a scan. A process therefore calls [`seed`] once, before it makes its first map. Without a seed, as in
+//! tests and simulation, all maps hash alike and a run can be repeated to the byte; nothing may depend on their order all
+//! the same.
+
+use std::{fmt, hash::BuildHasher, sync::OnceLock};
+
+use foldhash::{
+    SharedSeed,
+    quality::{FoldHasher, SeedableRandomState},
+};
+
+/// A hash map under the seed of the process.
+pub type HashMap<K, V> = hashbrown::HashMap<K, V, Seeded>;
+/// A hash set under the seed of the process.
+pub type HashSet<K> = hashbrown::HashSet<K, Seeded>;
+
+/// Hashes under the seed of the process.
+#[derive(Clone)]
+pub struct Seeded(SeedableRandomState);
+
+struct Seeds {
+    shared: SharedSeed,
+    own: u64,
+}
+
+/// Decided when it is set or first needed, and never changed: what has been hashed must be found again.
+static SEEDS: OnceLock<Option<Seeds>> = OnceLock::new();
+
+/// Draws the seed of the process from `random`, unless a map has been made already.
+pub fn seed(mut random: impl FnMut() -> u64) {
+    SEEDS.get_or_init(|| Some(Seeds { shared: SharedSeed::from_u64(random()), own: random() }));
+}
+
+impl Seeded {
+    fn under(seeds: Option<&'static Seeds>) -> Self {
+        Self(
+            seeds.map_or_else(SeedableRandomState::fixed, |seeds| {
+                SeedableRandomState::with_seed(seeds.own, &seeds.shared)
+            }),
+        )
+    }
+}
+
+impl Default for Seeded {
+    fn default() -> Self {
+        Self::under(SEEDS.get_or_init(|| None).as_ref())
+    }
+}
+
+impl fmt::Debug for Seeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seeded").finish_non_exhaustive()
+    }
+}
+
+impl BuildHasher for Seeded {
+    type Hasher = FoldHasher<'static>;
+
+    fn build_hasher(&self) -> FoldHasher<'static> {
+        self.0.build_hasher()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(state: &Seeded) -> u64 {
+        state.hash_one("shop/web")
+    }
+
+    #[test]
+    fn without_a_seed_all_maps_hash_alike_in_every_process() {
+        assert_eq!(hash(&Seeded::default()), hash(&Seeded::default()));
+        assert_eq!(hash(&Seeded::default()), foldhash::quality::FixedState::default().hash_one("shop/web"));
+    }
+
+    #[test]
+    fn each_seed_gives_other_hashes() {
+        let under = |seed: u64| {
+            let seeds = Seeds { shared: SharedSeed::from_u64(seed), own: seed };
+            hash(&Seeded::under(Some(Box::leak(Box::new(seeds)))))
+        };
+        assert_ne!(under(1), under(2));
+        assert_ne!(under(1), hash(&Seeded::under(None)));
+        assert_eq!(under(1), under(1));
+    }
+}

@@ -1,0 +1,551 @@
+//! Kubernetes resource quantities: `100m`, `1.5Gi`, `1e3`.
+//!
+//! A quantity is kept as upstream keeps it in memory, because the hash of a Pod template is taken over that form
+//! ([`crate::hash`]): a 64-bit number and a power of ten where that is enough, an unlimited decimal otherwise, the text if
+//! it was canonical, and the notation. Comparison is exact and numeric. Upstream: `pkg/api/resource`, `ParseQuantity`.
+
+use std::{cmp::Ordering, fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer};
+
+/// Digits a quantity may be written with; longer ones are refused instead of computed.
+const MAX_DIGITS: usize = 512;
+/// Places a decimal is kept with; what is finer is rounded away from zero.
+const NANO: i32 = -9;
+/// Decimal digits that surely fit an `i64`.
+const MAX_INT64_DIGITS: i64 = 18;
+
+/// A resource quantity.
+///
+/// Equal and ordered by value: `1Gi`, `1073741824` and `1073741824000m` are one quantity.
+#[derive(Clone, Debug)]
+pub struct Quantity {
+    amount: Amount,
+    /// The text, where it was already in canonical form.
+    text: Box<str>,
+    format: Format,
+}
+
+#[derive(Clone, Debug)]
+enum Amount {
+    /// `value` × 10^`scale`.
+    Int { value: i64, scale: i32 },
+    /// `unscaled` × 10^-`scale`.
+    Dec { negative: bool, unscaled: Natural, scale: i32 },
+}
+
+/// The notation a quantity was written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// `12e6`.
+    DecimalExponent,
+    /// `12Mi`.
+    BinarySi,
+    /// `12M`.
+    DecimalSi,
+}
+
+impl Format {
+    /// Upstream's name of it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::DecimalExponent => "DecimalExponent",
+            Self::BinarySi => "BinarySI",
+            Self::DecimalSi => "DecimalSI",
+        }
+    }
+}
+
+/// Why a text is not a quantity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a number followed by a suffix.
+    #[error("quantity is not a number with a suffix")]
+    Format,
+    /// The number cannot be read.
+    #[error("quantity's number cannot be read")]
+    Number,
+    /// An unknown suffix.
+    #[error("quantity's suffix is unknown")]
+    Suffix,
+    /// More digits than anybody needs.
+    #[error("quantity has too many digits")]
+    TooLong,
+}
+
+impl Quantity {
+    /// Reads a quantity.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        if text == "0" {
+            return Ok(Self::int(0, 0, Format::DecimalSi, text));
+        }
+        let parts = Parts::split(text)?;
+        let (base, exponent, format) = suffix(parts.suffix)?;
+        if let Some(quantity) = Self::fast(text, &parts, base, exponent, format) {
+            return quantity;
+        }
+        Self::slow(&parts, base, exponent, format)
+    }
+
+    fn int(value: i64, scale: i32, format: Format, text: &str) -> Self {
+        Self { amount: Amount::Int { value, scale }, text: text.into(), format }
+    }
+
+    /// Whether it is zero.
+    pub fn is_zero(&self) -> bool {
+        match &self.amount {
+            Amount::Int { value, .. } => *value == 0,
+            Amount::Dec { unscaled, .. } => unscaled.is_zero(),
+        }
+    }
+
+    /// In thousandths, rounded away from zero, and cut to what an `i64` holds. Upstream: `MilliValue`.
+    pub fn milli(&self) -> i64 {
+        let (negative, digits, exponent) = self.normal();
+        let places = exponent + 3;
+        let cut = digits.len() as i64 + places.min(0);
+        // A fraction of a thousandth counts as one.
+        let (kept, more) = match usize::try_from(cut) {
+            Ok(cut) if places < 0 => (&digits[..cut], 1),
+            Ok(_) => (&digits[..], 0),
+            Err(_) => ("", i64::from(!digits.is_empty())),
+        };
+        let whole = if kept.is_empty() { Ok(0) } else { kept.parse::<i64>() };
+        let factor = u32::try_from(places.max(0)).ok().and_then(|places| 10_i64.checked_pow(places));
+        let value = match (whole, factor) {
+            (Ok(0), _) => Some(more),
+            (Ok(whole), Some(factor)) => whole.checked_mul(factor).and_then(|value| value.checked_add(more)),
+            _ => None,
+        };
+        let value = value.unwrap_or(i64::MAX);
+        if negative { -value } else { value }
+    }
+
+    /// What fits an `i64` and a power of ten; none where the number is too long for that.
+    fn fast(
+        text: &str,
+        parts: &Parts<'_>,
+        base: Base,
+        exponent: i32,
+        format: Format,
+    ) -> Option<Result<Self, QuantityError>> {
+        let (whole, fraction) = (parts.whole.len() as i64, parts.fraction.len() as i64);
+        let (mut scale, mantissa) = match base {
+            Base::Ten if whole + fraction <= MAX_INT64_DIGITS => (exponent, 1),
+            // 2^10 has about three decimal digits.
+            Base::Two if fraction == 0 && whole + i64::from(exponent) * 3 / 10 < 15 => (0, 1i64 << exponent),
+            _ => return None,
+        };
+        scale = scale.wrapping_sub(fraction as i32);
+        if scale < NANO {
+            return None;
+        }
+        let digits = format!("{}{}", parts.whole, parts.fraction);
+        let Ok(number) = digits.parse::<i64>() else { return Some(Err(QuantityError::Number)) };
+        let value = number.checked_mul(mantissa)?;
+        let canonical = match base {
+            Base::Two => number & 7 != 0,
+            Base::Ten => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
+        };
+        let value = if parts.negative { -value } else { value };
+        Some(Ok(Self::int(value, scale, format, if canonical { text } else { "" })))
+    }
+
+    /// The exact decimal, rounded to nanos.
+    fn slow(parts: &Parts<'_>, base: Base, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
+        if !parts.has_digits() {
+            return Err(QuantityError::Number);
+        }
+        let mut unscaled = Natural::from_digits(&[parts.whole, parts.fraction])?;
+        let mut scale = parts.fraction.len() as i32;
+        match base {
+            Base::Ten => scale = scale.wrapping_sub(exponent),
+            Base::Two => unscaled.multiply(1 << exponent),
+        }
+        if !unscaled.is_zero() {
+            unscaled.rescale(i64::from(scale), -i64::from(NANO))?;
+            scale = -NANO;
+        }
+        if format == Format::BinarySi && scale == -NANO {
+            let mut billion = Natural::from(1_000_000_000);
+            if unscaled.compare(&billion) == Ordering::Less && !unscaled.is_zero() {
+                format = Format::DecimalSi;
+            }
+            billion.multiply(i64::MAX as u64);
+            if unscaled.compare(&billion) == Ordering::Greater {
+                (unscaled, scale) = (Natural::from(i64::MAX as u64), 0);
+            }
+        }
+        let negative = parts.negative && !unscaled.is_zero();
+        Ok(Self { amount: Amount::Dec { negative, unscaled, scale }, text: Box::default(), format })
+    }
+
+    /// Value in normal form: sign, digits without zeros at either end (none for zero), and the power of ten of the last.
+    pub fn normal(&self) -> (bool, String, i64) {
+        let (negative, digits, exponent) = match &self.amount {
+            Amount::Int { value, scale } => (*value < 0, value.unsigned_abs().to_string(), i64::from(*scale)),
+            Amount::Dec { negative, unscaled, scale } => (*negative, unscaled.digits(), -i64::from(*scale)),
+        };
+        let kept = digits.trim_end_matches('0');
+        if kept.is_empty() {
+            return (false, String::new(), 0);
+        }
+        (negative, kept.to_owned(), exponent + (digits.len() - kept.len()) as i64)
+    }
+
+    /// Writes the structure behind a quantity as the dump of a Pod template has it.
+    pub fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        let (value, scale) = match &self.amount {
+            Amount::Int { value, scale } => (*value, *scale),
+            Amount::Dec { .. } => (0, 0),
+        };
+        write!(out, "{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} ")?;
+        out.write_str("d:(resource.infDecAmount){Dec:(*inf.Dec)")?;
+        match &self.amount {
+            Amount::Int { .. } => out.write_str("<nil>")?,
+            Amount::Dec { negative, unscaled, scale } => {
+                write!(out, "{{unscaled:(big.Int){{neg:(bool){negative} abs:(big.nat)")?;
+                unscaled.dump(out)?;
+                write!(out, "}} scale:(inf.Scale){scale}}}")?;
+            }
+        }
+        write!(out, "}} s:(string){} Format:(resource.Format){}}}", self.text, self.format.as_str())
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (a, b) = (self.normal(), other.normal());
+        let sign = |n: &(bool, String, i64)| match (n.1.is_empty(), n.0) {
+            (true, _) => 0,
+            (false, true) => -1,
+            (false, false) => 1,
+        };
+        let size = |n: &(bool, String, i64)| n.1.len() as i64 + n.2;
+        let magnitude = || size(&a).cmp(&size(&b)).then_with(|| a.1.cmp(&b.1));
+        sign(&a).cmp(&sign(&b)).then_with(|| match sign(&a) {
+            0 => Ordering::Equal,
+            1 => magnitude(),
+            _ => magnitude().reverse(),
+        })
+    }
+}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Quantity {}
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        Self::parse(text)
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = serde_json::Value::deserialize(deserializer)?;
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Self::parse(text.trim()).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The pieces of a written quantity.
+struct Parts<'a> {
+    negative: bool,
+    /// Digits before the point without leading zeros, `0` if there are none.
+    whole: &'a str,
+    /// Digits after it.
+    fraction: &'a str,
+    suffix: &'a str,
+    /// Whether a digit was there at all.
+    digits: bool,
+}
+
+impl<'a> Parts<'a> {
+    fn split(text: &'a str) -> Result<Self, QuantityError> {
+        if text.is_empty() {
+            return Err(QuantityError::Format);
+        }
+        let negative = text.starts_with('-');
+        let number = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let rest = number.trim_start_matches('0');
+        let zeros = rest.len() < number.len();
+        let (whole, rest) = rest.split_at(count_digits(rest));
+        let (fraction, suffix) = match rest.strip_prefix('.') {
+            Some(rest) => rest.split_at(count_digits(rest)),
+            None => ("", rest),
+        };
+        let letters = suffix.trim_start_matches(|c: char| "eEinumkKMGTP".contains(c));
+        let exponent = if letters.is_empty() { letters } else { letters.strip_prefix(['-', '+']).unwrap_or(letters) };
+        if count_digits(exponent) != exponent.len() {
+            return Err(QuantityError::Format);
+        }
+        let digits = zeros || !whole.is_empty() || !fraction.is_empty();
+        Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix, digits })
+    }
+
+    fn has_digits(&self) -> bool {
+        self.digits
+    }
+}
+
+fn count_digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Base {
+    Two,
+    Ten,
+}
+
+fn suffix(text: &str) -> Result<(Base, i32, Format), QuantityError> {
+    let decimal = |exponent| Ok((Base::Ten, exponent, Format::DecimalSi));
+    let binary = |exponent| Ok((Base::Two, exponent, Format::BinarySi));
+    match text {
+        "n" => decimal(-9),
+        "u" => decimal(-6),
+        "m" => decimal(-3),
+        "" => decimal(0),
+        "k" => decimal(3),
+        "M" => decimal(6),
+        "G" => decimal(9),
+        "T" => decimal(12),
+        "P" => decimal(15),
+        "E" => decimal(18),
+        "Ki" => binary(10),
+        "Mi" => binary(20),
+        "Gi" => binary(30),
+        "Ti" => binary(40),
+        "Pi" => binary(50),
+        "Ei" => binary(60),
+        _ => {
+            let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+            // Upstream reads 64 bits and keeps 32 of them.
+            let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::Suffix)?;
+            Ok((Base::Ten, exponent as i32, Format::DecimalExponent))
+        }
+    }
+}
+
+/// A natural number of any size: 64-bit words, least significant first, none of them zero at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Natural(Vec<u64>);
+
+impl From<u64> for Natural {
+    fn from(value: u64) -> Self {
+        Self(if value == 0 { Vec::new() } else { vec![value] })
+    }
+}
+
+impl Natural {
+    fn from_digits(parts: &[&str]) -> Result<Self, QuantityError> {
+        if parts.iter().map(|p| p.len()).sum::<usize>() > MAX_DIGITS {
+            return Err(QuantityError::TooLong);
+        }
+        let mut number = Self(Vec::new());
+        for digit in parts.iter().flat_map(|p| p.bytes()) {
+            number.multiply(10);
+            number.add(u64::from(digit - b'0'));
+        }
+        Ok(number)
+    }
+
+    fn is_zero(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn multiply(&mut self, by: u64) {
+        let mut carry = 0u128;
+        for word in &mut self.0 {
+            carry += u128::from(*word) * u128::from(by);
+            *word = carry as u64;
+            carry >>= 64;
+        }
+        self.push(carry as u64);
+    }
+
+    fn add(&mut self, what: u64) {
+        let mut carry = what;
+        for word in &mut self.0 {
+            let (sum, overflow) = word.overflowing_add(carry);
+            *word = sum;
+            carry = u64::from(overflow);
+        }
+        self.push(carry);
+    }
+
+    fn push(&mut self, word: u64) {
+        if word != 0 {
+            self.0.push(word);
+        }
+    }
+
+    /// Divides, rounding down, and returns the remainder.
+    fn divide(&mut self, by: u64) -> u64 {
+        let mut remainder = 0u128;
+        for word in self.0.iter_mut().rev() {
+            remainder = (remainder << 64) | u128::from(*word);
+            *word = (remainder / u128::from(by)) as u64;
+            remainder %= u128::from(by);
+        }
+        while self.0.last() == Some(&0) {
+            self.0.pop();
+        }
+        remainder as u64
+    }
+
+    /// Goes from `scale` decimal places to `wanted`, rounding up.
+    fn rescale(&mut self, scale: i64, wanted: i64) -> Result<(), QuantityError> {
+        if wanted - scale > MAX_DIGITS as i64 {
+            return Err(QuantityError::TooLong);
+        }
+        for _ in scale..wanted {
+            self.multiply(10);
+        }
+        let mut rest = 0;
+        for _ in wanted..scale {
+            rest |= self.divide(10);
+            if self.is_zero() {
+                break;
+            }
+        }
+        if rest != 0 {
+            self.add(1);
+        }
+        Ok(())
+    }
+
+    fn compare(&self, other: &Self) -> Ordering {
+        self.0.len().cmp(&other.0.len()).then_with(|| self.0.iter().rev().cmp(other.0.iter().rev()))
+    }
+
+    fn digits(&self) -> String {
+        let mut number = self.clone();
+        let mut digits = Vec::new();
+        while !number.is_zero() {
+            digits.push((b'0' + number.divide(10) as u8) as char);
+        }
+        digits.iter().rev().collect()
+    }
+
+    fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        if self.is_zero() {
+            return out.write_str("<nil>");
+        }
+        for (at, word) in self.0.iter().enumerate() {
+            write!(out, "{}{word}", if at == 0 { '[' } else { ' ' })?;
+        }
+        out.write_str("]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn quantity(text: &str) -> Quantity {
+        Quantity::parse(text).unwrap()
+    }
+
+    fn dump(quantity: &Quantity) -> String {
+        let mut out = String::from("(resource.Quantity)");
+        quantity.dump(&mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn thousandths_are_rounded_up() {
+        for (text, milli) in [
+            ("2", 2000),
+            ("250m", 250),
+            ("1.5", 1500),
+            ("0.0001", 1),
+            ("1500u", 2),
+            ("-1.2345", -1235),
+            ("4k", 4_000_000),
+            ("1Ki", 1_024_000),
+            ("0", 0),
+            ("100E", i64::MAX),
+        ] {
+            assert_eq!(quantity(text).milli(), milli, "{text}");
+        }
+    }
+
+    #[derive(Deserialize)]
+    struct Case {
+        text: String,
+        dump: Option<String>,
+        canonical: Option<String>,
+    }
+
+    #[test]
+    fn reads_what_upstream_reads_and_keeps_it_the_same_way() {
+        for line in include_str!("../tests/data/quantities.jsonl").lines() {
+            let case: Case = serde_json::from_str(line).unwrap();
+            let parsed = Quantity::parse(&case.text);
+            assert_eq!(parsed.as_ref().ok().map(dump), case.dump, "{}", case.text);
+            if let (Ok(parsed), Some(canonical)) = (parsed, case.canonical) {
+                assert_eq!(parsed, quantity(&canonical), "{} is {canonical}", case.text);
+            }
+        }
+    }
+
+    #[test]
+    fn orders_like_upstream() {
+        #[derive(Deserialize)]
+        struct Pair {
+            a: String,
+            b: String,
+            cmp: i8,
+        }
+        for line in include_str!("../tests/data/quantity-order.jsonl").lines() {
+            let pair: Pair = serde_json::from_str(line).unwrap();
+            let (a, b) = (quantity(&pair.a), quantity(&pair.b));
+            assert_eq!(a.cmp(&b) as i8, pair.cmp, "{} {}", pair.a, pair.b);
+            assert_eq!(b.cmp(&a) as i8, -pair.cmp, "{} {}", pair.b, pair.a);
+        }
+    }
+
+    #[test]
+    fn absurd_ones_are_refused_not_computed() {
+        assert_eq!(Quantity::parse(&"9".repeat(100_000)).unwrap_err(), QuantityError::TooLong);
+        assert_eq!(Quantity::parse("1234567890123456789e2147483647").unwrap_err(), QuantityError::TooLong);
+        assert_eq!(quantity("1234567890123456789e-2147483647"), quantity("1n"));
+        assert!(quantity("1e2147483647") > quantity("8Ei"));
+    }
+
+    #[test]
+    fn reads_unquoted_numbers() {
+        for (json, text) in [("2", "2"), ("0.5", "500m"), ("\" 1Gi \"", "1Gi")] {
+            assert_eq!(serde_json::from_str::<Quantity>(json).unwrap(), quantity(text));
+        }
+        assert!(serde_json::from_str::<Quantity>("{}").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn order_is_that_of_the_numbers(a in -1_000_000i64..1_000_000, b in -1_000_000i64..1_000_000) {
+            let (x, y) = (quantity(&format!("{a}m")), quantity(&format!("{b}000u")));
+            prop_assert_eq!(x.cmp(&y), a.cmp(&b));
+        }
+
+        #[test]
+        fn never_panics(text in "[-+]?[0-9.]{0,40}[eEinumkKMGTP]{0,3}[-+]?[0-9]{0,12}", junk in "\\PC{0,12}") {
+            let _ = (Quantity::parse(&text).map(|q| dump(&q)), Quantity::parse(&junk));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Reading flags whose values are lists of names.
+
+use std::collections::BTreeMap;
+
+use crate::names;
+use crate::{
+    built_in_flags::{Controllers, Entry},
+    duration,
+    runtime::LoopDefinition,
+    settings::{FeatureGate, Settings, Tune, TuneValue},
+};
+
+/// Reads a boolean as Go does.
+pub(super) fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),
+        "0" | "f" | "F" | "FALSE" | "false" | "False" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
+/// Chooses loops as `--controllers` does: the first entry that names one decides, `*` is for those that none names.
+pub(super) fn controllers(known: &[LoopDefinition], list: &[String]) -> Result<Vec<LoopDefinition>, String> {
+    let canonical = |name: &str| {
+        known
+            .iter()
+            .find(|l| l.name == name || (!l.alias.is_empty() && l.alias == name))
+            .map(|l| l.name)
+            .or_else(|| names::canonical(name))
+    };
+    let entry = |text: &String| {
+        let (is_on, name) = text.strip_prefix('-').map_or((true, text.as_str()), |name| (false, name));
+        let known = if text == "*" { Some("*") } else { canonical(name) };
+        let name = known.ok_or_else(|| format!("{name:?} is not in the list of known controllers"))?;
+        Ok(Entry { is_on, name: name.to_owned() })
+    };
+    let entries: Vec<Entry> = list.iter().map(entry).collect::<Result<_, String>>()?;
+    let controllers = Controllers::from(entries);
+    let chosen: Vec<_> = known.iter().filter(|l| controllers.contains(l.name)).copied().collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = known.iter().map(|l| l.name).collect();
+        return Err(format!("none of this program's controllers is switched on ({})", names.join(", ")));
+    }
+    Ok(chosen)
+}
+
+/// Pairs of a `name=value,...` list.
+fn pairs<'a>(flag: &str, text: &'a str) -> Result<Vec<(&'a str, &'a str)>, String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(|part| {
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("--{flag}: {part:?} is not of the form name=value"))?;
+            Ok((name.trim(), value.trim()))
+        })
+        .collect()
+}
+
+/// Reads `--feature-gates`. A gate this program does not know, or has in another position and no other, is named in a warning
+/// and has no effect.
+pub(super) fn gates(
+    known: &[FeatureGate],
+    lists: &[String],
+    mut settings: Settings,
+    warnings: &mut Vec<String>,
+) -> Result<Settings, String> {
+    let mut given: BTreeMap<&str, bool> = BTreeMap::new();
+    for list in lists {
+        for (name, value) in pairs("feature-gates", list)? {
+            let on = boolean(value).map_err(|e| format!("--feature-gates: {name}: {e}"))?;
+            given.insert(name, on);
+        }
+    }
+    for (all, stage) in [("AllAlpha", "ALPHA"), ("AllBeta", "BETA")] {
+        let Some(on) = given.remove(all) else { continue };
+        for gate in known.iter().filter(|g| !g.locked && names::stage(g.name, false) == stage) {
+            given.entry(gate.name).or_insert(on);
+        }
+    }
+    for (name, on) in given {
+        match known.iter().find(|gate| gate.name == name) {
+            None if names::fixed(name) == Some(on) => {}
+            None if names::fixed(name).is_some() => {
+                warnings.push(format!("feature gate {name} is always {} here", !on));
+            }
+            None => warnings.push(format!("feature gate {name} is not known to this program and has no effect")),
+            Some(gate) if gate.locked && gate.default != on => {
+                let locked = gate.default;
+                return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {locked}"));
+            }
+            Some(_) => settings = settings.with_gate(name, on),
+        }
+    }
+    let is_on = |name: &str| known.iter().find(|gate| gate.name == name).is_some_and(|gate| settings.gate(gate));
+    for (gate, needed) in names::NEEDS {
+        if is_on(gate) && !is_on(needed) {
+            return Err(format!("{gate} is enabled, but depends on features that are disabled: [{needed}]"));
+        }
+    }
+    Ok(settings)
+}
+
+/// Reads `--tune`.
+pub(super) fn tunes(known: &[Tune], lists: &[String], mut settings: Settings) -> Result<Settings, String> {
+    for list in lists {
+        for (name, value) in pairs("tune", list)? {
+            let Some(tune) = known.iter().find(|tune| tune.name == name) else {
+                let names: Vec<_> = known.iter().map(|tune| tune.name).collect();
+                let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                return Err(format!("--tune: {name:?} is not known; known are: {names}"));
+            };
+            let value = tuned(tune, value).map_err(|e| format!("--tune: {name}: {e}"))?;
+            settings = settings.with_tune(name, value);
+        }
+    }
+    Ok(settings)
+}
+
+/// Reads a value of the kind that a tune has.
+pub(super) fn tuned(tune: &Tune, text: &str) -> Result<TuneValue, String> {
+    match tune.default {
+        TuneValue::Duration(_) => duration::parse(text).map(TuneValue::Duration),
+        TuneValue::Count(_) => {
+            text.parse().map(TuneValue::Count).map_err(|_| format!("{text:?} is not a whole number"))
+        }
+        TuneValue::Integer(_) => {
+            text.parse().map(TuneValue::Integer).map_err(|_| format!("{text:?} is not a whole number"))
+        }
+        TuneValue::Ratio(_) => text.parse().map(TuneValue::Ratio).map_err(|_| format!("{text:?} is not a number")),
+        TuneValue::Switch(_) => boolean(text).map(TuneValue::Switch),
+    }
+}
+
+/// Writes a value as it is read.
+pub(super) fn shown(value: TuneValue) -> String {
+    match value {
+        TuneValue::Duration(d) => duration::format(d),
+        TuneValue::Count(n) => n.to_string(),
+        TuneValue::Integer(n) => n.to_string(),
+        TuneValue::Ratio(n) => n.to_string(),
+        TuneValue::Switch(on) => on.to_string(),
+    }
+}

@@ -1,0 +1,119 @@
+//! The command line of kube-controller-manager, and which control loops it switches on.
+
+use crate::names;
+
+/// The value of `--controllers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controllers(Vec<Entry>);
+
+/// An entry of `--controllers`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Whether the entry switches the loop on or off.
+    pub(crate) is_on: bool,
+    /// Canonical name of the loop, or `*`.
+    pub(crate) name: String,
+}
+
+impl Default for Controllers {
+    /// Upstream's default, `*`.
+    fn default() -> Self {
+        Self::parse("*")
+    }
+}
+
+impl From<Vec<Entry>> for Controllers {
+    fn from(entries: Vec<Entry>) -> Self {
+        Self(entries)
+    }
+}
+
+impl Controllers {
+    /// Reads a value of the flag. Older names of loops are replaced by their canonical ones.
+    pub fn parse(value: &str) -> Self {
+        let entry = |text: &str| {
+            let (is_on, name) = text.strip_prefix('-').map_or((true, text), |name| (false, name));
+            Entry { is_on, name: names::canonical(name).unwrap_or(name).to_owned() }
+        };
+        let entries = value.trim().trim_matches(['"', '\'']).split(',').map(str::trim);
+        Self(entries.filter(|text| !text.is_empty()).map(entry).collect())
+    }
+
+    /// The loops that a command line switches on; upstream's default without the flag. Repeated flags add up.
+    pub fn of_command_line(command_line: &[String]) -> Self {
+        let values = flag(command_line, "controllers");
+        if values.is_empty() { Self::default() } else { Self::parse(&values.join(",")) }
+    }
+
+    /// Whether a loop of this canonical name, which is on by default, runs: the first entry that names it decides, and `*` if
+    /// none does.
+    ///
+    /// Upstream: `controller-manager/app/helper.go`, `IsControllerEnabled`.
+    pub fn contains(&self, name: &str) -> bool {
+        let of_all = || self.0.iter().any(|entry| entry.is_on && entry.name == "*");
+        self.0.iter().find(|entry| entry.name == name).map_or_else(of_all, |entry| entry.is_on)
+    }
+}
+
+/// The values of a flag on a command line, in their order. Arguments of a shell are split at white space.
+pub fn flag(command_line: &[String], name: &str) -> Vec<String> {
+    let mut words =
+        command_line.iter().flat_map(|word| word.split_whitespace()).map(|word| word.replace(['"', '\''], ""));
+    let mut values = Vec::new();
+    while let Some(word) = words.next() {
+        let Some(rest) = word.strip_prefix("--").and_then(|word| word.strip_prefix(name)) else { continue };
+        if let Some(value) = rest.strip_prefix('=') {
+            values.push(value.to_owned());
+        } else if rest.is_empty() {
+            values.extend(words.next());
+        }
+    }
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_first_entry_that_names_a_loop_decides() {
+        for (value, name, expected) in [
+            ("*", "job-controller", true),
+            ("*,-job-controller", "job-controller", false),
+            ("-job-controller,*", "job-controller", false),
+            ("*,-job", "job-controller", false),
+            ("*,-job,job-controller", "job-controller", false),
+            ("job-controller,-job", "job-controller", true),
+            ("*,-endpoint", "endpoints-controller", false),
+            ("*,-endpoint", "endpointslice-controller", true),
+            ("*,-nodelifecycle", "taint-eviction-controller", true),
+            ("job", "cronjob-controller", false),
+            ("bootstrapsigner", "job-controller", false),
+            ("\"*,-job\"", "job-controller", false),
+            ("", "job-controller", false),
+        ] {
+            assert_eq!(Controllers::parse(value).contains(name), expected, "{name} of {value:?}");
+        }
+    }
+
+    #[test]
+    fn command_lines() {
+        for (text, expected) in [
+            ("kube-controller-manager --leader-elect=true", true),
+            ("kube-controller-manager --controllers=*,-job --v=2", false),
+            ("kube-controller-manager --controllers *,-job --v=2", false),
+            ("kube-controller-manager --controllers=* --controllers=-job", false),
+            ("kube-controller-manager --controllers-other=-job", true),
+        ] {
+            assert_eq!(Controllers::of_command_line(&line(text)).contains("job-controller"), expected, "{text}");
+        }
+        let shell = ["sh", "-c", "exec kube-controller-manager --controllers='*,-job' 2>&1"].map(str::to_owned);
+        assert!(!Controllers::of_command_line(&shell).contains("job-controller"));
+        assert_eq!(flag(&line("x --leader-elect=false"), "leader-elect"), ["false"]);
+        assert!(flag(&line("x --leader-elect"), "leader-elect").is_empty());
+    }
+}

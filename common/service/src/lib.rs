@@ -1,0 +1,13 @@
+//! The process: flags, logging, the server of metrics and diagnostics, the watch for second writers, from start to drain.
+
+pub mod app;
+pub mod built_in_flags;
+pub mod logging;
+mod names;
+pub mod second_writer;
+pub mod server;
+
+use nonet_client::{api, client, events, gate, sampler, succession};
+use nonet_control::{io, leader, runtime, settings};
+use nonet_objects::{duration, map, meta, object, siphash};
+use nonet_platform::{clock, metrics, pace, panics, version};

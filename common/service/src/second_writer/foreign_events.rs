@@ -1,0 +1,81 @@
+//! Events of a component that this process has not sent.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::{
+    api::{Api, Error, FIELD_MANAGER, escape},
+    events::{EVENTS, SentEvents},
+    meta::Version,
+};
+
+use crate::sampler::{Object, WatchLine};
+
+/// How long Events are watched.
+const WATCH: Duration = Duration::from_secs(30);
+
+/// Watches the Events of a component for a while, and says whether any of them is another's.
+///
+/// The server filters: what other components record does not arrive. Operators that call themselves by the name of a built-in
+/// controller do not have its field manager.
+pub(super) async fn any(api: &Api, component: &str, sent: &SentEvents) -> Result<bool, Error> {
+    // The version of now. That of another resource would not do: Events may be kept in a storage of their own.
+    let page = api.list(EVENTS, "", "limit=1").await?;
+    let from = serde_json::from_slice::<Page>(&page)?.metadata.resource_version;
+    let selector = escape(&format!("reportingComponent={component}"));
+    let query =
+        format!("watch=true&fieldSelector={selector}&resourceVersion={from}&timeoutSeconds={}", WATCH.as_secs());
+    let mut lines = api.watch(EVENTS, "", &query, "application/json").await?;
+    let watching = async {
+        while let Some(line) = lines.next().await? {
+            if is_foreign(&line, sent) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
+    // The server ends the watch itself; one that does not is left.
+    tokio::time::timeout(WATCH * 2, watching).await.unwrap_or(Ok(false))
+}
+
+#[derive(Deserialize)]
+struct Page {
+    metadata: PageMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageMetadata {
+    resource_version: Version,
+}
+
+fn is_foreign(line: &[u8], sent: &SentEvents) -> bool {
+    let Ok(WatchLine { kind, object: Object { metadata } }) = serde_json::from_slice(line) else { return false };
+    matches!(&*kind, "ADDED" | "MODIFIED")
+        && metadata.managed_fields.iter().any(|entry| &*entry.manager == FIELD_MANAGER)
+        && !sent.contains(&metadata.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_new_events_of_unknown_names_are_foreign() {
+        let sent = SentEvents::default();
+        sent.note("web.18a2b3");
+        let by = |manager: &str, kind: &str, name: &str| {
+            let metadata =
+                format!(r#"{{"name":"{name}","managedFields":[{{"manager":"{manager}","operation":"Update"}}]}}"#);
+            format!(r#"{{"type":"{kind}","object":{{"metadata":{metadata}}}}}"#)
+        };
+        let line = |kind: &str, name: &str| by(FIELD_MANAGER, kind, name);
+        assert!(!is_foreign(by("my-operator", "ADDED", "web.18a2b4").as_bytes(), &sent), "an operator with that name");
+        assert!(!is_foreign(line("ADDED", "web.18a2b3").as_bytes(), &sent));
+        assert!(is_foreign(line("ADDED", "web.18a2b4").as_bytes(), &sent));
+        assert!(is_foreign(line("MODIFIED", "web.18a2b4").as_bytes(), &sent));
+        assert!(!is_foreign(line("DELETED", "web.18a2b4").as_bytes(), &sent), "Events expire");
+        assert!(!is_foreign(b"{\"type\":\"ERROR\"", &sent));
+    }
+}
