@@ -8,22 +8,23 @@
 //! a delay, and everything is counted and can be asked for.
 //!
 //! ```text
-//!            informer ──► store (indexes) ──► observe ──► decide ──► sequence ──► executor ──► api ──► gate ──► API server
-//! API server ───┤             ▲                  ▲        (pure)      (pure)         │       (leader?)
-//!               └─ handlers ──┼──► queue ──► worker                                  └──► consistency, events, account
-//!                             └── version seen ◄─────────── waits for ───────────────────────┘
+//!             informer ──► store (indexes) ──► observe ──► decide ──► carry_out ──► io ──► api ──► gate ──► API server
+//! API server ───┤             ▲                  ▲        (pure)    (awaits only io)  │       (leader?)
+//!               └─ handlers ──┼──► queue ──► worker                                   └──► consistency, events, account
+//!                             └── version seen ◄─────────── waits for ────────────────────────┘
 //! ```
 //!
 //! # Where things are
 //!
-//! | | |
+//! Five crates below this directory, each of which stands on those before it. This one re-exports what a controller needs.
+//!
+//! | crate | modules |
 //! | --- | --- |
-//! | the process | [`app`] from flags to drain, [`settings`] of flags, gates and `--tune`, [`logging`], [`server`], [`metrics`], [`panics`] |
-//! | the loop | [`runtime`] what a loop is given, [`controller`] workers over a [`queue`], [`sequence`] of the requests of a sync, [`batch`] slow start, [`explain`] in few lines |
-//! | reading | [`informer`], [`store`], [`object`] decoding with [`meta`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts |
-//! | writing | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`leader`] election and [`succession`], [`consistency`], [`events`], [`terminating_namespaces`] |
-//! | what objects mean | [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`] |
-//! | time, chance and order | [`clock`] and [`watched`], and nothing else; [`duration`] as Go writes it; [`pace`] of wake-ups |
+//! | `objects`: what objects mean | [`meta`], [`object`] decoding, [`pods`], [`refs`], [`selector`], [`conditions`], [`revision`], [`template`], [`hash`], [`quantity`], [`intstr`], [`taints`], [`json`], [`intern`] of texts that repeat, [`map`], [`parsed`] texts, [`duration`] as Go writes it |
+//! | `platform`: what a process has | [`clock`] for time and chance, [`watched`], [`pace`] of wake-ups, [`metrics`], [`panics`], [`version`] |
+//! | `client`: the API server | [`client`] connections, [`api`] requests and error classes, [`gate`] of the leader, [`informer`], [`store`], [`succession`], [`consistency`], [`events`], [`batch`] slow start |
+//! | `control`: the loop | [`controller`] workers over a [`queue`], [`io`] of a sync, [`runtime`] what a loop is given, [`leader`] election, [`settings`], [`explain`] in few lines, [`terminating_namespaces`] |
+//! | `service`: the process | [`app`] from flags to drain, [`logging`], [`server`], [`second_writer`], [`built_in_flags`] |
 //!
 //! There is no knowledge of any one controller here, and no global state but the table of interned texts and the seed of
 //! hash maps.

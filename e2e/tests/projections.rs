@@ -116,7 +116,10 @@ fn implementations() -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     for entry in fs::read_dir(&root).into_iter().flatten().flatten() {
         let krate = entry.file_name().to_string_lossy().into_owned();
-        if krate == "common" || krate.ends_with("-controller") {
+        if krate == "common" {
+            // The crates inside.
+            collect(&krate, &entry.path(), &mut out);
+        } else if krate.ends_with("-controller") {
             collect(&krate, &entry.path().join("src"), &mut out);
         }
     }

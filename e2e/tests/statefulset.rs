@@ -490,7 +490,7 @@ async fn relabelled(c: Context) -> Outcome {
     .await
 }
 
-/// What `common/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a deletion timestamp, and
+/// What `common/client/src/informer/filtered.rs` relies on: a Pod that is deleted leaves a watch of labelled Pods with a deletion timestamp, and
 /// a Pod that loses the label without one.
 async fn leaves_a_watch(c: Context) -> Outcome {
     let loose = |name: &str| pod(name, "loose").set("metadata/labels/mine", "yes");

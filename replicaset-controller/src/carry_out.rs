@@ -12,8 +12,10 @@ use common::{
 use serde::Deserialize;
 
 use crate::{
-    decide::{FailureReason, Manage, Managed, Plan, PodRef, Snapshot, Victim, manage, status, timer},
+    decide::{manage, status, timer},
     objects::Status,
+    plan::{FailureReason, Manage, Managed, Plan, Victim},
+    snapshot::{PodRef, Snapshot},
 };
 
 /// A change of the controller's memory.

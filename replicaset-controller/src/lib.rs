@@ -53,7 +53,9 @@ pub mod decide;
 pub mod kind;
 pub mod metrics;
 pub mod objects;
+pub mod plan;
 pub mod pod_cache;
+pub mod snapshot;
 
 mod carry_out;
 mod observe;
@@ -86,12 +88,13 @@ use parking_lot::Mutex;
 
 use crate::{
     carry_out::Note,
-    decide::{Limits, Plan, Snapshot},
     kind::{Kind, ReplicaSets, ReplicationControllers},
     metrics::ControllerMetrics,
     objects::{ReplicaSet, Set},
+    plan::Plan,
     pod_backoff::PodBackoff,
     pod_cache::CachedPod,
+    snapshot::{Limits, Snapshot},
     watch::Watch,
 };
 

@@ -15,9 +15,9 @@ use jiff::Timestamp;
 
 use crate::{
     ReplicaController,
-    decide::{Blocked, Limits, PodRef, Snapshot},
     kind::Kind,
     objects::ReplicaSet,
+    snapshot::{Blocked, Limits, PodRef, Snapshot},
 };
 
 impl<K: Kind> ReplicaController<K> {

@@ -21,7 +21,7 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use crate::decide::Failing;
+use crate::snapshot::Failing;
 
 /// How long a set waits after the second round, the third, ...: without a failure before, and with more of them.
 const BACKOFF: Backoff = Backoff { base: Duration::from_secs(1), max: Duration::from_mins(1), bucket: None };

@@ -11,10 +11,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    decide::{Blocked, Failing, Limits, PodRef, Snapshot},
     kind::{Kind, ReplicaSets},
     objects::{ReplicaSet, Set},
     pod_cache::CachedPod,
+    snapshot::{Blocked, Failing, Limits, PodRef, Snapshot},
 };
 
 /// The time of every sync in tests.

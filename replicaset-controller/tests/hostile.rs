@@ -11,9 +11,11 @@ use common::refs::{self, Owner};
 use proptest::prelude::*;
 use replicaset_controller::{
     ReplicaController,
-    decide::{Limits, Manage, PodRef, Snapshot, decide},
+    decide::decide,
     kind::{Kind as _, ReplicaSets},
     objects::Set,
+    plan::Manage,
+    snapshot::{Limits, PodRef, Snapshot},
 };
 use sandbox::memory::Limit;
 use serde_json::{Value, json};

@@ -163,7 +163,7 @@ fn default_verbosity(metadata: &Metadata<'_>) -> u8 {
     }
 }
 
-/// `store` of `common/src/store.rs`.
+/// File name without directory and ending: `store` of `src/store.rs`.
 fn stem(path: &str) -> &str {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.strip_suffix(".rs").unwrap_or(file)

@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use common::sequence::{Account, AccountObserver, Action};
+use common::io::{Account, AccountObserver, Action};
 use http::Method;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -177,9 +177,11 @@ impl AccountObserver for Observer {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use common::{
+        io::{self, Body, Io, Request, Requeue},
         object::Resource,
-        sequence::{Body, Next, Note, Request, Sequence, Turn, forecast},
     };
     use serde_json::json;
 
@@ -189,20 +191,15 @@ mod tests {
 
     const PODS: Resource = Resource { group: "", version: "v1", plural: "pods", kind: "Pod", namespaced: true };
 
-    struct Nothing;
-
-    impl Note for Nothing {
-        type Question = ();
-        type Fresh = ();
-    }
-
-    /// Sends these requests, one after the other.
-    struct Requests(std::vec::IntoIter<Request>);
-
-    impl Sequence<Nothing> for Requests {
-        fn next(&mut self, _: &mut Turn<Nothing>) -> Next<'_, Nothing> {
-            self.0.next().map_or(Next::Done, Next::Send)
-        }
+    /// The account of a sync that sends these requests, one after the other.
+    fn forecast(requests: Vec<Request>) -> Account {
+        let sync = async |io: Io<'_, Infallible>| {
+            for request in requests {
+                let _ = io.send(request).await;
+            }
+            Ok(Requeue::No)
+        };
+        io::forecast(jiff::Timestamp::UNIX_EPOCH, sync).account.unwrap()
     }
 
     /// A process whose sync is in progress and was expected to send these requests.
@@ -210,7 +207,7 @@ mod tests {
         let (hub, _news) = Hub::new(Sandbox::builder().build(), &Perturbation::default());
         let process = Process::new("job-controller", 1, hub.clock.clone(), Accounts::default());
         let observer = Observer { hub, process };
-        let account = forecast(&mut Requests(requests.into_iter()), jiff::Timestamp::UNIX_EPOCH).account.unwrap();
+        let account = forecast(requests);
         observer.begins(&account);
         (observer, account)
     }
@@ -293,7 +290,7 @@ mod tests {
     #[test]
     fn a_write_of_one_sync_is_not_taken_for_the_repetition_of_another() {
         let (observer, account) = process(vec![pod()]);
-        let other = forecast(&mut Requests(vec![pod()].into_iter()), jiff::Timestamp::UNIX_EPOCH).account.unwrap();
+        let other = forecast(vec![pod()]);
         let one = posted(&body(&json!({"generateName": "web-"})));
         let accounts = &observer.process.accounts;
         account.sends(&pod());

@@ -123,7 +123,7 @@ fn the_component_of_gangs_opens_the_gates_and_the_api_that_they_need() {
 /// What the code registers, and the suffixes under which it is served.
 fn registered() -> BTreeMap<String, &'static [&'static str]> {
     let mut out = BTreeMap::new();
-    let mut directories = vec![root().join("common/src")];
+    let mut directories = vec![root().join("common")];
     directories.extend(names().into_iter().map(|name| root().join(name).join("src")));
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(&directory).unwrap() {

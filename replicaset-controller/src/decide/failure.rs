@@ -9,10 +9,7 @@
 use common::conditions::{self, Condition};
 use jiff::{SignedDuration, Timestamp};
 
-use super::Managed;
-
-/// Type of the condition.
-pub const REPLICA_FAILURE: &str = "ReplicaFailure";
+use crate::plan::{Managed, REPLICA_FAILURE};
 
 /// The shortest time between two texts of the condition.
 const REFRESH: SignedDuration = SignedDuration::from_mins(1);
@@ -67,7 +64,7 @@ fn gist(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::FailureReason;
+    use crate::plan::FailureReason;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()

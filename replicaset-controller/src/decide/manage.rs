@@ -1,96 +1,16 @@
 //! How many Pods to create, or which to delete.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use common::pods::{Candidate, Phase, rank_for_deletion};
 use jiff::Timestamp;
 
-use super::{Failing, PodRef, Snapshot, rank};
-use crate::pod_cache::CachedPod;
-
-/// What is done about the number of Pods.
-#[derive(Clone, Debug)]
-pub enum Manage {
-    /// It is as wanted.
-    Nothing,
-    /// Nothing may be done now.
-    NotAllowed(String),
-    /// Pods are missing, and the template makes none that the set could call its own.
-    Impossible(&'static str),
-    /// Pods are missing, and none is created for a while.
-    Later(Failing),
-    /// Pods are missing.
-    Create {
-        /// How many to create now.
-        count: usize,
-        /// How many are missing.
-        missing: usize,
-    },
-    /// There are too many Pods.
-    Delete {
-        /// Which to delete now.
-        victims: Vec<Victim>,
-        /// How many there are too many.
-        surplus: usize,
-        /// Of each chosen Pod that is ready, its age as a multiple of the age of the youngest ready Pod; none where
-        /// there was no choice.
-        age_ratios: Vec<u64>,
-    },
-}
-
-impl Manage {
-    /// Whether managing was allowed at all.
-    pub fn is_allowed(&self) -> bool {
-        !matches!(self, Self::NotAllowed(_) | Self::Later(_))
-    }
-
-    /// Whether it changes anything.
-    pub fn acts(&self) -> bool {
-        matches!(self, Self::Create { .. } | Self::Delete { .. })
-    }
-}
-
-/// A Pod to delete.
-#[derive(Clone, Debug)]
-pub struct Victim {
-    /// The Pod.
-    pub pod: PodRef,
-    /// Why this one.
-    pub why: Why,
-}
-
-/// Why a Pod was chosen before those that stay.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
-    /// All go.
-    NoneWanted,
-    /// It is on no node yet.
-    Unassigned,
-    /// It does not run.
-    Phase(Phase),
-    /// It is not ready.
-    NotReady,
-    /// Its user minds least.
-    Cost(i32),
-    /// Its node has the most Pods of its owner.
-    Colocated(usize),
-    /// It is younger, by magnitude, or was restarted more often, or its uid is smaller.
-    Age,
-}
-
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoneWanted => f.write_str("no Pod is wanted"),
-            Self::Unassigned => f.write_str("it is not assigned to a node"),
-            Self::Phase(phase) => write!(f, "its phase is {phase:?}"),
-            Self::NotReady => f.write_str("it is not ready"),
-            Self::Cost(cost) => write!(f, "its deletion cost is {cost}"),
-            Self::Colocated(n) => write!(f, "its node has {n} Pods of the same owner"),
-            Self::Age => f.write_str("it is ranked first by age, restarts and uid"),
-        }
-    }
-}
+use super::rank;
+use crate::{
+    plan::{Manage, Victim, Why},
+    pod_cache::CachedPod,
+    snapshot::{PodRef, Snapshot},
+};
 
 /// Decides what to do about the number of claimed Pods.
 ///

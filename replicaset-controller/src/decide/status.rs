@@ -2,8 +2,12 @@
 
 use jiff::Timestamp;
 
-use super::{Managed, PodRef, Snapshot, failure};
-use crate::objects::Status;
+use super::failure;
+use crate::{
+    objects::Status,
+    plan::Managed,
+    snapshot::{PodRef, Snapshot},
+};
 
 /// The status after Pods were managed with that result, as of `now`.
 ///

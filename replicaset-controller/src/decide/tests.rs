@@ -1,6 +1,11 @@
 mod options;
 
-use common::controller::{Decision, Explanation};
+use std::{collections::BTreeMap, time::Duration};
+
+use common::{
+    controller::{Decision, Explanation},
+    intern::Text,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -8,6 +13,8 @@ use super::*;
 use crate::{
     ReplicaController,
     kind::ReplicaSets,
+    plan::{Manage, Why},
+    snapshot::{Failing, Limits},
     world::{PodBuilder, World, ago, now, pod, pods, world},
 };
 
@@ -95,7 +102,7 @@ fn a_selector_that_breaks_the_rules_is_left_alone() {
     let mut broken = world(3, pods(1));
     broken.set["spec"]["selector"] = json!({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]});
     let plan = plan(&broken);
-    assert!(plan.stuck() && plan.adopt.is_empty() && plan.release.is_empty());
+    assert!(plan.set.selector.problem().is_some() && plan.adopt.is_empty() && plan.release.is_empty());
     let told = explained(&broken);
     assert!(told.actions.is_empty());
     assert_eq!(told.waiting, ["selector: \"Gt\" is not a valid label selector operator"]);

@@ -5,8 +5,11 @@ use std::time::Duration;
 use common::pods::next_availability_check;
 use jiff::Timestamp;
 
-use super::{Manage, PodRef, Snapshot};
-use crate::objects::Status;
+use crate::{
+    objects::Status,
+    plan::Manage,
+    snapshot::{PodRef, Snapshot},
+};
 
 /// How long from `now` until the next Pod is available, if the status of `at` says that a ready one is not.
 ///
