@@ -5,6 +5,7 @@
 //! coming back; callers decode what they read of them.
 
 mod answer;
+mod call;
 mod error;
 mod metrics;
 mod stream;
@@ -16,12 +17,12 @@ use bytes::Bytes;
 use http::{Method, Request, header};
 use kube::client::Body;
 use serde::Serialize;
-use serde_json::json;
 
 pub use crate::object::Target;
 use crate::{clock::Clock, gate::Gate, meta::Uid, meta::Version, object::Resource, pace::Pace, succession::Writes};
 
 use answer::Answer;
+pub use call::Call;
 pub use error::{Cause, Error, Status};
 pub use metrics::Requests;
 pub use stream::Lines;
@@ -220,25 +221,14 @@ impl Api {
         self.read(&target.path(), "application/json").await
     }
 
-    /// Reads a collection; `query` is already encoded.
-    pub async fn list(&self, resource: Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
-        self.list_as(resource, namespace, query, "application/json").await
-    }
-
-    /// Reads a collection in another representation.
-    pub async fn list_as(
-        &self,
-        resource: Resource,
-        namespace: &str,
-        query: &str,
-        accept: &str,
-    ) -> Result<Bytes, Error> {
-        self.send(Method::GET, &with_query(resource.path(namespace, "", ""), query), accept, None, MAX_LIST).await
-    }
-
     /// Reads any path.
     pub async fn read(&self, path: &str, accept: &str) -> Result<Bytes, Error> {
-        self.send(Method::GET, path, accept, None, MAX_ANSWER).await
+        self.call(Call::get(path.to_owned(), accept)).await
+    }
+
+    /// Reads a collection; `query` is already encoded.
+    pub async fn list(&self, resource: Resource, namespace: &str, query: &str) -> Result<Bytes, Error> {
+        self.call(Call::list(resource, namespace, query, "application/json")).await
     }
 
     /// Opens a watch; `query` is already encoded and contains `watch=true`. Each line of the stream is one event.
@@ -262,22 +252,12 @@ impl Api {
 
     /// Creates an object.
     pub async fn create<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
-        self.create_encoded(target, encode(body)?).await
-    }
-
-    /// Creates an object from its JSON.
-    pub async fn create_encoded(&self, target: Target<'_>, body: Bytes) -> Result<Bytes, Error> {
-        self.write(Method::POST, target, "application/json", body).await
+        self.call(Call::create(target, encode(body)?)).await
     }
 
     /// Replaces an object; its `resourceVersion` is the precondition.
     pub async fn replace<B: Serialize + ?Sized>(&self, target: Target<'_>, body: &B) -> Result<Bytes, Error> {
-        self.replace_encoded(target, encode(body)?).await
-    }
-
-    /// Replaces an object by this JSON.
-    pub async fn replace_encoded(&self, target: Target<'_>, body: Bytes) -> Result<Bytes, Error> {
-        self.write(Method::PUT, target, "application/json", body).await
+        self.call(Call::replace(target, encode(body)?)).await
     }
 
     /// Patches an object.
@@ -287,70 +267,25 @@ impl Api {
         kind: Patch,
         body: &B,
     ) -> Result<Bytes, Error> {
-        self.patch_encoded(target, kind, encode(body)?).await
-    }
-
-    /// Patches an object with this JSON.
-    pub async fn patch_encoded(&self, target: Target<'_>, kind: Patch, body: Bytes) -> Result<Bytes, Error> {
-        self.write(Method::PATCH, target, kind.content_type(), body).await
+        self.call(Call::patch(target, kind, encode(body)?)).await
     }
 
     /// Deletes an object.
     pub async fn delete(&self, target: Target<'_>, options: &Delete) -> Result<Bytes, Error> {
-        let mut body = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
-        if let Some(uid) = &options.uid {
-            body["preconditions"]["uid"] = json!(uid);
-        }
-        if let Some(version) = &options.version {
-            body["preconditions"]["resourceVersion"] = json!(version);
-        }
-        if let Some(propagation) = options.propagation {
-            body["propagationPolicy"] = json!(propagation);
-        }
-        if let Some(grace) = options.grace_seconds {
-            body["gracePeriodSeconds"] = json!(grace);
-        }
-        self.write(Method::DELETE, target, "application/json", encode(&body)?).await
+        self.call(Call::delete(target, options)?).await
     }
 
-    async fn write(
-        &self,
-        method: Method,
-        target: Target<'_>,
-        content_type: &'static str,
-        body: Bytes,
-    ) -> Result<Bytes, Error> {
-        let mut path = target.path();
-        if method != Method::DELETE {
-            path = with_query(path, &format!("fieldManager={FIELD_MANAGER}"));
-        }
-        let answer = self.send(method, &path, "application/json", Some((content_type, body)), MAX_ANSWER).await;
-        match &answer {
-            Ok(object) => self.inner.writes.note(target, object, self.inner.clock.instant()),
-            Err(error) if error.may_have_happened() => self.inner.writes.note_lost(self.inner.clock.instant()),
-            Err(_) => {}
-        }
-        answer
-    }
-
-    /// Sends a request, again for as long as the server says when to come back.
+    /// Makes a call, again for as long as the server says when to come back, and notes what it wrote.
     ///
     /// A wait ends early, with the server's answer as the error, when the process is told to stop and when a write has lost
     /// its leader: a lease is released only once nobody waits.
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        accept: &str,
-        body: Option<(&'static str, Bytes)>,
-        limit: usize,
-    ) -> Result<Bytes, Error> {
+    pub async fn call(&self, call: Call<'_>) -> Result<Bytes, Error> {
         let _awaited = self.inner.pace.work();
         let started = self.inner.clock.instant();
         let mut received;
         let mut attempt = 0;
         let result = loop {
-            let answer = self.attempt(&method, path, accept, body.clone(), limit, attempt).await;
+            let answer = self.attempt(&call, attempt).await;
             received = answer.as_ref().ok().map(Answer::size);
             let error = match answer.and_then(Answer::into_result) {
                 Ok(bytes) => break Ok(bytes),
@@ -358,13 +293,19 @@ impl Api {
             };
             let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
             attempt += 1;
-            if !self.wait(wait, method != Method::GET).await {
+            if !self.wait(wait, call.writes()).await {
                 break Err(error);
             }
         };
+        let now = self.inner.clock.instant();
         // What was never meant to be sent is no request.
         if !matches!(result, Err(Error::NotLeader)) {
-            self.inner.observer.finished(method.as_str(), self.inner.clock.instant() - started, received);
+            self.inner.observer.finished(call.method.as_str(), now - started, received);
+        }
+        match (call.written, &result) {
+            (Some(target), Ok(object)) => self.inner.writes.note(target, object, now),
+            (Some(_), Err(error)) if error.may_have_happened() => self.inner.writes.note_lost(now),
+            _ => {}
         }
         result
     }
@@ -381,26 +322,18 @@ impl Api {
         }
     }
 
-    async fn attempt(
-        &self,
-        method: &Method,
-        path: &str,
-        accept: &str,
-        body: Option<(&'static str, Bytes)>,
-        limit: usize,
-        attempt: u32,
-    ) -> Result<Answer, Error> {
+    async fn attempt(&self, call: &Call<'_>, attempt: u32) -> Result<Answer, Error> {
         let inner = &*self.inner;
-        let writes = *method != Method::GET;
+        let writes = call.writes();
         if let Some(throttle) = &inner.throttle {
             let wait = throttle.reserve(inner.clock.instant());
             if !wait.is_zero() && !self.wait(wait, writes).await {
                 return Err(Error::Unsent("the process stops: the request did not wait for the rate limit".to_owned()));
             }
-            inner.observer.throttled(method.as_str(), wait);
+            inner.observer.throttled(call.method.as_str(), wait);
         }
-        let sent = body.as_ref().map_or(0, |(_, b)| b.len());
-        let request = self.request(method, path, accept, body)?;
+        let sent = call.body.as_ref().map_or(0, |(_, body)| body.len());
+        let request = self.request(&call.method, &call.path, call.accept, call.body.clone())?;
         // The last thing before the request leaves: a write by who no longer leads must not be sent.
         if writes && !inner.gate.is_open() {
             return Err(Error::NotLeader);
@@ -408,7 +341,7 @@ impl Api {
         let exchange = async {
             let response = inner.client.send(request).await.map_err(Error::transport)?;
             let code = response.status().as_u16();
-            Ok((code, Answer::read(response, limit).await))
+            Ok((code, Answer::read(response, call.limit).await))
         };
         let closed = async { if writes { inner.gate.closed().await } else { std::future::pending().await } };
         let answer = tokio::select! {
@@ -420,7 +353,7 @@ impl Api {
             },
         };
         inner.observer.observed(Observation {
-            method: method.as_str(),
+            method: call.method.as_str(),
             code: answer.as_ref().ok().map(|(code, _)| *code),
             sent,
             attempt,

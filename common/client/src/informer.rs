@@ -31,7 +31,7 @@ use crate::{
     metrics::{InformerMetrics, Metrics},
     object::{Object, Resource},
     sampler::WriteSampler,
-    store::{Event, Origin, Store},
+    store::Store,
     succession::Succession,
     watched as watch,
 };
@@ -40,20 +40,7 @@ pub use filtered::{Filtered, FilteredInformer, StoreSink};
 pub use head::Head;
 pub use reflect::{JSON, METADATA};
 pub use shared::SharedInformer;
-pub use sink::{Cached, Sink};
-
-/// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
-pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
-
-/// The method `handle` of a watch as a handler.
-pub fn handler<W, K>(watch: &Arc<W>, handle: fn(&W, &Event<K>, Origin)) -> Handler<K>
-where
-    W: Send + Sync + 'static,
-    K: Object,
-{
-    let watch = Arc::clone(watch);
-    Box::new(move |event, origin| handle(&watch, event, origin))
-}
+pub use sink::{Cached, Handler, Sink, handler};
 
 /// What an informer watches and how.
 #[derive(Clone, Debug)]

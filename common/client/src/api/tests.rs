@@ -8,6 +8,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use parking_lot::Mutex;
 
+use serde_json::json;
+
 use super::*;
 use crate::gate::{Keeper, gate};
 

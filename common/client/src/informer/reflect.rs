@@ -7,7 +7,7 @@ use std::{fmt::Write as _, sync::Arc, time::Duration};
 use futures::FutureExt as _;
 
 use crate::{
-    api::{Api, Error, Lines, MAX_RETRY_AFTER, escape},
+    api::{Api, Call, Error, Lines, MAX_RETRY_AFTER, escape},
     client::user_agent,
     clock::Instant,
     meta::Version,
@@ -205,7 +205,7 @@ impl<S: Sink> Reflector<S> {
     /// Reads a list, or a page of it.
     async fn list(&mut self, query: &str) -> Result<bytes::Bytes, Error> {
         let accept = if self.config.metadata_only { METADATA_LIST } else { JSON };
-        let answer = self.api.list_as(self.resource, &self.config.namespace, query, accept).await;
+        let answer = self.api.call(Call::list(self.resource, &self.config.namespace, query, accept)).await;
         self.heed(answer.as_ref().err().and_then(Error::retry_after));
         answer
     }

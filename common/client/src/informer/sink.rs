@@ -8,7 +8,7 @@ use crate::{
     store::{Entry, Event, Origin, Store},
 };
 
-use super::{Handler, Head, StoreSink};
+use super::{Head, StoreSink};
 
 /// What keeps what an informer reads.
 ///
@@ -44,6 +44,19 @@ pub trait Sink: Send + Sync + 'static {
     }
     /// Tells of everything again.
     fn replay(&self);
+}
+
+/// A reaction to a change. Must be quick: it computes keys and adds them to a queue.
+pub type Handler<K> = Box<dyn Fn(&Event<K>, Origin) + Send + Sync>;
+
+/// The method `handle` of a watch as a handler.
+pub fn handler<W, K>(watch: &Arc<W>, handle: fn(&W, &Event<K>, Origin)) -> Handler<K>
+where
+    W: Send + Sync + 'static,
+    K: Object,
+{
+    let watch = Arc::clone(watch);
+    Box::new(move |event, origin| handle(&watch, event, origin))
 }
 
 /// A store, and those who hear of its changes.

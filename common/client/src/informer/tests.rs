@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::store::{Event, Origin};
 use crate::{client::user_agent, clock::Clock, gate::gate, meta::Meta, pace::Pace, succession::WrittenVersions};
 
 #[derive(serde::Deserialize)]

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::{
     effect::Note,
-    handle::{Answer, Io, Pace},
+    group::Pace,
     outcome::Failed,
     request::{Class, Refusal, Request, Role},
+    run::{Answer, Io},
 };
 use crate::{
     api::Patch,

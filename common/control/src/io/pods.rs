@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::{
     effect::Note,
-    handle::Io,
     request::{Class, Fields, Refusal, Request},
+    run::Io,
 };
 use crate::events::EventType;
 

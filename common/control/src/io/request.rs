@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    api::{self, Patch},
+    api::{self, Call, Delete, Patch},
     informer,
     intern::Text,
     meta::{Meta, Uid, Version},
-    object::Resource,
+    object::{Resource, Target},
 };
 
 /// What is asked of the server.
@@ -251,6 +251,40 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The call of the API server that this request makes, with that precondition in place of its own.
+    ///
+    /// # Errors
+    /// If the body cannot be encoded: nothing is sent.
+    pub(super) fn call(&self, precondition: Option<Precondition>) -> Result<Call<'_>, api::Error> {
+        let name = if matches!(self.verb, Verb::Create(_)) { "" } else { &*self.name };
+        let target =
+            Target { resource: self.resource, namespace: &self.namespace, name, subresource: self.subresource };
+        let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
+        let encoded = |body: &Body| body.0.clone().map_err(unsent);
+        Ok(match &self.verb {
+            Verb::Get => Call::get(target.path(), self.accept),
+            Verb::List(query) => Call::list(self.resource, &self.namespace, query, informer::JSON),
+            Verb::Create(body) => Call::create(target, encoded(body)?),
+            Verb::Replace(body) => Call::replace(target, encoded(body)?),
+            Verb::Patch(kind, body) => {
+                let mut body = encoded(body)?;
+                if let Some(precondition) = &precondition {
+                    body = with_precondition(&body, precondition).map_err(|error| unsent(error.to_string()))?;
+                }
+                Call::patch(target, *kind, body)
+            }
+            Verb::Delete(propagation, grace_seconds) => {
+                let Precondition { uid, version } = precondition.unwrap_or_default();
+                let uid = (!uid.is_empty()).then_some(uid);
+                let version = version.filter(|version| version.is_known());
+                let options = Delete { uid, version, propagation: *propagation, grace_seconds: *grace_seconds };
+                Call::delete(target, &options)?
+            }
+        })
+    }
+}
+
 /// What an answer to a write tells of the object, as far as every controller reads it.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
@@ -329,7 +363,7 @@ impl From<api::Error> for Refusal {
 }
 
 /// Puts the object that a patch is meant for into its body.
-pub(super) fn with_precondition(body: &[u8], precondition: &Precondition) -> serde_json::Result<Bytes> {
+fn with_precondition(body: &[u8], precondition: &Precondition) -> serde_json::Result<Bytes> {
     let mut members: std::collections::BTreeMap<String, Box<RawValue>> = serde_json::from_slice(body)?;
     let mut metadata: Value =
         members.get("metadata").map_or_else(|| Ok(Value::Null), |m| serde_json::from_str(m.get()))?;

@@ -6,9 +6,9 @@ use serde_json::value::RawValue;
 
 use super::{
     effect::Note,
-    handle::Io,
     outcome::Failed,
     request::{Body, Class, Precondition, Refusal, Request, Role},
+    run::Io,
 };
 use crate::{
     api,

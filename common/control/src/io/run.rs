@@ -1,33 +1,35 @@
-//! One sync on its way: its requests are sent, and its effects take place.
+//! A sync on its way: in a forecast, and against the API server.
 
 use std::{
+    borrow::Cow,
     future::{Future, poll_fn},
     pin::pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::Poll,
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     account::{Account, AccountObserver, Expected},
     effect::{Effect, Note},
     outcome::{Failed, Outcome},
     own_writes::OwnWrites,
-    request::{Body, Fields, Precondition, Refusal, Request, Verb, with_precondition},
+    request::{Body, Fields, Refusal, Request, Verb},
 };
 use crate::{
-    api::{self, Api, Delete, Target},
+    api::{self, Api, Written},
     consistency::Ledger,
-    events::{ObjectRef, Recorder},
+    events::{EventType, ObjectRef, Recorder},
     map::HashSet,
-    meta::Uid,
+    meta::{Meta, Uid},
 };
 
 /// Carries out the syncs of one controller. Cheap to clone.
@@ -57,15 +59,197 @@ pub trait Subject<N: Note>: Sync {
     fn observe(&self, question: N::Question) -> Option<N::Fresh>;
 }
 
+/// Everything that a sync does if every request is granted.
+pub struct Forecast<N: Note> {
+    /// The account of a sync that is about to begin; `None` if it sends nothing.
+    pub account: Option<Account>,
+    /// What a sync that sends nothing does besides.
+    effects: Vec<Effect<N>>,
+    outcome: Outcome,
+}
+
+/// Runs a sync to its end against a server that grants every request. It waits for nothing, so that it needs no runtime.
+pub fn forecast<N: Note>(now: Timestamp, sync: impl AsyncFnOnce(Io<'_, N>) -> Outcome) -> Forecast<N> {
+    let server = GrantingServer { now, expected: Mutex::default(), effects: Mutex::default() };
+    let outcome = match pin!(sync(Io(Side::Forecast(&server)))).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => Err(foreign_wait()),
+    };
+    let account = server.expected.into_inner().into_account();
+    // A sync that sends something runs again, and repeats its effects.
+    let effects = if account.is_some() { Vec::new() } else { server.effects.into_inner() };
+    Forecast { account, effects, outcome }
+}
+
+impl Executor {
+    /// Runs a sync of which `forecast` is the forecast, and keeps the account up to date meanwhile.
+    ///
+    /// A sync that sends nothing has run already: only its effects are left to do.
+    pub async fn run<N: Note>(
+        &self,
+        subject: &dyn Subject<N>,
+        forecast: Forecast<N>,
+        sync: impl AsyncFnOnce(Io<'_, N>) -> Outcome,
+    ) -> Outcome {
+        let Forecast { account, effects, outcome } = forecast;
+        let run = Run::new(self, subject, account.as_ref());
+        let Some(account) = &account else {
+            effects.into_iter().for_each(|effect| run.apply(effect));
+            return outcome;
+        };
+        self.accounts.iter().for_each(|accounts| accounts.begins(account));
+        let outcome = run.drive(sync(Io(Side::Real(&run)))).await;
+        match &outcome {
+            Err(Stopped) => account.deviates("this process may not write any more"),
+            Ok(Err(failed)) => account.deviates_if_unexplained(failed),
+            Ok(Ok(_)) => {}
+        }
+        account.end();
+        self.accounts.iter().for_each(|accounts| accounts.ends(account));
+        account.shorten();
+        outcome.unwrap_or_else(|Stopped| Err(Failed::stopped()))
+    }
+}
+
+/// The API server as one sync sees it, and the way to the controller's memory. A sync awaits nothing else.
+pub struct Io<'r, N: Note>(Side<'r, N>);
+
+enum Side<'r, N: Note> {
+    Forecast(&'r GrantingServer<N>),
+    Real(&'r Run<'r, N>),
+}
+
+impl<N: Note> Clone for Io<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<N: Note> Copy for Io<'_, N> {}
+impl<N: Note> Clone for Side<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<N: Note> Copy for Side<'_, N> {}
+
+/// The answer to a request that was granted.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// Name, uid and version of the object that was written; empty in a forecast.
+    pub fields: Fields,
+    pub(crate) body: Option<Bytes>,
+}
+
+impl Answer {
+    /// The object; `None` in a forecast.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Option<T>, Refusal> {
+        let object = self.body.as_ref().map(|body| serde_json::from_slice(body)).transpose();
+        object.map_err(|error| api::Error::Answer(error).into())
+    }
+
+    /// The metadata of the object; `None` in a forecast.
+    pub fn metadata(&self) -> Result<Option<Meta>, Refusal> {
+        Ok(self.read::<Written>()?.map(|written| written.metadata))
+    }
+}
+
+impl<'r, N: Note> Io<'r, N> {
+    /// Sends a request. Does not return once this process may no longer write: the sync ends there.
+    pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
+        match self.0 {
+            Side::Forecast(server) => {
+                server.expected.lock().add(&request);
+                Ok(Answer::default())
+            }
+            // On the heap, because a group has many members.
+            Side::Real(run) => {
+                let (fields, body) = Box::pin(run.send(request)).await?;
+                Ok(Answer { fields, body: Some(body) })
+            }
+        }
+    }
+
+    /// Sends a request and reads the object in the answer; `None` in a forecast.
+    pub async fn read<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
+        self.send(request).await?.read()
+    }
+
+    /// Waits.
+    pub async fn pause(self, duration: Duration) {
+        self.pause_with_jitter(duration, 0.0).await;
+    }
+
+    /// Waits for that time, lengthened by a random share of it below `factor`.
+    pub async fn pause_with_jitter(self, duration: Duration, factor: f64) {
+        if let Side::Real(run) = self.0 {
+            run.pause(duration, factor).await;
+        }
+    }
+
+    /// Reads caches and memory again; `None` if nothing has changed since the snapshot, as in a forecast.
+    pub fn observe(self, question: N::Question) -> Option<N::Fresh> {
+        match self.0 {
+            Side::Forecast(_) => None,
+            Side::Real(run) => run.observe(question),
+        }
+    }
+
+    /// The time.
+    pub fn now(self) -> Timestamp {
+        match self.0 {
+            Side::Forecast(server) => server.now,
+            Side::Real(run) => run.now(),
+        }
+    }
+
+    /// Records an Event about the object of the sync.
+    pub fn event(self, kind: EventType, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) {
+        self.apply(Effect::Event(kind, reason.into(), message.into()));
+    }
+
+    /// Changes the controller's memory.
+    pub fn note(self, note: N) {
+        self.apply(Effect::Note(note));
+    }
+
+    /// States why the sync continues otherwise than forecast although the last request was granted: a live read shows another object than
+    /// the cache.
+    pub fn deviate(self, why: impl Into<String>) {
+        self.apply(Effect::Deviation(why.into()));
+    }
+
+    /// Whether the process shuts down, so that nothing new is begun.
+    pub(super) fn is_ending(self) -> bool {
+        matches!(self.0, Side::Real(run) if run.is_ending())
+    }
+
+    fn apply(self, effect: Effect<N>) {
+        match self.0 {
+            Side::Forecast(server) => server.effects.lock().push(effect),
+            Side::Real(run) => run.apply(effect),
+        }
+    }
+
+    /// The body of a request: encoded for the server, left out of a forecast.
+    pub fn body<B: Serialize>(self, make: impl FnOnce() -> B) -> Body {
+        if self.is_forecast() { Body::default() } else { Body::encode(&make()) }
+    }
+
+    /// Whether this is a forecast.
+    pub(crate) fn is_forecast(self) -> bool {
+        matches!(self.0, Side::Forecast(_))
+    }
+}
+
 /// A server that grants every request at once.
-pub(super) struct GrantingServer<N> {
-    pub(super) now: Timestamp,
-    pub(super) expected: Mutex<Expected>,
-    pub(super) effects: Mutex<Vec<Effect<N>>>,
+struct GrantingServer<N> {
+    now: Timestamp,
+    expected: Mutex<Expected>,
+    effects: Mutex<Vec<Effect<N>>>,
 }
 
 /// One sync on its way.
-pub(super) struct Run<'r, N: Note> {
+struct Run<'r, N: Note> {
     executor: &'r Executor,
     subject: &'r dyn Subject<N>,
     /// `None` if nothing is sent.
@@ -80,10 +264,10 @@ pub(super) struct Run<'r, N: Note> {
 }
 
 /// Why a sync was broken off: this process may no longer write.
-pub(super) struct Stopped;
+struct Stopped;
 
 impl<'r, N: Note> Run<'r, N> {
-    pub(super) fn new(executor: &'r Executor, subject: &'r dyn Subject<N>, account: Option<&'r Account>) -> Self {
+    fn new(executor: &'r Executor, subject: &'r dyn Subject<N>, account: Option<&'r Account>) -> Self {
         Self {
             executor,
             subject,
@@ -96,7 +280,7 @@ impl<'r, N: Note> Run<'r, N> {
     }
 
     /// Runs a sync to its end, or until this process may no longer write and no request is under way.
-    pub(super) async fn drive(&self, sync: impl Future<Output = Outcome>) -> Result<Outcome, Stopped> {
+    async fn drive(&self, sync: impl Future<Output = Outcome>) -> Result<Outcome, Stopped> {
         let mut sync = pin!(sync);
         poll_fn(|context| match sync.as_mut().poll(context) {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
@@ -120,21 +304,21 @@ impl<'r, N: Note> Run<'r, N> {
         future.await
     }
 
-    pub(super) async fn pause(&self, duration: Duration, factor: f64) {
+    async fn pause(&self, duration: Duration, factor: f64) {
         let clock = self.executor.api.clock();
         self.wait(clock.sleep(clock.jitter(duration, factor))).await;
     }
 
-    pub(super) fn observe(&self, question: N::Question) -> Option<N::Fresh> {
+    fn observe(&self, question: N::Question) -> Option<N::Fresh> {
         self.subject.observe(question)
     }
 
-    pub(super) fn now(&self) -> Timestamp {
+    fn now(&self) -> Timestamp {
         self.executor.api.clock().now()
     }
 
     /// Whether the process shuts down, so that nothing new is begun.
-    pub(super) fn is_ending(&self) -> bool {
+    fn is_ending(&self) -> bool {
         let is_ending = (self.executor.is_ending)();
         if is_ending {
             self.deviate("the process ends");
@@ -142,7 +326,7 @@ impl<'r, N: Note> Run<'r, N> {
         is_ending
     }
 
-    pub(super) fn apply(&self, effect: Effect<N>) {
+    fn apply(&self, effect: Effect<N>) {
         match effect {
             Effect::Event(kind, reason, message) => {
                 self.executor.recorder.event(&self.object().0, kind, reason, message);
@@ -164,11 +348,15 @@ impl<'r, N: Note> Run<'r, N> {
 
     /// Sends a request and notes what its answer means for the caches. Does not return if this process may no longer write:
     /// [`Run::drive`] does.
-    pub(super) async fn send(&self, request: Request) -> Result<(Fields, Bytes), Refusal> {
+    async fn send(&self, request: Request) -> Result<(Fields, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.sends(request));
         self.own_writes.sends(request, || &self.object().1, || self.subject.children());
-        let answer = match self.wait(self.request(request)).await {
+        let answer = match request.call(self.own_writes.precondition(request)) {
+            Ok(call) => self.wait(self.executor.api.call(call)).await,
+            Err(unsent) => Err(unsent),
+        };
+        let answer = match answer {
             // Some servers answer a deletion with something else than a status or the object.
             Ok(bytes) if matches!(request.verb, Verb::Delete(..)) => {
                 Ok((Fields::parse(&bytes).unwrap_or_default(), bytes))
@@ -195,41 +383,10 @@ impl<'r, N: Note> Run<'r, N> {
         }
         Err(refusal)
     }
-
-    async fn request(&self, request: &Request) -> Result<Bytes, api::Error> {
-        let api = &self.executor.api;
-        let creates = matches!(request.verb, Verb::Create(_));
-        let name = if creates { "" } else { &*request.name };
-        let subresource = request.subresource;
-        let target = Target { resource: request.resource, namespace: &request.namespace, name, subresource };
-        let precondition = self.own_writes.precondition(request);
-        let unsent = |error: String| api::Error::Unsent(format!("the body of the request cannot be encoded: {error}"));
-        let encoded = |body: &Body| body.0.clone().map_err(unsent);
-        match &request.verb {
-            Verb::Get => api.read(&target.path(), request.accept).await,
-            Verb::List(query) => api.list(request.resource, &request.namespace, query).await,
-            Verb::Create(body) => api.create_encoded(target, encoded(body)?).await,
-            Verb::Replace(body) => api.replace_encoded(target, encoded(body)?).await,
-            Verb::Patch(kind, body) => {
-                let mut body = encoded(body)?;
-                if let Some(precondition) = &precondition {
-                    body = with_precondition(&body, precondition).map_err(|error| unsent(error.to_string()))?;
-                }
-                api.patch_encoded(target, *kind, body).await
-            }
-            Verb::Delete(propagation, grace_seconds) => {
-                let Precondition { uid, version } = precondition.unwrap_or_default();
-                let uid = (!uid.is_empty()).then_some(uid);
-                let version = version.filter(|version| version.is_known());
-                let options = Delete { uid, version, propagation: *propagation, grace_seconds: *grace_seconds };
-                api.delete(target, &options).await
-            }
-        }
-    }
 }
 
 /// The failure of a sync that awaits something else than its [`Io`](super::Io).
-pub(super) fn foreign_wait() -> Failed {
+fn foreign_wait() -> Failed {
     debug_assert!(false, "a sync awaits something else than its requests");
     Failed::new("bug", "the sync awaits something else than its requests")
 }

@@ -6,13 +6,14 @@ use super::*;
 use crate::{
     api::Api,
     clock::Clock,
+    controller::{Explain, Failed, Outcome},
     events::Recorder,
     gate::{Keeper, gate},
     io::{Body, Request},
     leader::LEASES,
     meta::{Key, Meta},
     metrics::Metrics,
-    queue::Backoff,
+    queue::{Backoff, Priority},
     settings::Settings,
 };
 

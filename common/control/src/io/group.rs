@@ -1,0 +1,78 @@
+//! Groups of requests.
+
+use std::future::Future;
+
+use futures::{StreamExt as _, stream};
+
+use super::{effect::Note, run::Io};
+use crate::batch::{self, SlowStart};
+
+/// How the members of a group follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// All at the same time, up to [`crate::batch::IN_FLIGHT`].
+    AtOnce,
+    /// All at the same time, up to this number.
+    AtMost(usize),
+    /// One after the other; none after one that fails.
+    InOrder,
+    /// In batches of 1, 2, 4, ..., none larger than that; none after a batch in which one fails.
+    SlowStart(usize),
+}
+
+impl Pace {
+    /// The batches of a group of `count` members, and the number of members under way at the same time.
+    fn batches(self, count: usize) -> (SlowStart, usize) {
+        match self {
+            Self::AtOnce => (batch::at_once(count), batch::IN_FLIGHT),
+            Self::AtMost(in_flight) => (batch::at_once(count), in_flight.max(1)),
+            Self::InOrder => (batch::slow_start(count).at_most(1), batch::IN_FLIGHT),
+            Self::SlowStart(largest) => (batch::slow_start(count).at_most(largest), batch::IN_FLIGHT),
+        }
+    }
+
+    fn stops_after_failure(self) -> bool {
+        matches!(self, Self::InOrder | Self::SlowStart(_))
+    }
+}
+
+impl<N: Note> Io<'_, N> {
+    /// Runs `each` for all items, as a group, and returns the results of those that were begun: the first ones, in the order of the items.
+    ///
+    /// After a failure `pace` decides whether others are begun; once the process shuts down none is. The future of a member is made when
+    /// its turn comes.
+    pub fn all<I, T, E, F: Future<Output = Result<T, E>>>(
+        self,
+        pace: Pace,
+        items: impl IntoIterator<Item = I>,
+        each: impl Fn(I) -> F,
+    ) -> impl Future<Output = Vec<Result<T, E>>> {
+        // Collected here, because a future that holds a borrowing iterator cannot be proven to be `Send`.
+        let items: Vec<I> = items.into_iter().collect();
+        async move {
+            let mut results = Vec::with_capacity(items.len());
+            let (batches, in_flight) = pace.batches(items.len());
+            let mut items = items.into_iter();
+            for size in batches {
+                let members = stream::iter(items.by_ref().take(size)).map(|item| self.unless_ending(each(item)));
+                let begun: Vec<Option<Result<T, E>>> = if self.is_forecast() {
+                    // No request of a forecast waits.
+                    members.then(|member| member).collect().await
+                } else {
+                    members.buffered(in_flight).collect().await
+                };
+                let has_failed = begun.iter().any(|result| !matches!(result, Some(Ok(_))));
+                results.extend(begun.into_iter().flatten());
+                if has_failed && pace.stops_after_failure() {
+                    break;
+                }
+            }
+            results
+        }
+    }
+
+    /// Awaits a future, unless the process shuts down.
+    pub async fn unless_ending<F: Future>(self, future: F) -> Option<F::Output> {
+        if self.is_ending() { None } else { Some(future.await) }
+    }
+}
