@@ -1,7 +1,8 @@
 //! Renders the kustomizations of `deploy/` as `kubectl kustomize` does, where no kubectl is installed.
 //!
 //! It knows the part of kustomize that `deploy/` uses and refuses everything else by name, so that a new field cannot be ignored
-//! silently. Where kubectl is installed, a test compares the two.
+//! silently. Where kubectl is installed, a test compares the two. There is no crate for kustomize, and tests have to run where no
+//! kubectl can be installed.
 
 use std::{
     collections::BTreeMap,
