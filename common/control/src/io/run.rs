@@ -98,7 +98,8 @@ impl Executor {
             return outcome;
         };
         self.accounts.iter().for_each(|accounts| accounts.begins(account));
-        let outcome = run.drive(sync(Io(Side::Real(&run)))).await;
+        let mut sync = pin!(sync(Io(Side::Real(&run))));
+        let outcome = poll_fn(|context| run.ended(sync.as_mut().poll(context))).await;
         match &outcome {
             Err(Stopped) => account.deviates("this process may not write any more"),
             Ok(Err(failed)) => account.deviates_if_unexplained(failed),
@@ -266,6 +267,15 @@ struct Run<'r, N: Note> {
 /// Why a sync was broken off: this process may no longer write.
 struct Stopped;
 
+/// A request or pause that is under way.
+struct Wait<'w>(&'w AtomicUsize);
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl<'r, N: Note> Run<'r, N> {
     fn new(executor: &'r Executor, subject: &'r dyn Subject<N>, account: Option<&'r Account>) -> Self {
         Self {
@@ -279,34 +289,26 @@ impl<'r, N: Note> Run<'r, N> {
         }
     }
 
-    /// Runs a sync to its end, or until this process may no longer write and no request is under way.
-    async fn drive(&self, sync: impl Future<Output = Outcome>) -> Result<Outcome, Stopped> {
-        let mut sync = pin!(sync);
-        poll_fn(|context| match sync.as_mut().poll(context) {
+    /// What a poll of the sync means: it also ends when this process may no longer write and no request is under way.
+    fn ended(&self, poll: Poll<Outcome>) -> Poll<Result<Outcome, Stopped>> {
+        match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
             Poll::Pending if self.waits.load(Ordering::Relaxed) > 0 => Poll::Pending,
             Poll::Pending if self.is_stopped.load(Ordering::Relaxed) => Poll::Ready(Err(Stopped)),
             Poll::Pending => Poll::Ready(Ok(Err(foreign_wait()))),
-        })
-        .await
+        }
     }
 
-    /// Awaits a future that is counted as under way meanwhile.
-    async fn wait<F: Future>(&self, future: F) -> F::Output {
-        struct Counted<'w>(&'w AtomicUsize);
-        impl Drop for Counted<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
+    /// Counts a wait as under way until the result is dropped.
+    fn waits(&self) -> Wait<'_> {
         self.waits.fetch_add(1, Ordering::Relaxed);
-        let _counted = Counted(&self.waits);
-        future.await
+        Wait(&self.waits)
     }
 
     async fn pause(&self, duration: Duration, factor: f64) {
         let clock = self.executor.api.clock();
-        self.wait(clock.sleep(clock.jitter(duration, factor))).await;
+        let _wait = self.waits();
+        clock.sleep(clock.jitter(duration, factor)).await;
     }
 
     fn observe(&self, question: N::Question) -> Option<N::Fresh> {
@@ -347,13 +349,16 @@ impl<'r, N: Note> Run<'r, N> {
     }
 
     /// Sends a request and notes what its answer means for the caches. Does not return if this process may no longer write:
-    /// [`Run::drive`] does.
+    /// [`Executor::run`] does.
     async fn send(&self, request: Request) -> Result<(Fields, Bytes), Refusal> {
         let request = &request;
         self.account.inspect(|account| account.sends(request));
         self.own_writes.sends(request, || &self.object().1, || self.subject.children());
         let answer = match request.call(self.own_writes.precondition(request)) {
-            Ok(call) => self.wait(self.executor.api.call(call)).await,
+            Ok(call) => {
+                let _wait = self.waits();
+                self.executor.api.call(call).await
+            }
             Err(unsent) => Err(unsent),
         };
         let answer = match answer {
