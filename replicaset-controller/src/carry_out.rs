@@ -75,21 +75,21 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     } else {
         Cow::Owned(status::status(snapshot, &claimed, &managed, snapshot.now))
     };
-    // No later sync knows of a failure of this one: its status is written onto whatever the server has.
+    // A failure has to be written now: the next sync does not know of it.
     let status_written = write_status(snapshot, &status, failed.is_none(), io).await?;
     if let Some(failed) = failed {
         return Err(failed);
     }
     if status_written == StatusWritten::CacheIsNewer || managed == Managed::Changed {
-        // The next sync sees the set or the Pods as they have become.
+        // The next sync sees what has changed.
         return Ok(Requeue::Conflict);
     }
 
-    let check = timer::next_check(snapshot, &claimed, &status, snapshot.now, io.now());
-    let allowed = timer::requeue_after(snapshot, &manage, None);
-    // A create whose answer was lost has failed; that it is waited for is no success.
+    let until_available = timer::next_check(snapshot, &claimed, &status, snapshot.now, io.now());
+    let until_allowed = timer::requeue_after(snapshot, &manage, None);
+    // A sync that waits for a create whose answer was lost is no success.
     let requeue = if managed == Managed::NotAllowed { Requeue::Unfinished } else { Requeue::After };
-    Ok(check.into_iter().chain(allowed).min().map_or(Requeue::No, requeue))
+    Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::No, requeue))
 }
 
 /// How managing Pods went, with the failure that the sync ends with.
@@ -115,12 +115,12 @@ async fn create_pods(snapshot: &Snapshot, count: usize, missing: usize, io: Io<'
     let created = io.all(Pace::SlowStart(usize::MAX), 0..count, |_| create_pod(io, request.clone())).await;
 
     let refusals = created.into_iter().filter_map(Result::err);
-    let (terminating, refused): (Vec<_>, Vec<_>) =
+    let (namespace_terminates, others): (Vec<_>, Vec<_>) =
         refusals.partition(|refusal| refusal.class == Class::NamespaceTerminating);
-    if !terminating.is_empty() {
+    if !namespace_terminates.is_empty() {
         io.note(Note::NamespaceTerminates);
     }
-    match refused.first() {
+    match others.first() {
         Some(refusal) => failure(FailureReason::Create, Failed::request("", refusal)),
         None => (Managed::Done, None),
     }
@@ -133,8 +133,8 @@ async fn delete_pods(victims: &[Victim], age_ratios: &[u64], io: Io<'_>) -> Mana
     let deleted = io.all(Pace::AtOnce, victims, |victim| delete_pod(io, delete(victim))).await;
 
     let refusals = deleted.into_iter().filter_map(Result::err);
-    let (changed, refused): (Vec<_>, Vec<_>) = refusals.partition(|refusal| refusal.class == Class::Changed);
-    match refused.first() {
+    let (changed, others): (Vec<_>, Vec<_>) = refusals.partition(|refusal| refusal.class == Class::Changed);
+    match others.first() {
         Some(refusal) => failure(FailureReason::Delete, Failed::request("unable to delete pods", refusal)),
         None if !changed.is_empty() => (Managed::Changed, None),
         None => (Managed::Done, None),

@@ -196,7 +196,7 @@ impl Ledger {
         self.record(owner, |record| raise(record, resource, version));
     }
 
-    /// Notes a created child.
+    /// Notes a child that was created or adopted.
     pub fn created(&self, owner: &Uid, resource: Resource, child: &Uid, version: Version) {
         self.record(owner, |record| {
             raise(record, resource, version);

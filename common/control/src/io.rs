@@ -2,7 +2,8 @@
 //!
 //! A sync is an ordinary `async fn` that gets an [`Io`] and awaits nothing else. It runs twice. [`forecast`] runs it against a server
 //! that grants everything at once, which is what `/debug/explain` and shadow mode show; [`Executor`] runs it against the API server.
-//! Both run the same code, so an explanation cannot promise what the controller does not do.
+//! Both run the same code. A forecast is what the plan leads to if every request is granted; where a sync differs from its forecast, the
+//! account says why.
 //!
 //! The executor does what every controller would otherwise repeat: it sends nothing unless this process leads, adds preconditions, names
 //! the versions at which earlier writes of the same sync left objects, paces groups of requests, classifies errors, notes own writes in the

@@ -11,7 +11,7 @@ pub type Outcome = Result<Requeue, Failed>;
 /// When a key comes back after a sync that succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
-    /// When its plan is due , or with the next event.
+    /// When its plan is due, or with the next event.
     No,
     /// After this long, whatever the plan said.
     After(Duration),
@@ -22,8 +22,8 @@ pub enum Requeue {
     ///
     /// A server that answers every write with a conflict would otherwise be asked for ever without back-off.
     Conflict,
-    /// After this long. Failures in a row still count: the sync did a part of its work only, because it waits for what became of a
-    /// write that failed.
+    /// After this long, without forgetting the failures in a row: the sync did a part of its work only, and waits for something that
+    /// failed before.
     Unfinished(Duration),
 }
 

@@ -23,13 +23,13 @@ pub(super) struct OwnWrites<'r> {
 /// What an answer, or the lack of one, has the next sync wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
-    /// The cache has to show the child that was created.
+    /// The cache has to show the child that was created or adopted.
     AwaitChild,
     /// The cache has to show the version that was written.
     AwaitVersion,
     /// The cache has to show that the object is gone.
     AwaitDeletion,
-    /// The cache has to show that the owner is gone: the request was for the owner, which the server no longer has.
+    /// The cache has to show that the owner is gone, if the request was for the owner: the server no longer has it.
     AwaitOwnerGone,
     /// A child may have been created, or may still be.
     AwaitLostChild,
@@ -52,7 +52,8 @@ fn of_sending(request: &Request) -> Option<Consequence> {
 fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
     match (&request.verb, request.role) {
         (Verb::Get | Verb::List(_), _) if !is_same => Some(AwaitOwnerGone),
-        (Verb::Create(_), Role::Child) => Some(AwaitChild),
+        // A child that is adopted may appear in the cache after the sync, as one that is created does.
+        (Verb::Create(_) | Verb::Patch(..), Role::Child) => Some(AwaitChild),
         (Verb::Create(_), Role::Itself | Role::Awaited)
         | (Verb::Patch(..) | Verb::Replace(_), Role::Child | Role::Itself | Role::Awaited) => Some(AwaitVersion),
         (Verb::Delete(..), Role::Awaited) => Some(AwaitDeletion),
@@ -64,25 +65,22 @@ fn of_granting(request: &Request, is_same: bool) -> Option<Consequence> {
 /// What follows from a request that was refused.
 fn of_refusing(request: &Request, refusal: &Refusal) -> Vec<Consequence> {
     let (role, class) = (request.role, refusal.class);
-    let is_child_or_itself = matches!(role, Role::Child | Role::Released | Role::Itself);
-    let is_conflict = class == Class::Changed && is_child_or_itself;
-    let consequences = match &request.verb {
-        Verb::Get => [(AwaitOwnerGone, class == Class::Gone), (AwaitNewerVersion, false)],
-        Verb::List(_) => return Vec::new(),
-        Verb::Create(_) => {
-            [(AwaitLostChild, role == Role::Child && class == Class::Unknown), (AwaitNewerVersion, false)]
-        }
-        Verb::Patch(..) => [(AwaitOwnerGone, class == Class::Gone), (AwaitNewerVersion, is_conflict)],
-        Verb::Replace(_) => [(AwaitOwnerGone, class == Class::Gone), (AwaitNewerVersion, false)],
-        Verb::Delete(..) if role == Role::Awaited => {
-            [(AwaitDeletion, refusal.error.is_not_found()), (AwaitNewerVersion, false)]
-        }
-        Verb::Delete(..) => [(ForgetDeletion, is_child_or_itself), (AwaitNewerVersion, is_conflict)],
-    };
-    let is_given_up = role == Role::Released && class == Class::Gone;
-    let given_up = is_given_up.then_some(ForgetDeletion);
-    let following = consequences.into_iter().filter(|(_, follows)| *follows).map(|(consequence, _)| consequence);
-    following.chain(given_up).collect()
+    let concerns_owner = matches!(role, Role::Child | Role::Released | Role::Itself);
+    let mut consequences = Vec::new();
+    match &request.verb {
+        Verb::Create(_) if role == Role::Child && class == Class::Unknown => consequences.push(AwaitLostChild),
+        Verb::Get | Verb::Patch(..) | Verb::Replace(_) if class == Class::Gone => consequences.push(AwaitOwnerGone),
+        Verb::Delete(..) if role == Role::Awaited && refusal.error.is_not_found() => consequences.push(AwaitDeletion),
+        Verb::Delete(..) if concerns_owner => consequences.push(ForgetDeletion),
+        _ => {}
+    }
+    if matches!(request.verb, Verb::Patch(..) | Verb::Delete(..)) && class == Class::Changed && concerns_owner {
+        consequences.push(AwaitNewerVersion);
+    }
+    if role == Role::Released && class == Class::Gone {
+        consequences.push(ForgetDeletion);
+    }
+    consequences
 }
 
 impl<'r> OwnWrites<'r> {

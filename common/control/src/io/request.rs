@@ -1,4 +1,4 @@
-//! A request as a sequence states it, and what a refusal means.
+//! A request as a sync states it, and what a refusal means.
 
 use std::{borrow::Cow, sync::Arc};
 

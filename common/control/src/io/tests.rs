@@ -292,6 +292,21 @@ async fn who_may_not_write_stops_at_once_and_who_ends_begins_nothing_new() {
     assert!(account.iter().skip(2).all(|line| line.contains("this process may not write any more")), "{account:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_adopted_child_is_not_taken_for_the_one_whose_creation_was_not_answered() {
+    let world = world(|method, name, body| match method {
+        "POST" => (504, status("Timeout", "no answer")),
+        _ => granting(method, name, body),
+    });
+    world.run(sync(1)).await.0.unwrap_err();
+    let behind = |children: &[&str]| {
+        let children = children.iter().map(|uid| Uid::new(uid)).collect();
+        world.ledger.behind(&Uid::new("SET"), &[], || children).map(|(behind, _)| behind.to_string())
+    };
+    assert!(behind(&["orphan"]).is_some_and(|behind| behind.contains("1 ")), "{:?}", behind(&["orphan"]));
+    assert_eq!(behind(&["orphan", "made"]), None);
+}
+
 /// Writes the same object twice.
 async fn twice(io: Io<'_, Count>) -> Outcome {
     let body = || io.body(|| json!({"metadata": {"labels": {"a": "b"}}}));
