@@ -62,7 +62,7 @@ pub fn anchor(cron: &CronJob) -> Option<Anchor> {
 }
 
 /// The name of the Job of a run. It is derived from the minute, and keeps a run from being started twice.
-fn job_name(cron: &str, run: Timestamp) -> String {
+pub(crate) fn job_name(cron: &str, run: Timestamp) -> String {
     format!("{cron}-{}", run.as_second() / 60)
 }
 
