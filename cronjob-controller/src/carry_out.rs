@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
-    decide,
+    decide::{decide, runs::existing_run},
     objects::{CRON_JOBS, CronJob, JOBS, Job, Reference, Status},
     plan::{Event, Plan, Question, Reason, Step},
     snapshot::Snapshot,
@@ -76,7 +76,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
                 }
             }
         }
-        plan = Cow::Owned(decide::decide(&snapshot));
+        plan = Cow::Owned(decide(&snapshot));
     }
 
     let mut record = Record { status: plan.status.clone(), is_changed: plan.changed };
@@ -196,7 +196,7 @@ async fn create(
         Err(refusal) if refusal.class == Class::Taken => {
             let existing = io.read::<Job>(get_job(snapshot, name).because("its name is taken")).await;
             let existing = existing.map_err(|refusal| Failed::request(&format!("cannot read Job {name}"), &refusal))?;
-            let with_run = existing.and_then(|job| Some((decide::existing_run(snapshot, &job, scheduled)?, job)));
+            let with_run = existing.and_then(|job| Some((existing_run(snapshot, &job, scheduled)?, job)));
             if let Some((run, job)) = with_run {
                 io.note(Note::Recorded(job.metadata.resource_version));
                 record.add_run(&job.metadata, run);

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::job_name,
+    decide::runs::job_name,
     objects::{CRON_JOBS, CronJob, SCHEDULED_TIMESTAMP},
     snapshot::Snapshot,
 };

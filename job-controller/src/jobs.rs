@@ -45,10 +45,12 @@ use self::{
     watch::Watch,
 };
 use crate::{
-    MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES, POD_FAILURE_BACKOFF, POD_FAILURE_BACKOFF_MAX,
-    STALE_CONSISTENCY, SYNC_BATCH_PERIOD, WORKLOAD_WITH_JOB,
     metrics::ControllerMetrics,
     objects::{CachedPod, JOBS, Job},
+    options::{
+        MAX_PODS_PER_SYNC, MAX_UNCOUNTED_PODS, MUTABLE_SCHEDULING_DIRECTIVES, POD_FAILURE_BACKOFF,
+        POD_FAILURE_BACKOFF_MAX, STALE_CONSISTENCY, SYNC_BATCH_PERIOD, WORKLOAD_WITH_JOB,
+    },
     orphans::key::Orphan,
 };
 
@@ -153,15 +155,15 @@ impl Controller for JobController {
             Note::NamespaceTerminates => {
                 let key = job.metadata.key();
                 tracing::debug!(logger = "job", key = %key, "The namespace is terminating, creating no Pods");
-                memory.refuse(uid, self.context.clock.instant());
+                memory.change(uid, |known| known.refused = Some(self.context.clock.instant()));
             }
             Note::Counted(statuses) => metrics.counted(job, &statuses[0], &statuses[1]),
-            Note::Backoff(record) => memory.set_backoff(uid, record),
+            Note::Backoff(record) => memory.change(uid, |known| known.backoff = Some(record)),
             Note::Policy(actions) => actions.into_iter().for_each(|(action, pods)| metrics.handled(action, pods)),
             Note::Process(pods) => memory.process(uid, pods),
             Note::Unprocess(pods) => pods.iter().for_each(|pod| memory.unprocess(uid, pod)),
             Note::Finished(end) => {
-                memory.finish(uid);
+                memory.change(uid, |known| known.finished = true);
                 metrics.finished(job, &end);
             }
             Note::Synced(is_ok, action, took) => metrics.synced(job, is_ok, action, took),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::{
     indexes::IndexSet,
-    jobs::plan::end::{End, Verdict},
+    jobs::plan::{End, Verdict},
     objects::{Action, Job, Status},
 };
 

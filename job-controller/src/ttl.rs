@@ -28,9 +28,9 @@ use jiff::Timestamp;
 
 use self::{carry_out::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
-    CONCURRENT_TTL_SYNCS,
     metrics::TtlMetrics,
     objects::{JOBS, Job},
+    options::CONCURRENT_TTL_SYNCS,
 };
 
 /// The loop.

@@ -16,10 +16,7 @@ use crate::{
         JobController,
         decide::decide,
         observe::claim,
-        plan::{
-            Plan,
-            manage::{Manage, NewPod, Victim},
-        },
+        plan::{Manage, NewPod, Plan, Victim},
         snapshot::{Blocked, Limits, PodRef, Record, Snapshot},
     },
     objects::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, JOBS, Job, Status},

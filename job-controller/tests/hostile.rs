@@ -13,7 +13,7 @@ use job_controller::{
     jobs::{
         JobController,
         decide::decide,
-        plan::{Plan, manage::Manage},
+        plan::{Manage, Plan},
         snapshot::{Limits, PodRef, Record, Snapshot},
     },
     objects::{JOBS, Job},

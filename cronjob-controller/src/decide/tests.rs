@@ -1,14 +1,19 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{controller::Decision, intern::Text};
+use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{create::wall_time, *};
+use super::{
+    create::wall_time,
+    runs::{existing_run, unrecorded_run},
+    *,
+};
 use crate::{
     CronJobController,
-    objects::SCHEDULED_TIMESTAMP,
-    plan::{Question, Reason, Step},
+    objects::{Job, SCHEDULED_TIMESTAMP},
+    plan::{Event, Question, Reason, Step},
     schedule::{Schedule, Zone},
     world::{at, by_hand, job, run, running, world},
 };

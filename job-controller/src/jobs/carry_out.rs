@@ -5,60 +5,28 @@ mod body;
 mod count;
 mod finalizers;
 mod gang;
+mod note;
 mod pods;
 
-use std::{borrow::Cow, collections::BTreeMap, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use common::{
     events::EventType,
-    io::{self, Claim, Claims, Outcome, Requeue},
-    meta::Uid,
+    io::{Claim, Claims, Outcome, Requeue},
     pods::PODS,
 };
-use jiff::SignedDuration;
 
-use self::finalizers::{Untracked, untrack_all};
+pub(super) use self::note::Note;
+use self::{
+    finalizers::{Untracked, untrack_all},
+    note::Io,
+};
 use super::{
     decide::{decide_adopting, manage, track},
-    plan::{LeftAlone, Plan, end::End, manage::Manage},
-    snapshot::{PodRef, Record, Scheduling, Snapshot},
+    plan::{LeftAlone, Manage, Plan},
+    snapshot::{PodRef, Snapshot},
 };
-use crate::{
-    metrics::CreationReason,
-    objects::{Action, JOB_TRACKING, Status},
-};
-
-/// A change of the controller's memory or metrics.
-#[derive(Debug)]
-pub enum Note {
-    /// The selector breaks the rules, so that nothing is done.
-    BrokenSelector(String),
-    /// Pods were created, and so many refused.
-    Created(CreationReason, usize, usize),
-    /// The server refuses Pods because the namespace terminates.
-    NamespaceTerminates,
-    /// The status was written; from this one to that one.
-    Counted(Box<[Status; 2]>),
-    /// The failures that the status knows of now.
-    Backoff(Record),
-    /// A failure policy has decided about Pods.
-    Policy(BTreeMap<Action, u64>),
-    /// The finalizers of these Pods are about to be removed.
-    Process(Vec<Uid>),
-    /// The finalizers of these Pods may still be there.
-    Unprocess(Vec<Uid>),
-    /// The Job has ended.
-    Finished(Box<End>),
-    /// The sync has ended, well or not; it was about that.
-    Synced(bool, &'static str, SignedDuration),
-}
-
-impl io::Note for Note {
-    type Question = ();
-    type Fresh = Scheduling;
-}
-
-type Io<'r> = io::Io<'r, Note>;
+use crate::objects::JOB_TRACKING;
 
 /// Carries a plan out.
 pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {

@@ -23,7 +23,7 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    plan::{LeftAlone, Plan, gang::Gang, manage::Manage, situation::Situation},
+    plan::{Gang, LeftAlone, Manage, Plan, Situation},
     snapshot::{PodRef, Snapshot},
 };
 use crate::objects::{Job, Mode};

@@ -19,23 +19,29 @@ pub struct Memory {
     jobs: Arc<Mutex<HashMap<Uid, Remembered>>>,
 }
 
+/// What is remembered of one Job.
 #[derive(Debug, Default)]
-struct Remembered {
+pub struct Remembered {
     /// Pods whose finalizer was removed, though no cache has shown that yet. They have been dealt with.
     processed: Arc<HashSet<Uid>>,
-    backoff: Option<Record>,
+    /// Failures of the Job's Pods since the last success, as far as this process has seen them.
+    pub backoff: Option<Record>,
     /// Pods that have ended in the future by the clock of their node, each with when that was seen.
     ends: Arc<HashMap<Uid, Timestamp>>,
     /// The terminal status was written.
-    finished: bool,
-    /// When the server refused a Pod because the namespace terminates.
-    refused: Option<Instant>,
+    pub finished: bool,
+    /// When the server last refused a Pod because the namespace terminates.
+    ///
+    /// A namespace that has begun to terminate does not stop. Each Pod that the namespace controller deletes would otherwise
+    /// bring another vain request.
+    pub refused: Option<Instant>,
     /// The version a cache is to reach before the Job's next sync.
     awaited: Option<(Resource, Version)>,
 }
 
 impl Memory {
-    fn change<R>(&self, job: &Uid, change: impl FnOnce(&mut Remembered) -> R) -> R {
+    /// Changes what is remembered of a Job.
+    pub fn change<R>(&self, job: &Uid, change: impl FnOnce(&mut Remembered) -> R) -> R {
         let mut jobs = self.jobs.lock();
         if let Some(known) = jobs.get_mut(job) {
             return change(known);
@@ -43,8 +49,9 @@ impl Memory {
         change(jobs.entry(job.clone()).or_default())
     }
 
-    fn look<R>(&self, job: &Uid, look: impl FnOnce(&Remembered) -> R) -> Option<R> {
-        self.jobs.lock().get(job).map(look)
+    /// Reads what is remembered of a Job, if anything is.
+    pub fn read<R>(&self, job: &Uid, read: impl FnOnce(&Remembered) -> R) -> Option<R> {
+        self.jobs.lock().get(job).map(read)
     }
 
     /// Notes that finalizers of these Pods are about to be removed.
@@ -60,7 +67,7 @@ impl Memory {
     /// Pods that have been dealt with though the cache does not show it; those it shows without the finalizer, or not at
     /// all, are forgotten. `tracked` are the Pods the cache shows with the finalizer.
     pub fn processed(&self, job: &Uid, tracked: impl FnOnce() -> HashSet<Uid>) -> Arc<HashSet<Uid>> {
-        if self.look(job, |known| known.processed.is_empty()).unwrap_or(true) {
+        if self.read(job, |known| known.processed.is_empty()).unwrap_or(true) {
             return Arc::default();
         }
         let tracked = tracked();
@@ -72,16 +79,6 @@ impl Memory {
         })
     }
 
-    /// Failures of the Job's Pods since the last success, as far as this process has seen them.
-    pub fn backoff(&self, job: &Uid) -> Option<Record> {
-        self.look(job, |known| known.backoff).flatten()
-    }
-
-    /// Notes failures of the Job's Pods.
-    pub fn set_backoff(&self, job: &Uid, record: Record) {
-        self.change(job, |known| known.backoff = Some(record));
-    }
-
     /// When Pods ended whose node says that this is yet to come: when this was asked first. `ahead` are those Pods now, and
     /// `known` tells whether a Pod is still there.
     pub fn ends(
@@ -91,7 +88,7 @@ impl Memory {
         now: Timestamp,
         known: impl FnOnce() -> HashSet<Uid>,
     ) -> Arc<HashMap<Uid, Timestamp>> {
-        if ahead.is_empty() && self.look(job, |known| known.ends.is_empty()).unwrap_or(true) {
+        if ahead.is_empty() && self.read(job, |known| known.ends.is_empty()).unwrap_or(true) {
             return Arc::default();
         }
         let known = known();
@@ -105,32 +102,9 @@ impl Memory {
         })
     }
 
-    /// Whether the terminal status was written.
-    pub fn is_finished(&self, job: &Uid) -> bool {
-        self.look(job, |known| known.finished).unwrap_or(false)
-    }
-
-    /// Notes that the terminal status was written.
-    pub fn finish(&self, job: &Uid) {
-        self.change(job, |known| known.finished = true);
-    }
-
-    /// When the server last refused a Pod of the Job because the namespace terminates.
-    ///
-    /// A namespace that has begun to terminate does not stop. Each Pod that the namespace controller deletes would otherwise
-    /// bring another vain request.
-    pub fn refused(&self, job: &Uid) -> Option<Instant> {
-        self.look(job, |known| known.refused).flatten()
-    }
-
-    /// Notes that the server has refused a Pod of the Job because the namespace terminates.
-    pub fn refuse(&self, job: &Uid, at: Instant) {
-        self.change(job, |known| known.refused = Some(at));
-    }
-
     /// Notes what the Job's next sync waits for, if anything.
     pub fn wait_for(&self, job: &Uid, what: Option<(Resource, Version)>) {
-        if what.is_some() || self.look(job, |known| known.awaited.is_some()).unwrap_or(false) {
+        if what.is_some() || self.read(job, |known| known.awaited.is_some()).unwrap_or(false) {
             self.change(job, |known| known.awaited = what);
         }
     }
@@ -138,22 +112,12 @@ impl Memory {
     /// Whether the Job waits for a cache of that resource that has now reached `version`.
     pub fn has_waited_for(&self, job: &Uid, resource: Resource, version: Version) -> bool {
         let reached = |(r, awaited): (Resource, Version)| r == resource && awaited <= version;
-        self.look(job, |known| known.awaited.is_some_and(reached)).unwrap_or(false)
+        self.read(job, |known| known.awaited.is_some_and(reached)).unwrap_or(false)
     }
 
     /// Forgets a Job that is gone or over.
     pub fn forget(&self, job: &Uid) {
         self.jobs.lock().remove(job);
-    }
-
-    /// How many Jobs are remembered.
-    pub fn len(&self) -> usize {
-        self.jobs.lock().len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -201,7 +165,7 @@ mod tests {
             ends
         };
         assert_eq!(ends(&[], 1, &["a"]), []);
-        assert!(memory.is_empty());
+        assert!(memory.jobs.lock().is_empty());
         assert_eq!(ends(&["a"], 5, &["a", "b"]), [("a".to_owned(), 5)]);
         assert_eq!(ends(&["a", "b"], 7, &["a", "b"]), [("a".to_owned(), 5), ("b".to_owned(), 7)]);
         assert_eq!(ends(&[], 9, &["a"]), [("a".to_owned(), 5)], "also when that time has come");
@@ -210,10 +174,12 @@ mod tests {
     #[test]
     fn nothing_is_left_of_a_job_that_is_forgotten() {
         let (memory, job) = (Memory::default(), Uid::new("job"));
-        memory.finish(&job);
-        memory.set_backoff(&job, Record { failures: 2, last: None });
-        assert!(memory.is_finished(&job) && memory.backoff(&job).is_some());
+        memory.change(&job, |known| {
+            known.finished = true;
+            known.backoff = Some(Record { failures: 2, last: None });
+        });
+        assert_eq!(memory.read(&job, |known| known.finished && known.backoff.is_some()), Some(true));
         memory.forget(&job);
-        assert!(memory.is_empty() && !memory.is_finished(&job) && memory.backoff(&job).is_none());
+        assert!(memory.jobs.lock().is_empty() && memory.read(&job, |_| ()).is_none());
     }
 }

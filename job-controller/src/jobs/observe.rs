@@ -69,7 +69,7 @@ impl JobController {
         if job.is_finished() || job.managed_by.is_some() {
             return Ok(Observed::Ready(snapshot));
         }
-        if self.memory.is_finished(uid) {
+        if self.memory.read(uid, |known| known.finished) == Some(true) {
             return Ok(Observed::wait("the cache does not show yet that the Job has finished", RECHECK));
         }
         let owned = self.pods.store().by_index(ByController, &IndexValue::controlled_by(&job.metadata))?;
@@ -78,14 +78,16 @@ impl JobController {
         let uids = |pod: &PodRef| pod.meta().uid.clone();
         let ahead: Vec<Uid> = owned.iter().filter(|pod| !pod.is_active() && pod.finished > now).map(uids).collect();
         snapshot.ends = self.memory.ends(uid, &ahead, now, || owned.iter().map(uids).collect());
-        snapshot.backoff = self.memory.backoff(uid).unwrap_or_else(|| recollect(&job, &owned, &snapshot.ends));
+        snapshot.backoff = self
+            .memory
+            .read(uid, |known| known.backoff)
+            .flatten()
+            .unwrap_or_else(|| recollect(&job, &owned, &snapshot.ends));
         let orphans = self.orphans_of(&job);
         (snapshot.claims, snapshot.unselected) = claim(&snapshot.owner, &job.selector, owned, orphans);
         snapshot.scheduling = self.gangs.as_ref().map(|gangs| gangs.scheduling(&job)).transpose()?;
-        snapshot.terminating_namespace = self
-            .memory
-            .refused(uid)
-            .is_some_and(|at| self.context.clock.instant().saturating_duration_since(at) < self.expectations_timeout);
+        let is_recent = |at| self.context.clock.instant().saturating_duration_since(at) < self.expectations_timeout;
+        snapshot.terminating_namespace = self.memory.read(uid, |known| known.refused).flatten().is_some_and(is_recent);
         snapshot.blocked = blocked;
         Ok(Observed::Ready(snapshot))
     }

@@ -1,16 +1,21 @@
 //! What one sync of a Job does.
 
-pub mod end;
+mod end;
 mod explain;
-pub mod gang;
-pub mod manage;
-pub mod situation;
+mod gang;
+mod manage;
+mod situation;
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use common::{map::HashSet, meta::Uid, selector::SelectorError};
 
-use self::{end::End, gang::Gang, manage::Manage, situation::Situation};
+pub use self::{
+    end::{End, Verdict, reasons},
+    gang::{Gang, Ordinary},
+    manage::{Failures, Manage, NewPod, PodWrites, Victim, Why},
+    situation::{Claimed, Situation},
+};
 use super::snapshot::PodRef;
 use crate::objects::{Action, Job, Status};
 

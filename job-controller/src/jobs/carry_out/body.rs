@@ -1,6 +1,6 @@
 //! Pods as they are created: the template of the Job, unread, and what tells one index from another.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use common::{
     intern::{Labels, Text},
@@ -8,11 +8,11 @@ use common::{
     meta::OwnerRef,
     pods::PODS,
 };
-use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap as _};
+use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
 
 use crate::{
-    jobs::plan::manage::NewPod,
+    jobs::plan::{Failures, NewPod},
     objects::{
         COMPLETION_INDEX, COMPLETION_INDEX_ENV, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, Job,
     },
@@ -76,6 +76,8 @@ impl Bodies {
         let spec = match template.spec {
             Some(spec) if indexed => {
                 let mut fields = with_index_variable(spec).map_err(wrong)?;
+                // Each Pod gets its own.
+                fields.remove("hostname");
                 if let Some(group) = group {
                     let group = serde_json::value::to_raw_value(&json!({ "podGroupName": group }));
                     fields.insert("schedulingGroup".to_owned(), group.map_err(wrong)?);
@@ -98,7 +100,39 @@ impl Bodies {
 
     /// One Pod.
     pub(crate) fn of(&self, pod: NewPod) -> impl Serialize {
-        Body { bodies: self, pod }
+        let mut labels: BTreeMap<&str, Cow<'_, str>> =
+            self.labels.iter().map(|(key, value)| (key, value.into())).collect();
+        let mut annotations: BTreeMap<&str, Cow<'_, str>> =
+            self.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
+        if let Some(index) = pod.index.filter(|_| self.indexed) {
+            labels.insert(COMPLETION_INDEX, index.to_string().into());
+            annotations.insert(COMPLETION_INDEX, index.to_string().into());
+        }
+        if let Some(Failures { counted, ignored }) = pod.failures {
+            annotations.insert(INDEX_FAILURE_COUNT, counted.to_string().into());
+            if ignored > 0 {
+                annotations.insert(INDEX_IGNORED_FAILURE_COUNT, ignored.to_string().into());
+            }
+        }
+        let spec = self.spec.as_ref().map(|spec| match spec {
+            Spec::Raw(raw) => BodySpec::Raw(raw),
+            Spec::Fields(fields) => {
+                let hostname = format!("{}-{}", self.name, pod.index.unwrap_or_default());
+                BodySpec::Indexed { fields, hostname }
+            }
+        });
+        Body {
+            kind: PODS.kind,
+            api_version: PODS.version,
+            metadata: Metadata {
+                generate_name: self.prefix(pod.index),
+                labels,
+                annotations,
+                finalizers: &self.finalizers,
+                owner_references: [&self.reference],
+            },
+            spec,
+        }
     }
 
     /// What the name of a Pod begins with. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
@@ -149,81 +183,37 @@ fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
 }
 
 /// One Pod, on its way to the server.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Body<'a> {
-    bodies: &'a Bodies,
-    pod: NewPod,
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<BodySpec<'a>>,
 }
 
-impl Serialize for Body<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        out.serialize_entry("kind", PODS.kind)?;
-        out.serialize_entry("apiVersion", PODS.version)?;
-        out.serialize_entry("metadata", &Metadata { bodies: self.bodies, pod: self.pod })?;
-        match &self.bodies.spec {
-            Some(Spec::Raw(raw)) => out.serialize_entry("spec", raw)?,
-            Some(Spec::Fields(fields)) => {
-                let index = self.pod.index.unwrap_or_default();
-                let hostname = format!("{}-{index}", self.bodies.name);
-                out.serialize_entry("spec", &IndexedSpec { fields, hostname })?;
-            }
-            None => {}
-        }
-        out.end()
-    }
-}
-
-struct IndexedSpec<'a> {
-    fields: &'a Fields,
-    hostname: String,
-}
-
-impl Serialize for IndexedSpec<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut out = serializer.serialize_map(None)?;
-        for (field, value) in self.fields.iter().filter(|(field, _)| *field != "hostname") {
-            out.serialize_entry(field, value)?;
-        }
-        out.serialize_entry("hostname", &self.hostname)?;
-        out.end()
-    }
-}
-
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Metadata<'a> {
-    bodies: &'a Bodies,
-    pod: NewPod,
+    generate_name: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<&'a str, Cow<'a, str>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'a str, Cow<'a, str>>,
+    finalizers: &'a [String],
+    owner_references: [&'a OwnerRef; 1],
 }
 
-impl Serialize for Metadata<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { bodies, pod } = self;
-        let index = pod.index.filter(|_| bodies.indexed).map(|index| index.to_string());
-        let mut labels: BTreeMap<&str, &str> = bodies.labels.iter().collect();
-        let mut annotations: BTreeMap<&str, &str> =
-            bodies.annotations.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
-        if let Some(index) = &index {
-            labels.insert(COMPLETION_INDEX, index);
-            annotations.insert(COMPLETION_INDEX, index);
-        }
-        let counts = pod.failures.map(|failures| (failures.counted.to_string(), failures.ignored.to_string()));
-        if let Some((counted, ignored)) = &counts {
-            annotations.insert(INDEX_FAILURE_COUNT, counted);
-            if ignored != "0" {
-                annotations.insert(INDEX_IGNORED_FAILURE_COUNT, ignored);
-            }
-        }
-        let mut out = serializer.serialize_map(None)?;
-        out.serialize_entry("generateName", &bodies.prefix(pod.index))?;
-        if !labels.is_empty() {
-            out.serialize_entry("labels", &labels)?;
-        }
-        if !annotations.is_empty() {
-            out.serialize_entry("annotations", &annotations)?;
-        }
-        out.serialize_entry("finalizers", &bodies.finalizers)?;
-        out.serialize_entry("ownerReferences", &[&bodies.reference])?;
-        out.end()
-    }
+#[derive(Serialize)]
+#[serde(untagged)]
+enum BodySpec<'a> {
+    Raw(&'a Raw),
+    Indexed {
+        #[serde(flatten)]
+        fields: &'a Fields,
+        hostname: String,
+    },
 }
 
 #[cfg(test)]
@@ -231,7 +221,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::{jobs::plan::manage::Failures, world::job};
+    use crate::world::job;
 
     fn bodies(change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
         grouped(None, change)

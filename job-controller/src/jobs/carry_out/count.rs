@@ -10,17 +10,13 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    Io, Note,
     finalizers::{Untracked, untrack_all},
+    note::{Io, Note},
 };
 use crate::{
     jobs::{
         decide::settle,
-        plan::{
-            Tracked,
-            end::{End, Verdict},
-            situation::Situation,
-        },
+        plan::{End, Situation, Tracked, Verdict},
         snapshot::Snapshot,
     },
     objects::{JOBS, Job, Status},

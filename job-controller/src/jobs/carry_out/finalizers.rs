@@ -6,7 +6,7 @@ use common::{
     meta::Uid,
 };
 
-use super::{Io, Note};
+use super::note::{Io, Note};
 use crate::{jobs::snapshot::PodRef, untrack::untrack};
 
 /// What became of the finalizers of some Pods.

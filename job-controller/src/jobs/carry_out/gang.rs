@@ -12,11 +12,11 @@ use common::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::Io;
+use super::note::Io;
 use crate::{
     jobs::{
         decide::gang::{gang, group_name, template_name, workload_name},
-        plan::{gang::Gang, situation::Situation},
+        plan::{Gang, Situation},
         snapshot::Snapshot,
     },
     objects::{GroupTemplate, JOBS, POD_GROUPS, PodGroup, WORKLOADS, Workload},

@@ -6,13 +6,13 @@ use common::{
     pods::PODS,
 };
 
-use super::{Io, Note, body::Bodies};
+use super::{
+    body::Bodies,
+    note::{Io, Note},
+};
 use crate::{
     jobs::{
-        plan::{
-            manage::{Manage, NewPod, PodWrites, Victim, Why},
-            situation::{Claimed, Situation},
-        },
+        plan::{Claimed, Manage, NewPod, PodWrites, Situation, Victim, Why},
         snapshot::Snapshot,
     },
     metrics::CreationReason,

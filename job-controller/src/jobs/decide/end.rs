@@ -8,10 +8,7 @@ use jiff::SignedDuration;
 use super::failure::is_failed;
 use crate::{
     jobs::{
-        plan::{
-            end::{End, Verdict, reasons},
-            situation::Situation,
-        },
+        plan::{End, Situation, Verdict, reasons},
         snapshot::Snapshot,
     },
     objects::{Job, kinds},

@@ -14,10 +14,7 @@ use common::{
 
 use crate::{
     jobs::{
-        plan::{
-            gang::{Gang, Ordinary},
-            situation::Situation,
-        },
+        plan::{Gang, Ordinary, Situation},
         snapshot::{Scheduling, Snapshot},
     },
     objects::{JOBS, Job, kinds},

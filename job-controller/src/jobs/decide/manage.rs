@@ -7,11 +7,7 @@ use common::{map::HashSet, pods::sort_for_deletion};
 use super::{backoff, end, failure::is_counted};
 use crate::{
     jobs::{
-        plan::{
-            end::{End, Verdict},
-            manage::{Failures, Manage, NewPod, PodWrites, Victim, Why},
-            situation::{Claimed, Situation},
-        },
+        plan::{Claimed, End, Failures, Manage, NewPod, PodWrites, Situation, Verdict, Victim, Why},
         snapshot::Snapshot,
     },
     objects::Job,

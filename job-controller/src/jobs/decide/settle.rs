@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::suspend::{job_condition, put};
 use crate::{
-    jobs::plan::end::{End, Verdict},
+    jobs::plan::{End, Verdict},
     objects::{Job, Status},
 };
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     indexes::IndexSet,
     jobs::{
-        plan::situation::{Claimed, Situation},
+        plan::{Claimed, Situation},
         snapshot::{PodRef, Snapshot},
     },
     objects::{CachedPod, Job},

@@ -28,11 +28,7 @@ use super::{
 };
 use crate::{
     jobs::{
-        plan::{
-            Tracked,
-            end::Verdict,
-            situation::{Claimed, Situation},
-        },
+        plan::{Claimed, Situation, Tracked, Verdict},
         snapshot::Snapshot,
     },
     objects::Action,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-use super::{LeftAlone, Plan, gang::Gang, manage::Manage, situation::Claimed};
+use super::{Claimed, Gang, LeftAlone, Manage, Plan};
 
 /// How many Pods are named one by one.
 const NAMED: usize = 10;

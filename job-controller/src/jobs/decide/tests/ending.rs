@@ -124,8 +124,7 @@ fn a_job_whose_pods_are_not_all_gone_has_not_ended_yet() {
     let over = job("j").spec("activeDeadlineSeconds", 5).with([pod("a"), pod("b").failed()]);
     assert_eq!(over.clone().blocked().end(), None);
     let plan = over.plan();
-    let nothing =
-        crate::jobs::plan::manage::PodWrites { removed: 0, ..crate::jobs::plan::manage::PodWrites::default() };
+    let nothing = crate::jobs::plan::PodWrites { removed: 0, ..crate::jobs::plan::PodWrites::default() };
     let managed = crate::jobs::decide::manage::managed(&over.snapshot(), &plan.situation, &plan.manage, &nothing);
     assert_eq!((managed.end, managed.active, managed.scaled), (None, 1, false));
 }

@@ -10,7 +10,7 @@ use crate::{
             decide,
             gang::{group_name, is_left_over, template_name, workload_name},
         },
-        plan::gang::Gang,
+        plan::Gang,
         snapshot::Scheduling,
     },
     objects::{PodGroup, Workload},

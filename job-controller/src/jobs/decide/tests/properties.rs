@@ -15,10 +15,7 @@ use crate::{
             settle::{finish, settle},
             track,
         },
-        plan::{
-            Plan,
-            manage::{Manage, PodWrites},
-        },
+        plan::{Manage, Plan, PodWrites},
         snapshot::{Limits, Record, Snapshot},
     },
     objects::{Status, kinds},
