@@ -52,11 +52,7 @@ impl Explain for Plan {
             Manage::NoIndexLeft { missing } => {
                 out.push(format!("{missing} Pods are missing, and there is no index left for them"));
             }
-            Manage::Nothing
-            | Manage::End(_)
-            | Manage::DeleteUncounted(_)
-            | Manage::Remove(_)
-            | Manage::Create { .. } => {}
+            _ => {}
         }
         let s = &self.situation;
         if let Some(end) = &self.tracked.end {

@@ -114,12 +114,7 @@ impl Manage {
             Self::End(victims) | Self::DeleteUncounted(victims) | Self::Suspend(victims) | Self::Remove(victims) => {
                 victims
             }
-            Self::Nothing
-            | Self::NotAllowed(_)
-            | Self::Deleting
-            | Self::NoIndexLeft { .. }
-            | Self::Create { .. }
-            | Self::Postpone { .. } => &[],
+            _ => &[],
         }
     }
 
