@@ -3,20 +3,15 @@
 mod create;
 mod history;
 mod record;
+pub mod runs;
 
 use std::{collections::BTreeSet, time::Duration};
 
-use common::{meta::Uid, object::Object as _};
-use jiff::Timestamp;
+use common::meta::Uid;
 
 pub use create::{changed_schedule, effective_schedule};
 
-use crate::{
-    due::Anchor,
-    objects::{CronJob, End, Job},
-    plan::{Event, Plan},
-    snapshot::Snapshot,
-};
+use crate::{plan::Plan, snapshot::Snapshot};
 
 /// The time between two syncs that look up active Jobs, if one sync cannot look up all of them.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
@@ -51,45 +46,6 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         create::create_due_job(&mut plan, snapshot);
     }
     plan
-}
-
-/// The time after which runs are due.
-pub fn anchor(cron: &CronJob) -> Option<Anchor> {
-    match cron.status.last_schedule_time {
-        Some(last) => Some(Anchor::LastRun(last)),
-        None => cron.meta().created.map(Anchor::Creation),
-    }
-}
-
-/// The name of the Job of a run. It is derived from the minute, and keeps a run from being started twice.
-fn job_name(cron: &str, run: Timestamp) -> String {
-    format!("{cron}-{}", run.as_second() / 60)
-}
-
-/// The scheduled time of a Job that this controller created and did not record, since it stopped or failed in between.
-///
-/// A Job made by hand is never one, whatever its name is.
-fn unrecorded_run(snapshot: &Snapshot, job: &Job) -> Option<Timestamp> {
-    let cron = &snapshot.cron;
-    let is_new = |run: &Timestamp| *run <= snapshot.now && anchor(cron).is_none_or(|anchor| *run > anchor.time());
-    let run = job.scheduled.filter(is_new)?;
-    (*job.metadata.name == *job_name(&cron.metadata.name, run)).then_some(run)
-}
-
-/// The run that an existing Job stands for which has the name of the run to create; nothing if the Job is not to be recorded.
-///
-/// A Job of another owner, or one made by hand, takes the name and is no run. One that is recorded as active needs no record.
-pub fn existing_run(snapshot: &Snapshot, existing: &Job, wanted: Timestamp) -> Option<Timestamp> {
-    let cron = &snapshot.cron;
-    let is_owned = existing.metadata.controller().is_some_and(|owner| owner.uid == cron.metadata.uid);
-    let is_recorded = cron.status.is_active(&existing.metadata.uid);
-    let is_same_minute = |run: &Timestamp| run.as_second() / 60 == wanted.as_second() / 60;
-    existing.scheduled.filter(|run| is_owned && !is_recorded && is_same_minute(run))
-}
-
-fn saw_completed(job: &Job, end: End) -> Event {
-    let message = format!("Saw completed job: {}, condition: {}", job.metadata.name, end.as_str());
-    Event::normal("SawCompletedJob", message)
 }
 
 #[cfg(test)]

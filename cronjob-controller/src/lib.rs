@@ -11,8 +11,8 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► sequence.rs ──► API server
-//!                │                          ▲         (pure)         │          (pure)
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//!                │                          ▲         (pure)         │
 //!                │                          └─ answers ◄─ questions ─┘
 //!                └──────────────◄── the next time of the schedule
 //! ```
@@ -44,34 +44,36 @@ pub mod plan;
 pub mod schedule;
 pub mod snapshot;
 
+mod carry_out;
 mod metrics;
 mod observe;
-mod sequence;
 mod watch;
+#[cfg(test)]
+mod world;
 
 use std::sync::Arc;
 
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, Informer, handler},
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{EXPECTATIONS_TIMEOUT, Tune, WorkersFlag},
     store::Store,
 };
 use jiff::Timestamp;
 
 use crate::{
+    carry_out::Note,
     metrics::ControllerMetrics,
     objects::{CRON_JOBS, CronJob, JOBS, Job},
     plan::Plan,
-    sequence::Note,
     snapshot::Snapshot,
     watch::Watch,
 };
@@ -137,7 +139,7 @@ impl CronJobController {
     }
 }
 
-impl Sequenced for CronJobController {
+impl Controller for CronJobController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -151,8 +153,8 @@ impl Sequenced for CronJobController {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

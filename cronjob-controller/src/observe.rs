@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use common::{
     consistency::Cache,
-    controller::Observed,
+    controller::{Failed, Observed},
     map::HashSet,
     meta::Key,
     refs::{self, Owner},
-    sequence::Failed,
     store::{ByController, IndexValue},
 };
 use jiff::Timestamp;

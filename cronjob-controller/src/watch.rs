@@ -14,7 +14,7 @@ use common::{
 };
 
 use crate::{
-    decide,
+    decide::{changed_schedule, runs},
     due::{Anchor, next_firing},
     objects::{CRON_JOBS, CronJob, Job},
     plan,
@@ -45,9 +45,9 @@ impl Watch {
 
     fn on_schedule(&self, cron: &CronJob) {
         let now = self.clock.now();
-        match decide::changed_schedule(&cron.spec) {
+        match changed_schedule(&cron.spec) {
             Ok(schedule) => {
-                let anchor = decide::anchor(cron).unwrap_or(Anchor::Creation(now));
+                let anchor = runs::anchor(cron).unwrap_or(Anchor::Creation(now));
                 let next = next_firing(&schedule, anchor, now);
                 let delay = next.and_then(|next| Duration::try_from(next.duration_since(now)).ok()).unwrap_or_default();
                 self.queue.add_after(cron.metadata.key(), delay);

@@ -118,26 +118,16 @@ impl IndexSet {
         let mut holes = other.intervals.iter().peekable();
         for part in &self.intervals {
             let mut first = part.first;
-            let mut rest = true;
-            while let Some(hole) = holes.peek() {
-                if hole.last < first {
-                    holes.next();
-                    continue;
-                }
-                if hole.first > part.last {
-                    break;
-                }
+            while let Some(hole) = holes.next_if(|hole| hole.last < part.last) {
                 if hole.first > first {
                     intervals.push(Interval { first, last: hole.first - 1 });
                 }
-                if hole.last >= part.last {
-                    rest = false;
-                    break;
-                }
-                first = hole.last + 1;
+                first = first.max(hole.last + 1);
             }
-            if rest {
-                intervals.push(Interval { first, last: part.last });
+            // The next hole, if there is one, reaches to the end of this part or beyond.
+            if holes.peek().is_none_or(|hole| hole.first > first) {
+                let last = holes.peek().map_or(part.last, |hole| part.last.min(hole.first - 1));
+                intervals.push(Interval { first, last });
             }
         }
         Self { intervals }

@@ -7,8 +7,8 @@ use jiff::SignedDuration;
 use parking_lot::Mutex;
 
 use crate::{
-    decide::{End, Verdict},
     indexes::IndexSet,
+    jobs::plan::{End, Verdict},
     objects::{Action, Job, Status},
 };
 

@@ -6,12 +6,16 @@
 use std::{alloc::System, sync::Arc, time::Duration};
 
 use cap::Cap;
-use common::controller::Sequenced as _;
+use common::controller::Decision;
 use common::refs::{Claims, Owner};
 use jiff::Timestamp;
 use job_controller::{
-    JobController,
-    decide::{Limits, Manage, Plan, PodRef, Record, Snapshot, decide},
+    jobs::{
+        JobController,
+        decide::decide,
+        plan::{Manage, Plan},
+        snapshot::{Limits, PodRef, Record, Snapshot},
+    },
     objects::{JOBS, Job},
 };
 use proptest::prelude::*;
@@ -186,7 +190,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     let plan = read.map(|job| {
         let snapshot = snapshot(job, pods);
         let plan = decide(&snapshot);
-        let explained = JobController::explain(&snapshot, snapshot.now);
+        let explained = Decision::<JobController>::of(&snapshot, snapshot.now).explain();
         (plan, explained)
     });
     drop(limit);

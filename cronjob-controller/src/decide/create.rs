@@ -6,7 +6,7 @@ use common::intern::Text;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{anchor, job_name};
+use super::runs::{anchor, job_name};
 use crate::{
     due::{self, Due},
     objects::{Concurrency, SCHEDULED_TIMESTAMP, Spec},

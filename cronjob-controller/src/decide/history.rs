@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use common::intern::Text;
 
-use super::{saw_completed, unrecorded_run};
+use super::runs::{saw_completed, unrecorded_run};
 use crate::{
     objects::{End, Job},
     plan::{Reason, Step},

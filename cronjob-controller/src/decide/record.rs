@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::meta::Uid;
 
-use super::{saw_completed, unrecorded_run};
+use super::runs::{saw_completed, unrecorded_run};
 use crate::{
     objects::Reference,
     plan::{Event, Plan, Question, Step},

@@ -1,55 +1,27 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use common::{controller::Sequenced as _, intern::Text, refs::Owner};
+use common::{controller::Decision, intern::Text};
+use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{create::wall_time, *};
+use super::{
+    create::wall_time,
+    runs::{existing_run, unrecorded_run},
+    *,
+};
 use crate::{
     CronJobController,
-    objects::{CRON_JOBS, SCHEDULED_TIMESTAMP},
-    plan::{Question, Reason, Step},
+    objects::{Job, SCHEDULED_TIMESTAMP},
+    plan::{Event, Question, Reason, Step},
     schedule::{Schedule, Zone},
+    world::{at, by_hand, job, run, running, world},
 };
-
-fn at(text: &str) -> Timestamp {
-    text.parse().unwrap()
-}
-
-/// A CronJob that was created at 00:02, at 00:07:30.
-fn world(spec: Value, status: Value, jobs: &[Value]) -> Snapshot {
-    let mut cron = json!({"metadata": {"name": "tick", "namespace": "shop", "uid": "U", "creationTimestamp": "2026-03-01T00:02:00Z"},
-        "spec": {"schedule": "*/5 * * * *", "timeZone": "UTC",
-            "jobTemplate": {"spec": {"template": {"unheard": {"of": [1.50]}}}}}, "status": status});
-    for (key, value) in spec.as_object().unwrap() {
-        cron["spec"][key] = value.clone();
-    }
-    let cron: CronJob = serde_json::from_str(&cron.to_string()).unwrap();
-    let jobs = jobs.iter().map(|job| Arc::new(serde_json::from_str(&job.to_string()).unwrap())).collect();
-    Snapshot {
-        owner: Owner::new(CRON_JOBS, &cron.metadata),
-        cron: Arc::new(cron),
-        is_live: false,
-        jobs,
-        answers: BTreeMap::new(),
-        now: at("2026-03-01T00:07:30Z"),
-    }
-}
-
-fn job(name: &str, start: Option<u32>, end: Option<&str>) -> Value {
-    let conditions = end.map(|end| json!([{"type": end, "status": "True"}]));
-    let time = |minute: u32| format!("2026-03-01T00:00:{minute:02}Z");
-    json!({"metadata": {"name": name, "namespace": "shop", "uid": name},
-        "status": {"startTime": start.map(time), "conditions": conditions, "completionTime": start.map(|s| time(s + 1))}})
-}
-
-fn running(names: &[&str]) -> Value {
-    json!({"active": names.iter().map(|name| json!({"name": name, "uid": name})).collect::<Vec<_>>()})
-}
 
 /// What is deleted, and why.
 fn deletions(snapshot: &Snapshot) -> Vec<String> {
-    CronJobController::explain(snapshot, snapshot.now)
+    Decision::<CronJobController>::of(snapshot, snapshot.now)
+        .explain()
         .actions
         .into_iter()
         .filter(|action| action.starts_with("delete"))
@@ -172,7 +144,7 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
     assert_eq!(plan.questions, [Question::CronJob, Question::Job("gone".into())]);
     assert!(plan.steps.is_empty() && !plan.changed);
     let snapshot = world(json!({}), running(&["gone"]), &[]);
-    let explained = CronJobController::explain(&snapshot, snapshot.now);
+    let explained = Decision::<CronJobController>::of(&snapshot, snapshot.now).explain();
     assert_eq!(
         explained.situation,
         "1 active Job; first read Job gone: it is listed as active, and the cache does not hold it"
@@ -205,23 +177,8 @@ fn a_cron_job_that_goes_starts_nothing_and_still_tidies_up() {
     assert!(plan.changed && plan.status.active.is_empty() && plan.status.last_successful_time.is_some());
 }
 
-/// A Job that the controller created for a run.
-fn run(scheduled: &str, start: Option<u32>, end: Option<&str>) -> Value {
-    let mut job = job(&job_name("tick", at(scheduled)), start, end);
-    job["metadata"]["annotations"] = json!({SCHEDULED_TIMESTAMP: scheduled});
-    job
-}
-
 fn events(plan: &Plan) -> Vec<&str> {
     plan.steps.iter().filter_map(|s| if let Step::Emit(event) = s { Some(event.reason) } else { None }).collect()
-}
-
-/// `kubectl create job --from=cronjob/tick <name>`, with the annotations of the template.
-fn by_hand(name: &str, annotations: Value, end: Option<&str>) -> Value {
-    let mut job = job(name, Some(1), end);
-    job["metadata"]["annotations"] = annotations;
-    job["metadata"]["annotations"]["cronjob.kubernetes.io/instantiate"] = json!("manual");
-    job
 }
 
 /// Names that users give, among them those of runs: of the one that is due, of one before the creation and of a future one.

@@ -14,7 +14,7 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{FailurePolicy, JOB_CONTROLLER, Status, SuccessPolicy};
+use super::{CachedPod, FailurePolicy, JOB_CONTROLLER, Status, SuccessPolicy};
 
 /// Jobs on the API server.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
@@ -105,6 +105,11 @@ impl Job {
     /// The completions of an Indexed Job.
     pub fn indexes(&self) -> u32 {
         if self.is_indexed() { self.completions.unwrap_or(0) } else { 0 }
+    }
+
+    /// Whether a Pod names an index that this Job has. Pods of a Job that is not Indexed need none.
+    pub fn has_index_of(&self, pod: &CachedPod) -> bool {
+        !self.is_indexed() || pod.index.is_some_and(|index| index < self.indexes())
     }
 }
 

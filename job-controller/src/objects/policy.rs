@@ -1,9 +1,9 @@
 //! Policies of a Job: what a failed Pod means, and when enough has succeeded.
 
-use common::intern::Text;
+use common::{intern::Text, json::null_as_default};
 use serde::{Deserialize, Deserializer};
 
-use super::{CachedPod, Evidence};
+use super::CachedPod;
 use crate::indexes::IndexSet;
 
 /// What is done about a failed Pod.
@@ -36,23 +36,61 @@ impl Action {
 }
 
 /// `spec.podFailurePolicy`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
 pub struct FailurePolicy {
+    #[serde(deserialize_with = "null_as_default")]
     rules: Box<[Rule]>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Rule {
-    /// None that anybody knows if none: the rule is skipped.
+    /// `None` for an action that this version does not know: the rule is skipped.
+    #[serde(deserialize_with = "known_action")]
     action: Option<Action>,
-    on: On,
+    on_exit_codes: Option<ExitCodes>,
+    on_pod_conditions: Option<Box<[Pattern]>>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-enum On {
-    ExitCodes { container: Option<Text>, operator: Text, values: Box<[i32]> },
-    Conditions(Box<[(Text, Text)]>),
-    Nothing,
+fn known_action<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Action>, D::Error> {
+    Ok(Action::parse(&Text::deserialize(deserializer)?))
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ExitCodes {
+    container_name: Option<Text>,
+    operator: Text,
+    #[serde(deserialize_with = "null_as_default")]
+    values: Box<[i32]>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Pattern {
+    #[serde(rename = "type")]
+    kind: Text,
+    status: Option<Text>,
+}
+
+impl ExitCodes {
+    fn matches(&self, (container, code): &(Text, i32)) -> bool {
+        let is_matched = match &*self.operator {
+            "In" => self.values.contains(code),
+            "NotIn" => !self.values.contains(code),
+            _ => false,
+        };
+        is_matched && self.container_name.as_ref().is_none_or(|name| name == container)
+    }
+}
+
+impl Pattern {
+    fn matches(&self, (kind, status): &(Text, Text)) -> bool {
+        // The server's default, should a server not have set it.
+        let wanted = self.status.as_deref().filter(|wanted| !wanted.is_empty()).unwrap_or("True");
+        self.kind == *kind && **status == *wanted
+    }
 }
 
 /// What about a Pod a rule matched.
@@ -84,84 +122,16 @@ impl FailurePolicy {
         let evidence = &pod.evidence;
         self.rules.iter().enumerate().find_map(|(at, rule)| {
             let action = rule.action?;
-            let cause = match &rule.on {
-                On::ExitCodes { container, operator, values } => {
-                    let (by, code) = exited(evidence, container.as_ref(), operator, values)?;
-                    Cause::Exit(by, code)
-                }
-                On::Conditions(patterns) => {
-                    Cause::Condition(&evidence.conditions().find(|condition| patterns.contains(condition))?.0)
-                }
-                On::Nothing => return None,
+            let cause = if let Some(codes) = &rule.on_exit_codes {
+                let (container, code) = evidence.exits.iter().find(|exit| codes.matches(exit))?;
+                Cause::Exit(container, *code)
+            } else {
+                let patterns = rule.on_pod_conditions.as_ref()?;
+                let is_matched = |condition: &&(Text, Text)| patterns.iter().any(|pattern| pattern.matches(condition));
+                Cause::Condition(&evidence.conditions().find(is_matched)?.0)
             };
             Some((at, action, cause))
         })
-    }
-}
-
-/// The first container with an exit code that matches.
-fn exited<'a>(
-    evidence: &'a Evidence,
-    container: Option<&Text>,
-    operator: &str,
-    values: &[i32],
-) -> Option<(&'a Text, i32)> {
-    let matches = |code: i32| match operator {
-        "In" => values.contains(&code),
-        "NotIn" => !values.contains(&code),
-        _ => false,
-    };
-    let mut exits = evidence.exits.iter();
-    exits.find(|(name, code)| container.is_none_or(|c| c == name) && matches(*code)).map(|(name, code)| (name, *code))
-}
-
-impl<'de> Deserialize<'de> for FailurePolicy {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Wire {
-            rules: Option<Vec<WireRule>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct WireRule {
-            #[serde(default)]
-            action: Text,
-            on_exit_codes: Option<ExitCodes>,
-            on_pod_conditions: Option<Vec<Pattern>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct ExitCodes {
-            container_name: Option<Text>,
-            #[serde(default)]
-            operator: Text,
-            values: Option<Vec<i32>>,
-        }
-        #[derive(Deserialize)]
-        struct Pattern {
-            #[serde(rename = "type", default)]
-            kind: Text,
-            status: Option<Text>,
-        }
-        let rule = |rule: WireRule| {
-            let on = match (rule.on_exit_codes, rule.on_pod_conditions) {
-                (Some(codes), _) => On::ExitCodes {
-                    container: codes.container_name,
-                    operator: codes.operator,
-                    values: codes.values.unwrap_or_default().into(),
-                },
-                (None, Some(patterns)) => {
-                    // The server's default, should a server not have set it.
-                    let status = |p: &Pattern| p.status.clone().filter(|s| !s.is_empty());
-                    let pattern = |p: Pattern| (p.kind.clone(), status(&p).unwrap_or_else(|| Text::new("True")));
-                    On::Conditions(patterns.into_iter().map(pattern).collect())
-                }
-                (None, None) => On::Nothing,
-            };
-            Rule { action: Action::parse(&rule.action), on }
-        };
-        let wire = Wire::deserialize(deserializer)?;
-        Ok(Self { rules: wire.rules.into_iter().flatten().map(rule).collect() })
     }
 }
 

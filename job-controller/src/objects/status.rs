@@ -23,14 +23,14 @@ pub mod kinds {
 }
 
 /// Terminated Pods that are about to be counted: uids whose finalizer may still be there.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Uncounted {
     /// Those that succeeded.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: Vec<Uid>,
     /// Those that failed.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub failed: Vec<Uid>,
 }
 
@@ -46,12 +46,12 @@ impl Uncounted {
     }
 }
 
-/// The status of a Job, in the API's terms.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+/// The status of a Job, in the API's terms. As it is written, everything that the API leaves out is null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Conditions, in the order in which they were first set.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub conditions: Vec<Condition>,
     /// When the Job was started, or resumed.
     #[serde(with = "seconds")]
@@ -60,20 +60,20 @@ pub struct Status {
     #[serde(with = "seconds")]
     pub completion_time: Option<Timestamp>,
     /// Pods that are neither over nor going.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub active: i32,
     /// Active Pods that are ready.
     pub ready: Option<i32>,
     /// Pods that are going and not over.
     pub terminating: Option<i32>,
     /// Pods that succeeded; of an Indexed Job: indexes.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub succeeded: i32,
     /// Pods that failed.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub failed: i32,
     /// The indexes that succeeded.
-    #[serde(deserialize_with = "null_as_default")]
+    #[serde(deserialize_with = "null_as_default", serialize_with = "null_if_default")]
     pub completed_indexes: Box<str>,
     /// The indexes that failed for good.
     pub failed_indexes: Option<Box<str>>,
@@ -100,57 +100,9 @@ impl Status {
     }
 }
 
-/// The status as it is written: everything the API leaves out is null, so that a merge patch removes it.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatusPatch<'a> {
-    conditions: Option<&'a [Condition]>,
-    #[serde(with = "seconds")]
-    start_time: Option<Timestamp>,
-    #[serde(with = "seconds")]
-    completion_time: Option<Timestamp>,
-    active: Option<i32>,
-    ready: Option<i32>,
-    terminating: Option<i32>,
-    succeeded: Option<i32>,
-    failed: Option<i32>,
-    completed_indexes: Option<&'a str>,
-    failed_indexes: Option<&'a str>,
-    uncounted_terminated_pods: UncountedPatch<'a>,
-}
-
-#[derive(Serialize)]
-struct UncountedPatch<'a> {
-    succeeded: Option<&'a [Uid]>,
-    failed: Option<&'a [Uid]>,
-}
-
-impl Serialize for Status {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        fn number(n: i32) -> Option<i32> {
-            (n != 0).then_some(n)
-        }
-        fn list<T>(list: &[T]) -> Option<&[T]> {
-            (!list.is_empty()).then_some(list)
-        }
-        StatusPatch {
-            conditions: list(&self.conditions),
-            start_time: self.start_time,
-            completion_time: self.completion_time,
-            active: number(self.active),
-            ready: self.ready,
-            terminating: self.terminating,
-            succeeded: number(self.succeeded),
-            failed: number(self.failed),
-            completed_indexes: (!self.completed_indexes.is_empty()).then_some(&self.completed_indexes),
-            failed_indexes: self.failed_indexes.as_deref(),
-            uncounted_terminated_pods: UncountedPatch {
-                succeeded: list(&self.uncounted.succeeded),
-                failed: list(&self.uncounted.failed),
-            },
-        }
-        .serialize(serializer)
-    }
+/// Writes what the API leaves out as null, so that a merge patch removes it.
+fn null_if_default<T: Default + PartialEq + Serialize, S: Serializer>(value: &T, to: S) -> Result<S::Ok, S::Error> {
+    if *value == T::default() { to.serialize_none() } else { value.serialize(to) }
 }
 
 #[cfg(test)]

@@ -211,7 +211,7 @@ async fn a_name_that_is_taken_holds_the_job_up_and_says_so() {
     world.wait(3).await;
     let job = world.get(JOBS, "sum").await;
     let read = serde_json::from_value(job).unwrap();
-    let taken = job_controller::decide::gang::workload_name(&read);
+    let taken = job_controller::jobs::decide::gang::workload_name(&read);
     let templates = json!([{"name": "t", "schedulingPolicy": {"basic": {}}}]);
     let other = json!({"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "Workload",
         "metadata": {"name": taken, "namespace": NS}, "spec": {"podGroupTemplates": templates}});

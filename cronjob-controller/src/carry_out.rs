@@ -1,0 +1,245 @@
+//! Carrying a plan out: the live reads that it asks for, then its steps, then the status.
+//!
+//! A Job is created before it is recorded. Its name is derived from its scheduled time, so that the sync after a crash in between
+//! finds the name taken and records the Job. The effects of a sync on the status are written even if a later step fails.
+
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+
+use common::{
+    conditions::seconds,
+    io::{self, Class, Failed, Outcome, Request, Requeue, Retry, Role, Verb},
+    meta::{Meta, Uid, Version},
+};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    decide::{decide, runs::existing_run},
+    objects::{CRON_JOBS, CronJob, JOBS, Job, Reference, Status},
+    plan::{Event, Plan, Question, Reason, Step},
+    snapshot::Snapshot,
+};
+
+/// A change of the controller's memory or metrics.
+#[derive(Debug)]
+pub enum Note {
+    /// A Job was created that long after its scheduled time.
+    Created(SignedDuration),
+    /// A Job that was created before is recorded, as it was read live at that version.
+    Recorded(Version),
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// The status that the steps taken so far lead to.
+struct Record {
+    status: Status,
+    /// Whether it differs from the stored one.
+    is_changed: bool,
+}
+
+impl Record {
+    fn add_run(&mut self, job: &Meta, run: Timestamp) {
+        self.status.active.push(Reference::to(job));
+        self.status.last_schedule_time = Some(run);
+        self.is_changed = true;
+    }
+
+    fn remove(&mut self, job: &Uid) {
+        self.is_changed |= self.status.remove_active(job);
+    }
+}
+
+/// Carries a plan out. A plan that asks questions is decided anew once they are answered.
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    let mut snapshot = Cow::Borrowed(snapshot);
+    let mut plan = Cow::Borrowed(plan);
+    // Every answer settles a question, and the CronJob is read at most once.
+    while !plan.questions.is_empty() {
+        for question in &plan.questions {
+            match question {
+                Question::CronJob => {
+                    let live = read_cron_job(&snapshot.cron, question.why(), io).await?;
+                    let Some(live) = live else { return Ok(Requeue::No) };
+                    let snapshot = snapshot.to_mut();
+                    snapshot.cron = live;
+                    snapshot.is_live = true;
+                }
+                Question::Job(name) => {
+                    let found = look_up(&snapshot, name, question.why(), io).await?;
+                    snapshot.to_mut().answers.insert(name.clone(), found);
+                }
+            }
+        }
+        plan = Cow::Owned(decide(&snapshot));
+    }
+
+    let mut record = Record { status: plan.status.clone(), is_changed: plan.changed };
+    let taken = take_steps(&snapshot, &plan, &mut record, io).await;
+    if record.is_changed {
+        write_status(&snapshot.cron.metadata, &record.status, plan.changes(), io).await?;
+    }
+    taken?;
+    // The plan may have been decided anew, and requests take time: the delay counts from the snapshot.
+    let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
+    Ok(plan.requeue_after.map_or(Requeue::No, |delay| Requeue::After(delay.saturating_sub(elapsed))))
+}
+
+/// The CronJob as the API server has it; `None` if it is gone or was created anew, so that it needs no sync.
+async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> Result<Option<Arc<CronJob>>, Failed> {
+    let Meta { namespace, name, uid, resource_version, .. } = &cached.metadata;
+    let live = match io.read::<CronJob>(Request::get(CRON_JOBS, namespace, name).because(why)).await {
+        Ok(Some(live)) => live,
+        // A forecast expects what the cache shows.
+        Ok(None) => return Ok(Some(Arc::clone(cached))),
+        Err(refusal) if refusal.error.is_not_found() => return Ok(None),
+        Err(refusal) => return Err(Failed::request("cannot read the CronJob", &refusal)),
+    };
+    if live.metadata.uid != *uid {
+        io.deviate("the CronJob was deleted and created anew");
+        return Ok(None);
+    }
+    if live.metadata.resource_version != *resource_version {
+        io.deviate("the CronJob has changed since the version in the cache");
+    }
+    Ok(Some(Arc::new(live)))
+}
+
+/// The Job of that name as the API server has it, if there is one. A forecast expects none, as in the cache.
+async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>) -> Result<Option<Arc<Job>>, Failed> {
+    match io.read::<Job>(get_job(snapshot, name).because(why)).await {
+        Ok(Some(job)) => {
+            io.deviate(format!("Job {name} exists, and the cache does not hold it"));
+            Ok(Some(Arc::new(job)))
+        }
+        Ok(None) => Ok(None),
+        Err(refusal) if refusal.error.is_not_found() => Ok(None),
+        Err(refusal) => Err(Failed::request(&format!("cannot read Job {name}"), &refusal)),
+    }
+}
+
+/// Takes the steps of a plan up to the first failure that keeps the others from being taken.
+async fn take_steps(snapshot: &Snapshot, plan: &Plan, record: &mut Record, io: Io<'_>) -> Result<(), Failed> {
+    let namespace = &snapshot.cron.metadata.namespace;
+    // The failure of a step that the steps after it do not wait for.
+    let mut deferred = Ok(());
+    for step in &plan.steps {
+        match step {
+            Step::Emit(event) => emit(io, event.clone()),
+            Step::Delete { name, uid, version, reason, if_refused } => {
+                let job = Meta {
+                    namespace: namespace.clone(),
+                    name: Arc::from(&**name),
+                    uid: uid.clone(),
+                    resource_version: version.unwrap_or_default(),
+                    ..Meta::default()
+                };
+                let verb = Verb::Delete(Some("Background"), None);
+                let request = Request { verb, ..Request::delete(JOBS, &job) };
+                match io.send(request.at(*version).because(reason.as_str())).await {
+                    Ok(_) => emit(io, Event::normal("SuccessfulDelete", format!("Deleted job {name}"))),
+                    Err(refusal) if refusal.error.is_not_found() => {}
+                    Err(refusal) => {
+                        // A conflict means that the Job has changed, or that another one has the name: the cache is about to show it.
+                        if !refusal.error.is_conflict() {
+                            emit(io, Event::warning("FailedDelete", format!("Deleted job: {}", refusal.error)));
+                        }
+                        if *reason == Reason::Replaced {
+                            return Err(Failed::request(
+                                &format!("could not replace job {namespace}/{name}"),
+                                &refusal,
+                            ));
+                        }
+                        if let Some(event) = if_refused {
+                            emit(io, event.clone());
+                        }
+                        // The next sync tries the deletion again.
+                        deferred = Err(Failed::request(&format!("cannot delete Job {name}"), &refusal));
+                        continue;
+                    }
+                }
+                record.remove(uid);
+            }
+            Step::Create { name, body, scheduled } => create(snapshot, name, body, *scheduled, record, io).await?,
+        }
+    }
+    deferred
+}
+
+/// Creates the Job of a run and records it. If the name is taken, the run of the Job that has it is recorded.
+async fn create(
+    snapshot: &Snapshot,
+    name: &str,
+    body: &Value,
+    scheduled: Timestamp,
+    record: &mut Record,
+    io: Io<'_>,
+) -> Result<(), Failed> {
+    let request = Request::create(JOBS, &snapshot.cron.metadata.namespace, &Arc::from(name), io.body(|| body));
+    // The next sync waits for the created Job alone: its name keeps it from being created twice.
+    let request = request.role(Role::Itself).because(format!("it is due since {scheduled}"));
+    match io.send(request).await.and_then(|answer| answer.metadata()) {
+        Ok(created) => {
+            let created = created.unwrap_or_default();
+            if let Some(time) = created.created {
+                io.note(Note::Created(time.duration_since(scheduled)));
+            }
+            emit(io, Event::normal("SuccessfulCreate", format!("Created job {name}")));
+            record.add_run(&created, scheduled);
+            Ok(())
+        }
+        Err(refusal) if refusal.class == Class::Taken => {
+            let existing = io.read::<Job>(get_job(snapshot, name).because("its name is taken")).await;
+            let existing = existing.map_err(|refusal| Failed::request(&format!("cannot read Job {name}"), &refusal))?;
+            let with_run = existing.and_then(|job| Some((existing_run(snapshot, &job, scheduled)?, job)));
+            if let Some((run, job)) = with_run {
+                io.note(Note::Recorded(job.metadata.resource_version));
+                record.add_run(&job.metadata, run);
+            } else {
+                let taken = format_args!("the name {name} is taken by a Job that is no run of this CronJob");
+                emit(io, failed_create(&taken));
+            }
+            Ok(())
+        }
+        Err(refusal) => {
+            let failed = Failed::request(&format!("cannot create Job {name}"), &refusal);
+            if refusal.class == Class::NamespaceTerminating {
+                return Err(failed.with_retry(Retry::Forget));
+            }
+            emit(io, failed_create(&refusal.error));
+            Err(failed)
+        }
+    }
+}
+
+async fn write_status(cron: &Meta, status: &Status, why: String, io: Io<'_>) -> Result<(), Failed> {
+    let time = |at: Option<Timestamp>| at.map(seconds::text);
+    let body = io.body(|| {
+        json!({"status": {
+            "active": if status.active.is_empty() { Value::Null } else { json!(status.active) },
+            "lastScheduleTime": time(status.last_schedule_time),
+            "lastSuccessfulTime": time(status.last_successful_time),
+        }})
+    });
+    match io.send(Request::status(CRON_JOBS, cron, body).because(why)).await {
+        Err(refusal) if !refusal.error.is_not_found() => Err(Failed::request("cannot write the status", &refusal)),
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn get_job(snapshot: &Snapshot, name: &str) -> Request {
+    Request::get(JOBS, &snapshot.cron.metadata.namespace, &Arc::from(name))
+}
+
+fn failed_create(why: &dyn fmt::Display) -> Event {
+    Event::warning("FailedCreate", format!("Error creating job: {why}"))
+}
+
+fn emit(io: Io<'_>, Event { kind, reason, message }: Event) {
+    io.event(kind, reason, message);
+}

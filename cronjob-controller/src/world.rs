@@ -1,0 +1,63 @@
+//! A CronJob and its Jobs, for tests.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::refs::Owner;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::{
+    decide::runs::job_name,
+    objects::{CRON_JOBS, CronJob, SCHEDULED_TIMESTAMP},
+    snapshot::Snapshot,
+};
+
+pub(crate) fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+/// A CronJob that was created at 00:02, at 00:07:30.
+pub(crate) fn world(spec: Value, status: Value, jobs: &[Value]) -> Snapshot {
+    let mut cron = json!({"metadata": {"name": "tick", "namespace": "shop", "uid": "U", "creationTimestamp": "2026-03-01T00:02:00Z"},
+        "spec": {"schedule": "*/5 * * * *", "timeZone": "UTC",
+            "jobTemplate": {"spec": {"template": {"unheard": {"of": [1.50]}}}}}, "status": status});
+    for (key, value) in spec.as_object().unwrap() {
+        cron["spec"][key] = value.clone();
+    }
+    let cron: CronJob = serde_json::from_str(&cron.to_string()).unwrap();
+    let jobs = jobs.iter().map(|job| Arc::new(serde_json::from_str(&job.to_string()).unwrap())).collect();
+    Snapshot {
+        owner: Owner::new(CRON_JOBS, &cron.metadata),
+        cron: Arc::new(cron),
+        is_live: false,
+        jobs,
+        answers: BTreeMap::new(),
+        now: at("2026-03-01T00:07:30Z"),
+    }
+}
+
+pub(crate) fn job(name: &str, start: Option<u32>, end: Option<&str>) -> Value {
+    let conditions = end.map(|end| json!([{"type": end, "status": "True"}]));
+    let time = |minute: u32| format!("2026-03-01T00:00:{minute:02}Z");
+    json!({"metadata": {"name": name, "namespace": "shop", "uid": name},
+        "status": {"startTime": start.map(time), "conditions": conditions, "completionTime": start.map(|s| time(s + 1))}})
+}
+
+pub(crate) fn running(names: &[&str]) -> Value {
+    json!({"active": names.iter().map(|name| json!({"name": name, "uid": name})).collect::<Vec<_>>()})
+}
+
+/// A Job that the controller created for a run.
+pub(crate) fn run(scheduled: &str, start: Option<u32>, end: Option<&str>) -> Value {
+    let mut job = job(&job_name("tick", at(scheduled)), start, end);
+    job["metadata"]["annotations"] = json!({SCHEDULED_TIMESTAMP: scheduled});
+    job
+}
+
+/// `kubectl create job --from=cronjob/tick <name>`, with the annotations of the template.
+pub(crate) fn by_hand(name: &str, annotations: Value, end: Option<&str>) -> Value {
+    let mut job = job(name, Some(1), end);
+    job["metadata"]["annotations"] = annotations;
+    job["metadata"]["annotations"]["cronjob.kubernetes.io/instantiate"] = json!("manual");
+    job
+}

@@ -1,7 +1,0 @@
-//! The worked examples of the specification, as tables.
-
-mod counting;
-mod ending;
-mod gangs;
-mod per_index;
-mod scaling;

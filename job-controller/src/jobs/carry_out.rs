@@ -1,0 +1,113 @@
+//! Carrying a plan out: claims, then the gang, then Pods, then what counts those that have ended, in the order in which nothing is
+//! lost.
+
+mod body;
+mod count;
+mod finalizers;
+mod gang;
+mod note;
+mod pods;
+
+use std::{borrow::Cow, time::Duration};
+
+use common::{
+    events::EventType,
+    io::{Claim, Claims, Outcome, Requeue},
+    pods::PODS,
+};
+
+pub(super) use self::note::Note;
+use self::{
+    finalizers::{Untracked, untrack_all},
+    note::Io,
+};
+use super::{
+    decide::{decide_adopting, manage, track},
+    plan::{LeftAlone, Manage, Plan},
+    snapshot::{PodRef, Snapshot},
+};
+use crate::objects::JOB_TRACKING;
+
+/// Carries a plan out.
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    // Before anything else: whether the Job can be counted does not matter to these Pods.
+    let why = "the Job is being deleted and does not count this Pod";
+    let uncounted = untrack_all(plan.untrack.iter().collect(), why, io).await;
+    uncounted.report_denied(io);
+
+    if let Some(left_alone) = &plan.left_alone {
+        match left_alone {
+            LeftAlone::Finished | LeftAlone::ManagedBy(_) => {}
+            LeftAlone::UnknownCompletionMode => {
+                let message = "Skipped Job sync because completion mode is unknown";
+                io.event(EventType::Warning, "UnknownCompletionMode", message);
+            }
+            LeftAlone::Selector(problem) => io.note(Note::BrokenSelector(problem.to_string())),
+        }
+        return uncounted.failure(UNTRACKING).map_or(Ok(Requeue::No), Err);
+    }
+    // What the sync is about, for metrics.
+    let mut action = "reconciling";
+    let outcome = sync(snapshot, plan, &uncounted, &mut action, io).await;
+    io.note(Note::Synced(outcome.is_ok(), action, io.now().duration_since(snapshot.now)));
+    outcome
+}
+
+/// What fails if a Pod that is not counted keeps its finalizer.
+const UNTRACKING: &str = "removing the finalizer of pod";
+
+async fn sync(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    uncounted: &Untracked<'_>,
+    action: &mut &'static str,
+    io: Io<'_>,
+) -> Outcome {
+    let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release).finalizers(&[JOB_TRACKING]);
+    let mut claim = claim.send(io).await;
+    claim.report_denied(io);
+    match claim.outcome() {
+        Ok(Claims::Done) => {}
+        Ok(Claims::Changed) => return Ok(Requeue::Conflict),
+        Err(failed) => return Err(failed.while_doing("cannot claim Pods")),
+    }
+    // The plan counts on every adoption.
+    let plan = if claim.is_complete() {
+        Cow::Borrowed(plan)
+    } else {
+        let adopted: Vec<PodRef> = claim.adopted().cloned().collect();
+        Cow::Owned(decide_adopting(snapshot, &adopted))
+    };
+    let Plan { situation, manage, .. } = &*plan;
+    // Before any Pod: it names its group from the start.
+    let group = gang::ensure(snapshot, situation, plan.gang.clone(), io).await?;
+
+    *action = manage.label();
+    let (mut writes, failed) = match manage {
+        Manage::Create { pods, .. } => pods::create(snapshot, situation, pods, group.as_ref(), io).await,
+        _ => pods::remove(situation, manage, io).await,
+    };
+
+    let managed = manage::managed(snapshot, situation, manage, &writes);
+    let tracked = track::track(snapshot, situation, &managed, io.now());
+    if let Some(suspension) = tracked.suspension {
+        io.event(EventType::Normal, suspension.as_str(), suspension.message());
+    }
+    let counted = count::count(snapshot, situation, &tracked, io).await?;
+    if let Some(failed) = failed.or_else(|| uncounted.failure(UNTRACKING)) {
+        return Err(failed);
+    }
+
+    writes.changed += uncounted.changed() + counted.changed();
+    let has_written_pods = writes.created + writes.removed + counted.done.len() > 0;
+    let requeue = if tracked.capped || manage::is_unfinished(snapshot, manage, &writes) {
+        Requeue::After(Duration::ZERO)
+    } else if writes.changed > 0 {
+        // After a conflict, the next sync waits until the cache shows the Pods that have changed.
+        if has_written_pods { Requeue::After(Duration::ZERO) } else { Requeue::Conflict }
+    } else {
+        // The loop knows when the plan is due; what replaced a part of the plan may be due earlier.
+        plan.requeue_after.map_or(Requeue::No, Requeue::After)
+    };
+    Ok(requeue)
+}

@@ -1,0 +1,357 @@
+//! Pods as they are created: the template of the Job, unread, and what tells one index from another.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use common::{
+    intern::{Labels, Text},
+    json::Raw,
+    meta::OwnerRef,
+    pods::PODS,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+
+use crate::{
+    jobs::plan::{Failures, NewPod},
+    objects::{
+        COMPLETION_INDEX, COMPLETION_INDEX_ENV, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING, Job,
+    },
+};
+
+/// The longest prefix of a name that the server completes.
+const MAX_PREFIX: usize = 58;
+/// The longest name of a Pod.
+const MAX_NAME: usize = 253;
+
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+/// What the Pods of one sync have in common.
+pub(crate) struct Bodies {
+    name: Text,
+    indexed: bool,
+    labels: Labels,
+    annotations: BTreeMap<String, String>,
+    finalizers: Vec<String>,
+    reference: OwnerRef,
+    /// As in the template; of an Indexed Job, with the variable that names the index.
+    spec: Option<Spec>,
+}
+
+enum Spec {
+    Raw(Raw),
+    Fields(Fields),
+}
+
+#[derive(Deserialize)]
+struct Template<'a> {
+    #[serde(default)]
+    metadata: Option<TemplateMeta>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct TemplateMeta {
+    #[serde(default)]
+    labels: Labels,
+    annotations: Option<BTreeMap<String, String>>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl Bodies {
+    /// Reads the template; what is wrong with it otherwise. Pods are scheduled with `group`, if there is one.
+    pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
+        let raw = job.template.as_ref().ok_or("no template")?;
+        let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
+        let template: Template<'_> = serde_json::from_str(raw.text()).map_err(wrong)?;
+        let metadata = template.metadata.unwrap_or_default();
+        let indexed = job.is_indexed();
+        if metadata.labels.is_empty() && !indexed {
+            return Err("no labels".to_owned());
+        }
+        let mut finalizers = metadata.finalizers.unwrap_or_default();
+        if !finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING) {
+            finalizers.push(JOB_TRACKING.to_owned());
+        }
+        let spec = match template.spec {
+            Some(spec) if indexed => {
+                let mut fields = with_index_variable(spec).map_err(wrong)?;
+                // Each Pod gets its own.
+                fields.remove("hostname");
+                if let Some(group) = group {
+                    let group = serde_json::value::to_raw_value(&json!({ "podGroupName": group }));
+                    fields.insert("schedulingGroup".to_owned(), group.map_err(wrong)?);
+                }
+                Some(Spec::Fields(fields))
+            }
+            Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
+            None => None,
+        };
+        Ok(Self {
+            name: Text::new(&job.metadata.name),
+            indexed,
+            labels: metadata.labels,
+            annotations: metadata.annotations.unwrap_or_default(),
+            finalizers,
+            reference,
+            spec,
+        })
+    }
+
+    /// One Pod.
+    pub(crate) fn of(&self, pod: NewPod) -> impl Serialize {
+        let mut labels: BTreeMap<&str, Cow<'_, str>> =
+            self.labels.iter().map(|(key, value)| (key, value.into())).collect();
+        let mut annotations: BTreeMap<&str, Cow<'_, str>> =
+            self.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
+        if let Some(index) = pod.index.filter(|_| self.indexed) {
+            labels.insert(COMPLETION_INDEX, index.to_string().into());
+            annotations.insert(COMPLETION_INDEX, index.to_string().into());
+        }
+        if let Some(Failures { counted, ignored }) = pod.failures {
+            annotations.insert(INDEX_FAILURE_COUNT, counted.to_string().into());
+            if ignored > 0 {
+                annotations.insert(INDEX_IGNORED_FAILURE_COUNT, ignored.to_string().into());
+            }
+        }
+        let spec = self.spec.as_ref().map(|spec| match spec {
+            Spec::Raw(raw) => BodySpec::Raw(raw),
+            Spec::Fields(fields) => {
+                let hostname = format!("{}-{}", self.name, pod.index.unwrap_or_default());
+                BodySpec::Indexed { fields, hostname }
+            }
+        });
+        Body {
+            kind: PODS.kind,
+            api_version: PODS.version,
+            metadata: Metadata {
+                generate_name: self.prefix(pod.index),
+                labels,
+                annotations,
+                finalizers: &self.finalizers,
+                owner_references: [&self.reference],
+            },
+            spec,
+        }
+    }
+
+    /// What the name of a Pod begins with. Upstream: `pkg/controller/job`, `podGenerateNameWithIndex`.
+    pub(crate) fn prefix(&self, index: Option<u32>) -> String {
+        let Some(index) = index.filter(|_| self.indexed) else {
+            let dash = if self.name.len() < MAX_NAME { "-" } else { "" };
+            return format!("{}{dash}", self.name);
+        };
+        let end = format!("-{index}-");
+        let room = MAX_PREFIX.saturating_sub(end.len());
+        let name: String = self.name.chars().take(room).collect();
+        format!("{name}{end}")
+    }
+}
+
+/// The specification with the variable that names the index, in every container that does not define it itself.
+///
+/// Everything else is left as it is written.
+fn with_index_variable(spec: &RawValue) -> serde_json::Result<Fields> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(default)]
+        name: Text,
+    }
+    let variable = json!({"name": COMPLETION_INDEX_ENV,
+        "valueFrom": {"fieldRef": {"fieldPath": format!("metadata.labels['{COMPLETION_INDEX}']")}}});
+    let variable = serde_json::value::to_raw_value(&variable)?;
+    let mut fields: Fields = serde_json::from_str(spec.get())?;
+    for list in ["containers", "initContainers"] {
+        let Some(raw) = fields.get_mut(list).filter(|raw| raw.get() != "null") else { continue };
+        let mut containers: Vec<Fields> = serde_json::from_str(raw.get())?;
+        for container in &mut containers {
+            let known = container.get("env").filter(|raw| raw.get() != "null");
+            let mut variables: Vec<Box<RawValue>> =
+                known.map_or_else(|| Ok(Vec::new()), |known| serde_json::from_str(known.get()))?;
+            let mut defined = false;
+            for known in &variables {
+                defined |= serde_json::from_str::<Named>(known.get())?.name == COMPLETION_INDEX_ENV;
+            }
+            if !defined {
+                variables.push(variable.clone());
+                container.insert("env".to_owned(), serde_json::value::to_raw_value(&variables)?);
+            }
+        }
+        *raw = serde_json::value::to_raw_value(&containers)?;
+    }
+    Ok(fields)
+}
+
+/// One Pod, on its way to the server.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    kind: &'static str,
+    api_version: &'static str,
+    metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spec: Option<BodySpec<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    generate_name: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<&'a str, Cow<'a, str>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'a str, Cow<'a, str>>,
+    finalizers: &'a [String],
+    owner_references: [&'a OwnerRef; 1],
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum BodySpec<'a> {
+    Raw(&'a Raw),
+    Indexed {
+        #[serde(flatten)]
+        fields: &'a Fields,
+        hostname: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+    use crate::world::job;
+
+    fn bodies(change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
+        grouped(None, change)
+    }
+
+    fn grouped(group: Option<&str>, change: impl FnOnce(&mut Value)) -> Result<Bodies, String> {
+        let mut value = job("sum").0;
+        change(&mut value);
+        let job: Job = serde_json::from_str(&value.to_string()).unwrap();
+        let owner = OwnerRef { kind: "Job".into(), controller: Some(true), ..OwnerRef::default() };
+        Bodies::new(&job, owner, group.map(Text::new).as_ref())
+    }
+
+    fn body(bodies: &Bodies, pod: NewPod) -> Value {
+        serde_json::to_value(bodies.of(pod)).unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_its_template_its_owner_and_the_finalizer() {
+        let bodies = bodies(|job| {
+            job["spec"]["template"] = json!({
+                "metadata": {"labels": {"app": "sum"}, "annotations": {"a": "1"}, "finalizers": ["example.com/f"],
+                    "name": "ignored", "generateName": "ignored-", "ownerReferences": [{"kind": "Other"}]},
+                "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.50]}}], "hostname": "h", "fromTheFuture": true},
+            });
+        });
+        assert_eq!(
+            body(&bodies.unwrap(), NewPod::default()),
+            json!({"kind": "Pod", "apiVersion": "v1",
+                "metadata": {"generateName": "sum-", "labels": {"app": "sum"}, "annotations": {"a": "1"},
+                    "finalizers": ["example.com/f", JOB_TRACKING],
+                    "ownerReferences": [{"apiVersion": "", "kind": "Job", "name": "", "uid": "", "controller": true}]},
+                "spec": {"containers": [{"name": "c", "futureField": {"x": [1, 2.50]}}], "hostname": "h", "fromTheFuture": true}})
+        );
+    }
+
+    #[test]
+    fn a_pod_of_an_indexed_job_knows_its_index() {
+        let bodies = bodies(|job| {
+            job["spec"]["completionMode"] = json!("Indexed");
+            job["spec"]["completions"] = json!(9);
+            job["spec"]["template"]["metadata"]["finalizers"] = json!([JOB_TRACKING]);
+            job["spec"]["template"]["spec"] = json!({"hostname": "h", "restartPolicy": "Never", "new": 1.10,
+                "containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]},
+                    {"name": "b", "env": [{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]}],
+                "initContainers": [{"name": "i", "env": null}]});
+        })
+        .unwrap();
+        let pod = body(&bodies, NewPod { index: Some(7), failures: None });
+        let metadata = &pod["metadata"];
+        assert_eq!(metadata["generateName"], "sum-7-");
+        assert_eq!(
+            (&metadata["labels"][COMPLETION_INDEX], &metadata["annotations"]),
+            (&json!("7"), &json!({COMPLETION_INDEX: "7"}))
+        );
+        assert_eq!(metadata["finalizers"], json!([JOB_TRACKING]));
+        let spec = &pod["spec"];
+        assert_eq!((&spec["hostname"], &spec["new"]), (&json!("sum-7"), &json!(1.10)));
+        let variable = json!({"name": "JOB_COMPLETION_INDEX",
+            "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['batch.kubernetes.io/job-completion-index']"}}});
+        assert_eq!(spec["containers"][0]["env"], json!([{"name": "X", "value": "1"}, variable]));
+        assert_eq!(spec["containers"][1]["env"], json!([{"name": "JOB_COMPLETION_INDEX", "value": "mine"}]));
+        assert_eq!(spec["initContainers"][0]["env"], json!([variable]));
+    }
+
+    #[test]
+    fn a_pod_of_a_gang_names_its_group() {
+        let indexed = |job: &mut Value| {
+            job["spec"]["completionMode"] = json!("Indexed");
+            job["spec"]["completions"] = json!(2);
+        };
+        let spec = |bodies: Bodies| body(&bodies, NewPod::default())["spec"].clone();
+        let spec_of_gang = spec(grouped(Some("sum-b2-g"), indexed).unwrap());
+        assert_eq!(spec_of_gang["schedulingGroup"], json!({"podGroupName": "sum-b2-g"}));
+        assert_eq!(spec(bodies(indexed).unwrap()).get("schedulingGroup"), None);
+    }
+
+    #[test]
+    fn failures_of_an_index_are_inherited() {
+        let bodies = bodies(|job| {
+            job["spec"]["completionMode"] = json!("Indexed");
+            job["spec"]["completions"] = json!(9);
+        })
+        .unwrap();
+        let annotations = |counted, ignored| {
+            let failures = Some(Failures { counted, ignored });
+            body(&bodies, NewPod { index: Some(0), failures })["metadata"]["annotations"].clone()
+        };
+        assert_eq!(annotations(0, 0), json!({COMPLETION_INDEX: "0", INDEX_FAILURE_COUNT: "0"}));
+        assert_eq!(
+            annotations(2, 1),
+            json!({COMPLETION_INDEX: "0", INDEX_FAILURE_COUNT: "2", INDEX_IGNORED_FAILURE_COUNT: "1"})
+        );
+    }
+
+    #[test]
+    fn long_names_are_cut_so_that_the_index_stays() {
+        for (length, index, prefix) in [
+            (56, Some(0), format!("{}-0-", "a".repeat(55))),
+            (60, Some(123), format!("{}-123-", "a".repeat(53))),
+            (60, None, format!("{}-", "a".repeat(60))),
+            (253, None, "a".repeat(253)),
+        ] {
+            let bodies = bodies(|job| {
+                job["metadata"]["name"] = json!("a".repeat(length));
+                if index.is_some() {
+                    job["spec"]["completionMode"] = json!("Indexed");
+                    job["spec"]["completions"] = json!(500);
+                }
+            });
+            assert_eq!(bodies.unwrap().prefix(index), prefix);
+        }
+    }
+
+    #[test]
+    fn a_template_without_labels_or_with_absurd_parts_makes_no_pod() {
+        let without = bodies(|job| job["spec"]["template"]["metadata"]["labels"] = json!({}));
+        assert_eq!(without.err().unwrap(), "no labels");
+        for (path, value) in [
+            ("/spec/template/metadata/labels", json!({"a": 1})),
+            ("/spec/template/spec/containers", json!("none")),
+            ("/spec/template/spec/containers/0/env", json!({"A": "1"})),
+        ] {
+            let wrong = bodies(|job| {
+                job["spec"]["completionMode"] = json!("Indexed");
+                job["spec"]["completions"] = json!(1);
+                job["spec"]["template"]["spec"]["containers"][0]["env"] = json!([]);
+                *job.pointer_mut(path).unwrap() = value.clone();
+            });
+            assert!(wrong.err().unwrap().starts_with("template cannot be read"), "{path}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Taking the tracking finalizer off Pods of a Job.
+
+use common::{
+    events::EventType,
+    io::{Class, Failed, Pace, Refusal, Role},
+    meta::Uid,
+};
+
+use super::note::{Io, Note};
+use crate::{jobs::snapshot::PodRef, untrack::untrack};
+
+/// What became of the finalizers of some Pods.
+#[derive(Default)]
+pub(super) struct Untracked<'a> {
+    /// Pods that have no finalizer any more.
+    pub(super) done: Vec<&'a PodRef>,
+    /// Pods that may still have it, with the refusal; without one, the process ends.
+    left: Vec<(&'a PodRef, Option<Refusal>)>,
+}
+
+/// Takes the finalizer off all of these Pods. The Job's next sync waits for the writes.
+pub(super) async fn untrack_all<'a>(pods: Vec<&'a PodRef>, why: &'static str, io: Io<'_>) -> Untracked<'a> {
+    let mut untracked = Untracked::default();
+    if pods.is_empty() {
+        return untracked;
+    }
+    io.note(Note::Process(pods.iter().copied().map(uid).collect()));
+    let send = |pod: &'a PodRef| io.send(untrack(pod, why, io).role(Role::Child));
+    let mut answers = io.all(Pace::AtOnce, pods.iter().copied(), send).await.into_iter();
+    for pod in pods {
+        match answers.next() {
+            Some(Ok(_) | Err(Refusal { class: Class::Gone, .. })) => untracked.done.push(pod),
+            Some(Err(refusal)) => untracked.left.push((pod, Some(refusal))),
+            None => untracked.left.push((pod, None)),
+        }
+    }
+    if !untracked.left.is_empty() {
+        io.note(Note::Unprocess(untracked.left.iter().map(|(pod, _)| uid(pod)).collect()));
+    }
+    untracked
+}
+
+impl Untracked<'_> {
+    /// Whether every Pod lost its finalizer.
+    pub(super) fn is_complete(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// How many Pods have changed since they were judged. The event of the change brings the Job again.
+    pub(super) fn changed(&self) -> usize {
+        self.refusals().filter(|(_, refusal)| refusal.class == Class::Changed).count()
+    }
+
+    /// The first refusal for another reason than a change.
+    pub(super) fn failure(&self, doing: &str) -> Option<Failed> {
+        let (pod, refusal) = self.failures().next()?;
+        Some(Failed::request(&format!("{doing} {}", pod.meta().key()), refusal))
+    }
+
+    /// Reports in one Event that the server denies the removal of finalizers.
+    pub(super) fn report_denied(&self, io: Io<'_>) {
+        if let Some((pod, refusal)) = self.failures().find(|(_, refusal)| refusal.error.is_denied()) {
+            let message = format!("Error: cannot remove the finalizer of Pod {}: {}", pod.meta().key(), refusal.error);
+            io.event(EventType::Warning, "FailedUpdate", message);
+        }
+    }
+
+    fn failures(&self) -> impl Iterator<Item = (&PodRef, &Refusal)> {
+        self.refusals().filter(|(_, refusal)| refusal.class != Class::Changed)
+    }
+
+    fn refusals(&self) -> impl Iterator<Item = (&PodRef, &Refusal)> {
+        self.left.iter().filter_map(|(pod, refusal)| Some((*pod, refusal.as_ref()?)))
+    }
+}
+
+fn uid(pod: &PodRef) -> Uid {
+    pod.meta().uid.clone()
+}

@@ -1,0 +1,130 @@
+//! Making the Workload and the `PodGroup` of a Job whose Pods are scheduled as a gang.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    events::EventType,
+    intern::Text,
+    io::{Class, Failed, Request, Role},
+    meta::OwnerRef,
+    object::Resource,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use super::note::Io;
+use crate::{
+    jobs::{
+        decide::gang::{gang, group_name, template_name, workload_name},
+        plan::{Gang, Situation},
+        snapshot::Snapshot,
+    },
+    objects::{GroupTemplate, JOBS, POD_GROUPS, PodGroup, WORKLOADS, Workload},
+};
+
+/// How often each object is asked for that is said to be there already.
+const ATTEMPTS: u32 = 5;
+/// The pause after each attempt.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Finds the group that new Pods join, if they join one; makes what is missing of it.
+///
+/// Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
+pub(super) async fn ensure(
+    snapshot: &Snapshot,
+    situation: &Situation,
+    mut planned: Gang,
+    io: Io<'_>,
+) -> Result<Option<Text>, Failed> {
+    let job = &*snapshot.job;
+    let mut workload_attempts = ATTEMPTS;
+    let mut group_attempts = ATTEMPTS;
+    loop {
+        let (refusal, kind, attempts) = match planned {
+            Gang::Ordinary(_) => return Ok(None),
+            Gang::Group(name) => return Ok(Some(name)),
+            Gang::MakeBoth => match io.read::<Workload>(workload_request(snapshot, io)).await {
+                Ok(made) => {
+                    // In a forecast, the names of both objects follow from the Job.
+                    let expected = || Workload::to_be_made(&workload_name(job), &template_name(job)).ok();
+                    let Some(made) = made.or_else(expected) else { return Ok(None) };
+                    let message = format!("Created Workload {} for Job {}", made.metadata.name, job.metadata.name);
+                    io.event(EventType::Normal, "WorkloadCreated", message);
+                    planned = Gang::Make(Arc::new(made));
+                    continue;
+                }
+                Err(refusal) => (refusal, WORKLOADS.kind, &mut workload_attempts),
+            },
+            Gang::Make(workload) => {
+                // There is no group without a template.
+                let Some(request) = group_request(snapshot, &workload, io) else { return Ok(None) };
+                match io.read::<PodGroup>(request).await {
+                    Ok(made) => {
+                        return Ok(Some(made.map_or_else(Text::default, |made| Text::new(&made.metadata.name))));
+                    }
+                    Err(refusal) => (refusal, POD_GROUPS.kind, &mut group_attempts),
+                }
+            }
+        };
+        *attempts -= 1;
+        if refusal.class != Class::Taken || *attempts == 0 {
+            if refusal.class == Class::Refused && refusal.error.is_denied() {
+                io.event(EventType::Warning, "FailedCreate", format!("Error creating {kind}: {}", refusal.error));
+            }
+            let what = format!("ensuring Workload and PodGroup for Job {}", job.metadata.key());
+            return Err(Failed::request(&what, &refusal));
+        }
+        // The cache is about to show what is there already: from a create whose answer was lost, or somebody else's.
+        io.pause(PAUSE).await;
+        planned = gang(snapshot, situation, io.observe(()).as_ref());
+    }
+}
+
+fn workload_request(snapshot: &Snapshot, io: Io<'_>) -> Request {
+    let job = &*snapshot.job;
+    let spec = || {
+        let reference = json!({"apiGroup": JOBS.group, "kind": JOBS.kind, "name": job.metadata.name});
+        let policy = json!({"gang": {"minCount": job.parallelism}});
+        let templates = json!([{"name": template_name(job), "schedulingPolicy": policy}]);
+        json!({"controllerRef": reference, "podGroupTemplates": templates})
+    };
+    request(snapshot, WORKLOADS, &workload_name(job), None, spec, io)
+}
+
+/// The group of a Workload; `None` if the Workload has no template.
+fn group_request(snapshot: &Snapshot, workload: &Workload, io: Io<'_>) -> Option<Request> {
+    let of = &workload.metadata;
+    let GroupTemplate { name: template, scheduling_policy } = workload.templates().first()?;
+    let spec = || {
+        let reference = json!({"workload": {"workloadName": of.name, "podGroupTemplateName": template}});
+        json!({"podGroupTemplateRef": reference, "schedulingPolicy": scheduling_policy})
+    };
+    // No more than a trace of where it comes from: the Workload may go before it.
+    let origin = OwnerRef {
+        api_version: Text::new(&WORKLOADS.api_version()),
+        kind: Text::new(WORKLOADS.kind),
+        name: Text::new(&of.name),
+        uid: of.uid.clone(),
+        ..OwnerRef::default()
+    };
+    Some(request(snapshot, POD_GROUPS, &group_name(&of.name, template), Some(origin), spec, io))
+}
+
+/// Creates an object that the Job controls. `origin` is another owner.
+fn request<S: Serialize>(
+    snapshot: &Snapshot,
+    resource: Resource,
+    name: &str,
+    origin: Option<OwnerRef>,
+    spec: impl FnOnce() -> S,
+    io: Io<'_>,
+) -> Request {
+    let owner = &snapshot.owner;
+    let body = io.body(|| {
+        let owners: Vec<OwnerRef> = std::iter::once(owner.controller_ref()).chain(origin).collect();
+        json!({"apiVersion": resource.api_version(), "kind": resource.kind, "spec": spec(),
+            "metadata": {"name": name, "namespace": owner.namespace, "ownerReferences": owners}})
+    });
+    // Only its version is awaited: it is no child that a lost answer could hide.
+    Request::create(resource, &owner.namespace, &name.into(), body).role(Role::Itself)
+}

@@ -1,0 +1,96 @@
+//! Creating and deleting the Pods of a Job.
+
+use common::{
+    intern::Text,
+    io::{Class, Failed, Pace, Refusal, Request, Role, create_pod, delete_pod},
+    pods::PODS,
+};
+
+use super::{
+    body::Bodies,
+    note::{Io, Note},
+};
+use crate::{
+    jobs::{
+        plan::{Claimed, Manage, NewPod, PodWrites, Situation, Victim, Why},
+        snapshot::Snapshot,
+    },
+    metrics::CreationReason,
+    untrack::untrack,
+};
+
+/// Creates Pods slowly at first, so that a Job whose Pods are refused costs one request a sync.
+pub(super) async fn create(
+    snapshot: &Snapshot,
+    situation: &Situation,
+    pods: &[NewPod],
+    group: Option<&Text>,
+    io: Io<'_>,
+) -> (PodWrites, Option<Failed>) {
+    let Snapshot { job, owner, .. } = snapshot;
+    let bodies = match Bodies::new(job, owner.controller_ref(), group) {
+        Ok(bodies) => bodies,
+        Err(problem) => {
+            let failed = Failed::new("template", format!("unable to create pods, {problem}"));
+            return (PodWrites::default(), Some(failed));
+        }
+    };
+    let create = |pod: NewPod| {
+        let prefix = bodies.prefix(pod.index);
+        let name = pod.index.map_or_else(String::new, |_| format!("{prefix}*")).into();
+        let request = Request::create(PODS, &owner.namespace, &name, io.body(|| bodies.of(pod)));
+        create_pod(io, request.generate_name(prefix))
+    };
+    let created = io.all(Pace::SlowStart(usize::MAX), pods.iter().copied(), create).await;
+
+    let count = created.iter().filter(|created| created.is_ok()).count();
+    let refusals = created.into_iter().filter_map(Result::err);
+    let (terminating, refused): (Vec<_>, Vec<_>) =
+        refusals.partition(|refusal| refusal.class == Class::NamespaceTerminating);
+    if !terminating.is_empty() {
+        io.note(Note::NamespaceTerminates);
+    }
+    let reason = CreationReason::of(job, situation.failed, situation.terminating);
+    io.note(Note::Created(reason, count, refused.len()));
+    let failed = refused.first().map(|refusal| Failed::request("", refusal));
+    (PodWrites { created: count, ..PodWrites::default() }, failed)
+}
+
+/// Deletes the Pods that are to go.
+pub(super) async fn remove(situation: &Situation, manage: &Manage, io: Io<'_>) -> (PodWrites, Option<Failed>) {
+    let (victims, spares) = (manage.victims(), manage.spares_victims());
+    let remove = |Victim { at, why }| remove_pod(&situation.pods[at], spares, why, io);
+    let removed = io.all(Pace::AtOnce, victims.iter().copied(), remove).await;
+
+    let (mut writes, mut failed) = (PodWrites::default(), None);
+    for (victim, removed) in victims.iter().zip(removed) {
+        match removed {
+            Ok(()) => {
+                writes.removed += 1;
+                writes.removed_ready += usize::from(situation.pods[victim.at].pod.is_ready());
+            }
+            Err(refusal) if refusal.class == Class::Changed => writes.changed += 1,
+            Err(refusal) => {
+                failed.get_or_insert_with(|| Failed::request("unable to delete pods", &refusal));
+            }
+        }
+    }
+    (writes, failed)
+}
+
+/// Deletes a Pod, if it has not changed since it was judged: one that has ended, or was released, since then is judged again.
+///
+/// A Pod to be spared loses its finalizer first, so that it is not counted.
+async fn remove_pod(claimed: &Claimed, spares: bool, why: Why, io: Io<'_>) -> Result<(), Refusal> {
+    let Claimed { pod, tracked, .. } = claimed;
+    let delete = Request::delete(PODS, pod.meta()).because(why.to_string());
+    if !(*tracked && spares) {
+        return delete_pod(io, delete).await;
+    }
+    match io.send(untrack(pod, "", io).role(Role::Child)).await {
+        // The decision has been carried out by half: whatever becomes of the Pod then, nothing counts it any more.
+        Ok(_) => delete_pod(io, delete.at(None)).await,
+        Err(refusal) if refusal.class == Class::Gone => Ok(()),
+        Err(refusal) => Err(refusal),
+    }
+}

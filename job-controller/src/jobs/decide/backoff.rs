@@ -1,0 +1,83 @@
+//! How long the replacement of failed Pods waits.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::jobs::snapshot::{Limits, Record};
+
+impl Record {
+    /// The record after these Pods ended at these times.
+    ///
+    /// Upstream: `pkg/controller/job`, `newBackoffRecord`.
+    #[must_use]
+    pub fn after(self, succeeded: &[Timestamp], failed: &[Timestamp]) -> Self {
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let latest = |times: &[Timestamp]| times.iter().max().copied();
+        let Some(success) = succeeded.iter().max() else {
+            let failures = self.failures.saturating_add(number(failed.len()));
+            return Self { failures, last: latest(failed).or(self.last) };
+        };
+        let later: Vec<Timestamp> = failed.iter().filter(|at| *at > success).copied().collect();
+        Self { failures: number(later.len()), last: latest(&later) }
+    }
+
+    /// How much longer the next Pod waits.
+    pub fn remaining(self, limits: &Limits, now: Timestamp) -> Duration {
+        remaining(limits, self.failures, self.last, now)
+    }
+}
+
+/// How much longer a Pod waits that replaces the last of so many failures.
+pub fn remaining(limits: &Limits, failures: u32, last: Option<Timestamp>, now: Timestamp) -> Duration {
+    let Some(last) = last.filter(|_| failures > 0) else { return Duration::ZERO };
+    let factor = 1u32.checked_shl(failures - 1).filter(|_| failures <= 31).unwrap_or(u32::MAX);
+    let delay = limits.failure_backoff.checked_mul(factor).unwrap_or(Duration::MAX).min(limits.failure_backoff_max);
+    let passed = now.duration_since(last);
+    match Duration::try_from(passed) {
+        Ok(passed) => delay.saturating_sub(passed),
+        Err(_) => delay.saturating_add(passed.unsigned_abs()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::limits;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn delays_double_up_to_ten_minutes() {
+        let delays: Vec<u64> = (0..10).map(|n| remaining(&limits(), n, Some(at(0)), at(0)).as_secs()).collect();
+        assert_eq!(delays, [0, 10, 20, 40, 80, 160, 320, 600, 600, 600]);
+        assert_eq!(remaining(&limits(), u32::MAX, Some(at(0)), at(0)).as_secs(), 600);
+    }
+
+    #[test]
+    fn a_delay_counts_from_the_last_failure() {
+        let record = Record { failures: 3, last: Some(at(0)) };
+        assert_eq!(record.remaining(&limits(), at(25)).as_secs(), 15);
+        assert_eq!(record.remaining(&limits(), at(40)), Duration::ZERO);
+        assert_eq!(record.remaining(&limits(), at(4000)), Duration::ZERO);
+        assert_eq!(record.remaining(&limits(), at(-5)).as_secs(), 45);
+        assert_eq!(Record::default().remaining(&limits(), at(0)), Duration::ZERO);
+    }
+
+    #[test]
+    fn failures_add_up_until_a_success() {
+        let old = Record { failures: 2, last: Some(at(10)) };
+        let after = |succeeded: &[i64], failed: &[i64]| {
+            let times = |list: &[i64]| list.iter().map(|s| at(*s)).collect::<Vec<_>>();
+            let new = old.after(&times(succeeded), &times(failed));
+            (new.failures, new.last.map(|last| last.as_second() - 1_800_000_000))
+        };
+        assert_eq!(after(&[], &[]), (2, Some(10)));
+        assert_eq!(after(&[], &[30, 20]), (4, Some(30)));
+        assert_eq!(after(&[15], &[]), (0, None));
+        assert_eq!(after(&[15, 25], &[20, 30, 40, 25]), (2, Some(40)));
+        assert_eq!(after(&[50], &[20]), (0, None));
+    }
+}

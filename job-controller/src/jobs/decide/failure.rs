@@ -1,0 +1,32 @@
+//! What the failure of a Pod means for its Job.
+
+use common::pods::Phase;
+
+use crate::objects::{Action, CachedPod, Job};
+
+/// Whether a Pod has failed: it is over and did not succeed, or, unless only such Pods are replaced, is going.
+///
+/// Upstream: `pkg/controller/job`, `isPodFailed`.
+pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
+    let goes = pod.meta().is_deleting() && pod.phase != Phase::Succeeded;
+    pod.phase == Phase::Failed || (goes && !job.only_replaces_failed())
+}
+
+/// What the Job's policy says of a Pod.
+pub fn action(job: &Job, pod: &CachedPod) -> Option<Action> {
+    job.failure_policy.as_ref().and_then(|policy| policy.action(pod))
+}
+
+/// Whether the failure of a Pod counts.
+pub fn is_counted(job: &Job, pod: &CachedPod) -> bool {
+    action(job, pod) != Some(Action::Ignore)
+}
+
+/// Whether a Pod that has failed takes its index with it. Upstream: `pkg/controller/job`, `isIndexFailed`.
+pub fn fails_index(job: &Job, pod: &CachedPod, limit: u32) -> bool {
+    match action(job, pod) {
+        Some(Action::FailIndex) => true,
+        Some(Action::Ignore) => false,
+        Some(Action::FailJob | Action::Count) | None => pod.failure_count >= limit,
+    }
+}

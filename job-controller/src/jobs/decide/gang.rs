@@ -1,0 +1,125 @@
+//! Whether the Pods of a Job are to be scheduled together, as one gang, and by which `PodGroup` (gate `WorkloadWithJob`).
+//!
+//! A Workload and its one `PodGroup` are made once, before the first Pod. They are found by what they refer to, not by
+//! their names: somebody else may have made them. Whatever does not look as it would if this controller had made it is
+//! left alone, and the Pods are scheduled one by one.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use common::{
+    hash::{Fnv1a, safe_encode},
+    intern::Text,
+    meta::{Meta, OwnerRef},
+};
+
+use crate::{
+    jobs::{
+        plan::{Gang, Ordinary, Situation},
+        snapshot::{Scheduling, Snapshot},
+    },
+    objects::{JOBS, Job, kinds},
+};
+
+/// The longest name of an object.
+const MAX_NAME: usize = 253;
+/// The longest DNS label: the name of a template is one.
+const MAX_LABEL: usize = 63;
+
+/// Decides how Pods are scheduled. Upstream: `pkg/controller/job`, `ensureWorkloadAndPodGroup`.
+pub fn gang(snapshot: &Snapshot, situation: &Situation, known: Option<&Scheduling>) -> Gang {
+    let job = &*snapshot.job;
+    let Some(known) = known.filter(|_| is_candidate(job)) else { return Gang::Ordinary(None) };
+    let workload = match known.workloads.as_slice() {
+        [] if !is_new(job, situation) => return Gang::Ordinary(Some(Ordinary::Started)),
+        [] => return Gang::MakeBoth,
+        [workload] => workload,
+        several => return Gang::Ordinary(Some(Ordinary::Workloads(several.len()))),
+    };
+    let name = || Text::new(&workload.metadata.name);
+    if !is_of(&workload.metadata, job) {
+        return Gang::Ordinary(Some(Ordinary::Foreign("Workload", name())));
+    }
+    if workload.templates().len() != 1 {
+        return Gang::Ordinary(Some(Ordinary::Templates(name(), workload.templates().len())));
+    }
+    match known.groups.as_slice() {
+        [] => Gang::Make(Arc::clone(workload)),
+        [group] if is_of(&group.metadata, job) => Gang::Group(Text::new(&group.metadata.name)),
+        [group] => Gang::Ordinary(Some(Ordinary::Foreign("PodGroup", Text::new(&group.metadata.name)))),
+        several => Gang::Ordinary(Some(Ordinary::Groups(name(), several.len()))),
+    }
+}
+
+/// Whether the Pods of such a Job are of use only all together.
+fn is_candidate(job: &Job) -> bool {
+    let alike = job.is_indexed() && job.parallelism > 1 && job.completions == Some(job.parallelism);
+    alike && !job.has_scheduling_group && !job.metadata.is_deleting()
+}
+
+/// Whether the Job has never been started: Pods that are there already could not join a group.
+fn is_new(job: &Job, situation: &Situation) -> bool {
+    let status = &job.status;
+    let counted = status.succeeded != 0 || status.failed != 0;
+    let suspended = status.conditions.iter().any(|condition| condition.kind == kinds::SUSPENDED);
+    situation.pods.is_empty() && status.start_time.is_none() && !counted && !suspended
+}
+
+/// Whether it was of a Job of that name that is gone: the garbage collector has not come by yet.
+pub fn is_left_over(object: &Meta, job: &Job) -> bool {
+    let api_version = JOBS.api_version();
+    let named_alike = |owner: &OwnerRef| {
+        owner.kind == JOBS.kind && *owner.api_version == *api_version && *owner.name == *job.metadata.name
+    };
+    object.controller().is_some_and(|owner| named_alike(owner) && owner.uid != job.metadata.uid)
+}
+
+fn is_of(object: &Meta, job: &Job) -> bool {
+    object.controller().is_some_and(|owner| owner.uid == job.metadata.uid)
+}
+
+/// The name of a Job's Workload: the same at each attempt, and another one for a Job that was recreated.
+///
+/// Upstream: `pkg/controller/job`, `computeWorkloadName`.
+pub fn workload_name(job: &Job) -> String {
+    let mut hash = Fnv1a::default();
+    hash.update(b"(types.UID)");
+    // Writing into the hasher cannot fail.
+    let _ = write!(hash, "{}", job.metadata.uid);
+    let hash = safe_encode(hash.sum());
+    let room = MAX_NAME - hash.len() - 1;
+    format!("{}-{hash}", cut(&job.metadata.name, room))
+}
+
+/// The name of the one template of a Job's Workload.
+///
+/// A Job's name may be too long to leave room for the end; upstream's is refused then, for ever.
+pub fn template_name(job: &Job) -> String {
+    const END: &str = "-pgt-0";
+    let name = cut(&job.metadata.name, MAX_LABEL - END.len());
+    format!("{}{END}", name.trim_end_matches(['-', '.']))
+}
+
+/// The name of the `PodGroup` of a Workload's template: parts of both names, and a hash of both.
+///
+/// Upstream: `pkg/controller/job`, `computePodGroupName`.
+pub fn group_name(workload: &str, template: &str) -> String {
+    let mut hash = Fnv1a::default();
+    hash.update(workload.as_bytes());
+    hash.update(template.as_bytes());
+    let hash = safe_encode(hash.sum());
+    let room = MAX_NAME - hash.len() - 2;
+    let half = room / 2;
+    // What one of them does not need, the other gets.
+    let (first, second) = match (workload.len(), template.len()) {
+        (w, t) if w + t <= room => (w, t),
+        (w, _) if w <= half => (w, room - w),
+        (_, t) if t <= half => (room - t, t),
+        _ => (room - half, half),
+    };
+    format!("{}-{}-{hash}", cut(workload, first), cut(template, second))
+}
+
+/// Names are ASCII; what is not ends earlier.
+fn cut(name: &str, at: usize) -> &str {
+    &name[..name.floor_char_boundary(at)]
+}

@@ -1,0 +1,8 @@
+//! The worked examples of the specification, as tables.
+
+mod counting;
+mod ending;
+mod gangs;
+mod per_index;
+mod properties;
+mod scaling;

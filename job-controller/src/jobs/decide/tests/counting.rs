@@ -1,0 +1,194 @@
+//! What counts, and in which order things are written.
+
+use serde_json::json;
+
+use crate::world::{job, pod};
+
+fn named(list: &[common::meta::Uid]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_ended_is_named_before_its_finalizer_goes() {
+    let world = job("j").completions(Some(5), 5).with([
+        pod("a").succeeded(),
+        pod("b").failed(),
+        pod("c"),
+        pod("d").deleting(),
+        pod("e").succeeded().untracked(),
+    ]);
+    let status = world.status();
+    assert_eq!(named(&status.uncounted.succeeded), ["a"]);
+    assert_eq!(named(&status.uncounted.failed), ["b", "d"]);
+    assert_eq!(world.released(), ["a", "b", "d"]);
+    assert_eq!((status.succeeded, status.failed), (0, 0), "nothing is counted while the finalizer is there");
+}
+
+#[test]
+fn what_is_named_is_counted_when_its_finalizer_is_gone() {
+    let world = job("j")
+        .completions(Some(9), 1)
+        .status("succeeded", 1)
+        .status("uncountedTerminatedPods", json!({"succeeded": ["a", "b", "x"], "failed": ["c", "d"]}))
+        .with([pod("a").succeeded(), pod("b").succeeded().untracked(), pod("c").failed(), pod("d").failed()])
+        .processed(&["d"]);
+    let status = world.status();
+    assert_eq!((status.succeeded, status.failed), (3, 1));
+    assert_eq!(
+        (named(&status.uncounted.succeeded), named(&status.uncounted.failed)),
+        (vec!["a".into()], vec!["c".into()])
+    );
+    assert_eq!(world.released(), ["a", "c"], "tried again");
+}
+
+#[test]
+fn a_pod_that_is_going_counts_as_failed_unless_only_failures_are_replaced() {
+    let going = || [pod("a").deleting()];
+    assert_eq!(named(&job("j").with(going()).status().uncounted.failed), ["a"]);
+    let patient = job("j").spec("podReplacementPolicy", "Failed").with(going());
+    assert!(patient.status().uncounted.is_empty() && patient.released().is_empty());
+    assert_eq!(patient.status().terminating, Some(1));
+}
+
+#[test]
+fn a_pod_counted_as_failed_never_counts_as_succeeded() {
+    let ledger = json!({"failed": ["a"]});
+    let world = job("j").status("uncountedTerminatedPods", ledger.clone()).with([pod("a").deleting().succeeded()]);
+    assert_eq!(world.end(), None);
+    assert!(world.status().uncounted.succeeded.is_empty());
+    let indexed = job("j").indexed(1, 1).status("uncountedTerminatedPods", ledger);
+    let world = indexed.with([pod("a").index(0).deleting().succeeded()]);
+    assert_eq!((&*world.status().completed_indexes, world.end()), ("", None));
+}
+
+#[test]
+fn indexes_that_succeed_are_named_once_and_for_all() {
+    let world = job("j").indexed(8, 8).status("completedIndexes", "0,1").status("succeeded", 2).with([
+        pod("a").index(3).succeeded(),
+        pod("b").index(2).succeeded(),
+        pod("c").index(1).succeeded(),
+        pod("d").index(8).succeeded(),
+        pod("e").index("x").succeeded(),
+        pod("f").index(5).failed(),
+        pod("g").index(9).failed(),
+    ]);
+    let status = world.status();
+    assert_eq!((&*status.completed_indexes, status.succeeded, status.failed_indexes), ("0-3", 4, None));
+    assert!(status.uncounted.succeeded.is_empty());
+    assert_eq!(named(&status.uncounted.failed), ["f"]);
+    assert_eq!(world.released(), ["e", "c", "b", "a", "f", "d", "g"], "by index, and those that lie count for nothing");
+}
+
+#[test]
+fn a_job_that_shrinks_forgets_indexes() {
+    let shrunk = job("j").indexed(3, 3).status("completedIndexes", "0,2-4").status("succeeded", 4).with([]);
+    let status = shrunk.status();
+    assert_eq!((&*status.completed_indexes, status.succeeded), ("0,2", 2));
+    assert_eq!(shrunk.does(), "create 1");
+}
+
+#[test]
+fn an_index_is_not_complete_because_of_a_pod_that_was_dealt_with() {
+    // Counted as failed when it was going; the cache lags.
+    let pods = [pod("a").index(0).deleting().succeeded()];
+    let world = job("j").indexed(2, 2).status("failed", 1).with(pods).processed(&["a"]);
+    assert_eq!((&*world.status().completed_indexes, world.released().len()), ("", 0));
+}
+
+#[test]
+fn nothing_is_lost_where_one_status_cannot_name_everything() {
+    let going = (0..5).map(|n| pod(&format!("go-{n}")).deleting());
+    let mut world = job("j").with(going.chain([pod("ok").succeeded()])).limits(|limits| limits.uncounted = 3);
+    let mut ends = Vec::new();
+    for _ in 0..3 {
+        ends.extend(world.end());
+        let released = world.released();
+        let mut status = world.status();
+        assert!(status.uncounted.len() <= 3);
+        world.pods =
+            world.pods.into_iter().map(|p| if released.contains(&p.name()) { p.untracked() } else { p }).collect();
+        let left = world.pods.iter().filter(|pod| pod.build().tracked).map(|pod| pod.build().meta().uid.clone());
+        crate::jobs::decide::settle::settle(&mut status, &left.collect());
+        world.job.0["status"] = serde_json::to_value(&status).unwrap();
+    }
+    let status = world.status();
+    assert_eq!((status.failed, status.succeeded, status.uncounted.len()), (5, 1, 0));
+    assert!(world.released().is_empty() && !ends.is_empty() && ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+}
+
+#[test]
+fn a_full_list_keeps_nobody_who_is_in_it() {
+    let pods = (0..9).map(|n| pod(&format!("p{n}")).succeeded());
+    let full = json!({"succeeded": ["p1", "p4", "p8"]});
+    let world = job("j").completions(Some(9), 9).status("uncountedTerminatedPods", full).with(pods);
+    let plan = world.limits(|limits| limits.uncounted = 3).plan();
+    let released: Vec<_> =
+        plan.tracked.release.iter().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect();
+    assert_eq!((released, plan.tracked.capped), (vec!["p1".into(), "p4".into(), "p8".into()], true));
+    let pods = (0..3).map(|n| pod(&format!("p{n}")).succeeded());
+    let exactly = job("j").completions(Some(3), 3).with(pods).limits(|limits| limits.uncounted = 3);
+    assert!(!exactly.plan().tracked.capped, "nothing is left");
+}
+
+#[test]
+fn one_status_names_only_so_many() {
+    let pods = (0..7).map(|n| pod(&format!("p{n}")).succeeded());
+    let world = job("j").completions(Some(9), 9).with(pods).limits(|limits| limits.uncounted = 3);
+    let plan = world.plan();
+    assert!(plan.tracked.capped);
+    assert_eq!(named(&plan.tracked.status.uncounted.succeeded), ["p0", "p1", "p2"]);
+    assert_eq!(world.released().len(), 3);
+    let pods = (0..7).map(|n| pod(&format!("p{n}")).index(n).succeeded());
+    let indexed = job("j").indexed(9, 9).with(pods).limits(|limits| limits.uncounted = 3);
+    assert_eq!((&*indexed.status().completed_indexes, indexed.released().len()), ("0-6", 3));
+}
+
+#[test]
+fn ignored_failures_do_not_count_and_still_delay() {
+    let policy = json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+        {"action": "Count", "onExitCodes": {"operator": "In", "values": [3]}}]});
+    let job = job("j").completions(Some(3), 3).spec("podFailurePolicy", policy).spec("backoffLimit", 1);
+    let pods = [pod("a").failed_at(9, -1).condition("DisruptionTarget"), pod("b").failed_at(3, -2)];
+    let world = job.with(pods);
+    let plan = world.plan();
+    assert_eq!((plan.situation.failed, plan.situation.backoff.failures, world.end()), (1, 2, None));
+    assert_eq!(named(&plan.tracked.status.uncounted.failed), ["b"]);
+    assert_eq!(world.released(), ["a", "b"]);
+    let actions: Vec<_> = plan.tracked.actions.iter().map(|(action, n)| (action.as_str(), *n)).collect();
+    assert_eq!(actions, [("Ignore", 1), ("Count", 1)]);
+    assert_eq!(world.does(), "wait 19s for 3");
+}
+
+#[test]
+fn a_job_that_is_being_deleted_lets_go_of_its_pods() {
+    let mut world = job("j").completions(Some(5), 5).with([pod("a"), pod("b").succeeded(), pod("c").failed()]);
+    world.job = world.job.deleting();
+    assert_eq!(world.released(), ["a", "b", "c"]);
+    let status = world.status();
+    assert_eq!(
+        (named(&status.uncounted.succeeded), named(&status.uncounted.failed)),
+        (vec!["b".into()], vec!["c".into()])
+    );
+}
+
+#[test]
+fn the_first_status_is_always_written_and_a_settled_one_never() {
+    let fresh =
+        job("j").status("ready", json!(null)).status("terminating", json!(null)).status("startTime", json!(null));
+    let postponed = fresh.with([]).backoff(1, 0);
+    assert!(postponed.plan().tracked.writes);
+    let settled = job("j").status("active", 1).status("ready", 1).with([pod("a")]);
+    assert!(!settled.plan().tracked.writes);
+    assert!(settled.explain().actions.is_empty());
+}
+
+#[test]
+fn an_adopted_pod_counts_at_once() {
+    let world =
+        job("j").completions(Some(2), 2).with([pod("a").orphan().succeeded(), pod("b").orphan().labels(json!({}))]);
+    let plan = world.plan();
+    assert_eq!(plan.adopt.len(), 1);
+    assert_eq!(named(&plan.tracked.status.uncounted.succeeded), ["a"]);
+    let plan = job("j").with([pod("a").labels(json!({}))]).plan();
+    assert_eq!((plan.release.len(), plan.situation.pods.len()), (1, 0));
+}

@@ -1,0 +1,254 @@
+//! When a Job ends, and how.
+
+use serde_json::json;
+
+use crate::{
+    jobs::decide::settle,
+    world::{at, job, pod},
+};
+
+const BACKOFF: &str = "FailureTarget BackoffLimitExceeded: Job has reached the specified backoff limit";
+const DEADLINE: &str = "FailureTarget DeadlineExceeded: Job was active longer than specified deadline";
+const MET: &str = "SuccessCriteriaMet SuccessPolicy: Matched rules at index 0";
+const REACHED: &str = "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods";
+
+#[test]
+fn a_job_fails_when_more_pods_have_failed_than_may() {
+    for (limit, failed, fails) in
+        [(0, 0, false), (0, 1, true), (2, 2, false), (2, 3, true), (6, 6, false), (6, 7, true)]
+    {
+        let pods = (0..failed).map(|n| pod(&format!("p{n}")).failed());
+        let world = job("j").completions(Some(9), 9).spec("backoffLimit", limit).with(pods);
+        assert_eq!(world.end().as_deref(), fails.then_some(BACKOFF), "{limit} {failed}");
+    }
+}
+
+#[test]
+fn restarts_count_where_pods_restart_their_containers() {
+    for (limit, restarts, fails) in
+        [(0, 0, false), (0, 1, true), (2, 1, false), (2, 2, true), (6, 5, false), (6, 6, true)]
+    {
+        let pods = if restarts == 0 { vec![pod("a")] } else { vec![pod("a").restarted(restarts)] };
+        let template = |policy: &str| json!({"metadata": {"labels": {"job": "j"}}, "spec": {"restartPolicy": policy, "containers": []}});
+        let job = job("j").completions(Some(9), 9).spec("backoffLimit", limit);
+        let restarting = job.clone().spec("template", template("OnFailure")).with(pods.clone());
+        assert_eq!(restarting.end().as_deref(), fails.then_some(BACKOFF), "{limit} {restarts}");
+        assert_eq!(job.spec("template", template("Never")).with(pods).end(), None);
+    }
+}
+
+#[test]
+fn counted_and_uncounted_failures_add_up() {
+    let world = |ledger: &[&str], counted: i32| {
+        job("j")
+            .completions(Some(9), 9)
+            .spec("backoffLimit", 2)
+            .status("failed", counted)
+            .status("uncountedTerminatedPods", json!({ "failed": ledger }))
+            .with([pod("a").failed(), pod("b").failed(), pod("gone").failed().untracked()])
+    };
+    assert_eq!(world(&[], 0).end(), None, "a Pod without the finalizer was counted, or never will be");
+    assert_eq!(world(&["a"], 0).end(), None, "a Pod that is named is not counted twice");
+    assert_eq!(world(&["x"], 0).end().as_deref(), Some(BACKOFF), "one that is named and gone counts");
+    assert_eq!(world(&[], 1).end().as_deref(), Some(BACKOFF));
+    assert_eq!(world(&[], 1).processed(&["a"]).end(), None, "one that was dealt with does not");
+}
+
+#[test]
+fn a_job_fails_when_its_time_is_over() {
+    let with = |deadline: i64| job("j").spec("activeDeadlineSeconds", deadline);
+    assert_eq!(with(60).with([]).end().as_deref(), Some(DEADLINE));
+    assert_eq!(with(61).with([]).end(), None);
+    assert_eq!(with(60).spec("suspend", true).with([]).end(), None);
+    assert_eq!(with(60).status("startTime", json!(null)).with([]).end(), None);
+    assert_eq!(with(0).status("startTime", json!(null)).with([]).end().as_deref(), Some(DEADLINE));
+    let running = with(60).with([pod("a")]);
+    assert_eq!((running.does().as_str(), running.released().len()), ("end a", 1));
+    assert_eq!(running.status().uncounted.failed.len(), 1, "who still runs has failed");
+}
+
+#[test]
+fn what_was_decided_stays_decided() {
+    let failing = job("j").condition("FailureTarget", "True", "DeadlineExceeded", "late");
+    let world = failing.completions(Some(1), 1).with([pod("a").succeeded()]);
+    assert_eq!(world.end().as_deref(), Some("FailureTarget DeadlineExceeded: late"));
+    assert_eq!(world.status().conditions.len(), 1);
+    let met = job("j").condition("SuccessCriteriaMet", "True", "SuccessPolicy", "m").spec("backoffLimit", 0);
+    assert_eq!(met.with([pod("a").failed()]).end().as_deref(), Some("SuccessCriteriaMet SuccessPolicy: m"));
+    let undecided = job("j").condition("FailureTarget", "False", "X", "x");
+    assert_eq!(undecided.with([pod("a")]).end(), None);
+}
+
+#[test]
+fn a_failure_policy_fails_the_job_before_anything_else_is_asked() {
+    let rules = json!({"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]});
+    let job = job("j").spec("podFailurePolicy", rules).spec("backoffLimit", 0).completions(Some(5), 5);
+    let failed = job.clone().with([pod("a").failed_at(1, -9), pod("b").failed_at(42, -9).untracked()]);
+    let message = "Container c for pod shop/b failed with exit code 42 matching FailJob rule at index 0";
+    assert_eq!(failed.end(), Some(format!("FailureTarget PodFailurePolicy: {message}")));
+    assert_eq!(failed.plan().tracked.actions.len(), 0, "the Pod with the code was counted before");
+    let going = job.with([pod("a").deleting()]);
+    assert_eq!(going.end(), None, "a Pod that is going has not failed before it is over");
+}
+
+#[test]
+fn a_job_completes_when_enough_has_succeeded_and_nothing_is_active() {
+    for (completions, succeeded, active, want) in [
+        (Some(3), 3, 0, true),
+        (Some(3), 2, 0, false),
+        (Some(0), 0, 0, true),
+        (None, 1, 0, true),
+        (None, 1, 1, false),
+        (None, 0, 0, false),
+    ] {
+        let pods = (0..active).map(|n| pod(&format!("p{n}")));
+        let world = job("j").completions(completions, 2).status("succeeded", succeeded).with(pods).blocked();
+        assert_eq!(world.end().as_deref(), want.then_some(REACHED), "{completions:?} {succeeded} {active}");
+    }
+    let surplus = job("j").completions(Some(3), 2).status("succeeded", 3).with([pod("a")]);
+    assert_eq!((surplus.does().as_str(), surplus.end().as_deref()), ("delete a", Some(REACHED)));
+}
+
+#[test]
+fn a_suspended_job_that_wants_nothing_completes() {
+    let world = job("j").completions(Some(0), 1).spec("suspend", true).status("startTime", json!(null)).with([]);
+    assert_eq!(world.end().as_deref(), Some(REACHED));
+    let (job, mut status) = (world.job.read(), world.status());
+    let end = world.plan().tracked.end.unwrap();
+    assert!(settle::finish(&job, &mut status, &end, 0, at(0)));
+    assert_eq!((status.start_time, status.completion_time), (None, Some(at(0))));
+}
+
+#[test]
+fn a_job_whose_pods_are_not_all_gone_has_not_ended_yet() {
+    let over = job("j").spec("activeDeadlineSeconds", 5).with([pod("a"), pod("b").failed()]);
+    assert_eq!(over.clone().blocked().end(), None);
+    let plan = over.plan();
+    let nothing = crate::jobs::plan::PodWrites { removed: 0, ..crate::jobs::plan::PodWrites::default() };
+    let managed = crate::jobs::decide::manage::managed(&over.snapshot(), &plan.situation, &plan.manage, &nothing);
+    assert_eq!((managed.end, managed.active, managed.scaled), (None, 1, false));
+}
+
+#[test]
+fn success_policies_end_a_job_and_spare_who_still_runs() {
+    let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
+    let job = job("j").indexed(3, 3).spec("successPolicy", policy);
+    let pods = [pod("a").index(0).succeeded(), pod("b").index(1).succeeded(), pod("c").index(2)];
+    let world = job.clone().with(pods.clone());
+    assert_eq!(world.end().as_deref(), Some(MET));
+    assert_eq!((world.does().as_str(), world.released()), ("spare c", vec!["a".to_owned(), "b".to_owned()]));
+    let status = world.status();
+    assert_eq!((&*status.completed_indexes, status.succeeded, status.uncounted.failed.len()), ("0,1", 2, 0));
+    let stale = world.stale();
+    assert_eq!((stale.does().as_str(), stale.end()), ("blocked by 2 deleted pods", None), "it may have failed");
+    let [a, b, _] = pods;
+    let failed = job.with([a, b, pod("c").index(2).failed()]).status();
+    assert_eq!(failed.uncounted.failed.len(), 1);
+}
+
+#[test]
+fn who_was_spared_by_a_process_that_died_has_not_failed() {
+    let policy = json!({"rules": [{"succeededIndexes": "0-1"}]});
+    let pods = [
+        pod("a").index(0).succeeded(),
+        pod("b").index(1).succeeded(),
+        pod("c").index(2).deleting().untracked(),
+        pod("d").index(3).untracked(),
+    ];
+    for limits in [json!({"backoffLimit": 0}), json!({"backoffLimitPerIndex": 0})] {
+        let mut job = job("j").indexed(4, 4).spec("successPolicy", policy.clone());
+        for (field, value) in limits.as_object().unwrap() {
+            job = job.spec(field, value.clone());
+        }
+        let world = job.with(pods.clone());
+        assert_eq!((world.end().as_deref(), world.does().as_str()), (Some(MET), "spare d"), "{limits}");
+        let status = world.status();
+        assert_eq!((status.uncounted.failed.len(), status.terminating), (0, Some(2)), "{limits}");
+        assert_eq!(world.released(), ["a", "b"]);
+    }
+}
+
+#[test]
+fn a_pod_that_goes_has_failed_whatever_else_happens() {
+    let policy = json!({"rules": [{"succeededIndexes": "0"}]});
+    let job = job("j").indexed(3, 3).spec("successPolicy", policy);
+    let pods = [pod("a").index(0).succeeded(), pod("b").index(1).deleting()];
+    let world = job.clone().with(pods.clone());
+    assert_eq!((world.end().as_deref(), world.status().uncounted.failed.len()), (Some(MET), 1));
+    let patient = job.clone().spec("podReplacementPolicy", "Failed").with(pods.clone());
+    assert_eq!((patient.end().as_deref(), patient.status().uncounted.failed.len()), (Some(MET), 0));
+    assert_eq!(job.clone().spec("backoffLimit", 0).with(pods.clone()).end().as_deref(), Some(BACKOFF));
+    let limited = job.spec("backoffLimitPerIndex", 0).with(pods);
+    assert_eq!(limited.status().failed_indexes.as_deref(), Some("1"));
+
+    let going = || [pod("a").index(0).deleting(), pod("b").index(1).deleting()];
+    let late = || crate::world::job("j").indexed(2, 2).spec("activeDeadlineSeconds", 5);
+    assert_eq!(late().with(going()).end().as_deref(), Some(DEADLINE));
+    let both = late().spec("backoffLimit", 0).with(going());
+    assert_eq!((both.end().as_deref(), both.status().uncounted.failed.len()), (Some(BACKOFF), 2));
+}
+
+#[test]
+fn the_end_is_told_once_everything_is_counted_and_gone() {
+    let world = job("j").with([pod("a").succeeded()]);
+    let (job, end, mut status) = (world.job.read(), world.plan().tracked.end.unwrap(), world.status());
+    assert!(!settle::finish(&job, &mut status.clone(), &end, 0, at(9)), "a Pod is not counted yet");
+    assert!(settle::settle(&mut status, &common::map::HashSet::default()));
+    assert!(!settle::finish(&job, &mut status.clone(), &end, 1, at(9)), "a Pod is still going");
+    assert!(settle::finish(&job, &mut status, &end, 0, at(9)));
+    let kinds: Vec<&str> = status.conditions.iter().map(|c| &*c.kind).collect();
+    assert_eq!(kinds, ["SuccessCriteriaMet", "Complete"]);
+    assert_eq!((status.succeeded, status.completion_time, status.uncounted.len()), (1, Some(at(9)), 0));
+}
+
+#[test]
+fn no_end_is_before_its_start() {
+    let world = job("j").status("startTime", at(500).to_string()).with([pod("a").succeeded()]);
+    let (job, end, mut status) = (world.job.read(), world.plan().tracked.end.unwrap(), world.status());
+    settle::settle(&mut status, &common::map::HashSet::default());
+    assert!(settle::finish(&job, &mut status, &end, 0, at(0)));
+    assert_eq!(status.completion_time, Some(at(500)));
+}
+
+#[test]
+fn a_job_that_fails_while_suspended_gets_the_start_that_servers_want() {
+    let suspended = job("j").spec("suspend", true).spec("backoffLimit", 0).status("startTime", json!(null));
+    let world = suspended.with([pod("a").failed()]);
+    let (job, end, mut status) = (world.job.read(), world.plan().tracked.end.unwrap(), world.status());
+    assert_eq!(status.start_time, None);
+    settle::settle(&mut status, &common::map::HashSet::default());
+    assert!(settle::finish(&job, &mut status, &end, 0, at(7)));
+    assert_eq!((status.start_time, status.completion_time), (Some(at(7)), None));
+}
+
+#[test]
+fn a_job_that_is_being_deleted_takes_the_finalizer_of_every_pod_it_controls() {
+    let other = || json!({"job": "other"});
+    let pods = || {
+        [
+            pod("mine"),
+            pod("changed").labels(other()),
+            pod("done").labels(other()).succeeded(),
+            pod("plain").labels(other()).untracked(),
+            pod("sent").labels(other()),
+            pod("orphan").orphan().labels(other()),
+        ]
+    };
+    let world = |job: crate::world::JobBuilder| job.with(pods()).processed(&["sent"]);
+    let lives = world(job("j").completions(Some(9), 9));
+    assert_eq!(lives.untracked(), [""; 0], "a Job that lives releases them");
+    let plan = lives.plan();
+    let released: Vec<&str> = plan.release.iter().map(|pod| &*pod.meta().name).collect();
+    assert_eq!(released, ["changed", "done", "plain", "sent"]);
+    let deleted = || job("j").completions(Some(9), 9).deleting();
+    let dies = world(deleted());
+    assert_eq!((dies.untracked(), dies.released()), (vec!["changed".into(), "done".into()], vec!["mine".to_owned()]));
+    assert!(dies.status().uncounted.is_empty() && dies.plan().release.is_empty(), "they count for nothing");
+    let unknown = world(deleted().spec("completionMode", "Odd"));
+    assert_eq!(unknown.untracked(), ["changed", "done", "mine"], "nobody counts them");
+    let broken = world(deleted().spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})));
+    assert_eq!(broken.untracked(), ["mine", "changed", "done"]);
+    for job in [deleted().spec("managedBy", "example.com/queue"), deleted().condition("Failed", "True", "R", "m")] {
+        assert_eq!(world(job).untracked(), [""; 0], "another loop, or another controller, sees to them");
+    }
+}

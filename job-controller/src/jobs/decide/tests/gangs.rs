@@ -1,0 +1,156 @@
+//! When Pods are scheduled as a gang, and by which names.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::{
+    jobs::{
+        decide::{
+            decide,
+            gang::{group_name, is_left_over, template_name, workload_name},
+        },
+        plan::Gang,
+        snapshot::Scheduling,
+    },
+    objects::{PodGroup, Workload},
+    world::{JobBuilder, World, job, pod},
+};
+
+/// The Job with that uid; somebody else's controller if there is none.
+fn owner(uid: &str) -> Value {
+    let kind = if uid == "u-other" { "JobSet" } else { "Job" };
+    json!([{"apiVersion": "batch/v1", "kind": kind, "name": "j", "uid": uid, "controller": true}])
+}
+
+fn workload(name: &str, owner_uid: &str, templates: usize) -> Arc<Workload> {
+    let template = |n: usize| json!({"name": format!("t{n}"), "schedulingPolicy": {"gang": {"minCount": 3}}});
+    let templates: Vec<Value> = (0..templates).map(template).collect();
+    let json = json!({"metadata": {"name": name, "ownerReferences": owner(owner_uid)},
+        "spec": {"controllerRef": {"apiGroup": "batch", "kind": "Job", "name": "j"}, "podGroupTemplates": templates}});
+    Arc::new(serde_json::from_str(&json.to_string()).unwrap())
+}
+
+fn group(name: &str, owner_uid: &str) -> Arc<PodGroup> {
+    let json = json!({"metadata": {"name": name, "ownerReferences": owner(owner_uid)}, "spec": {}});
+    Arc::new(serde_json::from_str(&json.to_string()).unwrap())
+}
+
+/// An Indexed Job whose three Pods run at once, never started.
+fn candidate() -> JobBuilder {
+    job("j").indexed(3, 3).status("startTime", json!(null))
+}
+
+/// What becomes of the Pods, in words.
+fn of(world: &World, known: impl Into<Option<Scheduling>>) -> String {
+    let mut snapshot = world.snapshot();
+    snapshot.scheduling = known.into();
+    match decide(&snapshot).gang {
+        Gang::Ordinary(None) => "ordinary".to_owned(),
+        Gang::Ordinary(Some(why)) => why.to_string(),
+        Gang::Group(name) => format!("group {name}"),
+        Gang::Make(workload) => format!("make of {}", workload.metadata.name),
+        Gang::MakeBoth => "make both".to_owned(),
+    }
+}
+
+fn known(workloads: &[Arc<Workload>], groups: &[Arc<PodGroup>]) -> Scheduling {
+    Scheduling { workloads: workloads.to_vec(), groups: groups.to_vec() }
+}
+
+#[test]
+fn only_indexed_jobs_whose_pods_all_run_at_once_are_gangs() {
+    let nothing = || known(&[], &[]);
+    assert_eq!(of(&candidate().with([]), nothing()), "make both");
+    assert_eq!(of(&candidate().with([]), None), "ordinary", "the gate is off");
+    assert_eq!(of(&candidate().spec("suspend", true).with([]), nothing()), "make both", "before it is resumed");
+    let grouped = json!({"metadata": {"labels": {"job": "j"}}, "spec": {"schedulingGroup": {"podGroupName": "g"}}});
+    for ordinary in [
+        candidate().completions(Some(3), 2),
+        candidate().completions(Some(1), 1),
+        candidate().spec("completionMode", "NonIndexed"),
+        candidate().completions(None, 3).spec("completionMode", "NonIndexed"),
+        candidate().spec("template", grouped),
+        candidate().deleting(),
+    ] {
+        assert_eq!(of(&ordinary.clone().with([]), nothing()), "ordinary", "{ordinary:?}");
+    }
+}
+
+#[test]
+fn a_job_that_was_started_without_a_workload_gets_none() {
+    let started = "no Workload refers to the Job, and it has been started";
+    let nothing = || known(&[], &[]);
+    assert_eq!(of(&job("j").indexed(3, 3).with([]), nothing()), started, "it has a start");
+    assert_eq!(of(&candidate().with([pod("a").index(0)]), nothing()), started, "it has a Pod");
+    assert_eq!(of(&candidate().status("failed", 1).with([]), nothing()), started);
+    assert_eq!(of(&candidate().status("succeeded", 1).with([]), nothing()), started);
+    let resumed = candidate().condition("Suspended", "False", "JobResumed", "Job resumed");
+    assert_eq!(of(&resumed.with([]), nothing()), started);
+}
+
+#[test]
+fn what_is_there_is_used_if_it_is_as_expected() {
+    let world = job("j").indexed(3, 3).with([pod("a").index(0)]);
+    let ours = || workload("w", "u-job", 1);
+    assert_eq!(of(&world, known(&[ours()], &[group("g", "u-job")])), "group g");
+    assert_eq!(of(&world, known(&[ours()], &[])), "make of w");
+    for (workloads, groups, why) in [
+        (vec![workload("w", "u-other", 1)], vec![], "Workload w is not controlled by the Job"),
+        (vec![ours(), workload("x", "u-other", 1)], vec![], "2 Workloads refer to the Job"),
+        (vec![workload("w", "u-job", 2)], vec![], "Workload w has 2 podGroupTemplates, not one"),
+        (vec![workload("w", "u-job", 0)], vec![], "Workload w has 0 podGroupTemplates, not one"),
+        (vec![ours()], vec![group("g", "u-other")], "PodGroup g is not controlled by the Job"),
+        (vec![ours()], vec![group("g", "u-job"), group("h", "u-job")], "2 PodGroups refer to Workload w"),
+    ] {
+        assert_eq!(of(&world, known(&workloads, &groups)), why);
+    }
+}
+
+#[test]
+fn what_another_job_of_that_name_left_is_told_from_what_others_made() {
+    let job = job("j").read();
+    let owned = |api_version: &str, kind: &str, name: &str, uid: &str| {
+        let owner = json!([{"apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        let meta = json!({"name": "w", "ownerReferences": owner});
+        is_left_over(&serde_json::from_str(&meta.to_string()).unwrap(), &job)
+    };
+    assert!(owned("batch/v1", "Job", "j", "u-before"));
+    assert!(!owned("batch/v1", "Job", "j", "u-job"), "it is its own");
+    assert!(!owned("batch/v1", "Job", "k", "u-before") && !owned("batch/v1", "JobSet", "j", "u-before"));
+    assert!(!owned("batch.volcano.sh/v1alpha1", "Job", "j", "u-before"));
+    assert!(!is_left_over(&serde_json::from_str(r#"{"name": "w"}"#).unwrap(), &job));
+}
+
+/// The end of the name is what kube-controller-manager computes for the same uid.
+#[test]
+fn names_are_those_of_upstream() {
+    let mut train = job("train").indexed(3, 3);
+    train.0["metadata"]["uid"] = json!("40c3eb5f-df47-46a1-92e9-c2e3f0e28c4f");
+    let (workload, template) = (workload_name(&train.read()), template_name(&train.read()));
+    assert_eq!((&*workload, &*template), ("train-95d665cb4", "train-pgt-0"));
+    assert_eq!(group_name(&workload, &template), "train-95d665cb4-train-pgt-0-6d68cdc8f7");
+}
+
+#[test]
+fn names_are_as_long_as_they_may_be() {
+    let named = |length: usize| {
+        let name = "j".repeat(length);
+        job(&name).indexed(3, 3).read()
+    };
+    assert_eq!(template_name(&named(57)).len(), 63);
+    assert_eq!(template_name(&named(61)), format!("{}-pgt-0", "j".repeat(57)));
+    let mut dashed = named(3);
+    dashed.metadata.name = format!("{}-long", "j".repeat(56)).as_str().into();
+    assert_eq!(template_name(&dashed), format!("{}-pgt-0", "j".repeat(56)));
+    assert_eq!(workload_name(&named(253)).len(), 253);
+    let both = |workload: usize, template: usize| {
+        let name = group_name(&"w".repeat(workload), &"t".repeat(template));
+        let count = |of: char| name.chars().filter(|c| *c == of).count();
+        let hash = name.rsplit('-').next().unwrap().len();
+        (count('w') - name[name.len() - hash..].matches('w').count(), name.len() <= 253)
+    };
+    assert_eq!(both(10, 10), (10, true));
+    assert_eq!(both(2, 250), (2, true));
+    assert!(both(250, 3).1 && both(200, 200).1);
+}

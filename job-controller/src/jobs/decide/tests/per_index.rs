@@ -1,0 +1,123 @@
+//! Failures limited per index.
+
+use serde_json::json;
+
+use crate::world::{JobBuilder, job, pod};
+
+fn limited(completions: u32, limit: u32) -> JobBuilder {
+    job("j").indexed(completions, completions).spec("backoffLimitPerIndex", limit).status("failedIndexes", "")
+}
+
+#[test]
+fn a_failed_pod_is_kept_until_its_replacement_is_there() {
+    let first = pod("a").index(3).failures(0, 0).failed();
+    let world = limited(4, 1).status("completedIndexes", "0-2").status("succeeded", 3).with([first.clone()]);
+    assert_eq!(world.does(), "create 3/1");
+    assert!(world.released().is_empty() && world.status().uncounted.is_empty());
+    let replaced = limited(4, 1)
+        .status("completedIndexes", "0-2")
+        .status("succeeded", 3)
+        .with([first.clone(), pod("b").index(3).failures(1, 0)]);
+    assert_eq!((replaced.does().as_str(), replaced.released()), ("nothing", vec!["a".to_owned()]));
+    let given_up = limited(5, 1)
+        .status("completedIndexes", "0-2")
+        .status("succeeded", 3)
+        .status("failed", 1)
+        .with([pod("b").index(3).failures(1, 0).failed()]);
+    let status = given_up.status();
+    assert_eq!((status.failed_indexes.as_deref(), status.uncounted.failed.len()), (Some("3"), 1));
+    assert_eq!(given_up.does(), "create 4/0");
+}
+
+#[test]
+fn without_a_limit_there_are_no_failed_indexes_and_with_one_there_always_are() {
+    assert_eq!(job("j").indexed(2, 2).with([]).status().failed_indexes, None);
+    let fresh = job("j").indexed(2, 2).spec("backoffLimitPerIndex", 0).with([]);
+    assert_eq!(fresh.status().failed_indexes.as_deref(), Some(""));
+    assert_eq!(job("j").indexed(2, 2).status("failedIndexes", "1").with([]).status().failed_indexes, None);
+}
+
+#[test]
+fn policies_decide_what_a_failure_of_an_index_is() {
+    let rules = json!({"rules": [
+        {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [7]}},
+        {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [8]}},
+    ]});
+    let with = |code: i32, counted: u32, ignored: u32| {
+        let job = limited(2, 3).spec("podFailurePolicy", rules.clone()).spec("parallelism", 1);
+        job.with([pod("a").index(0).failures(counted, ignored).failed_at(code, -9999)])
+    };
+    let failed = |world: &crate::world::World| world.status().failed_indexes.unwrap().to_string();
+    assert_eq!((failed(&with(7, 0, 0)).as_str(), with(7, 0, 0).does().as_str()), ("0", "create 1/0"));
+    assert_eq!((failed(&with(8, 3, 1)).as_str(), with(8, 3, 1).does().as_str()), ("", "create 0/3+2"));
+    assert_eq!((failed(&with(1, 2, 1)).as_str(), with(1, 2, 1).does().as_str()), ("", "create 0/3+1"));
+    assert_eq!((failed(&with(1, 3, 0)).as_str(), with(1, 3, 0).does().as_str()), ("0", "create 1/0"));
+}
+
+#[test]
+fn the_pod_with_most_failures_is_kept_then_the_latest() {
+    let kept = |pods: Vec<crate::world::PodBuilder>| {
+        let plan = limited(2, 9).with(pods).plan();
+        plan.situation.kept.values().map(|at| plan.situation.pods[*at].pod.meta().name.to_string()).collect::<Vec<_>>()
+    };
+    let failed = |name: &str, counted: u32, second: i64| pod(name).index(0).failures(counted, 0).failed_at(1, second);
+    assert_eq!(kept(vec![failed("a", 1, -50), failed("b", 2, -40)]), ["b"]);
+    assert_eq!(kept(vec![failed("a", 2, -50), failed("b", 1, -40)]), ["a"]);
+    assert_eq!(kept(vec![failed("a", 1, -50), failed("b", 1, -40)]), ["b"]);
+    assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 1, -40)]), ["b"]);
+    assert_eq!(kept(vec![failed("a", 1, -40), failed("b", 2, -50)]), ["a"], "one pass: never to an earlier end");
+    assert_eq!(kept(vec![failed("a", 1, -40), pod("b").index(0)]), [""; 0]);
+    assert_eq!(kept(vec![failed("a", 1, -40).untracked()]), [""; 0]);
+}
+
+#[test]
+fn an_index_that_waits_stands_in_nobodys_way() {
+    let job = limited(4, 9).spec("parallelism", 2);
+    let waits = pod("a").index(0).failures(1, 0).failed_at(1, -5);
+    assert_eq!(job.clone().with([waits.clone()]).does(), "create 1/0 2/0, wait 15s");
+    let two = [waits, pod("b").index(1).failures(0, 0).failed_at(1, -5)];
+    let all = limited(2, 9).with(two.clone());
+    assert_eq!(all.does(), "wait 5s for 2");
+    assert_eq!(all.backoff(5, -1).does(), "wait 5s for 2", "failures of the Job do not count here");
+    assert_eq!(job.with(two).does(), "create 2/0 3/0, wait 5s");
+}
+
+#[test]
+fn a_job_with_failed_indexes_fails_when_all_are_over_or_too_many_are() {
+    let with = |completed: &str, failed: &str, most: serde_json::Value| {
+        let job = limited(4, 0).status("completedIndexes", completed).status("failedIndexes", failed);
+        job.spec("maxFailedIndexes", most).with([]).end()
+    };
+    assert_eq!(with("0,1", "2", json!(null)), None);
+    let over = "FailureTarget FailedIndexes: Job has failed indexes";
+    assert_eq!(with("0-2", "3", json!(null)).as_deref(), Some(over));
+    assert_eq!(with("", "0-3", json!(4)).as_deref(), Some(over));
+    let many =
+        "FailureTarget MaxFailedIndexesExceeded: Job has exceeded the specified maximal number of failed indexes";
+    assert_eq!(with("", "1,2", json!(1)).as_deref(), Some(many));
+    assert_eq!(with("", "1,2", json!(2)), None);
+    assert_eq!(
+        limited(2, 0).status("completedIndexes", "0,1").status("succeeded", 2).with([]).end().unwrap(),
+        "SuccessCriteriaMet CompletionsReached: Reached expected number of succeeded pods"
+    );
+}
+
+#[test]
+fn where_no_index_is_left_pods_are_missing_all_the_same() {
+    let job = limited(3, 0).status("failedIndexes", "0").status("failed", 1);
+    let world = job.with([pod("b").index(1), pod("c").index(2)]);
+    assert_eq!((world.does().as_str(), world.plan().manage.label()), ("no index for 1", "pods_created"));
+    assert!(!world.acts() && world.end().is_none());
+}
+
+#[test]
+fn no_index_is_both_completed_and_failed() {
+    let twins = || [pod("a").index(0).failures(5, 0).failed(), pod("b").index(0).failures(5, 0).succeeded()];
+    let status = limited(3, 1).with(twins()).status();
+    assert_eq!((&*status.completed_indexes, status.failed_indexes.as_deref()), ("0", Some("")));
+    let before = limited(3, 1).status("failedIndexes", "0");
+    let world = before.with(twins());
+    let status = world.status();
+    assert_eq!((&*status.completed_indexes, status.failed_indexes.as_deref(), status.succeeded), ("", Some("0"), 0));
+    assert_eq!(world.released(), ["a", "b"]);
+}

@@ -1,0 +1,402 @@
+//! Random lives of Jobs against a model that counts for itself: Pods end as they like, the process dies after any write,
+//! caches lag, and each Pod still counts once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::meta::Uid;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::{
+    indexes::IndexSet,
+    jobs::{
+        decide::{
+            decide, manage,
+            settle::{finish, settle},
+            track,
+        },
+        plan::{Manage, Plan, PodWrites},
+        snapshot::{Limits, Record, Snapshot},
+    },
+    objects::{Status, kinds},
+    world::{JobBuilder, PodBuilder, World, at, job, limits, pod},
+};
+
+/// A Pod on the server.
+#[derive(Clone, Debug, Default)]
+struct ModelPod {
+    index: Option<u32>,
+    failures: u32,
+    phase: Phase,
+    going: bool,
+    finalizer: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Phase {
+    #[default]
+    Running,
+    Succeeded,
+    Failed,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// The Pod at that place succeeds, if it runs.
+    Succeed(usize),
+    /// It fails.
+    Fail(usize),
+    /// A user deletes it; it may take a while to go.
+    Delete(usize),
+    /// A Pod that is going is over, well or badly.
+    End(usize, bool),
+    /// The Job is synced. The process dies after so many writes; the cache of Pods is that many steps old; the removal of
+    /// some finalizers fails.
+    Sync { dies_after: Option<usize>, lag: usize, refuses: u8 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let sync = (prop::option::weighted(0.4, 0usize..8), prop_oneof![4 => Just(0), 1 => 1usize..4], any::<u8>());
+    let sync = sync.prop_map(|(dies_after, lag, refuses)| Step::Sync { dies_after, lag, refuses: refuses & 0b1001 });
+    let step = prop_oneof![
+        4 => sync,
+        2 => (0usize..12).prop_map(Step::Succeed),
+        2 => (0usize..12).prop_map(Step::Fail),
+        1 => (0usize..12).prop_map(Step::Delete),
+        1 => ((0usize..12), any::<bool>()).prop_map(|(at, well)| Step::End(at, well)),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+/// The server, and what really happened there.
+struct Model {
+    job: JobBuilder,
+    pods: BTreeMap<String, ModelPod>,
+    /// Earlier states of the Pods, for caches that lag.
+    history: Vec<BTreeMap<String, ModelPod>>,
+    created: usize,
+    /// What one process remembers.
+    processed: BTreeSet<String>,
+    /// Uids that were ever named as failed.
+    named_failed: BTreeSet<String>,
+    succeeded: usize,
+    failed: usize,
+    done: BTreeSet<u32>,
+}
+
+/// The process has died.
+struct Died;
+
+/// Counts writes until it is over.
+struct Life(Option<usize>);
+
+impl Life {
+    fn write(&mut self) -> Result<(), Died> {
+        match &mut self.0 {
+            Some(0) => Err(Died),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Model {
+    fn new(job: JobBuilder) -> Self {
+        Self {
+            job,
+            pods: BTreeMap::new(),
+            history: Vec::new(),
+            created: 0,
+            processed: BTreeSet::new(),
+            named_failed: BTreeSet::new(),
+            succeeded: 0,
+            failed: 0,
+            done: BTreeSet::new(),
+        }
+    }
+
+    fn status(&self) -> Status {
+        self.job.read().status
+    }
+
+    fn nth(&mut self, at: usize) -> Option<&mut ModelPod> {
+        let count = self.pods.len();
+        if count == 0 { None } else { self.pods.values_mut().nth(at % count) }
+    }
+
+    /// A Pod that is going and over, and has no finalizer, is gone.
+    fn collect(&mut self) {
+        self.pods.retain(|_, pod| !pod.going || pod.finalizer || pod.phase == Phase::Running);
+    }
+
+    fn build(name: &str, model: &ModelPod) -> PodBuilder {
+        let mut pod = pod(name);
+        if let Some(index) = model.index {
+            pod = pod.index(index).failures(model.failures, 0);
+        }
+        pod = match model.phase {
+            Phase::Running => pod,
+            Phase::Succeeded => pod.succeeded(),
+            Phase::Failed => pod.failed_at(1, -10_000),
+        };
+        if model.going {
+            pod = pod.deleting();
+        }
+        if model.finalizer { pod } else { pod.untracked() }
+    }
+
+    fn snapshot(&self, lag: usize) -> Snapshot {
+        let old = lag.checked_sub(1).and_then(|lag| self.history.iter().rev().nth(lag)).unwrap_or(&self.pods);
+        let world = World {
+            job: self.job.clone(),
+            pods: old.iter().map(|(name, pod)| Self::build(name, pod)).collect(),
+            terminating_namespace: false,
+            blocked: lag > 0,
+            is_stale: lag > 0,
+            limits: Limits { uncounted: 4, pods: 3, ..limits() },
+            processed: Vec::new(),
+            backoff: Record::default(),
+        };
+        let mut snapshot = world.snapshot();
+        snapshot.processed = std::sync::Arc::new(self.processed.iter().map(|uid| Uid::new(uid)).collect());
+        snapshot
+    }
+
+    fn put(&mut self, status: &Status) {
+        let before = self.status();
+        let uids = |list: &[Uid]| list.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+        let (succeeded, failed) = (uids(&status.uncounted.succeeded), uids(&status.uncounted.failed));
+        assert!(succeeded.is_disjoint(&failed));
+        assert!(status.failed >= before.failed);
+        if status.is_finished() {
+            assert!(status.uncounted.is_empty() && status.active == 0 && status.terminating == Some(0));
+            assert!(before.has(kinds::SUCCESS_CRITERIA_MET) || before.has(kinds::FAILURE_TARGET));
+        }
+        self.named_failed.extend(failed);
+        let json: Value = serde_json::to_value(status).unwrap();
+        self.job.0["status"] = json;
+    }
+
+    /// The finalizer of a Pod goes because it was counted: what it really was is noted here, by itself.
+    fn release(&mut self, name: &str) {
+        let (job, fails) = (self.job.read(), self.status().has(kinds::FAILURE_TARGET));
+        let patient = job.only_replaces_failed();
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.finalizer) else { return };
+        pod.finalizer = false;
+        if self.named_failed.contains(name) {
+            self.failed += 1;
+        } else if pod.phase == Phase::Succeeded {
+            self.succeeded += 1;
+            self.done.extend(pod.index);
+        } else {
+            let counts = fails || pod.phase == Phase::Failed || (pod.going && !patient);
+            assert!(!counts, "{name} is not counted: {pod:?}");
+        }
+    }
+
+    fn carry_out(&mut self, snapshot: &Snapshot, plan: &Plan, life: &mut Life) -> Result<PodWrites, Died> {
+        let name = |at: usize| plan.situation.pods[at].pod.meta().name.to_string();
+        match &plan.manage {
+            Manage::Create { pods, .. } => {
+                for new in pods {
+                    life.write()?;
+                    self.created += 1;
+                    let failures = new.failures.map_or(0, |failures| failures.counted);
+                    let pod = ModelPod { index: new.index, failures, finalizer: true, ..ModelPod::default() };
+                    self.pods.insert(format!("p{:03}", self.created), pod);
+                }
+            }
+            manage => {
+                let victims = manage.victims();
+                let counted = matches!(plan.manage, Manage::End(_));
+                for victim in victims {
+                    if !counted {
+                        life.write()?;
+                        if let Some(pod) = self.pods.get_mut(&name(victim.at)) {
+                            assert!(snapshot.blocked.is_none() && pod.phase == Phase::Running);
+                            pod.finalizer = false;
+                        }
+                    }
+                    life.write()?;
+                    if let Some(pod) = self.pods.get_mut(&name(victim.at)) {
+                        pod.going = true;
+                    }
+                }
+            }
+        }
+        Ok(plan.manage.as_planned(&plan.situation))
+    }
+
+    fn sync(&mut self, life: &mut Life, lag: usize, refuses: u8) -> Result<(), Died> {
+        let snapshot = self.snapshot(lag);
+        let plan = decide(&snapshot);
+        if plan.left_alone.is_some() {
+            return Ok(());
+        }
+        let outcome = self.carry_out(&snapshot, &plan, life)?;
+        let managed = manage::managed(&snapshot, &plan.situation, &plan.manage, &outcome);
+        let mut tracked = track::track(&snapshot, &plan.situation, &managed, at(0));
+        assert!(tracked.status.uncounted.len() <= 4);
+        if tracked.writes {
+            life.write()?;
+            self.put(&tracked.status);
+        }
+        let mut status = tracked.status.clone();
+        let mut failed = false;
+        for position in &tracked.release {
+            let name = plan.situation.pods[*position].pod.meta().name.to_string();
+            if refuses & (1 << (position % 8)) != 0 {
+                failed = true;
+                continue;
+            }
+            life.write()?;
+            self.release(&name);
+            self.processed.insert(name.clone());
+            tracked.uncounted.remove(&Uid::new(&name));
+        }
+        let mut changed = settle(&mut status, &tracked.uncounted);
+        if let Some(end) = tracked.end.filter(|_| !failed && !tracked.capped) {
+            changed |= finish(&snapshot.job, &mut status, &end, tracked.terminating, at(0));
+        }
+        if changed {
+            life.write()?;
+            self.put(&status);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Succeed(at) | Step::Fail(at) => {
+                let phase = if matches!(step, Step::Succeed(_)) { Phase::Succeeded } else { Phase::Failed };
+                if let Some(pod) = self.nth(*at).filter(|pod| pod.phase == Phase::Running) {
+                    pod.phase = phase;
+                }
+            }
+            Step::Delete(at) => {
+                if let Some(pod) = self.nth(*at) {
+                    pod.going = true;
+                }
+            }
+            Step::End(at, well) => {
+                if let Some(pod) = self.nth(*at).filter(|pod| pod.going && pod.phase == Phase::Running) {
+                    pod.phase = if *well { Phase::Succeeded } else { Phase::Failed };
+                }
+            }
+            Step::Sync { dies_after, lag, refuses } => {
+                if self.sync(&mut Life(*dies_after), *lag, *refuses).is_err() {
+                    self.processed.clear();
+                    self.history.clear();
+                }
+            }
+        }
+        // What a cache has seen it does not forget: a memory of it would never match an older state again.
+        if matches!(step, Step::Sync { .. }) {
+            self.history.clear();
+        }
+        self.history.push(self.pods.clone());
+        self.collect();
+    }
+
+    /// Lets everything end well.
+    fn run_out(&mut self) -> Status {
+        for _ in 0..200 {
+            if self.status().is_finished() {
+                break;
+            }
+            for pod in self.pods.values_mut().filter(|pod| pod.phase == Phase::Running) {
+                pod.phase = if pod.going { Phase::Failed } else { Phase::Succeeded };
+            }
+            self.collect();
+            let _ = self.sync(&mut Life(None), 0, 0);
+            self.collect();
+        }
+        self.status()
+    }
+}
+
+fn check(mut model: Model, steps: &[Step]) -> Result<(), TestCaseError> {
+    for step in steps {
+        model.step(step);
+    }
+    let status = model.run_out();
+    prop_assert!(status.is_finished(), "{:?} {:?}", status, model.pods);
+    let read = model.job.read();
+    prop_assert_eq!(usize::try_from(status.failed).unwrap(), model.failed, "{:?}", status);
+    if read.is_indexed() {
+        let done = IndexSet::default().with(model.done.iter().copied());
+        let given_up = IndexSet::parse(status.failed_indexes.as_deref().unwrap_or_default(), read.indexes());
+        prop_assert_eq!(status.completed_indexes.to_string(), done.without(&given_up).to_string());
+        prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), done.without(&given_up).len());
+    } else {
+        prop_assert_eq!(usize::try_from(status.succeeded).unwrap(), model.succeeded, "{:?}", status);
+    }
+    if status.has(kinds::COMPLETE) {
+        let reached = status.succeeded >= i32::try_from(read.completions.unwrap_or(1)).unwrap();
+        let done = IndexSet::parse(&status.completed_indexes, read.indexes());
+        let met = read.success_policy.and_then(|policy| policy.met_by(&done, done.len().try_into().unwrap()));
+        prop_assert!(reached || met.is_some(), "{:?}", status);
+    }
+    Ok(())
+}
+
+/// A Job that never started.
+fn fresh() -> JobBuilder {
+    let mut job = job("j").spec("backoffLimit", 1000);
+    job.0["status"] = json!({});
+    job
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn each_pod_of_a_plain_job_counts_once(steps in steps(), completions in 1u32..6, parallelism in 1u32..5) {
+        check(Model::new(fresh().completions(Some(completions), parallelism)), &steps)?;
+    }
+
+    #[test]
+    fn each_worker_of_a_queue_counts_once(steps in steps(), parallelism in 1u32..5) {
+        check(Model::new(fresh().completions(None, parallelism)), &steps)?;
+    }
+
+    #[test]
+    fn each_pod_of_a_limited_job_counts_once(steps in steps(), limit in 0i32..4, completions in 1u32..6) {
+        check(Model::new(fresh().completions(Some(completions), 3).spec("backoffLimit", limit)), &steps)?;
+    }
+
+    #[test]
+    fn each_index_counts_once(steps in steps(), completions in 1u32..6, parallelism in 1u32..5) {
+        check(Model::new(fresh().indexed(completions, parallelism)), &steps)?;
+    }
+
+    #[test]
+    fn each_pod_counts_once_until_enough_has_succeeded(steps in steps(), enough in 1u32..4, limit in 0u32..3, patient in any::<bool>()) {
+        let policy = if patient { "Failed" } else { "TerminatingOrFailed" };
+        let job = fresh().indexed(4, 3).spec("successPolicy", json!({"rules": [{"succeededCount": enough}]}));
+        check(Model::new(job.spec("backoffLimit", limit).spec("podReplacementPolicy", policy)), &steps)?;
+    }
+
+    #[test]
+    fn each_limited_index_counts_once(steps in steps(), completions in 1u32..5, limit in 0u32..3, patient in any::<bool>()) {
+        let policy = if patient { "Failed" } else { "TerminatingOrFailed" };
+        let job = fresh().indexed(completions, 3).spec("backoffLimitPerIndex", limit);
+        check(Model::new(job.spec("podReplacementPolicy", policy)), &steps)?;
+    }
+}
+
+#[test]
+fn the_model_notices_a_pod_that_is_counted_twice() {
+    let mut model = Model::new(fresh().completions(Some(2), 1));
+    model.step(&Step::Sync { dies_after: None, lag: 0, refuses: 0 });
+    model.step(&Step::Succeed(0));
+    let mut status = model.status();
+    status.succeeded = 1;
+    model.put(&status);
+    let status = model.run_out();
+    assert_ne!(usize::try_from(status.succeeded).unwrap(), model.succeeded);
+}

@@ -1,0 +1,204 @@
+//! How many Pods are created, and which are deleted.
+
+use serde_json::json;
+
+use crate::world::{World, job, pod};
+
+fn running(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
+    (0..count).map(|n| pod(&format!("run-{n}")))
+}
+
+fn going(count: usize) -> impl Iterator<Item = crate::world::PodBuilder> {
+    // Counted before, so that only their number matters here.
+    (0..count).map(|n| pod(&format!("go-{n}")).deleting().untracked())
+}
+
+fn world(completions: Option<u32>, parallelism: u32, succeeded: i32, active: usize, terminating: usize) -> World {
+    job("j")
+        .completions(completions, parallelism)
+        .status("succeeded", succeeded)
+        .with(running(active).chain(going(terminating)))
+}
+
+#[test]
+fn as_many_pods_as_are_wanted() {
+    for (completions, parallelism, succeeded, active, terminating, want) in [
+        (None, 3, 0, 2, 0, "create 1"),
+        (None, 3, 1, 2, 0, "nothing"),
+        (Some(5), 3, 4, 3, 0, "delete run-0 run-1"),
+        (Some(5), 3, 2, 1, 1, "create 2"),
+        (Some(5), 0, 0, 2, 0, "delete run-0 run-1"),
+        (Some(5), 3, 6, 0, 0, "nothing"),
+        (Some(20), 20, 0, 0, 0, "create 20"),
+        (Some(2), 20, 0, 0, 0, "create 2"),
+        (Some(2000), 2000, 0, 0, 0, "create 500"),
+    ] {
+        let world = world(completions, parallelism, succeeded, active, terminating);
+        assert_eq!(world.does(), want, "{completions:?} {parallelism} {succeeded} {active} {terminating}");
+    }
+}
+
+#[test]
+fn pods_that_are_going_are_replaced_only_once_they_are_over_if_the_policy_says_so() {
+    for (field, value) in [("podReplacementPolicy", json!("Failed")), ("podFailurePolicy", json!({"rules": []}))] {
+        let mut world = world(Some(5), 3, 2, 1, 1);
+        world.job = world.job.spec(field, value);
+        assert_eq!(world.does(), "create 1", "{field}");
+    }
+}
+
+#[test]
+fn deletions_come_in_slices_as_well() {
+    let world = world(Some(9), 2, 0, 7, 0).limits(|limits| limits.pods = 3);
+    assert_eq!(world.does(), "delete run-0 run-1 run-2");
+}
+
+#[test]
+fn the_least_useful_pod_goes_first() {
+    let pods = [
+        pod("ready").created(-100),
+        pod("younger").created(-50),
+        pod("unready").unready(),
+        pod("pending").phase("Pending").unready(),
+        pod("nowhere").unassigned(),
+    ];
+    for (parallelism, want) in [
+        (4, "delete nowhere"),
+        (3, "delete nowhere pending"),
+        (2, "delete nowhere pending unready"),
+        (1, "delete nowhere pending unready younger"),
+    ] {
+        let world = job("j").completions(Some(9), parallelism).with(pods.clone());
+        assert_eq!(world.does(), want);
+    }
+}
+
+#[test]
+fn the_lowest_missing_indexes_are_created() {
+    let pods = [pod("a").index(2), pod("b").index(5).deleting().untracked()];
+    let indexed = |replacement: &str| {
+        job("j")
+            .indexed(8, 4)
+            .spec("podReplacementPolicy", replacement)
+            .status("completedIndexes", "0,1,4")
+            .status("succeeded", 3)
+    };
+    assert_eq!(indexed("TerminatingOrFailed").with(pods.clone()).does(), "create 3 5 6");
+    // One fewer is wanted while one is going.
+    assert_eq!(indexed("Failed").with(pods.clone()).does(), "create 3 6");
+    assert_eq!(indexed("Failed").spec("parallelism", 5).with(pods).does(), "create 3 6 7");
+}
+
+#[test]
+fn wrong_pods_of_an_indexed_job_go_in_any_case() {
+    let pods = [
+        pod("good").index(0),
+        pod("twin-old").index(1).created(-500),
+        pod("twin-new").index(1).created(-50),
+        pod("beyond").index(3),
+        pod("liar").index("one"),
+        pod("blank"),
+    ];
+    let world = job("j").indexed(3, 3).with(pods.clone());
+    assert_eq!(world.does(), "delete beyond liar blank twin-new");
+    let fewer = job("j").indexed(3, 1).with(pods);
+    assert_eq!(fewer.does(), "delete beyond liar blank twin-new twin-old");
+}
+
+#[test]
+fn the_next_pod_waits_after_failures() {
+    for (failures, last, want) in [
+        (3, -25, "wait 15s for 2"),
+        (1, -10, "create 2"),
+        (1, -9, "wait 1s for 2"),
+        (8, -1, "wait 599s for 2"),
+        (0, -1, "create 2"),
+    ] {
+        let world = job("j").completions(Some(2), 2).with([]).backoff(failures, last);
+        assert_eq!(world.does(), want, "{failures} {last}");
+    }
+    let soon = job("j").completions(Some(2), 2).with([]).backoff(1, -9).limits(|l| l.batch *= 3);
+    assert_eq!(soon.does(), "wait 3s for 2");
+}
+
+#[test]
+fn while_a_replacement_waits_the_active_pods_are_counted_truly() {
+    let world = job("j").completions(Some(3), 3).with([pod("a"), pod("b")]).backoff(1, -2);
+    assert_eq!(world.does(), "wait 8s for 1");
+    let status = world.status();
+    assert_eq!((status.active, status.ready), (2, Some(2)));
+}
+
+#[test]
+fn nothing_is_created_or_deleted_when_it_must_not_be() {
+    let missing = || job("j").completions(Some(3), 3).with([pod("a")]);
+    assert_eq!(missing().blocked().does(), "blocked by 2 deleted pods");
+    let mut deleting = missing();
+    deleting.job = deleting.job.deleting();
+    assert_eq!(deleting.does(), "deleting");
+    for (job, want) in [
+        (job("j").spec("managedBy", "example.com/x"), "nothing"),
+        (job("j").spec("completionMode", "Fibonacci"), "nothing"),
+        (job("j").condition("Complete", "True", "", ""), "nothing"),
+        (job("j").spec("selector", json!({"matchExpressions": [{"key": "a", "operator": "Gt"}]})), "nothing"),
+    ] {
+        let world = job.clone().with([pod("a").failed()]);
+        let told = world.explain();
+        assert!(world.plan().left_alone.is_some() && told.actions.is_empty(), "{job:?}");
+        assert_eq!(job.with([]).does(), want);
+    }
+}
+
+#[test]
+fn a_suspended_job_runs_no_pods_and_says_so() {
+    let suspended = job("j").completions(Some(3), 3).spec("suspend", true).with([pod("a"), pod("b").unready()]);
+    assert_eq!(suspended.does(), "suspend a b");
+    let status = suspended.status();
+    assert_eq!((status.active, status.ready, status.terminating), (0, Some(0), Some(2)));
+    assert_eq!(status.start_time, None);
+    let condition = &status.conditions[0];
+    assert_eq!(
+        (&*condition.kind, &*condition.status, &*condition.reason, &*condition.message),
+        ("Suspended", "True", "JobSuspended", "Job suspended")
+    );
+    assert!(condition.last_probe_time.is_some() && condition.last_probe_time == condition.last_transition_time);
+    assert!(suspended.released().is_empty(), "their finalizers go with them, uncounted");
+    let kept = suspended.limits(|limits| limits.clears_start_time = false);
+    assert!(kept.status().start_time.is_some());
+}
+
+#[test]
+fn a_suspended_job_is_suspended_once() {
+    let suspended = job("j").spec("suspend", true).status("startTime", json!(null)).condition(
+        "Suspended",
+        "True",
+        "JobSuspended",
+        "Job suspended",
+    );
+    let plan = suspended.with([]).plan();
+    assert!(plan.tracked.suspension.is_none() && !plan.tracked.writes);
+}
+
+#[test]
+fn a_resumed_job_begins_anew() {
+    let resumed = job("j")
+        .completions(Some(3), 2)
+        .status("startTime", json!(null))
+        .condition("Suspended", "True", "JobSuspended", "Job suspended")
+        .with([]);
+    assert_eq!(resumed.does(), "create 2");
+    let status = resumed.status();
+    assert_eq!(status.start_time, Some(crate::world::at(0)));
+    assert_eq!((&*status.conditions[0].status, &*status.conditions[0].reason), ("False", "JobResumed"));
+    let never = job("j").status("startTime", json!(null)).with([]).status();
+    assert!(never.conditions.is_empty() && never.start_time.is_some());
+}
+
+#[test]
+fn a_job_that_may_not_be_scaled_now_is_neither_suspended_nor_resumed() {
+    let suspended = job("j").spec("suspend", true).with([pod("a")]).blocked();
+    assert!(suspended.plan().tracked.suspension.is_none());
+    let mut deleting = job("j").spec("suspend", true).with([pod("a")]);
+    deleting.job = deleting.job.deleting();
+    assert!(deleting.plan().tracked.suspension.is_none());
+}

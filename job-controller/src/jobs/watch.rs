@@ -1,0 +1,207 @@
+//! Which event brings which Job, or which orphan, to the queue.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    controller::priority,
+    meta::{Key, Meta, Uid},
+    object::{Object as _, Resource},
+    queue::{Priority, Queue},
+    refs,
+    store::{ByNamespace, Event, IndexValue, Origin, Store},
+};
+
+use super::memory::Memory;
+use crate::{
+    metrics::ControllerMetrics,
+    objects::{CachedPod, JOBS, Job},
+    orphans::key::Orphan,
+};
+
+/// How long a Job that is created suspended is left to whoever created it.
+///
+/// Such a Job is often changed at once by those who decide where it runs, onto the version they have just written. To say
+/// in its status that it is suspended can wait for that; upstream is slow enough by itself.
+const PREPARATION: Duration = Duration::from_millis(100);
+
+/// Whether a Job is suspended and nothing has been said about it yet.
+fn is_being_prepared(job: &Job) -> bool {
+    job.suspend && job.status.start_time.is_none() && job.status.conditions.is_empty()
+}
+
+/// Turns events into keys. Upstream: `pkg/controller/job`, `addPod`, `updatePod`, `deletePod`, `updateJob`, ...
+pub(crate) struct Watch {
+    pub(crate) queue: Queue<Key>,
+    pub(crate) orphans: Queue<Orphan>,
+    pub(crate) jobs: Arc<Store<Job>>,
+    pub(crate) pods: Arc<Store<CachedPod>>,
+    pub(crate) memory: Memory,
+    pub(crate) metrics: ControllerMetrics,
+    /// Events of Pods, and of statuses, are gathered for that long.
+    pub(crate) batch: Duration,
+}
+
+impl Watch {
+    pub(crate) fn on_job(&self, event: &Event<Job>, origin: Origin) {
+        let key = event.meta().key();
+        match event {
+            Event::Added(job) => {
+                if let Some(by) = &job.managed_by {
+                    self.metrics.managed_externally(by);
+                }
+                if job.is_finished() {
+                    self.sweep(&job.metadata, priority(origin));
+                }
+                if origin == Origin::Watch && is_being_prepared(job) {
+                    self.queue.add_after(key, PREPARATION);
+                } else {
+                    self.queue.add(key, priority(origin));
+                }
+            }
+            Event::Updated { new, .. } if new.is_finished() => self.sweep(&new.metadata, priority(origin)),
+            Event::Updated { old, new } if old.metadata.generation != new.metadata.generation => {
+                self.queue.add(key, priority(origin));
+            }
+            Event::Updated { new, .. } => self.add(&new.metadata),
+            Event::Deleted(job) => {
+                self.sweep(&job.metadata, Priority::Normal);
+                self.queue.add(key, Priority::Normal);
+            }
+            Event::Unreadable(_) => self.queue.add(key, priority(origin)),
+        }
+    }
+
+    /// The first full set of Pods brings no Job, since every Job comes by itself at that time; but it brings those whose
+    /// Pods may have been left with the finalizer.
+    pub(crate) fn on_pod(&self, event: &Event<CachedPod>, origin: Origin) {
+        self.count(event);
+        match event {
+            Event::Added(pod) if origin == Origin::Initial => {
+                if pod.tracked {
+                    let orphan = pod.meta().controller().map_or_else(
+                        || Orphan::pod(pod.meta()),
+                        |owner| Orphan::job(&pod.meta().namespace, &owner.name, &owner.uid),
+                    );
+                    self.orphans.add(orphan, Priority::Low);
+                }
+            }
+            Event::Added(pod) if pod.meta().is_deleting() => self.on_pod_going(pod),
+            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
+            Event::Added(pod) => {
+                self.strip(pod);
+                self.add_adopters(pod);
+            }
+            Event::Updated { old, new } => self.on_pod_update(old, new),
+            Event::Deleted(pod) => self.add_owner(pod.meta()),
+            Event::Unreadable(pod) => self.add_owner(&pod.meta),
+        }
+    }
+
+    fn on_pod_update(&self, old: &CachedPod, new: &CachedPod) {
+        let (before, after) = (old.meta(), new.meta());
+        if before.resource_version == after.resource_version {
+            return;
+        }
+        if after.is_deleting() {
+            self.on_pod_going(new);
+            return;
+        }
+        let moved = before.controller() != after.controller();
+        if moved {
+            self.add_owner(before);
+        }
+        if after.controller().is_some() {
+            self.add_owner(after);
+            return;
+        }
+        self.strip(new);
+        if moved || before.labels != after.labels {
+            self.add_adopters(new);
+        }
+    }
+
+    /// A Pod that is going concerns its Job, or, where there is none that counts any more, whoever takes the finalizer off.
+    fn on_pod_going(&self, pod: &CachedPod) {
+        match self.owner(pod.meta()).filter(|job| !job.is_finished()) {
+            Some(job) => self.add(&job.metadata),
+            None => self.strip(pod),
+        }
+    }
+
+    /// Brings a Pod that carries the finalizer and may not need it to the other queue.
+    fn strip(&self, pod: &CachedPod) {
+        if pod.tracked {
+            self.orphans.add(Orphan::pod(pod.meta()), Priority::Normal);
+        }
+    }
+
+    /// Brings the Pods of a Job that is gone or over to the other queue.
+    fn sweep(&self, job: &Meta, priority: Priority) {
+        self.orphans.add(Orphan::job(&job.namespace, &job.name, &job.uid), priority);
+    }
+
+    /// Brings a Job to the queue: with others after a while, or at once if it waits for just this.
+    fn add(&self, job: &Meta) {
+        if self.waited(&job.uid) {
+            self.queue.add(job.key(), Priority::Normal);
+        } else {
+            self.queue.add_after(job.key(), self.batch);
+        }
+    }
+
+    /// Brings a Job to the queue if this, which it wrote, is what it waits to see.
+    pub(crate) fn on_shown(&self, written: &Meta, resource: Resource) {
+        if let Some(job) = self.owner(written)
+            && self.memory.has_waited_for(&job.metadata.uid, resource, written.resource_version)
+        {
+            self.queue.add(job.metadata.key(), Priority::Normal);
+        }
+    }
+
+    fn waited(&self, job: &Uid) -> bool {
+        self.memory.has_waited_for(job, CachedPod::RESOURCE, self.pods.version())
+            || self.memory.has_waited_for(job, JOBS, self.jobs.version())
+    }
+
+    fn owner(&self, pod: &Meta) -> Option<Arc<Job>> {
+        let lookup = |name: &str| self.jobs.get_readable(&pod.namespace, name);
+        refs::resolve(pod.controller()?, JOBS.kind, lookup)
+    }
+
+    fn add_owner(&self, pod: &Meta) {
+        if let Some(job) = self.owner(pod) {
+            self.add(&job.metadata);
+        }
+    }
+
+    fn add_adopters(&self, pod: &CachedPod) {
+        let meta = pod.meta();
+        if meta.is_deleting() || meta.labels.is_empty() {
+            return;
+        }
+        let namespace = IndexValue::Text(meta.namespace.clone());
+        for job in self.jobs.readable_by_index(ByNamespace, &namespace) {
+            if !job.is_finished() && job.selector.matches(&meta.labels) {
+                self.add(&job.metadata);
+            }
+        }
+    }
+
+    /// Counts terminated Pods that carry the finalizer, whoever they belong to.
+    fn count(&self, event: &Event<CachedPod>) {
+        let (before, after) = match event {
+            Event::Added(pod) => (false, pod.is_terminated_and_tracked()),
+            Event::Updated { old, new } => (old.is_terminated_and_tracked(), new.is_terminated_and_tracked()),
+            Event::Deleted(pod) => (pod.is_terminated_and_tracked(), false),
+            Event::Unreadable(_) => return,
+        };
+        match (before, after) {
+            (false, true) => self.metrics.tracking_added(),
+            (true, false) => self.metrics.tracking_removed(),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+use common::{clock::Clock, meta::Version, queue::Backoff};
+use serde_json::json;
+
+use super::*;
+use crate::world::{PodBuilder, at, job, pod};
+
+struct Fixture {
+    watch: Watch,
+}
+
+fn named(name: &str, uid: &str, labels: &serde_json::Value, finished: bool) -> Job {
+    let mut builder = job(name).spec("selector", json!({ "matchLabels": labels }));
+    builder.0["metadata"]["uid"] = json!(uid);
+    if finished {
+        builder = builder.condition("Complete", "True", "", "");
+    }
+    builder.read()
+}
+
+/// The Jobs `j` (which controls the Pods of these tests), `other` and the finished `done` select `job=j`.
+fn fixture() -> Fixture {
+    let clock = Clock::simulated(at(0), 0);
+    let labels = json!({"job": "j"});
+    let jobs: Arc<Store<Job>> = Arc::default();
+    jobs.fill(
+        vec![
+            named("j", "u-job", &labels, false),
+            named("other", "u-other", &labels, false),
+            named("done", "u-done", &labels, true),
+        ],
+        Version::parse("9"),
+    );
+    let queue = || Queue::new(clock.clone(), Backoff::default(), None);
+    let orphans = Queue::new(clock.clone(), Backoff::default(), None);
+    let metrics = ControllerMetrics::new(&common::metrics::Metrics::new());
+    let pods = Arc::default();
+    let memory = Memory::default();
+    Fixture { watch: Watch { queue: queue(), orphans, jobs, pods, memory, metrics, batch: Duration::from_secs(1) } }
+}
+
+impl Fixture {
+    /// The keys that wait now, those that wait for later with their seconds, and those of the other queue.
+    fn queued(&self) -> Vec<String> {
+        let state = self.watch.queue.state(10);
+        let later = state.delayed.iter().map(|(key, seconds)| format!("{key} in {seconds}"));
+        let orphans = self.watch.orphans.state(10).waiting.into_iter().map(|key| format!("orphan {key}"));
+        state.waiting.into_iter().chain(later).chain(orphans).map(|key| key.replace("shop/", "")).collect()
+    }
+
+    fn told(&self, event: &Event<CachedPod>) -> Vec<String> {
+        self.watch.on_pod(event, Origin::Watch);
+        self.queued()
+    }
+}
+
+fn version(pod: &PodBuilder, version: u64) -> PodBuilder {
+    let mut pod = pod.clone();
+    pod.0["metadata"]["resourceVersion"] = json!(version.to_string());
+    pod
+}
+
+fn owner(pod: &PodBuilder, name: &str, uid: &str) -> PodBuilder {
+    let mut pod = pod.clone();
+    pod.0["metadata"]["ownerReferences"][0]["name"] = json!(name);
+    pod.0["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
+    pod
+}
+
+fn added(pod: &PodBuilder) -> Vec<String> {
+    fixture().told(&Event::Added(pod.build()))
+}
+
+fn updated(old: &PodBuilder, new: &PodBuilder) -> Vec<String> {
+    fixture().told(&Event::Updated { old: old.build(), new: version(new, 2).build() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_pod_brings_its_job_after_a_while() {
+    assert_eq!(added(&pod("p")), ["j in 1"]);
+    assert_eq!(added(&owner(&pod("p"), "j", "u-before")), [""; 0], "another one of that name");
+    assert_eq!(added(&pod("p").orphan()), ["j in 1", "other in 1"], "whoever may adopt it");
+    assert_eq!(added(&pod("p").orphan().labels(json!({}))), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_nobody_controls_that_carries_the_finalizer_is_an_orphan() {
+    let mut orphan = pod("p").labels(json!({}));
+    orphan.0["metadata"]["ownerReferences"] = json!([]);
+    assert_eq!(added(&orphan), ["orphan p"]);
+    assert_eq!(updated(&pod("p"), &orphan), ["j in 1", "orphan p"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_going_concerns_its_job_or_whoever_strips_it() {
+    assert_eq!(added(&pod("p").deleting()), ["j in 1"]);
+    assert_eq!(added(&owner(&pod("p").deleting(), "done", "u-done")), ["orphan p"]);
+    assert_eq!(added(&owner(&pod("p").deleting(), "gone", "u-gone")), ["orphan p"]);
+    assert_eq!(added(&owner(&pod("p").deleting().untracked(), "gone", "u-gone")), [""; 0]);
+    assert_eq!(updated(&pod("p"), &pod("p").deleting()), ["j in 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_brings_who_has_the_pod_and_who_had_it() {
+    assert_eq!(updated(&pod("p"), &pod("p").succeeded()), ["j in 1"]);
+    assert_eq!(updated(&owner(&pod("p"), "other", "u-other"), &pod("p")), ["j in 1", "other in 1"]);
+    let stray = pod("p").orphan();
+    assert_eq!(updated(&stray, &stray.clone().phase("Failed")), [""; 0]);
+    assert_eq!(updated(&stray.clone().labels(json!({})), &stray), ["j in 1", "other in 1"]);
+    let same = Event::Updated { old: pod("p").build(), new: pod("p").build() };
+    assert_eq!(fixture().told(&same), [""; 0], "a resync changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_gone_brings_its_job() {
+    assert_eq!(fixture().told(&Event::Deleted(pod("p").build())), ["j in 1"]);
+    assert_eq!(fixture().told(&Event::Deleted(owner(&pod("p"), "gone", "u").build())), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_pods_bring_what_may_have_been_left_behind() {
+    let fixture = fixture();
+    for pod in [pod("a"), pod("b"), pod("c").untracked()] {
+        fixture.watch.on_pod(&Event::Added(pod.build()), Origin::Initial);
+    }
+    let mut lost = pod("d");
+    lost.0["metadata"]["ownerReferences"] = json!([]);
+    fixture.watch.on_pod(&Event::Added(lost.build()), Origin::Initial);
+    assert_eq!(fixture.queued(), ["orphan d", "orphan j/u-job"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_comes_at_once_unless_only_its_status_changed() {
+    let read = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut builder = job("j");
+        change(&mut builder.0);
+        Arc::new(builder.read())
+    };
+    let told = |event: Event<Job>| {
+        let fixture = fixture();
+        fixture.watch.on_job(&event, Origin::Watch);
+        fixture.queued()
+    };
+    let old = || read(&|_| {});
+    let finished = || read(&|job| job["status"]["conditions"] = json!([{"type": "Failed", "status": "True"}]));
+    assert_eq!(told(Event::Added(old())), ["j"]);
+    assert_eq!(told(Event::Added(finished())), ["j", "orphan j/u-job"]);
+    let newer = read(&|job| job["metadata"]["generation"] = json!(2));
+    assert_eq!(told(Event::Updated { old: old(), new: newer }), ["j"]);
+    let counted = read(&|job| job["status"]["succeeded"] = json!(2));
+    assert_eq!(told(Event::Updated { old: old(), new: counted }), ["j in 1"]);
+    assert_eq!(told(Event::Updated { old: old(), new: finished() }), ["orphan j/u-job"]);
+    assert_eq!(told(Event::Deleted(old())), ["j", "orphan j/u-job"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_waits_for_its_own_writes_comes_as_soon_as_they_are_seen() {
+    let fixture = fixture();
+    let job = Uid::new("u-job");
+    fixture.watch.memory.wait_for(&job, Some((CachedPod::RESOURCE, Version::parse("20"))));
+    fixture.watch.pods.fill(vec![], Version::parse("19"));
+    assert_eq!(fixture.told(&Event::Added(pod("p").build())), ["j in 1"]);
+    fixture.watch.pods.fill(vec![], Version::parse("20"));
+    assert_eq!(fixture.told(&Event::Added(pod("p").build())), ["j", "j in 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn terminated_pods_with_the_finalizer_are_counted() {
+    let fixture = fixture();
+    let metrics = common::metrics::Metrics::new();
+    let watch = Watch { metrics: ControllerMetrics::new(&metrics), ..fixture.watch };
+    let tell = |event: Event<CachedPod>| watch.on_pod(&event, Origin::Watch);
+    tell(Event::Added(pod("a").succeeded().build()));
+    tell(Event::Added(pod("b").build()));
+    tell(Event::Updated { old: pod("b").build(), new: version(&pod("b").failed(), 2).build() });
+    tell(Event::Updated { old: pod("b").failed().build(), new: version(&pod("b").failed().untracked(), 3).build() });
+    tell(Event::Deleted(pod("c").build()));
+    let text = metrics.prometheus();
+    for (event, count) in [("add", 2), ("delete", 1)] {
+        let line = format!(r#"terminated_pods_tracking_finalizer_total{{event="{event}"}} {count}"#);
+        assert!(text.contains(&line), "{text}");
+    }
+}

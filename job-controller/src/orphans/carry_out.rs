@@ -1,0 +1,26 @@
+//! Carrying a plan out: patches of Pods.
+
+use std::convert::Infallible;
+
+use common::io::{self, Class, Failed, Outcome, Pace, Requeue};
+
+use super::plan::Plan;
+use crate::{jobs::snapshot::PodRef, untrack::untrack};
+
+/// A sync changes no memory.
+pub(super) type Note = Infallible;
+
+/// Takes the finalizer off every Pod. Every one is tried before the first failure is reported.
+pub(super) async fn carry_out(plan: &Plan, io: io::Io<'_, Note>) -> Outcome {
+    let send = |pod: &PodRef| io.send(untrack(pod, "no Job counts it any more", io));
+    let untracked = io.all(Pace::AtOnce, &plan.pods, send).await;
+    for (pod, untracked) in plan.pods.iter().zip(untracked) {
+        if let Err(refusal) = untracked
+            && refusal.class != Class::Gone
+        {
+            let doing = format!("removing the finalizer of orphaned pod {}", pod.meta().key());
+            return Err(Failed::request(&doing, &refusal));
+        }
+    }
+    Ok(Requeue::No)
+}

@@ -1,0 +1,67 @@
+//! What brings orphaned Pods to the queue.
+
+use std::{fmt, sync::Arc};
+
+use common::{
+    intern::Text,
+    meta::{Meta, Uid},
+    queue::QueueKey,
+};
+
+/// What to look at: one Pod, or all Pods of one Job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Orphan {
+    /// The Pod of that name.
+    Pod {
+        /// Its namespace.
+        namespace: Text,
+        /// Its name.
+        name: Arc<str>,
+    },
+    /// The Pods that the Job with that uid controls, or controlled.
+    Job {
+        /// Its namespace.
+        namespace: Text,
+        /// Its name.
+        name: Text,
+        /// Its uid.
+        uid: Uid,
+    },
+}
+
+impl Orphan {
+    pub(crate) fn pod(meta: &Meta) -> Self {
+        Self::Pod { namespace: meta.namespace.clone(), name: Arc::clone(&meta.name) }
+    }
+
+    pub(crate) fn job(namespace: &Text, name: &str, uid: &Uid) -> Self {
+        Self::Job { namespace: namespace.clone(), name: Text::new(name), uid: uid.clone() }
+    }
+}
+
+impl fmt::Display for Orphan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pod { namespace, name } => write!(f, "{namespace}/{name}"),
+            Self::Job { namespace, name, uid } => write!(f, "{namespace}/{name}/{uid}"),
+        }
+    }
+}
+
+impl QueueKey for Orphan {
+    fn parse(text: &str) -> Option<Self> {
+        let (namespace, rest) = text.split_once('/')?;
+        let namespace = Text::new(namespace);
+        match rest.split_once('/') {
+            Some((name, uid)) => Some(Self::Job { namespace, name: Text::new(name), uid: Uid::new(uid) }),
+            None if rest.is_empty() => None,
+            None => Some(Self::Pod { namespace, name: Arc::from(rest) }),
+        }
+    }
+
+    fn tenant(&self) -> &str {
+        match self {
+            Self::Pod { namespace, .. } | Self::Job { namespace, .. } => namespace,
+        }
+    }
+}

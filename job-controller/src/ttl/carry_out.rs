@@ -1,0 +1,81 @@
+//! Carrying a plan out: a live read, then the deletion.
+
+use std::time::Duration;
+
+use common::{
+    io::{self, Class, Failed, Outcome, Request, Requeue, Verb},
+    meta::Meta,
+};
+use jiff::Timestamp;
+
+use super::{
+    decide::{decide, is_ahead},
+    plan::Plan,
+    snapshot::Snapshot,
+};
+use crate::objects::{JOBS, Job};
+
+/// A change of memory or metrics.
+#[derive(Debug)]
+pub enum Note {
+    /// The Job finished at a time that is yet to come.
+    Ahead,
+    /// The Job was removed so long after its time, which began when it finished.
+    Removed(Duration, Option<Timestamp>),
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// Carries a plan out.
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    let job = &*snapshot.job;
+    match plan {
+        Plan::Wait(_) if is_ahead(job, snapshot.now) => io.note(Note::Ahead),
+        Plan::Nothing | Plan::Wait(_) => {}
+        Plan::Unknown => return Err(no_finish_time(job)),
+        Plan::Remove { .. } => return remove(job, io).await,
+    }
+    Ok(Requeue::No)
+}
+
+/// Removes a Job if the server agrees that it is time.
+///
+/// The cache may be old: the time to live of the Job may have been changed, or the Job may be another one of that name.
+async fn remove(job: &Job, io: Io<'_>) -> Outcome {
+    let Meta { namespace, name, .. } = &job.metadata;
+    let read = Request::get(JOBS, namespace, name).because("its time may have been changed");
+    let live = match io.read::<Job>(read).await {
+        Ok(live) => live,
+        Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::No),
+        Err(refusal) => return Err(Failed::request("reading the finished Job", &refusal)),
+    };
+    // A forecast expects the Job to be as in the cache.
+    let live = live.as_ref().unwrap_or(job);
+    let plan = decide(live, io.now());
+    let Plan::Remove { late } = plan else {
+        io.deviate("the Job is another one, or its time to live was changed");
+        return match plan {
+            Plan::Unknown => Err(no_finish_time(job)),
+            Plan::Wait(left) => Ok(Requeue::After(left)),
+            Plan::Nothing | Plan::Remove { .. } => Ok(Requeue::No),
+        };
+    };
+
+    // A time to live that is raised in between changes the version.
+    let delete = Request { verb: Verb::Delete(Some("Foreground"), None), ..Request::delete(JOBS, &live.metadata) };
+    let removed = io.send(delete.doing("remove").because("its time is over")).await;
+    removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
+    let finished = live.status.finished().and_then(|condition| condition.last_transition_time);
+    io.note(Note::Removed(late, finished));
+    Ok(Requeue::No)
+}
+
+fn no_finish_time(job: &Job) -> Failed {
+    let text = format!("unable to find the time when the Job {} finished", job.metadata.key());
+    Failed::new("no_finish_time", text)
+}

@@ -1,0 +1,97 @@
+//! When a finished Job is removed.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::plan::Plan;
+use crate::objects::Job;
+
+/// What becomes of a Job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is not to be removed: it runs, it is going already, or nobody said when.
+    Stays,
+    /// It has finished, and nobody wrote when.
+    Unknown,
+    /// It is to be removed then.
+    Expires(Timestamp),
+}
+
+/// Decides what becomes of a Job.
+pub fn fate(job: &Job) -> Fate {
+    let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else { return Fate::Stays };
+    let Some(finished) = job.status.finished() else { return Fate::Stays };
+    let Some(at) = finished.last_transition_time else { return Fate::Unknown };
+    Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
+}
+
+/// Whether the Job has finished at a time that is yet to come: the clock of whoever wrote that is ahead.
+pub fn is_ahead(job: &Job, now: Timestamp) -> bool {
+    job.status.finished().and_then(|condition| condition.last_transition_time).is_some_and(|at| at > now)
+}
+
+/// Decides what is done about a Job at `now`.
+pub fn decide(job: &Job, now: Timestamp) -> Plan {
+    match fate(job) {
+        Fate::Stays => Plan::Nothing,
+        Fate::Unknown => Plan::Unknown,
+        Fate::Expires(at) => match Duration::try_from(at.duration_since(now)) {
+            Ok(left) if !left.is_zero() => Plan::Wait(left),
+            _ => Plan::Remove { late: now.duration_since(at).unsigned_abs() },
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::world::{at, job};
+
+    fn with(ttl: Value, conditions: Value) -> Job {
+        let mut json = job("j").0;
+        json["spec"]["ttlSecondsAfterFinished"] = ttl;
+        json["status"]["conditions"] = conditions;
+        serde_json::from_str(&json.to_string()).unwrap()
+    }
+
+    fn finished(kind: &str, second: i64) -> Value {
+        json!({"type": kind, "status": "True", "lastTransitionTime": at(second).to_string()})
+    }
+
+    #[test]
+    fn a_job_is_removed_when_its_time_is_over_and_not_before() {
+        for (finish, ttl, now, plan) in [
+            (0, 100, at(40), Plan::Wait(Duration::from_secs(60))),
+            (0, 100, at(100), Plan::Remove { late: Duration::ZERO }),
+            (0, 0, at(0) + Duration::from_millis(200), Plan::Remove { late: Duration::from_millis(200) }),
+            (300, 0, at(0), Plan::Wait(Duration::from_secs(300))),
+        ] {
+            let job = with(json!(ttl), json!([finished("Complete", finish)]));
+            assert_eq!(decide(&job, now), plan, "{finish} {ttl} {now}");
+            assert_eq!(is_ahead(&job, now), finish == 300, "{finish} {now}");
+        }
+    }
+
+    #[test]
+    fn only_finished_jobs_with_a_time_that_are_not_going_are_removed() {
+        let done = json!([finished("Failed", 0)]);
+        assert_eq!(fate(&with(json!(null), done.clone())), Fate::Stays);
+        assert_eq!(fate(&with(json!(5), json!([]))), Fate::Stays);
+        assert_eq!(fate(&with(json!(5), json!([finished("SuccessCriteriaMet", 0)]))), Fate::Stays);
+        assert_eq!(fate(&with(json!(5), done.clone())), Fate::Expires(at(5)));
+        let mut going = with(json!(5), done);
+        going.metadata.deleted = Some(at(1));
+        assert_eq!(fate(&going), Fate::Stays);
+    }
+
+    #[test]
+    fn the_first_condition_that_says_so_counts() {
+        let both = json!([finished("Complete", 7), finished("Failed", 3)]);
+        assert_eq!(fate(&with(json!(0), both)), Fate::Expires(at(7)));
+        let timeless = json!([{"type": "Complete", "status": "True"}]);
+        assert_eq!(fate(&with(json!(0), timeless)), Fate::Unknown);
+    }
+}

@@ -1,0 +1,20 @@
+//! The Jobs that an event enqueues.
+
+use common::{
+    controller::priority,
+    meta::Key,
+    queue::Queue,
+    store::{Event, Origin},
+};
+
+use super::decide::{Fate, fate};
+use crate::objects::Job;
+
+/// Every Job that is to be removed some time comes to the queue, whenever something of it changes.
+pub(super) fn on_job(queue: &Queue<Key>, event: &Event<Job>, origin: Origin) {
+    if let Event::Added(job) | Event::Updated { new: job, .. } = event
+        && fate(job) != Fate::Stays
+    {
+        queue.add(job.metadata.key(), priority(origin));
+    }
+}
