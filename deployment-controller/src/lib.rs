@@ -11,9 +11,9 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence/ ──► API server
-//! (events        │         (indexes of     (pure)       revision, rolling,     (pure) creation,
-//!  to keys)      │          the caches)                 recreate, scale,       rollback
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out ──► API server
+//! (events        │         (indexes of     (pure)       revision, rolling,     steps in order,
+//!  to keys)      │          the caches)                 recreate, scale,       creation, rollback
 //!                │                                      progress, ...
 //!                └──────────────◄── requeue: the progress deadline
 //! ```
@@ -37,13 +37,16 @@
 //! - Objects that validation would have refused are left alone with an error.
 
 pub mod decide;
+pub mod limits;
 pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
+mod carry_out;
 mod observe;
-mod sequence;
 mod watch;
+#[cfg(test)]
+mod world;
 
 use std::{sync::Arc, time::Duration};
 
@@ -51,15 +54,14 @@ use common::{
     app::Definition,
     clock::Instant,
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, Informer, handler},
-    map::{HashMap, HashSet},
-    meta::{Key, Uid, Version},
+    io::{Failed, Io, Outcome},
+    meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{EXPECTATIONS_TIMEOUT, FeatureGate, Tune, WorkersFlag},
     store::Store,
 };
@@ -67,9 +69,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::{
+    carry_out::Note,
     objects::{Deployment, REPLICA_SETS, ReplicaSet},
     plan::Plan,
-    sequence::Note,
     snapshot::{Snapshot, TerminatingReplicas},
     watch::{PodWatches, Watch},
 };
@@ -122,22 +124,9 @@ pub struct DeploymentController {
     deployments: Informer<Deployment>,
     sets: Informer<ReplicaSet>,
     pods: PodWatches,
-    ledger: Ledger,
-    /// Deployments of which it is known what predecessors of this process have made for them.
-    explored: Arc<Mutex<HashSet<Uid>>>,
-    /// ReplicaSets that are not selected any more and could not be released.
-    refused: Arc<Mutex<HashMap<Uid, Refused>>>,
     /// When a server dropped `status.terminatingReplicas` from what was written: it is of a version without it, or has its
     /// gate off. Writing it again with every sync would change nothing, for ever.
     terminating_dropped: Mutex<Option<Instant>>,
-}
-
-/// A ReplicaSet that could not be released.
-#[derive(Clone, Copy, Debug)]
-struct Refused {
-    /// As which it was refused.
-    version: Version,
-    at: Timestamp,
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
@@ -150,25 +139,19 @@ fn start(context: Context) -> Arc<dyn Running> {
 impl DeploymentController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: Context, queue: Queue<Key>) -> Self {
-        let ledger = context.ledger();
         let deployments: Arc<Store<Deployment>> = Arc::default();
-        let explored: Arc<Mutex<HashSet<Uid>>> = Arc::default();
-        let refused: Arc<Mutex<HashMap<Uid, Refused>>> = Arc::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
             deployments: Arc::clone(&deployments),
-            ledger: ledger.clone(),
-            explored: Arc::clone(&explored),
-            refused: Arc::clone(&refused),
+            ledger: context.ledger(),
+            explored: Mutex::default(),
+            refused: Mutex::default(),
         });
         Self {
             deployments: context.informer(deployments, handler(&watch, Watch::on_deployment)),
             sets: context.informer(Arc::default(), handler(&watch, Watch::on_set)),
             // Nothing is replayed of Pods: a rollout hears of their ends.
             pods: PodWatches::new(context.api.clone(), context.reading(), queue.clone()),
-            ledger,
-            explored,
-            refused,
             terminating_dropped: Mutex::new(None),
             watch,
             context,
@@ -193,7 +176,7 @@ impl DeploymentController {
     }
 }
 
-impl Sequenced for DeploymentController {
+impl Controller for DeploymentController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -207,8 +190,8 @@ impl Sequenced for DeploymentController {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -219,9 +202,9 @@ impl Sequenced for DeploymentController {
     fn note(&self, snapshot: &Snapshot, note: Note) {
         let meta = &snapshot.deployment.metadata;
         match note {
-            Note::Read(version) => self.ledger.wrote(&meta.uid, REPLICA_SETS, version),
+            Note::Read(version) => self.watch.ledger.wrote(&meta.uid, REPLICA_SETS, version),
             Note::LookedForSets => {
-                self.explored.lock().insert(meta.uid.clone());
+                self.watch.explored.lock().insert(meta.uid.clone());
             }
             Note::ReleaseRefused(set, why) => {
                 tracing::debug!(key = %meta.key(), set = %set, err = %why, "Not released");
@@ -241,7 +224,7 @@ impl Sequenced for DeploymentController {
     }
 
     fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+        Some(&self.watch.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {

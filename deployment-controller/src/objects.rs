@@ -15,8 +15,8 @@ use common::{
     store::{ByController, ByNamespace, OrphansByNamespace},
     template::{POD_TEMPLATE_HASH, Template},
 };
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 /// Deployments.
 pub const DEPLOYMENTS: Resource =
@@ -186,8 +186,8 @@ pub struct RollingUpdate {
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// `status` of a Deployment.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+/// `status` of a Deployment. Every field is written, so that one that becomes empty does become so.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeploymentStatus {
     /// The generation this status is about.
@@ -210,31 +210,12 @@ pub struct DeploymentStatus {
     pub unavailable_replicas: i64,
     /// Pods on their way out, where every ReplicaSet says how many.
     pub terminating_replicas: Option<i64>,
-    /// How often a ReplicaSet's name was taken by something else.
+    /// How often a ReplicaSet's name was taken by something else. It never becomes empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub collision_count: Option<i32>,
     /// Conditions.
     #[serde(deserialize_with = "null_as_default")]
     pub conditions: Vec<Condition>,
-}
-
-impl DeploymentStatus {
-    /// As it is written: every field named, so that one that becomes empty does become so.
-    pub fn to_value(&self) -> Value {
-        let mut value = json!({
-            "observedGeneration": self.observed_generation,
-            "replicas": self.replicas,
-            "updatedReplicas": self.updated_replicas,
-            "readyReplicas": self.ready_replicas,
-            "availableReplicas": self.available_replicas,
-            "unavailableReplicas": self.unavailable_replicas,
-            "terminatingReplicas": self.terminating_replicas,
-            "conditions": self.conditions,
-        });
-        if let Some(count) = self.collision_count {
-            value["collisionCount"] = count.into();
-        }
-        value
-    }
 }
 
 impl Object for Deployment {
@@ -432,6 +413,8 @@ fn one_if_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i32, D::Err
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -6,20 +6,21 @@ use common::{
     consistency::Cache,
     controller::Observed,
     informer::{AnyInformer as _, Informer},
+    io::Failed,
     map::HashSet,
     meta::{Key, Uid},
     refs::{self, Claims, Owner},
     runtime::Context,
-    sequence::Failed,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
 
 use crate::{
-    DeploymentController, Refused,
-    decide::limits::Limits,
+    DeploymentController,
+    limits::Limits,
     objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet, StrategyType},
     snapshot::{Snapshot, sort_by_creation},
+    watch::Refused,
 };
 
 /// For how long a ReplicaSet that could not be released is kept before that is tried again, unless it changes first.
@@ -38,7 +39,7 @@ impl DeploymentController {
         let limits = check(&deployment)?;
         let uid = &deployment.metadata.uid;
         let caches: [&dyn Cache; 2] = [&**self.sets.store(), &**self.deployments.store()];
-        if let Some(behind) = self.ledger.behind(uid, &caches, HashSet::default) {
+        if let Some(behind) = self.watch.ledger.behind(uid, &caches, HashSet::default) {
             return Ok(Observed::behind(behind));
         }
         let owned = self.sets.store().by_index(ByController, &IndexValue::controlled_by(&deployment.metadata))?;
@@ -85,7 +86,7 @@ impl DeploymentController {
 impl DeploymentController {
     /// Keeps what could not be released when it was like this. Says in how long that is worth another try.
     fn keep_refused(&self, claims: &mut Claims<Arc<ReplicaSet>>, now: Timestamp) -> Option<Duration> {
-        let refused = self.refused.lock();
+        let refused = self.watch.refused.lock();
         let left = |set: &Arc<ReplicaSet>| {
             let known = refused.get(&set.metadata.uid)?;
             let left = REFUSED.saturating_sub(now.duration_since(known.at).unsigned_abs());
@@ -103,14 +104,14 @@ impl DeploymentController {
         let since = now.saturating_sub(led).and_then(|since| since.saturating_add(CLOCK_SKEW));
         let meta = &deployment.metadata;
         let is_younger = |since: Timestamp| meta.created.is_some_and(|created| created >= since);
-        since.is_ok_and(is_younger) || self.explored.lock().contains(&meta.uid)
+        since.is_ok_and(is_younger) || self.watch.explored.lock().contains(&meta.uid)
     }
 
     /// Notes that a ReplicaSet could not be released.
     pub(crate) fn note_refused(&self, snapshot: &Snapshot, uid: &Uid) {
         let Some(set) = snapshot.claims.release.iter().find(|set| set.metadata.uid == *uid) else { return };
         let refused = Refused { version: set.metadata.resource_version, at: snapshot.now };
-        self.refused.lock().insert(uid.clone(), refused);
+        self.watch.refused.lock().insert(uid.clone(), refused);
     }
 }
 

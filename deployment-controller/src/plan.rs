@@ -1,18 +1,19 @@
 //! What one sync does: actions in order, each with its reason and the Event that tells of it.
 
+mod why;
+
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
     controller::{Explain, Requeue},
     events::EventType,
-    meta::Uid,
+    meta::{Meta, Uid},
 };
 use serde_json::Value;
 
-use crate::{
-    decide::situation::{Situation, Why},
-    objects::DeploymentStatus,
-};
+use crate::objects::DeploymentStatus;
+
+pub use why::{Situation, Why};
 
 /// An Event on the Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,23 +49,29 @@ pub struct SetChange {
     pub min_ready_seconds: Option<i32>,
 }
 
+/// A ReplicaSet that exists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetRef {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid.
+    pub uid: Uid,
+}
+
+impl SetRef {
+    /// The ReplicaSet with these metadata.
+    pub fn of(meta: &Meta) -> Self {
+        Self { name: Arc::clone(&meta.name), uid: meta.uid.clone() }
+    }
+}
+
 /// One request, or none where only an Event is recorded.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Makes the Deployment the controller of an orphan. The Deployment is read live before the first.
-    Adopt {
-        /// Name of the ReplicaSet.
-        set: Arc<str>,
-        /// Its uid.
-        uid: Uid,
-    },
+    Adopt(SetRef),
     /// Gives a ReplicaSet up.
-    Release {
-        /// Name of the ReplicaSet.
-        set: Arc<str>,
-        /// Its uid.
-        uid: Uid,
-    },
+    Release(SetRef),
     /// Creates the ReplicaSet of the current template.
     CreateReplicaSet {
         /// Its name.
@@ -80,12 +87,7 @@ pub enum Action {
         change: SetChange,
     },
     /// Deletes a ReplicaSet of the revision history.
-    DeleteReplicaSet {
-        /// Its name.
-        set: Arc<str>,
-        /// Its uid.
-        uid: Uid,
-    },
+    DeleteReplicaSet(SetRef),
     /// Writes the Deployment's status, and its revision annotation with it.
     WriteStatus {
         /// The whole status.
@@ -94,12 +96,7 @@ pub enum Action {
         revision: Option<String>,
     },
     /// Puts the template and annotations of a ReplicaSet back into the Deployment, and removes the request to do so.
-    RollBack {
-        /// Name of the ReplicaSet.
-        set: Arc<str>,
-        /// Its uid.
-        uid: Uid,
-    },
+    RollBack(SetRef),
     /// Removes a rollback request that cannot be met.
     ClearRollback,
     /// Only tells.
@@ -163,7 +160,7 @@ impl Step {
                 }
             },
             Action::WriteStatus { revision: Some(revision), .. } => format!("revision {revision}"),
-            Action::RollBack { set, .. } => format!("to the template of ReplicaSet {set}"),
+            Action::RollBack(set) => format!("to the template of ReplicaSet {}", set.name),
             _ => return self.why.clone(),
         };
         format!("{detail}, {}", self.why)
@@ -175,30 +172,30 @@ impl Action {
     /// creation, which has an Event of its own, and for claims, of which one Event reports all.
     pub fn denied_as(&self) -> Option<&'static str> {
         match self {
+            Self::DeleteReplicaSet(_) => Some("FailedDelete"),
+            Self::ChangeReplicaSet { .. } | Self::RollBack(_) | Self::ClearRollback => Some("FailedUpdate"),
             Self::CreateReplicaSet { .. }
             | Self::WriteStatus { .. }
             | Self::Tell
-            | Self::Adopt { .. }
-            | Self::Release { .. } => None,
-            Self::DeleteReplicaSet { .. } => Some("FailedDelete"),
-            Self::ChangeReplicaSet { .. } | Self::RollBack { .. } | Self::ClearRollback => Some("FailedUpdate"),
+            | Self::Adopt(_)
+            | Self::Release(_) => None,
         }
     }
 
     /// The verb in explanations.
     pub fn doing(&self) -> &'static str {
         match self {
-            Self::Adopt { .. } => "adopt",
-            Self::Release { .. } => "release",
+            Self::Adopt(_) => "adopt",
+            Self::Release(_) => "release",
             Self::CreateReplicaSet { .. } => "create",
             Self::ChangeReplicaSet { change, .. } => match (change.size, change.min_ready_seconds) {
                 (Some(_), _) => "scale",
                 (None, Some(_)) => "update",
                 (None, None) => "annotate",
             },
-            Self::DeleteReplicaSet { .. } => "delete",
+            Self::DeleteReplicaSet(_) => "delete",
             Self::WriteStatus { .. } => "write the status of",
-            Self::RollBack { .. } => "roll back",
+            Self::RollBack(_) => "roll back",
             Self::ClearRollback => "end the rollback request of",
             Self::Tell => "record an Event on",
         }
@@ -209,12 +206,12 @@ impl Action {
         let doing = self.doing();
         match self {
             Self::ChangeReplicaSet { set, change } if change.size.is_none() => format!("update ReplicaSet {set}"),
-            Self::Adopt { set, .. }
-            | Self::Release { set, .. }
+            Self::Adopt(SetRef { name: set, .. })
+            | Self::Release(SetRef { name: set, .. })
+            | Self::DeleteReplicaSet(SetRef { name: set, .. })
             | Self::CreateReplicaSet { set, .. }
-            | Self::ChangeReplicaSet { set, .. }
-            | Self::DeleteReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
-            Self::RollBack { .. } => format!("{doing} Deployment {deployment}"),
+            | Self::ChangeReplicaSet { set, .. } => format!("{doing} ReplicaSet {set}"),
+            Self::RollBack(_) => format!("{doing} Deployment {deployment}"),
             Self::WriteStatus { .. } | Self::ClearRollback | Self::Tell => format!("{doing} {deployment}"),
         }
     }

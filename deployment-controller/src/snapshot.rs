@@ -9,7 +9,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
-    decide::limits::Limits,
+    limits::Limits,
     objects::{Deployment, ReplicaSet},
 };
 

@@ -8,26 +8,33 @@ use common::{
     controller::priority,
     informer::{Config, Informer},
     map::{HashMap, HashSet},
-    meta::{Key, Meta, Uid},
+    meta::{Key, Meta, Uid, Version},
     queue::{Priority, Queue},
     refs,
     store::{ByNamespace, Event, IndexValue, Origin, Store},
 };
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{
-    Refused,
-    objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet},
-};
+use crate::objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet};
 
 /// Turns events into keys. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`, ...
 pub(crate) struct Watch {
     pub(crate) queue: Queue<Key>,
     pub(crate) deployments: Arc<Store<Deployment>>,
     pub(crate) ledger: Ledger,
-    /// See [`DeploymentController`](crate::DeploymentController).
-    pub(crate) explored: Arc<Mutex<HashSet<Uid>>>,
-    pub(crate) refused: Arc<Mutex<HashMap<Uid, Refused>>>,
+    /// Deployments of which it is known what predecessors of this process have made for them.
+    pub(crate) explored: Mutex<HashSet<Uid>>,
+    /// ReplicaSets that are not selected any more and could not be released.
+    pub(crate) refused: Mutex<HashMap<Uid, Refused>>,
+}
+
+/// A ReplicaSet that could not be released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    /// The version whose release was refused.
+    pub(crate) version: Version,
+    pub(crate) at: Timestamp,
 }
 
 impl Watch {

@@ -12,13 +12,14 @@ use std::{alloc::System, collections::BTreeMap, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::{
-    controller::Sequenced as _,
+    controller::Decision,
     object::Object,
     refs::{self, Owner},
 };
 use deployment_controller::{
     DeploymentController,
-    decide::{decide, limits::Limits},
+    decide::decide,
+    limits::Limits,
     objects::{
         DEPLOYMENTS, DESIRED_REPLICAS, Deployment, MAX_REPLICAS, REVISION, REVISION_HISTORY, ROLLBACK_TO, ReplicaSet,
     },
@@ -170,7 +171,7 @@ proptest! {
         let texts = deployment.to_string().len() + sets.iter().map(|set| set.to_string().len()).sum::<usize>();
         let (plan, explanation) = limited(&ALLOCATOR, DECISION + COPIES * texts, || {
             let plan = decide(&snapshot);
-            let explanation = DeploymentController::explain(&snapshot, snapshot.now);
+            let explanation = Decision::<DeploymentController>::of(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
         prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());

@@ -1,10 +1,8 @@
 //! The revision history: old ReplicaSets beyond `revisionHistoryLimit` are deleted.
 
-use std::sync::Arc;
-
 use crate::{
     decide::draft::{Draft, Set},
-    plan::{Action, Step},
+    plan::{Action, SetRef, Step},
 };
 
 /// Plans the deletion of the oldest revisions beyond the limit, where they have no Pods. One that is still busy counts, and
@@ -21,7 +19,7 @@ pub fn clean_up(draft: &mut Draft<'_>) {
         .take(excess)
         .filter(|set| is_idle(set))
         .filter_map(|set| {
-            let action = Action::DeleteReplicaSet { set: Arc::clone(&set.name), uid: set.uid()?.clone() };
+            let action = Action::DeleteReplicaSet(SetRef::of(&set.source?.metadata));
             Some(Step::new(action, format!("only {limit} old ones are kept")))
         })
         .collect();
@@ -66,7 +64,7 @@ mod tests {
     use serde_json::json;
 
     use super::by_revision;
-    use crate::{decide::world::World, objects::REVISION};
+    use crate::{objects::REVISION, world::World};
 
     fn world(limit: i64, olds: &[(&str, i64)]) -> World {
         let mut world = World::new(3);

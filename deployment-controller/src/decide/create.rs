@@ -12,7 +12,7 @@ use crate::{
     decide::{
         conditions::{self, NEW_REPLICA_SET, REPLICA_SET_CREATE_ERROR},
         draft::{Draft, Set},
-        revision, rolling, scale,
+        revision, scale,
     },
     objects::{DeploymentStatus, REPLICA_SETS, REVISION, ReplicaSet, StrategyType},
     plan::{Action, Event, OnFailure, Step},
@@ -52,21 +52,19 @@ pub fn create(draft: &mut Draft<'_>) {
     }
     let limits = draft.limits();
     let replicas = match draft.spec().strategy.kind {
-        StrategyType::RollingUpdate => rolling::grown(limits, draft.total(), 0),
+        StrategyType::RollingUpdate => limits.grown(draft.total(), 0),
         _ => limits.replicas,
     };
     let next = revision::next(draft).to_string();
-    let mut set = Set::created(Arc::clone(&name), replicas, BTreeMap::new());
-    let mut annotations = revision::copied(draft.deployment(), &set);
+    let mut annotations = revision::copied(draft.deployment(), |_| None);
     annotations.insert(REVISION.to_owned(), next.clone());
     annotations.extend(scale::annotations(limits));
     let body = Box::new(body(draft.snapshot, &name, &hash, replicas, &annotations));
     let step = Step::new(Action::CreateReplicaSet { set: Arc::clone(&name), body }, "no ReplicaSet has this template");
     let told = Event::normal("ScalingReplicaSet", format!("Scaled up replica set {name} from 0 to {replicas}"));
     draft.push(if replicas > 0 { step.telling(told) } else { step });
-    set = Set::created(Arc::clone(&name), replicas, annotations);
     draft.new = Some(draft.sets.len());
-    draft.sets.push(set);
+    draft.sets.push(Set::created(Arc::clone(&name), replicas, annotations));
     let mut status = draft.status.clone();
     if draft.spec().deadline().is_some() {
         let message = format!("Created new replica set {name:?}");
@@ -185,7 +183,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::{conditions::*, world::World};
+    use crate::{decide::conditions::*, world::World};
 
     #[test]
     fn names_are_cut_and_never_end_in_a_dot() {

@@ -9,12 +9,9 @@ use common::{controller::Requeue, meta::Uid};
 use jiff::Timestamp;
 
 use crate::{
-    decide::{
-        limits::Limits,
-        situation::{self, Situation},
-    },
+    limits::Limits,
     objects::{Deployment, DeploymentSpec, DeploymentStatus, REVISION, ReplicaSet, ReplicaSetStatus},
-    plan::{Action, Plan, SetChange, Step},
+    plan::{Action, Plan, SetChange, Situation, Step, Why},
     snapshot::{Snapshot, TerminatingReplicas},
 };
 
@@ -161,6 +158,11 @@ impl<'a> Draft<'a> {
         self.sets.iter().enumerate().filter(|(at, _)| Some(*at) != self.new).map(|(_, set)| set)
     }
 
+    /// How many Pods of a ReplicaSet have not run to their end, those that are being deleted included.
+    pub fn running_pods(&self, set: &Set<'_>) -> usize {
+        set.uid().and_then(|uid| self.snapshot.running_pods.get(uid)).copied().unwrap_or(0)
+    }
+
     /// The sizes of all of them together.
     pub fn total(&self) -> i64 {
         self.sets.iter().map(|set| set.replicas).sum()
@@ -219,9 +221,8 @@ impl<'a> Draft<'a> {
         self.failure.is_some()
     }
 
-    /// The plan.
-    pub fn finish(self) -> Plan {
-        let (situation, waiting) = (Situation::of(&self), situation::waiting(&self));
+    /// The plan, with what is said of it.
+    pub fn finish(self, situation: Situation, waiting: Vec<Why>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_again) {
             (Requeue::No, Some(again)) => Requeue::After(again),
             (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),

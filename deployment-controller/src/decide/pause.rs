@@ -26,7 +26,7 @@ pub fn note(draft: &mut Draft<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::decide::{conditions::*, world::World};
+    use crate::{decide::conditions::*, world::World};
 
     #[test]
     fn a_pause_and_its_end_are_said_once() {

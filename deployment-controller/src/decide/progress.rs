@@ -128,7 +128,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::{conditions::*, world::World};
+    use crate::{decide::conditions::*, world::World};
 
     /// A rollout that waits: nothing changes but the time, in milliseconds since its last progress.
     fn stuck(reason: &str, millis: i64) -> World {

@@ -4,10 +4,11 @@ use jiff::SignedDuration;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{conditions::*, world::World};
+use super::conditions::*;
 use crate::{
     objects::{REVISION, StrategyType},
     plan::{Action, Plan},
+    world::World,
 };
 
 /// Something that happens between two syncs.

@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{decide::world::World, objects::DESIRED_REPLICAS};
+    use crate::{objects::DESIRED_REPLICAS, world::World};
 
     /// Sets oldest first, the last of them the newest; what sizes they get.
     fn scaled(replicas: i64, surge: i64, sets: &[(&str, i64, &str)], status: i64) -> Vec<(String, i64)> {

@@ -3,7 +3,7 @@
 use crate::{
     decide::{
         cleanup, create,
-        draft::{Draft, Set},
+        draft::Draft,
         progress,
         scale::{self, Write},
     },
@@ -38,19 +38,14 @@ pub fn roll_out(draft: &mut Draft<'_>) {
 }
 
 fn old_pods_run(draft: &Draft<'_>) -> bool {
-    draft.old_sets().any(|set| set.actual() > 0 || running_pods(draft, set) > 0)
-}
-
-/// How many Pods of a ReplicaSet have not run to their end, those that are being deleted included.
-pub fn running_pods(draft: &Draft<'_>, set: &Set<'_>) -> usize {
-    set.uid().and_then(|uid| draft.snapshot.running_pods.get(uid)).copied().unwrap_or(0)
+    draft.old_sets().any(|set| set.actual() > 0 || draft.running_pods(set) > 0)
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use crate::decide::{conditions::*, world::World};
+    use crate::{decide::conditions::*, world::World};
 
     fn recreate(replicas: i64) -> World {
         let mut world = World::new(replicas);

@@ -46,7 +46,7 @@ pub fn sync(draft: &mut Draft<'_>) {
 
 /// What changes of the newest ReplicaSet when `next` is the revision after those of all others.
 fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
-    let mut annotations = copied(deployment, set);
+    let mut annotations = copied(deployment, |key| set.annotation(key));
     let min_ready = deployment.spec.min_ready_seconds;
     let min_ready = set.source.is_some_and(|source| source.spec.min_ready_seconds != min_ready).then_some(min_ready);
     let previous = set.annotation(REVISION);
@@ -65,10 +65,10 @@ fn change(deployment: &Deployment, set: &Set<'_>, next: i64) -> SetChange {
     SetChange { size: None, annotations, min_ready_seconds: min_ready }
 }
 
-/// The Deployment's annotations that a ReplicaSet lacks or has otherwise. Those removed from the Deployment stay.
-pub fn copied(deployment: &Deployment, set: &Set<'_>) -> BTreeMap<String, String> {
+/// The Deployment's annotations that a ReplicaSet with these `known` ones lacks or has otherwise. Those removed from the Deployment stay.
+pub fn copied<'s>(deployment: &Deployment, known: impl Fn(&str) -> Option<&'s str>) -> BTreeMap<String, String> {
     let all = deployment.metadata.annotations.iter();
-    let missing = all.filter(|(key, value)| !is_never_copied(key) && set.annotation(key) != Some(value));
+    let missing = all.filter(|(key, value)| !is_never_copied(key) && known(key) != Some(value));
     missing.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
@@ -97,7 +97,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::world::World;
+    use crate::world::World;
 
     #[test]
     fn the_table_of_histories() {

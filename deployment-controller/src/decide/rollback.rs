@@ -1,14 +1,12 @@
 //! The deprecated request to roll back, an annotation on the Deployment.
 
-use std::sync::Arc;
-
 use crate::{
     decide::{
         create,
         draft::{Draft, Set},
     },
     objects::ROLLBACK_TO,
-    plan::{Action, Event, Step},
+    plan::{Action, Event, SetRef, Step},
     snapshot::Snapshot,
 };
 
@@ -42,7 +40,7 @@ pub fn roll_back(draft: &mut Draft<'_>, revision: i64) {
     let deployment = &draft.deployment().metadata.name;
     let other = found.source.filter(|source| !source.spec.template.is_of(&draft.spec().template));
     let step = if let Some(source) = other {
-        let action = Action::RollBack { set: Arc::clone(&found.name), uid: source.metadata.uid.clone() };
+        let action = Action::RollBack(SetRef::of(&source.metadata));
         let message = format!("Rolled back deployment {deployment:?} to revision {revision}");
         Step::new(action, "a rollback is asked for").telling(Event::normal("DeploymentRollback", message))
     } else {
@@ -65,7 +63,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{decide::world::World, objects::REVISION};
+    use crate::{objects::REVISION, world::World};
 
     fn world(request: &str) -> World {
         let mut world = World::new(3)
@@ -93,7 +91,7 @@ mod tests {
             assert_eq!(plan.events(), [want], "{request}");
             let last = &plan.steps.last().unwrap().action;
             match target {
-                Some(name) => assert!(matches!(last, Action::RollBack { set, .. } if **set == *name), "{request}"),
+                Some(name) => assert!(matches!(last, Action::RollBack(set) if *set.name == *name), "{request}"),
                 None => assert_eq!(*last, Action::ClearRollback, "{request}"),
             }
         }

@@ -4,7 +4,6 @@ use crate::{
     decide::{
         cleanup, create,
         draft::Draft,
-        limits::Limits,
         progress,
         scale::{self, Write},
     },
@@ -27,13 +26,6 @@ pub fn roll_out(draft: &mut Draft<'_>) {
     progress::write(draft);
 }
 
-/// The size a new ReplicaSet of size `current` gets when all ReplicaSets together have `total` replicas.
-///
-/// Upstream: `NewRSNewReplicas`.
-pub fn grown(limits: Limits, total: i64, current: i64) -> i64 {
-    current + (limits.most() - total).max(0).min(limits.replicas - current)
-}
-
 /// Sizes the new ReplicaSet as far as maxSurge allows. Says whether its size changes.
 fn grow(draft: &mut Draft<'_>) -> bool {
     let Some(at) = draft.new else { return false };
@@ -41,7 +33,7 @@ fn grow(draft: &mut Draft<'_>) -> bool {
     let (to, why) = if current > limits.replicas {
         (limits.replicas, "it has more replicas than wanted")
     } else {
-        (grown(limits, draft.total(), current), "maxSurge leaves room")
+        (limits.grown(draft.total(), current), "maxSurge leaves room")
     };
     scale::resize(draft, at, to, Write::Size, OnFailure::End, why)
 }
@@ -91,7 +83,7 @@ fn shrink(draft: &mut Draft<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::world::World;
+    use crate::world::World;
 
     fn moves(world: &World) -> Vec<(String, i64, i64)> {
         world.plan().sizes()

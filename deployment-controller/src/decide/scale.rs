@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use crate::{
     decide::{
         draft::{Draft, Set},
-        limits::Limits,
         proportional,
     },
+    limits::Limits,
     objects::{DESIRED_REPLICAS, MAX_REPLICAS, StrategyType},
     plan::{Event, OnFailure, SetChange, Step},
 };
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::world::World;
+    use crate::world::World;
 
     fn desired(world: World, desired: &str, max: &str) -> World {
         world.annotate(DESIRED_REPLICAS, desired).annotate(MAX_REPLICAS, max)

@@ -58,7 +58,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::decide::{conditions::*, world::World};
+    use crate::{decide::conditions::*, world::World};
 
     #[test]
     fn counts_are_sums_over_all_sets() {

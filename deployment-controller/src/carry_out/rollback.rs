@@ -4,66 +4,47 @@
 //! back as it was read otherwise: fields nobody here knows survive.
 
 use common::{
+    io::{Failed, Fields, Request, Role},
     meta::{Uid, Version},
-    sequence::{Failed, Precondition, Request, Role, Turn, Verb},
     template::POD_TEMPLATE_HASH,
 };
 use serde_json::{Map, Value};
 
-use super::{Next, Note, State};
+use super::{Rollout, Stop};
 use crate::{
-    objects::{ROLLBACK_TO, is_never_copied},
-    plan::Action,
+    objects::{DEPLOYMENTS, ROLLBACK_TO, is_never_copied},
+    plan::{SetRef, Step},
 };
 
-impl<'a> State<'a> {
-    pub(super) fn roll_back(&self) -> Next<'a> {
-        Next::Send(self.get_deployment().because("it is rolled back as a whole"), Self::read_deployment)
-    }
-
-    fn read_deployment(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        let Some(Action::RollBack { set, .. }) = self.step().map(|step| &step.action) else { return self.finish(turn) };
-        let request = self.get_set(set).because("its template comes back");
-        match turn.read::<Value>() {
-            Ok(live) => {
-                self.live = live.unwrap_or_default();
-                Next::Send(request, Self::read_set)
-            }
-            Err(refusal) => {
-                let what = format!("cannot read Deployment {}", self.meta().name);
-                self.fails(turn, Failed::request(&what, &refusal))
-            }
-        }
-    }
-
-    fn read_set(&mut self, turn: &mut Turn<Note>) -> Next<'a> {
-        let Some(step) = self.step() else { return self.finish(turn) };
-        let Action::RollBack { set, uid } = &step.action else { return self.finish(turn) };
-        let meta = self.meta();
-        let why = step.reason();
-        match turn.read::<Value>() {
-            Ok(Some(live)) if !self.is_as_judged(&live, uid) => {
+impl Rollout<'_> {
+    /// Gives the Deployment the template of a ReplicaSet, if both are as they were judged.
+    pub(super) async fn roll_back(&self, step: &Step, SetRef { name, uid }: &SetRef) -> Result<Fields, Stop> {
+        let (io, meta) = (self.io, self.meta());
+        let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
+        let live = io.read::<Value>(self.get_deployment().because("it is rolled back as a whole")).await;
+        let live = live.map_err(|refusal| Failed::request(&unread("Deployment", &meta.name), &refusal))?;
+        let set = io.read::<Value>(self.get_set(name).because("its template comes back")).await;
+        let set = set.map_err(|refusal| Failed::request(&unread("ReplicaSet", name), &refusal))?;
+        // A forecast expects both to be as they are in the cache.
+        let mut deployment = live.unwrap_or_default();
+        if let Some(set) = set {
+            if !self.is_as_judged(&deployment, &set, uid) {
+                io.deviate("the Deployment or the ReplicaSet has changed");
                 let failed = format!("cannot roll back Deployment {}: it has changed in the meantime", meta.name);
-                turn.deviates("the Deployment or the ReplicaSet has changed");
-                return self.fails(turn, Failed::new("conflict", failed));
+                return Err(Failed::new("conflict", failed).into());
             }
-            Ok(Some(live)) => restore(&mut self.live, &live),
-            Ok(None) => {}
-            Err(refusal) => {
-                let what = format!("cannot read ReplicaSet {set}");
-                return self.fails(turn, Failed::request(&what, &refusal));
-            }
+            restore(&mut deployment, &set);
         }
-        let verb = Verb::Replace(turn.body(|| &self.live));
-        let request = Request { verb, precondition: Some(Precondition::of(meta)), ..self.get_deployment() };
-        Next::Send(request.role(Role::Itself).doing("roll back").because(why), Self::answered)
+        let request = Request::replace(DEPLOYMENTS, meta, io.body(|| &deployment)).role(Role::Itself);
+        let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
+        Ok(answer.fields)
     }
 
     /// Whether the Deployment, read live, is as this sync has left it, and the ReplicaSet the one with that uid.
-    fn is_as_judged(&self, set: &Value, uid: &Uid) -> bool {
+    fn is_as_judged(&self, deployment: &Value, set: &Value, uid: &Uid) -> bool {
         let is = |object: &Value, uid: &Uid| object["metadata"]["uid"] == uid.to_string();
-        let version = Version::parse(self.live["metadata"]["resourceVersion"].as_str().unwrap_or_default());
-        is(&self.live, &self.meta().uid) && is(set, uid) && version == self.version
+        let version = Version::parse(deployment["metadata"]["resourceVersion"].as_str().unwrap_or_default());
+        is(deployment, &self.meta().uid) && is(set, uid) && version == self.version
     }
 }
 

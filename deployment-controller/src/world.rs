@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     conditions::{self as list, Condition},
-    controller::{Explanation, Requeue, Sequenced as _},
+    controller::{Decision, Explanation, Requeue},
     meta::Uid,
     object::Object as _,
     refs::{self, Owner},
@@ -12,9 +12,10 @@ use common::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{conditions, decide, limits::Limits, scale};
 use crate::{
     DeploymentController,
+    decide::{conditions, decide, scale},
+    limits::Limits,
     objects::{DEPLOYMENTS, Deployment, DeploymentStatus, REVISION, ReplicaSet},
     plan::{Action, Plan, SetChange},
     snapshot::{Snapshot, TerminatingReplicas, sort_by_creation},
@@ -133,7 +134,7 @@ impl World {
         let mut status: DeploymentStatus = serde_json::from_value(self.status.clone()).unwrap();
         let condition = Condition { kind: kind.into(), ..conditions::progressing(reason, reason, self.now) };
         list::replace(&mut status.conditions, condition);
-        self.status = status.to_value();
+        self.status = json!(status);
         self
     }
 
@@ -147,13 +148,13 @@ impl World {
         world.status["terminatingReplicas"] = json!(0);
         let mut status: DeploymentStatus = serde_json::from_value(world.status.clone()).unwrap();
         conditions::set(&mut status, conditions::available(true, world.now));
-        world.status = status.to_value();
+        world.status = json!(status);
         world
     }
 
     pub(crate) fn explain(&self) -> Explanation {
         let snapshot = self.snapshot();
-        DeploymentController::explain(&snapshot, snapshot.now)
+        Decision::<DeploymentController>::of(&snapshot, snapshot.now).explain()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -209,9 +210,9 @@ impl World {
                     self.push(set, size, &body["spec"]["template"], &body["metadata"]["annotations"]);
                 }
                 Action::ChangeReplicaSet { set, change } => self.change(set, change),
-                Action::DeleteReplicaSet { set, .. } => self.sets.retain(|s| s["metadata"]["name"] != **set),
+                Action::DeleteReplicaSet(set) => self.sets.retain(|s| s["metadata"]["name"] != *set.name),
                 Action::WriteStatus { status, revision } => {
-                    self.status = status.to_value();
+                    self.status = json!(status);
                     if let (Some(revision), Value::Object(annotations)) = (revision, &mut self.annotations) {
                         annotations.insert(REVISION.to_owned(), json!(revision));
                     }
@@ -253,12 +254,15 @@ impl World {
 
 /// What tests look at in a plan.
 impl Plan {
+    fn actions<'p, T>(&'p self, of: impl Fn(&'p Action) -> Option<T>) -> Vec<T> {
+        self.steps.iter().filter_map(|step| of(&step.action)).collect()
+    }
+
     pub(crate) fn changes(&self, name: &str) -> Vec<SetChange> {
-        let changes = self.steps.iter().filter_map(|step| match &step.action {
+        self.actions(|action| match action {
             Action::ChangeReplicaSet { set, change } if **set == *name => Some(change.clone()),
             _ => None,
-        });
-        changes.collect()
+        })
     }
 
     pub(crate) fn annotations(&self, name: &str) -> BTreeMap<String, String> {
@@ -266,26 +270,25 @@ impl Plan {
     }
 
     pub(crate) fn sizes(&self) -> Vec<(String, i64, i64)> {
-        let sizes = self.steps.iter().filter_map(|step| match &step.action {
+        self.actions(|action| match action {
             Action::ChangeReplicaSet { set, change } => change.size.map(|(from, to)| (set.to_string(), from, to)),
-            _ => None,
-        });
-        sizes.collect()
-    }
-
-    pub(crate) fn created(&self) -> Option<(String, Value)> {
-        self.steps.iter().find_map(|step| match &step.action {
-            Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
             _ => None,
         })
     }
 
-    pub(crate) fn deleted(&self) -> Vec<String> {
-        let deleted = self.steps.iter().filter_map(|step| match &step.action {
-            Action::DeleteReplicaSet { set, .. } => Some(set.to_string()),
+    pub(crate) fn created(&self) -> Option<(String, Value)> {
+        let created = self.actions(|action| match action {
+            Action::CreateReplicaSet { set, body } => Some((set.to_string(), (**body).clone())),
             _ => None,
         });
-        deleted.collect()
+        created.into_iter().next()
+    }
+
+    pub(crate) fn deleted(&self) -> Vec<String> {
+        self.actions(|action| match action {
+            Action::DeleteReplicaSet(set) => Some(set.name.to_string()),
+            _ => None,
+        })
     }
 
     pub(crate) fn events(&self) -> Vec<String> {
@@ -293,11 +296,10 @@ impl Plan {
     }
 
     fn status_writes(&self) -> Vec<(&DeploymentStatus, &Option<String>)> {
-        let writes = self.steps.iter().filter_map(|step| match &step.action {
+        self.actions(|action| match action {
             Action::WriteStatus { status, revision } => Some((&**status, revision)),
             _ => None,
-        });
-        writes.collect()
+        })
     }
 
     /// Of each status write the revision, and reason and status of `Progressing`.

@@ -8,7 +8,6 @@ pub mod cleanup;
 pub mod conditions;
 pub mod create;
 pub mod draft;
-pub mod limits;
 pub mod pause;
 pub mod progress;
 pub mod proportional;
@@ -17,28 +16,23 @@ pub mod revision;
 pub mod rollback;
 pub mod rolling;
 pub mod scale;
-pub mod situation;
 pub mod status;
+mod waiting;
 
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-pub(crate) mod world;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use common::controller::Requeue;
 
 use crate::{
-    objects::StrategyType,
-    plan::{Action, Event, OnFailure, Plan, Step},
+    objects::{ReplicaSet, StrategyType},
+    plan::{Action, Event, OnFailure, Plan, SetRef, Situation, Step, Why},
     snapshot::Snapshot,
 };
 
-use self::{
-    draft::Draft,
-    situation::{Situation, Why},
-};
+use self::draft::Draft;
 
 /// Decides what one sync of a Deployment does.
 ///
@@ -48,23 +42,24 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         return refuse_to_select_all(snapshot);
     }
     let mut draft = Draft::new(snapshot);
-    claim(&mut draft);
-    if !snapshot.claims.adopt.is_empty() {
-        // What was adopted is looked at once the cache shows it.
-        draft.look_again(Requeue::After(Duration::ZERO));
-        return draft.finish();
-    }
-    if snapshot.owner.deleting {
-        revision::sync(&mut draft);
-        status::write(&mut draft);
-        return draft.finish();
-    }
-    pause::note(&mut draft);
-    revision_and_rollout(&mut draft);
-    draft.finish()
+    plan_steps(&mut draft);
+    let situation = waiting::situation(&draft);
+    let waiting = waiting::waiting(&draft);
+    draft.finish(situation, waiting)
 }
 
-fn revision_and_rollout(draft: &mut Draft<'_>) {
+/// Plans the steps of one sync.
+fn plan_steps(draft: &mut Draft<'_>) {
+    claim(draft);
+    if !draft.snapshot.claims.adopt.is_empty() {
+        // What was adopted is processed once the cache shows it.
+        return draft.look_again(Requeue::After(Duration::ZERO));
+    }
+    if draft.snapshot.owner.deleting {
+        revision::sync(draft);
+        return status::write(draft);
+    }
+    pause::note(draft);
     revision::sync(draft);
     if draft.spec().paused {
         return scale_only(draft);
@@ -110,15 +105,13 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
 /// Adopts and releases. What is released is out of the plan.
 fn claim(draft: &mut Draft<'_>) {
     let claims = &draft.snapshot.claims;
-    let adopt = claims.adopt.iter().map(|set| {
-        let action = Action::Adopt { set: set.metadata.name.clone(), uid: set.metadata.uid.clone() };
-        Step::new(action, "it has no controller and matches the selector")
-    });
-    let release = claims.release.iter().map(|set| {
-        let action = Action::Release { set: set.metadata.name.clone(), uid: set.metadata.uid.clone() };
-        Step::new(action, "it does not match the selector any more")
-    });
-    for step in adopt.chain(release) {
+    let adopt = |set: &Arc<ReplicaSet>| {
+        Step::new(Action::Adopt(SetRef::of(&set.metadata)), "it has no controller and matches the selector")
+    };
+    let release = |set: &Arc<ReplicaSet>| {
+        Step::new(Action::Release(SetRef::of(&set.metadata)), "it does not match the selector any more")
+    };
+    for step in claims.adopt.iter().map(adopt).chain(claims.release.iter().map(release)) {
         draft.push(step.on_failure(OnFailure::TryOthers));
     }
 }

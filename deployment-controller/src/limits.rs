@@ -61,6 +61,13 @@ impl Limits {
     pub fn min_available(&self) -> i64 {
         self.replicas - self.unavailable
     }
+
+    /// The size that a new ReplicaSet of size `current` gets when all ReplicaSets together have `total` replicas.
+    ///
+    /// Upstream: `NewRSNewReplicas`.
+    pub fn grown(&self, total: i64, current: i64) -> i64 {
+        current + (self.most() - total).max(0).min(self.replicas - current)
+    }
 }
 
 /// Whether `value`, out of 100, is in `0..=most`.

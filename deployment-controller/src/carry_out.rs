@@ -1,0 +1,460 @@
+//! Carrying a plan out: its steps in order.
+//!
+//! The plan states what a failed step means for the steps after it. A conflict with another writer ends the sync, because the decision no
+//! longer fits.
+
+mod create;
+mod rollback;
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use common::{
+    api::Patch,
+    conditions::Replacing,
+    events::EventType,
+    io::{self, Answer, Class, Failed, Fields, Outcome, Refusal, Request, Requeue, Retry, Role},
+    map::HashMap,
+    meta::{Meta, Uid, Version},
+    refs::Claims,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    objects::{DEPLOYMENTS, DeploymentStatus, REPLICA_SETS, REVISION, ROLLBACK_TO, ReplicaSet},
+    plan::{Action, OnFailure, Plan, SetChange, SetRef, Step},
+    snapshot::Snapshot,
+};
+
+/// A change of the controller's memory, or a line of its log.
+#[derive(Debug)]
+pub enum Note {
+    /// A ReplicaSet was read live at that version: the next sync waits until the cache shows it.
+    Read(Version),
+    /// The ReplicaSets that predecessors of this process may have created were looked for.
+    LookedForSets,
+    /// The server refused to release the ReplicaSet with that uid, for that reason.
+    ReleaseRefused(Uid, String),
+    /// Whether the server kept the count of terminating Pods that was written.
+    KeepsTerminating(bool),
+    /// A step failed whose failure has no consequences.
+    Ignored(String),
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// How a step ended that did not fail.
+enum Taken {
+    /// As planned.
+    Done,
+    /// There was nothing to do any more, so that no Event is recorded.
+    Unneeded,
+}
+
+/// Why a step did not end as planned.
+enum Stop {
+    /// It failed. The step states what that means for the steps after it.
+    Failed(Failed),
+    /// The newest ReplicaSet was not created. These steps replace those that were planned after it.
+    NotCreated(Failed, Vec<Step>),
+    /// The sync ends here, because the decision no longer fits.
+    End(Requeue),
+}
+
+impl From<Failed> for Stop {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+/// Carries a plan out.
+pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    let mut rollout = Rollout {
+        snapshot,
+        io,
+        version: snapshot.deployment.metadata.resource_version,
+        status: snapshot.deployment.status.clone(),
+        judged: by_name(snapshot, plan),
+        created: Fields::default(),
+        may_adopt: None,
+        requeue: None,
+        reported_denial: false,
+    };
+    let (mut failures, mut last_failed) = (Vec::new(), None);
+    let mut steps = Cow::Borrowed(&*plan.steps);
+    let mut at = 0;
+    while let Some(step) = steps.get(at) {
+        at += 1;
+        match (last_failed, step.on_failure) {
+            (Some(OnFailure::LeaveOthersOut), OnFailure::LeaveOthersOut) => continue,
+            (Some(OnFailure::TryOthers), other) if other != OnFailure::TryOthers => break,
+            _ => {}
+        }
+        match rollout.take(step).await {
+            Ok(Taken::Done) => {
+                if let Some(event) = &step.event {
+                    io.event(event.kind, event.reason, &event.message);
+                }
+            }
+            Ok(Taken::Unneeded) => {}
+            Err(Stop::Failed(failed)) => match step.on_failure {
+                OnFailure::Ignore => io.note(Note::Ignored(failed.to_string())),
+                OnFailure::End => {
+                    failures.push(failed);
+                    break;
+                }
+                OnFailure::TryOthers | OnFailure::LeaveOthersOut => {
+                    failures.push(failed);
+                    last_failed = Some(step.on_failure);
+                }
+            },
+            Err(Stop::NotCreated(failed, follow_up)) => {
+                failures.push(failed);
+                steps = Cow::Owned(follow_up);
+                at = 0;
+            }
+            Err(Stop::End(requeue)) => return joined(failures).map_or(Ok(requeue), Err),
+        }
+    }
+    if let (true, Some(why)) = (failures.is_empty(), &plan.failure) {
+        failures.push(Failed::new("plan", why));
+    }
+    joined(failures).map_or(Ok(rollout.requeue.unwrap_or(plan.requeue)), Err)
+}
+
+/// The part of an answer that is read of a Deployment whose status was written.
+#[derive(Deserialize)]
+struct StoredDeployment {
+    metadata: Meta,
+    #[serde(default)]
+    status: StoredStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct StoredStatus {
+    terminating_replicas: Option<i64>,
+}
+
+/// One sync on its way.
+struct Rollout<'a> {
+    snapshot: &'a Snapshot,
+    io: Io<'a>,
+    /// The version of the Deployment, with the writes of this sync.
+    version: Version,
+    /// The status of the Deployment, with the writes of this sync.
+    status: DeploymentStatus,
+    /// The ReplicaSets of the snapshot by name: a plan can have a request for each of thousands.
+    judged: HashMap<&'a str, &'a Meta>,
+    /// The ReplicaSet that this sync has created.
+    created: Fields,
+    /// Whether the Deployment, read live, may adopt; `None` before that is known.
+    may_adopt: Option<Result<(), String>>,
+    /// When the key comes back, if not as planned.
+    requeue: Option<Requeue>,
+    /// Whether this sync has reported a denied claim: one Event per sync is enough.
+    reported_denial: bool,
+}
+
+/// The ReplicaSets of the snapshot by name, if the plan has any step.
+fn by_name<'a>(snapshot: &'a Snapshot, plan: &Plan) -> HashMap<&'a str, &'a Meta> {
+    if plan.steps.is_empty() {
+        return HashMap::default();
+    }
+    let Claims { keep, adopt, release } = &snapshot.claims;
+    let entry = |known: &'a Arc<ReplicaSet>| {
+        #[cfg(test)]
+        tests::count_visit();
+        (&*known.metadata.name, &known.metadata)
+    };
+    keep.iter().chain(adopt).chain(release).map(entry).collect()
+}
+
+impl<'a> Rollout<'a> {
+    async fn take(&mut self, step: &Step) -> Result<Taken, Stop> {
+        let (io, owner) = (self.io, &self.snapshot.owner);
+        match &step.action {
+            Action::Adopt(set) => {
+                self.recheck().await?;
+                let body = io.body(|| owner.adopt_patch(&set.uid, &[]));
+                match self.patch_set(step, &set.name, &set.uid, body).await {
+                    Ok(_) => {}
+                    Err(refusal) if refusal.error.is_not_found() => {
+                        // No event of its deletion brings the key back, because nobody controlled it.
+                        self.requeue = Some(Requeue::RateLimited);
+                        return Ok(Taken::Unneeded);
+                    }
+                    Err(refusal) => return Err(self.claim_refused(step, &refusal)),
+                }
+            }
+            Action::Release(set) => {
+                let body = io.body(|| owner.release_patch(&set.uid, &[]));
+                match self.patch_set(step, &set.name, &set.uid, body).await {
+                    Ok(_) => {}
+                    Err(refusal) if refusal.error.is_not_found() => return Ok(Taken::Unneeded),
+                    Err(refusal) => {
+                        let stop = self.claim_refused(step, &refusal);
+                        if !refusal.error.is_invalid() {
+                            return Err(stop);
+                        }
+                        // Another object has the name, or the server refuses: the ReplicaSet is kept, and the next sync counts it.
+                        io.note(Note::ReleaseRefused(set.uid.clone(), refusal.error.to_string()));
+                        return Err(Stop::End(Requeue::After(Duration::ZERO)));
+                    }
+                }
+            }
+            Action::CreateReplicaSet { set, body } => self.create(step, set, body).await?,
+            Action::ChangeReplicaSet { set, change } => {
+                let answer = self.patch_set(step, set, &self.created.uid, io.body(|| set_patch(change))).await;
+                answer.map_err(|refusal| self.refused(step, &refusal))?;
+            }
+            Action::DeleteReplicaSet(SetRef { name, uid }) => {
+                // As it was judged: one that has got Pods in the meantime stays.
+                let request = Request::delete(REPLICA_SETS, &self.judged(name, uid));
+                match self.send(step, request).await {
+                    Ok(_) => {}
+                    Err(refusal) if refusal.error.is_not_found() => return Ok(Taken::Unneeded),
+                    Err(refusal) => return Err(self.refused(step, &refusal)),
+                }
+            }
+            Action::WriteStatus { status, revision } => self.write_status(step, status, revision.as_deref()).await?,
+            Action::RollBack(set) => {
+                self.version = self.roll_back(step, set).await?.version;
+            }
+            Action::ClearRollback => {
+                let body = io.body(|| json!({"metadata": {"annotations": {ROLLBACK_TO: null}}}));
+                let request = Request::patch(DEPLOYMENTS, self.meta(), Patch::Merge, body).role(Role::Itself);
+                let answer = self.send(step, request).await.map_err(|refusal| self.refused(step, &refusal))?;
+                self.version = answer.fields.version;
+            }
+            Action::Tell => {}
+        }
+        Ok(Taken::Done)
+    }
+
+    /// Reads the Deployment live before the first adoption: it may adopt only if it is still the same and not being deleted.
+    async fn recheck(&mut self) -> Result<(), Failed> {
+        if self.may_adopt.is_none() {
+            let uid = &self.meta().uid;
+            let why = "to adopt, it must still be there and not be deleted";
+            let live = self.io.send(self.get_deployment().because(why)).await.and_then(|answer| answer.metadata());
+            let problem = match live {
+                Err(refusal) => Some(refusal.error.to_string()),
+                Ok(Some(live)) if live.uid != *uid => {
+                    Some(format!("the Deployment is gone: got uid {}, wanted {uid}", live.uid))
+                }
+                Ok(live) => {
+                    let deleted = live.and_then(|live| live.deleted);
+                    deleted.map(|at| format!("the Deployment is being deleted since {at}"))
+                }
+            };
+            if let Some(problem) = &problem {
+                self.io.deviate(problem);
+            }
+            self.may_adopt = Some(problem.map_or(Ok(()), Err));
+        }
+        match &self.may_adopt {
+            Some(Err(why)) => Err(Failed::new("not_ours", format!("cannot adopt ReplicaSets: {why}"))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn write_status(
+        &mut self,
+        step: &Step,
+        status: &DeploymentStatus,
+        revision: Option<&str>,
+    ) -> Result<(), Stop> {
+        let body = self.io.body(|| status_patch(status, revision));
+        let request = Request::status(DEPLOYMENTS, self.meta(), body).strategic().because(step.reason());
+        match self.io.read::<StoredDeployment>(request).await {
+            Ok(stored) => {
+                self.status.clone_from(status);
+                if let Some(StoredDeployment { metadata, status: stored }) = stored {
+                    self.version = metadata.resource_version;
+                    if status.terminating_replicas.is_some() {
+                        self.io.note(Note::KeepsTerminating(stored.terminating_replicas.is_some()));
+                    }
+                }
+                Ok(())
+            }
+            // The Deployment is gone and needs no status.
+            Err(refusal) if refusal.error.is_not_found() => Err(Stop::End(Requeue::No)),
+            Err(refusal) => Err(self.refused(step, &refusal)),
+        }
+    }
+
+    /// Sends the request of a step, in the words of the step.
+    async fn send(&self, step: &Step, request: Request) -> Result<Answer, Refusal> {
+        self.io.send(request.doing(step.action.doing()).because(step.reason())).await
+    }
+
+    /// Patches a ReplicaSet at the version that was judged.
+    async fn patch_set(&self, step: &Step, name: &Arc<str>, uid: &Uid, body: io::Body) -> Result<Answer, Refusal> {
+        let request = Request::patch(REPLICA_SETS, &self.judged(name, uid), Patch::Strategic, body);
+        self.send(step, request.role(Role::Child)).await
+    }
+
+    /// Reports that the server denies a claim. No other Event says why the Deployment makes no progress.
+    fn claim_refused(&mut self, step: &Step, refusal: &Refusal) -> Stop {
+        let failed = self.failed(step, refusal);
+        if is_denied(refusal) && !std::mem::replace(&mut self.reported_denial, true) {
+            self.io.event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
+        }
+        Stop::Failed(failed)
+    }
+
+    /// The failure of a step whose request was refused. An Event reports it if the server denies such a change.
+    fn refused(&self, step: &Step, refusal: &Refusal) -> Stop {
+        let failed = self.failed(step, refusal);
+        if let Some(reason) = step.action.denied_as().filter(|_| is_denied(refusal)) {
+            self.io.event(EventType::Warning, reason, format!("Error: {failed}"));
+        }
+        Stop::Failed(failed)
+    }
+
+    fn failed(&self, step: &Step, refusal: &Refusal) -> Failed {
+        let failed = Failed::request(&format!("cannot {}", step.action.describe(&self.meta().name)), refusal);
+        if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
+    }
+
+    fn meta(&self) -> &'a Meta {
+        &self.snapshot.deployment.metadata
+    }
+
+    fn get_deployment(&self) -> Request {
+        Request::get(DEPLOYMENTS, &self.meta().namespace, &self.meta().name)
+    }
+
+    fn get_set(&self, name: &Arc<str>) -> Request {
+        Request::get(REPLICA_SETS, &self.meta().namespace, name)
+    }
+
+    /// The ReplicaSet of that name at the version that was judged, or, for the one that this sync has created, of that uid as it was created.
+    fn judged(&self, name: &Arc<str>, uid: &Uid) -> Meta {
+        let kept = self.judged.get(&**name);
+        Meta {
+            namespace: self.meta().namespace.clone(),
+            name: Arc::clone(name),
+            uid: kept.map_or(uid, |kept| &kept.uid).clone(),
+            resource_version: kept.map_or(self.created.version, |kept| kept.resource_version),
+            ..Meta::default()
+        }
+    }
+}
+
+/// Whether a right is missing, or a policy or a webhook forbids the request.
+fn is_denied(refusal: &Refusal) -> bool {
+    refusal.class == Class::Refused && refusal.error.is_denied()
+}
+
+/// One failure of several; none of none.
+fn joined(mut failures: Vec<Failed>) -> Option<Failed> {
+    let (Some(first), true) = (failures.first(), failures.len() > 1) else { return failures.pop() };
+    let texts: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    Some(Failed::new(first.label(), texts.join("; ")))
+}
+
+fn set_patch(change: &SetChange) -> Value {
+    let mut patch = json!({});
+    if !change.annotations.is_empty() {
+        patch["metadata"]["annotations"] = json!(change.annotations);
+    }
+    if let Some((_, to)) = change.size {
+        patch["spec"]["replicas"] = json!(to);
+    }
+    if let Some(seconds) = change.min_ready_seconds {
+        patch["spec"]["minReadySeconds"] = json!(seconds);
+    }
+    patch
+}
+
+/// The status subresource keeps annotations that come with a status, and does not count that as a new generation.
+fn status_patch(status: &DeploymentStatus, revision: Option<&str>) -> Value {
+    let mut patch = json!({"status": status});
+    patch["status"]["conditions"] = json!(Replacing(&status.conditions));
+    if let Some(revision) = revision {
+        patch["metadata"]["annotations"] = json!({REVISION: revision});
+    }
+    patch
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, collections::BTreeMap};
+
+    use super::*;
+    use crate::world::World;
+
+    thread_local! {
+        static VISITS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Counts a ReplicaSet that a request is compared with.
+    pub(super) fn count_visit() {
+        VISITS.set(VISITS.get() + 1);
+    }
+
+    #[test]
+    fn a_request_for_each_of_many_sets_visits_each_of_them_once() {
+        const SETS: usize = 300;
+        let mut world = World::new(3);
+        for number in 0..SETS {
+            world = world.set(&format!("old-{number}"), 0, 0).annotate(REVISION, &number.to_string());
+        }
+        world = world.set("new", 3, 3).annotate(REVISION, "999").current("new").complete();
+        (world.annotations, world.spec["revisionHistoryLimit"]) = (json!({REVISION: "999"}), json!(0));
+        assert_eq!(world.plan().deleted().len(), SETS);
+        VISITS.set(0);
+        assert!(world.explain().actions.len() > 1);
+        assert!((SETS..=SETS + 1).contains(&VISITS.get()), "{} visits", VISITS.get());
+    }
+
+    #[test]
+    fn a_forecast_names_requests_with_their_numbers_and_reasons() {
+        let actions = |world: &World| world.explain().actions;
+        let mut world = World::new(3).set("a", 0, 0).annotate(REVISION, "1");
+        world = world.set("b", 3, 3).annotate(REVISION, "2").current("b");
+        world.annotations = json!({REVISION: "2", ROLLBACK_TO: "1"});
+        let rollback = "roll back Deployment web: to the template of ReplicaSet a, a rollback is asked for";
+        assert_eq!(actions(&world).last().unwrap(), rollback);
+        let world = World::new(3);
+        let (name, _) = world.plan().created().unwrap();
+        assert_eq!(
+            actions(&world),
+            [
+                format!("create ReplicaSet {name}: of size 3, no ReplicaSet has this template"),
+                "write the status: revision 1, a rollout begins; counts, availability or progress changed".to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_change_names_only_what_changes() {
+        let change = SetChange {
+            size: Some((4, 6)),
+            annotations: BTreeMap::from([("a".to_owned(), "1".to_owned())]),
+            min_ready_seconds: None,
+        };
+        assert_eq!(set_patch(&change), json!({"metadata": {"annotations": {"a": "1"}}, "spec": {"replicas": 6}}));
+        let ready = SetChange { min_ready_seconds: Some(0), ..SetChange::default() };
+        assert_eq!(set_patch(&ready), json!({"spec": {"minReadySeconds": 0}}));
+    }
+
+    #[test]
+    fn a_status_names_every_field_so_that_none_lingers() {
+        assert_eq!(
+            status_patch(&DeploymentStatus::default(), Some("3")),
+            json!({
+                "metadata": {"annotations": {"deployment.kubernetes.io/revision": "3"}},
+                "status": {"observedGeneration": 0, "replicas": 0, "updatedReplicas": 0, "readyReplicas": 0,
+                    "availableReplicas": 0, "unavailableReplicas": 0, "terminatingReplicas": null, "conditions": [{"$patch": "replace"}]},
+            })
+        );
+    }
+}

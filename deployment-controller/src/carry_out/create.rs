@@ -1,0 +1,103 @@
+//! Creating the newest ReplicaSet, once.
+//!
+//! Its name follows from the template, so that a second creation is refused by the server. What a refused or unanswered
+//! creation means is read live: the cache may not show yet what another attempt, or another process, has made.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{
+    api::{self, escape},
+    io::{Class, Failed, Fields, Refusal, Request, Requeue, Role},
+    meta::Meta,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Note, Rollout, Stop};
+use crate::{
+    decide::create::{self, CreateFailure, Namesake, namesake},
+    objects::{REPLICA_SETS, ReplicaSet},
+    plan::Step,
+};
+
+#[derive(Deserialize)]
+struct List {
+    items: Vec<ReplicaSet>,
+}
+
+impl Rollout<'_> {
+    /// Creates the newest ReplicaSet, unless a predecessor of this process has done so.
+    pub(super) async fn create(&mut self, step: &Step, name: &Arc<str>, body: &Value) -> Result<(), Stop> {
+        if !self.snapshot.shows_predecessors_sets {
+            self.look_for_unseen_set(name).await?;
+        }
+        let request = Request::create(REPLICA_SETS, &self.meta().namespace, name, self.io.body(|| body));
+        // The next sync waits for the created ReplicaSet alone: its name keeps it from being created twice.
+        let refusal = match self.io.send(request.role(Role::Itself).because(step.reason())).await {
+            Ok(created) => {
+                self.created = created.fields;
+                return Ok(());
+            }
+            Err(refusal) => refusal,
+        };
+        match refusal.class {
+            Class::Taken | Class::Unknown => self.read_namesake(step, name, refusal).await,
+            Class::NamespaceTerminating => Err(self.refused(step, &refusal)),
+            _ => Err(self.not_created(step, name, &refusal, &CreateFailure::Refused(refusal.error.to_string()))),
+        }
+    }
+
+    /// Ends the sync if the server has a ReplicaSet of the template, by whatever name, that the cache does not hold.
+    async fn look_for_unseen_set(&self, name: &str) -> Result<(), Stop> {
+        let (io, snapshot) = (self.io, self.snapshot);
+        let query = format!("labelSelector={}", escape(&snapshot.deployment.spec.selector.compiled.to_string()));
+        let request = Request::list(REPLICA_SETS, &self.meta().namespace, query);
+        let list = io.read::<List>(request.because("another process may have created the one that is missing")).await;
+        let list =
+            list.map_err(|refusal| Failed::request(&format!("cannot look for a ReplicaSet like {name}"), &refusal))?;
+        io.note(Note::LookedForSets);
+        let is_known = |set: &ReplicaSet| snapshot.claims.keep.iter().any(|k| k.metadata.uid == set.metadata.uid);
+        let is_wanted = |set: &ReplicaSet| namesake(snapshot, set) != Namesake::Foreign && !is_known(set);
+        let Some(found) = list.and_then(|list| list.items.into_iter().find(is_wanted)) else { return Ok(()) };
+        io.note(Note::Read(found.metadata.resource_version));
+        io.deviate(format!("ReplicaSet {} has the template, and the cache does not hold it", found.metadata.name));
+        Err(Stop::End(Requeue::After(Duration::ZERO)))
+    }
+
+    /// Judges the ReplicaSet that has the name of the one to create.
+    async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), Stop> {
+        let is_unanswered = refusal.class == Class::Unknown;
+        let live = match self.io.read::<ReplicaSet>(self.get_set(name).because("it may exist")).await {
+            Ok(Some(live)) => live,
+            // It was not created after all.
+            Err(gone) if gone.error.is_not_found() && is_unanswered => {
+                let failure = CreateFailure::Refused(refusal.error.to_string());
+                return Err(self.not_created(step, name, &refusal, &failure));
+            }
+            Err(Refusal { error: error @ api::Error::Answer(_), .. }) => {
+                return Err(Failed::request(&format!("cannot read ReplicaSet {name}"), &error.into()).into());
+            }
+            Ok(None) | Err(_) => return Err(self.refused(step, &refusal)),
+        };
+        let kind = namesake(self.snapshot, &live);
+        if kind != Namesake::Foreign {
+            self.io.note(Note::Read(live.metadata.resource_version));
+        }
+        match kind {
+            Namesake::Ours if is_unanswered => {
+                let Meta { name, uid, resource_version: version, .. } = live.metadata;
+                self.created = Fields { name, uid, version };
+                Ok(())
+            }
+            // The cache has not seen it yet.
+            Namesake::Ours | Namesake::Adoptable => Err(Stop::End(Requeue::After(Duration::ZERO))),
+            Namesake::Foreign if is_unanswered => Err(self.refused(step, &refusal)),
+            Namesake::Foreign => Err(self.not_created(step, name, &refusal, &CreateFailure::Collision)),
+        }
+    }
+
+    /// The failure of the creation, and the steps that it calls for; that these may fail, too, does not matter then.
+    fn not_created(&self, step: &Step, name: &str, refusal: &Refusal, failure: &CreateFailure) -> Stop {
+        Stop::NotCreated(self.failed(step, refusal), create::failed(self.snapshot, &self.status, name, failure))
+    }
+}

@@ -1,0 +1,136 @@
+//! The situation of a draft in numbers, and what it waits for.
+
+use std::sync::Arc;
+
+use crate::{
+    decide::{
+        conditions::{self, PROGRESS_DEADLINE_EXCEEDED},
+        draft::{Draft, Set},
+    },
+    objects::{REPLICA_FAILURE, StrategyType},
+    plan::{Situation, Why},
+};
+
+/// The situation of a draft.
+pub(super) fn situation(draft: &Draft<'_>) -> Situation {
+    Situation {
+        limits: draft.limits(),
+        updated: draft.new_set().map_or(0, Set::actual),
+        old: draft.old_sets().map(Set::actual).sum(),
+        ready: draft.sets.iter().map(|set| i64::from(set.status().ready_replicas)).sum(),
+        available: draft.sets.iter().map(Set::available).sum(),
+    }
+}
+
+/// What a draft waits for, once its steps have been carried out.
+pub(super) fn waiting(draft: &Draft<'_>) -> Vec<Why> {
+    let mut out = Vec::new();
+    if draft.snapshot.owner.deleting {
+        out.push(Why::Deleting);
+        return out;
+    }
+    let pending = draft.new.is_none() || draft.old_sets().any(|set| set.replicas > 0);
+    if draft.spec().paused {
+        out.push(Why::Paused { pending });
+    }
+    if let Some(condition) = conditions::progress(&draft.status).filter(|c| c.reason == PROGRESS_DEADLINE_EXCEEDED) {
+        let since = condition.last_transition_time.unwrap_or(draft.snapshot.now);
+        out.push(Why::DeadlineExceeded { seconds: draft.snapshot.now.duration_since(since).as_secs() });
+    }
+    if let Some(new) = draft.new_set().filter(|new| new.source.is_some_and(|source| source.metadata.is_deleting())) {
+        out.push(Why::NewSetDeleting(Arc::clone(&new.name)));
+    }
+    for set in &draft.sets {
+        if let Some(failure) = common::conditions::get(&set.status().conditions, REPLICA_FAILURE) {
+            out.push(Why::ReplicaFailure { set: Arc::clone(&set.name), message: failure.message.clone() });
+        }
+    }
+    for set in draft.old_sets() {
+        let count = set.actual().max(draft.running_pods(set) as i64);
+        if draft.spec().strategy.kind == StrategyType::Recreate && !draft.spec().paused {
+            if count > 0 {
+                out.push(Why::OldPodsRun { set: Arc::clone(&set.name), count });
+            }
+        } else if set.actual() > set.replicas {
+            out.push(Why::PodsLeft { set: Arc::clone(&set.name), count: set.actual() - set.replicas });
+        }
+    }
+    let Some(new) = draft.new_set() else { return out };
+    if new.actual() < new.replicas {
+        let set = Arc::clone(&new.name);
+        out.push(Why::PodsMissing { set, actual: new.actual(), wanted: new.replicas });
+    }
+    let count = new.replicas - new.available_within_size();
+    if count > 0 {
+        let available = draft.sets.iter().map(Set::available).sum();
+        out.push(Why::NotAvailable { count, available, limits: draft.limits() });
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use serde_json::json;
+
+    use crate::{decide::conditions::*, world::World};
+
+    fn waiting(world: &World) -> Vec<String> {
+        world.explain().waiting
+    }
+
+    #[test]
+    fn a_rollout_that_waits_for_its_pods_says_for_how_many() {
+        let world = World::new(10).set("old", 9, 9).set("new", 4, 1).current("new");
+        let explanation = world.explain();
+        assert_eq!(
+            explanation.situation,
+            "10 desired, 4 updated, 9 old, 10 ready, 10 available; at most 13 (maxSurge 3), at least 8 available (maxUnavailable 2)"
+        );
+        assert_eq!(explanation.actions[0], "scale ReplicaSet old: from 9 to 7, enough others are available");
+        let world = World::new(10).set("old", 8, 8).set("new", 5, 0).current("new");
+        assert_eq!(
+            waiting(&world),
+            ["5 new Pods are not available yet (minimum available 8, 8 available now; maxUnavailable 2)"]
+        );
+    }
+
+    #[test]
+    fn trouble_is_named() {
+        let mut world = World::new(4).set("old", 3, 3).set("new", 2, 0).current("new");
+        world.settle();
+        world = world.condition(PROGRESSING, PROGRESS_DEADLINE_EXCEEDED);
+        world.now += SignedDuration::from_secs(40);
+        world.sets[1]["status"]["replicas"] = json!(0);
+        world.sets[1]["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+        world.sets[1]["status"]["conditions"] = json!([{"type": "ReplicaFailure", "status": "True",
+            "reason": "FailedCreate", "message": "exceeded quota: small"}]);
+        assert_eq!(
+            waiting(&world),
+            [
+                "progress deadline exceeded 40s ago",
+                "ReplicaSet new has the current template and is being deleted; another one follows once it is gone",
+                "ReplicaSet new cannot create or delete Pods: exceeded quota: small",
+                "ReplicaSet new has 0 of 2 Pods",
+                "2 new Pods are not available yet (minimum available 3, 3 available now; maxUnavailable 1)",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_pause_is_named_and_a_settled_deployment_waits_for_nothing() {
+        let mut world = World::new(3).set("a", 3, 3).current("a").complete();
+        assert_eq!(waiting(&world), Vec::<String>::new());
+        world.spec["paused"] = json!(true);
+        assert_eq!(waiting(&world), ["paused"]);
+        world.spec["template"]["metadata"]["annotations"] = json!({"new": "template"});
+        assert_eq!(waiting(&world), ["paused: the template is not rolled out"]);
+    }
+
+    #[test]
+    fn an_unknown_strategy_fails_in_one_line() {
+        let mut world = World::new(3).set("a", 3, 3).current("a").complete();
+        world.spec["strategy"] = json!({"type": "BlueGreen"});
+        assert_eq!(waiting(&world), ["unexpected deployment strategy type: BlueGreen"]);
+    }
+}
