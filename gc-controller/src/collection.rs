@@ -7,19 +7,18 @@ use std::{
 
 use common::{
     controller::priority,
-    events::{EventType, ObjectRef, Recorder},
-    meta::Version,
+    events::{EventType, Recorder},
     queue::{Priority, Queue},
     store::Origin,
 };
 use parking_lot::Mutex;
 
 use crate::{
-    decide::Awaited,
     graph::{Graph, Identity, Source, Work, WrongNamespace},
     key::ObjectKey,
     metrics::ControllerMetrics,
-    parked::{Line, Parked},
+    parked::{Awaited, Parked, QueueId},
+    place::object_ref,
 };
 
 /// What monitors and workers share. Nobody waits while holding the graph.
@@ -68,10 +67,10 @@ impl Collection {
 
     /// What was waited for is there.
     pub(crate) fn wake(&self, awaited: &Awaited) {
-        for (line, key) in self.parked.take(awaited) {
-            match line {
-                Line::Delete => self.delete.add(key, Priority::Low),
-                Line::Orphan => self.orphan.add(key, Priority::Low),
+        for (queue, key) in self.parked.take(awaited) {
+            match queue {
+                QueueId::Delete => self.delete.add(key, Priority::Low),
+                QueueId::Orphan => self.orphan.add(key, Priority::Low),
             }
         }
     }
@@ -119,14 +118,7 @@ impl Collection {
     }
 
     fn tell(&self, found: &WrongNamespace) {
-        let object = ObjectRef {
-            api_version: found.kind.api_version.clone(),
-            kind: found.kind.kind.clone(),
-            namespace: found.dependent.namespace.clone(),
-            name: (&*found.dependent.name).into(),
-            uid: found.dependent.uid.clone(),
-            version: Version::UNKNOWN,
-        };
+        let object = object_ref(&found.dependent, &found.kind);
         self.recorder.event(&object, EventType::Warning, "OwnerRefInvalidNamespace", found.message());
     }
 }

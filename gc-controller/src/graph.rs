@@ -27,8 +27,6 @@ mod view;
 mod properties;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! # What it promises
 //!
-//! No object is deleted one of whose owners exists, whatever crashes, lags or is forged meanwhile ([`decide`] has the
-//! argument). An object all of whose owners are gone is deleted, in one request where what monitors saw is still true. An
+//! No object is deleted one of whose owners exists, whatever crashes, lags or is forged meanwhile ([`collector::decide`]
+//! has the argument). An object all of whose owners are gone is deleted, in one request where what monitors saw is still true. An
 //! object that is deleted in the foreground goes after the dependents that block it; one that is deleted without its
 //! dependents goes after each of them has lost its reference. What cannot be resolved is retried and shown, and delays
 //! nobody else.
@@ -11,11 +11,19 @@
 //! # How it is laid out
 //!
 //! ```text
-//! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector.rs ──► decide/ ──► sequence/ ──► API server
-//! (what is         (metadata of     (who owns     │       (Situation)      (pure)      (pure) owners are looked up,
-//!  served)          every kind)      whom, pure)  └─────► orphans.rs ─────────────────► deleted, released
-//!                                       ▲                                                 │
-//!                                       └──────────── there is no such object ◄───────────┘
+//! discovery.rs ──► monitors.rs ──► graph/ ──► queue ──► collector/ ──► place.rs ──► API server
+//! (what is         (metadata of     (who owns     │                        ▲  (requests)   │
+//!  served)          every kind)      whom, pure)  └─────► orphans/ ────────┘               │
+//!                                       ▲                                                  │
+//!                                       └──────────── there is no such object ◄────────────┘
+//! ```
+//!
+//! [`collector`] judges objects by their owners, and [`orphans`] releases the dependents of objects that are deleted without them.
+//! Each of the two loops has a folder of its own:
+//!
+//! ```text
+//! queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//!                                        (pure)
 //! ```
 //!
 //! # Where it differs from upstream
@@ -46,21 +54,22 @@
 //! - A finalizer is removed only of the object that was meant (by uid).
 
 pub mod collector;
-pub mod decide;
 pub mod discovery;
 pub mod graph;
 pub mod key;
 pub mod metrics;
 pub mod orphans;
-pub mod sequence;
 
 mod collection;
 mod graph_sink;
 mod monitors;
 mod objects;
 mod parked;
+mod place;
 mod running;
 mod task;
+#[cfg(test)]
+mod world;
 
 use std::{sync::Arc, time::Duration};
 
@@ -149,12 +158,12 @@ fn start(context: Context) -> Arc<dyn Running> {
         }
     });
     let workers = context.settings.workers(&CONCURRENT_GC_SYNCS);
-    let collector = Arc::new(Collector { collection, monitors, _tasks: [discovery, taking_over] });
-    let orphaner = Arc::new(Orphaner(Arc::clone(&collector)));
+    let collector = Collector { collection: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
+    let orphaner = Orphaner { collection: Arc::clone(&collection), monitors: Arc::clone(&monitors) };
     let loops = Pair {
-        main: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::clone(&collector), delete, workers),
-        second: Loop::start("garbage-collector-orphans", context, orphaner, orphan, workers),
+        main: Loop::start(GARBAGE_COLLECTOR.name, context.clone(), Arc::new(collector), delete, workers),
+        second: Loop::start("garbage-collector-orphans", context, Arc::new(orphaner), orphan, workers),
         name: "orphans",
     };
-    Arc::new(Collecting { loops, collector })
+    Arc::new(Collecting { loops, collection, monitors, _tasks: [discovery, taking_over] })
 }

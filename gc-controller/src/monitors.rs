@@ -31,14 +31,13 @@ use parking_lot::Mutex;
 
 use crate::{
     collection::Collection,
-    decide::Awaited,
     discovery::Served,
     graph::{Kind, Source},
     graph_sink::GraphSink,
     key::ObjectKey,
     metrics::ControllerMetrics,
     objects::Partial,
-    parked::Line,
+    parked::{Awaited, QueueId},
     task::Task,
 };
 
@@ -266,8 +265,8 @@ impl Monitors {
     }
 
     /// Somebody waits for that. If it is there already, not for long.
-    pub(crate) fn park(&self, line: Line, key: ObjectKey, awaited: Awaited) {
-        self.collection.parked.park(line, key, awaited.clone());
+    pub(crate) fn park(&self, queue: QueueId, key: ObjectKey, awaited: Awaited) {
+        self.collection.parked.park(queue, key, awaited.clone());
         if self.is_there(&awaited) {
             self.collection.wake(&awaited);
         }

@@ -71,3 +71,13 @@ impl Object for Partial {
         Some(lean(&mut serde_json::Deserializer::from_str(json)).map(|metadata| Self { metadata }))
     }
 }
+
+/// Whether an object has that finalizer.
+pub(crate) fn has_finalizer(meta: &Meta, finalizer: &str) -> bool {
+    meta.finalizers.iter().any(|own| own == finalizer)
+}
+
+/// Whether an object is being deleted and has that finalizer.
+pub(crate) fn waits_with(meta: &Meta, finalizer: &str) -> bool {
+    meta.is_deleting() && has_finalizer(meta, finalizer)
+}

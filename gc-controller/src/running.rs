@@ -8,12 +8,15 @@ use common::{
 };
 use serde_json::{Value, json};
 
-use crate::collector::Collector;
+use crate::{collection::Collection, monitors::Monitors, task::Task};
 
 /// Both, with what diagnostics show of the graph and the monitors.
 pub(crate) struct Collecting {
     pub(crate) loops: Pair,
-    pub(crate) collector: Arc<Collector>,
+    pub(crate) collection: Arc<Collection>,
+    pub(crate) monitors: Arc<Monitors>,
+    /// Discovery, and taking over.
+    pub(crate) _tasks: [Task; 2],
 }
 
 impl Running for Collecting {
@@ -22,7 +25,7 @@ impl Running for Collecting {
     }
 
     fn troubles(&self) -> Option<String> {
-        self.collector.monitors.troubles()
+        self.monitors.troubles()
     }
 
     fn debug_queue(&self) -> Value {
@@ -30,27 +33,26 @@ impl Running for Collecting {
     }
 
     fn debug_cache(&self) -> Value {
-        let Collector { collection, monitors, .. } = &*self.collector;
-        let caches: Vec<Value> = monitors.states().into_iter().map(|(resource, objects, version, state)| {
+        let caches: Vec<Value> = self.monitors.states().into_iter().map(|(resource, objects, version, state)| {
             json!({"resource": resource.to_string(), "objects": objects, "version": version.to_string(), "state": state})
         }).collect();
-        let graph = collection.graph.lock();
+        let graph = self.collection.graph.lock();
         let (nodes, unseen) = (graph.len(), graph.virtual_nodes());
         json!({"name": crate::GARBAGE_COLLECTOR.name, "nodes": nodes, "virtual": unseen, "caches": caches})
     }
 
     fn debug_graph(&self, around: &[String]) -> Option<String> {
         let around: Vec<Uid> = around.iter().map(|uid| Uid::new(uid)).collect();
-        Some(self.collector.collection.graph.lock().dot(&around))
+        Some(self.collection.graph.lock().dot(&around))
     }
 
     fn explain(&self, key: Option<&str>) -> Value {
         let mut out = self.loops.explain(key);
         if key.is_none() {
-            let failing = self.collector.monitors.failing().into_iter();
+            let failing = self.monitors.failing().into_iter();
             let failing = failing.map(|(resource, error)| (resource.to_string(), json!(error)));
             out["failingResources"] = Value::Object(failing.collect());
-            out["parked"] = self.collector.collection.parked.explain();
+            out["parked"] = self.collection.parked.explain();
         }
         out
     }

@@ -8,13 +8,17 @@ use std::alloc::System;
 
 use cap::Cap;
 use common::{
-    controller::Sequenced as _,
+    controller::Decision,
     meta::{Meta, OwnerRef, Uid},
     object::Resource,
 };
 use gc_controller::{
-    collector::Collector,
-    decide::{Owner, OwnerKind, Plan, Propagation, Situation, Standing, Verdict, decide, verdict},
+    collector::{
+        Collector,
+        decide::{Standing, Verdict, decide, verdict},
+        plan::{Plan, Propagation},
+        snapshot::{Owner, OwnerKind, Snapshot},
+    },
     graph::{Graph, OwnerState, Source, Work},
 };
 use parking_lot::Mutex;
@@ -65,7 +69,7 @@ fn meta(version: usize, references: &[Value], deleting: bool) -> Meta {
 }
 
 /// What a judgement of the object sees, if all that its references name is of a kind that is known and watched.
-fn situation(graph: &mut Graph) -> Situation {
+fn snapshot(graph: &mut Graph) -> Snapshot {
     let mut view = graph.view(&Uid::new("c")).unwrap();
     let owner = |(reference, state): (OwnerRef, &OwnerState)| Owner {
         reference,
@@ -75,7 +79,7 @@ fn situation(graph: &mut Graph) -> Situation {
     };
     let owners = std::mem::take(&mut view.owners).into_iter().zip(&view.owner_states).map(owner).collect();
     let now = jiff::Timestamp::UNIX_EPOCH;
-    Situation { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
+    Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
 }
 
 /// Lets a monitor see these states of one object, and judges each.
@@ -84,9 +88,9 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
     for state in states {
         let mut work: Vec<Work> = Vec::new();
         graph.put(source, state, &mut work);
-        let situation = situation(graph);
-        let plan = decide(&situation);
-        let explanation = Collector::explain(&situation, situation.now);
+        let snapshot = snapshot(graph);
+        let plan = decide(&snapshot);
+        let explanation = Decision::<Collector>::of(&snapshot, snapshot.now).explain();
         if let Plan::Verify { uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }

@@ -12,6 +12,7 @@ use super::{
     dependents::Dependents,
     references::{Reference, References},
 };
+use crate::objects::has_finalizer;
 
 /// Which object: where it is and who it is. Two references to one uid can name different places; at most one is right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -159,9 +160,8 @@ impl Node {
 /// Takes over what a monitor sees of the object, owners aside.
 pub(super) fn refresh(node: &mut Node, meta: &Meta) {
     node.version = meta.resource_version;
-    let has = |finalizer: &str| meta.finalizers.iter().any(|f| f == finalizer);
-    node.flags.set(Flags::ORPHAN, has(ORPHAN));
-    node.flags.set(Flags::FOREGROUND, has(FOREGROUND));
+    node.flags.set(Flags::ORPHAN, has_finalizer(meta, ORPHAN));
+    node.flags.set(Flags::FOREGROUND, has_finalizer(meta, FOREGROUND));
     if meta.is_deleting() {
         node.flags.set(Flags::BEING_DELETED, true);
     }

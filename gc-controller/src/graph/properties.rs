@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use common::meta::{Meta, Uid};
 use proptest::prelude::*;
 
-use super::world::{Thing, World, thing};
+use crate::world::{Thing, World, thing};
 
 /// One thing that happens to one of a few objects.
 #[derive(Clone, Debug)]

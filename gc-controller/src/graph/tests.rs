@@ -2,10 +2,8 @@
 
 use common::{intern::Text, meta::Uid};
 
-use super::{
-    OwnerState,
-    world::{World, thing},
-};
+use super::OwnerState;
+use crate::world::{World, thing};
 
 #[test]
 fn an_owner_nobody_has_seen_is_virtual_until_somebody_does() {

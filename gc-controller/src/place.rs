@@ -1,32 +1,56 @@
-//! Where requests about an object go, and what its answers mean.
+//! An object that requests are about, and what their answers mean.
+
+mod finalizer;
 
 use std::sync::Arc;
 
 use common::{
     api,
-    events::EventType,
+    events::{EventType, ObjectRef},
     intern::Text,
-    meta::{Meta, Uid},
+    io::{Body, Failed, Io, Note, Precondition, Refusal, Request},
+    meta::{Meta, Uid, Version},
     object::{Resource, can_be_name},
-    sequence::{Body, Failed, Note, Precondition, Refusal, Request, Turn},
 };
 
 use crate::{
-    graph::{Identity, Kind},
+    graph::{Identity, Kind, View},
     objects::Partial,
 };
+
+/// How often an object is judged, or written, before the sync fails because the object has changed each time.
+pub(crate) const TRIES: u32 = 4;
+/// What is being done when owner references are written.
+pub(crate) const CHANGING_REFERENCES: &str = "changing the owner references of";
+
+/// The object of a sync as its Events name it, and its uid.
+pub(crate) fn object(view: &View) -> (ObjectRef, Uid) {
+    (object_ref(&view.identity, &view.kind), view.identity.uid.clone())
+}
+
+/// An object as Events name it.
+pub(crate) fn object_ref(identity: &Identity, kind: &Kind) -> ObjectRef {
+    ObjectRef {
+        api_version: kind.api_version.clone(),
+        kind: kind.kind.clone(),
+        namespace: identity.namespace.clone(),
+        name: (&*identity.name).into(),
+        uid: identity.uid.clone(),
+        version: Version::UNKNOWN,
+    }
+}
 
 /// An object, and where requests about it go.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
-    pub(super) resource: Resource,
-    pub(super) namespace: Text,
-    pub(super) name: Arc<str>,
-    pub(super) uid: Uid,
+    pub(crate) resource: Resource,
+    pub(crate) namespace: Text,
+    pub(crate) name: Arc<str>,
+    pub(crate) uid: Uid,
 }
 
 /// What a live read shows of an object.
-pub(super) enum Live {
+pub(crate) enum Live {
     /// What was expected: this is a forecast.
     AsExpected,
     Is(Meta),
@@ -40,18 +64,22 @@ impl Place {
         Self { resource, namespace: namespace.clone(), name: Arc::clone(name), uid: uid.clone() }
     }
 
-    /// A read of the object's metadata. Names in references are anybody's: for one that no object can have there is none.
-    pub(super) fn read(&self) -> Option<Request> {
-        can_be_name(&self.name).then(|| Request::get_metadata(self.resource, &self.namespace, &self.name))
+    /// Whether an object can have that name: names in owner references are unchecked.
+    pub(crate) fn can_exist(&self) -> bool {
+        can_be_name(&self.name)
     }
 
-    /// The answer to [`Self::read`].
-    pub(super) fn live<N: Note>(&self, turn: &mut Turn<N>) -> Result<Live, Failed> {
-        match turn.read::<Partial>() {
+    /// Reads the object's metadata. If no object can have the name, nothing is sent.
+    pub(crate) async fn live<N: Note>(&self, why: &'static str, io: Io<'_, N>) -> Result<Live, Failed> {
+        if !self.can_exist() {
+            return Ok(Live::Absent);
+        }
+        let request = Request::get_metadata(self.resource, &self.namespace, &self.name);
+        match io.read::<Partial>(request.because(why)).await {
             Ok(None) => Ok(Live::AsExpected),
             Ok(Some(Partial { metadata })) if metadata.uid == self.uid => Ok(Live::Is(metadata)),
             Ok(Some(_)) => {
-                turn.deviates(format!("{} is another object", self.title()));
+                io.deviate(format!("{} is another object", self.title()));
                 Ok(Live::Absent)
             }
             Err(refusal) if says_absent(&refusal) => Ok(Live::Absent),
@@ -60,38 +88,38 @@ impl Place {
     }
 
     /// A patch of the object, or of one version of it.
-    pub(super) fn patch(&self, kind: api::Patch, precondition: Option<Precondition>, body: Body) -> Request {
+    pub(crate) fn patch(&self, kind: api::Patch, precondition: Option<Precondition>, body: Body) -> Request {
         Request { precondition, ..Request::patch(self.resource, &self.meta(), kind, body) }
     }
 
-    pub(super) fn meta(&self) -> Meta {
+    pub(crate) fn meta(&self) -> Meta {
         let (namespace, name, uid) = (self.namespace.clone(), Arc::clone(&self.name), self.uid.clone());
         Meta { namespace, name, uid, ..Meta::default() }
     }
 
     /// As people name it.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let Self { resource, namespace, name, .. } = self;
         let slash = if namespace.is_empty() { "" } else { "/" };
         format!("{resource} {namespace}{slash}{name}")
     }
 
     /// A refused request about the object.
-    pub(super) fn refused(&self, doing: &str, refusal: &Refusal) -> Failed {
+    pub(crate) fn refused(&self, doing: &str, refusal: &Refusal) -> Failed {
         Failed::request(&format!("{doing} {}", self.title()), refusal)
     }
 
     /// The object changes faster than it can be judged.
-    pub(super) fn changing(&self) -> Failed {
+    pub(crate) fn changing(&self) -> Failed {
         Failed::new("changing", format!("{} was changed each time it was to be written", self.title()))
     }
 }
 
 /// Reports on the object of the sync that the server denies a change of owner references: the object stays as it is until a right
 /// is granted, or a policy or a webhook is changed.
-pub(crate) fn tell_denied<N: Note>(turn: &mut Turn<N>, failed: &Failed) {
+pub(crate) fn report_denied<N: Note>(failed: &Failed, io: Io<'_, N>) {
     if failed.is_denied() {
-        turn.tell(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
+        io.event(EventType::Warning, "FailedUpdate", format!("Error: {failed}"));
     }
 }
 
@@ -103,12 +131,12 @@ pub(crate) fn unserved(kind: &Kind) -> Failed {
 /// Whether the server says that there is no object of that name.
 ///
 /// A server that does not serve the path at all, because a definition was added or removed this moment, answers 404, too.
-pub(super) fn says_absent(refusal: &Refusal) -> bool {
+pub(crate) fn says_absent(refusal: &Refusal) -> bool {
     matches!(&refusal.error, api::Error::Status(status)
         if status.reason == "NotFound" && !status.message.starts_with("the server could not find the requested resource"))
 }
 
 /// Whether the server does not take patches of that kind.
-pub(super) fn is_unsupported(refusal: &Refusal) -> bool {
+pub(crate) fn is_unsupported(refusal: &Refusal) -> bool {
     matches!(&refusal.error, api::Error::Status(status) if status.code == 415)
 }

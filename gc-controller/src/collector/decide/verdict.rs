@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use common::meta::Uid;
 
-use super::Propagation;
+use crate::collector::plan::Propagation;
 
 /// How an owner stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +31,6 @@ pub enum Verdict {
         /// Whether it must first stop blocking its owners, because they may wait for each other.
         unblock: bool,
     },
-}
-
-/// How the dependents of an object are treated that carries these finalizers.
-pub fn policy(orphans: bool, foreground: bool) -> Propagation {
-    match (orphans, foreground) {
-        (true, _) => Propagation::Orphan,
-        (false, true) => Propagation::Foreground,
-        (false, false) => Propagation::Background,
-    }
 }
 
 /// Decides. `owners` are the references in their order, `finalizers` is what those of the object ask for.

@@ -4,42 +4,29 @@ use common::{
     meta::{Uid, Version},
     object::Resource,
 };
-use jiff::Timestamp;
 
 use super::*;
-use crate::graph::{Graph, Kind, OwnerState, View};
+use crate::{
+    graph::Kind,
+    world::{self, MAPS, thing},
+};
 
 use OwnerKind::{Synced, Unknown, Unsynced, Unwatched};
 use Standing::{Dangling, Solid, Waiting};
 
-const MAPS: Resource = Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 const NODES: Resource = Resource { group: "", version: "v1", plural: "nodes", kind: "Node", namespaced: false };
-
-fn view() -> View {
-    let mut graph = Graph::new();
-    let source = graph.source("v1", "ConfigMap");
-    let meta = serde_json::from_value(serde_json::json!({
-        "name": "c", "namespace": "ns", "uid": "c", "resourceVersion": "7",
-        "ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "o"}],
-    }))
-    .unwrap();
-    graph.put(source, &meta, &mut Vec::new());
-    graph.view(&Uid::new("c")).unwrap()
-}
 
 fn of(kind: &str) -> Kind {
     Kind { api_version: "v1".into(), kind: kind.into() }
 }
 
 fn owner(kind: OwnerKind, absent: bool) -> Owner {
-    let reference = view().owners.remove(0);
     let state = if absent { OwnerState::Absent } else { OwnerState::Unknown };
-    Owner { reference, kind, resource: Some(MAPS), state }
+    world::owner(&world::view(&[thing("c").owner("o")]), kind, state)
 }
 
-fn situation(owners: Vec<Owner>) -> Situation {
-    let now = Timestamp::UNIX_EPOCH;
-    Situation { now, view: view(), resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
+fn snapshot(owners: Vec<Owner>) -> Snapshot {
+    world::snapshot(world::view(&[thing("c").owner("o")]), owners)
 }
 
 fn delete(propagation: Propagation) -> Plan {
@@ -49,10 +36,10 @@ fn delete(propagation: Propagation) -> Plan {
 #[test]
 fn it_is_deleted_unread_only_when_every_owner_is_known_to_be_gone() {
     let gone = || owner(Synced, true);
-    assert_eq!(decide(&situation(vec![gone()])), delete(Propagation::Background));
-    assert_eq!(decide(&situation(vec![owner(Synced, false)])), Plan::Verify { uncertain: 1 });
-    assert_eq!(decide(&situation(vec![gone(), owner(Unwatched, false)])), Plan::Verify { uncertain: 1 });
-    let mut unseen = situation(vec![gone()]);
+    assert_eq!(decide(&snapshot(vec![gone()])), delete(Propagation::Background));
+    assert_eq!(decide(&snapshot(vec![owner(Synced, false)])), Plan::Verify { uncertain: 1 });
+    assert_eq!(decide(&snapshot(vec![gone(), owner(Unwatched, false)])), Plan::Verify { uncertain: 1 });
+    let mut unseen = snapshot(vec![gone()]);
     unseen.view.version = Version::UNKNOWN;
     assert_eq!(decide(&unseen), Plan::Verify { uncertain: 0 });
 }
@@ -60,13 +47,13 @@ fn it_is_deleted_unread_only_when_every_owner_is_known_to_be_gone() {
 #[test]
 fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
     for kind in [Unknown, Unsynced] {
-        let plan = decide(&situation(vec![owner(Synced, true), owner(kind, false)]));
+        let plan = decide(&snapshot(vec![owner(Synced, true), owner(kind, false)]));
         let awaited = if kind == Unknown { Awaited::Served } else { Awaited::Known }(of("ConfigMap"));
         assert!(matches!(&plan, Plan::Wait(found, _) if *found == awaited), "{kind:?}: {plan:?}");
         // What is known to be gone needs no kind.
-        assert!(matches!(decide(&situation(vec![owner(kind, true)])), Plan::Delete { .. }));
+        assert!(matches!(decide(&snapshot(vec![owner(kind, true)])), Plan::Delete { .. }));
     }
-    let mut unserved = situation(vec![owner(Synced, true)]);
+    let mut unserved = snapshot(vec![owner(Synced, true)]);
     unserved.resource = None;
     assert_eq!(
         decide(&unserved),
@@ -76,7 +63,7 @@ fn what_cannot_be_resolved_is_waited_for_and_never_deleted() {
 
 #[test]
 fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
-    let mut global = situation(vec![owner(Synced, false)]);
+    let mut global = snapshot(vec![owner(Synced, false)]);
     global.view.identity.namespace = "".into();
     global.resource = Some(NODES);
     assert!(matches!(decide(&global), Plan::Nothing(_)));
@@ -86,7 +73,7 @@ fn a_cluster_scoped_object_is_not_collected_for_a_namespaced_owner() {
 
 #[test]
 fn what_is_going_is_left_alone_unless_it_waits_for_dependents() {
-    let mut going = situation(vec![owner(Synced, true)]);
+    let mut going = snapshot(vec![owner(Synced, true)]);
     going.view.being_deleted = true;
     assert!(matches!(decide(&going), Plan::Nothing(_)));
     going.view.deleting_dependents = true;
@@ -97,7 +84,7 @@ fn what_is_going_is_left_alone_unless_it_waits_for_dependents() {
 
 #[test]
 fn nothing_finishes_while_a_dependent_may_be_unknown() {
-    let mut going = situation(Vec::new());
+    let mut going = snapshot(Vec::new());
     (going.view.being_deleted, going.view.deleting_dependents) = (true, true);
     going.unsynced = vec!["pods".into()];
     assert_eq!(
@@ -114,7 +101,7 @@ fn finalizers_say_what_becomes_of_dependents() {
         (true, false, Propagation::Orphan),
         (true, true, Propagation::Orphan),
     ] {
-        let mut s = situation(vec![owner(Synced, true)]);
+        let mut s = snapshot(vec![owner(Synced, true)]);
         (s.view.orphans, s.view.foreground) = (orphans, foreground);
         assert_eq!(decide(&s), delete(expected));
     }
@@ -122,7 +109,7 @@ fn finalizers_say_what_becomes_of_dependents() {
 
 #[test]
 fn a_virtual_node_is_asked_for_once_its_kind_is_known() {
-    let mut s = situation(Vec::new());
+    let mut s = snapshot(Vec::new());
     s.view.is_virtual = true;
     assert_eq!(decide(&s), Plan::Exists);
     s.unseen = true;
@@ -194,7 +181,7 @@ proptest::proptest! {
             })
             .collect();
         let certain = !owners.is_empty() && owners.iter().all(|o| o.state == OwnerState::Absent);
-        let mut s = situation(owners);
+        let mut s = snapshot(owners);
         s.resource = served.then_some(MAPS);
         (s.view.is_virtual, s.view.being_deleted) = (virtually, being_deleted);
         s.view.deleting_dependents = deleting_dependents;

@@ -1,11 +1,22 @@
-//! Graphs made of a few words, for tests.
+//! Graphs made of a few words, and snapshots of their objects, for tests.
 
 use std::collections::BTreeMap;
 
-use common::meta::{Meta, Uid, Version};
+use common::{
+    meta::{Meta, Uid, Version},
+    object::Resource,
+};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Graph, Identity, Source, Work};
+use crate::{
+    collector::snapshot::{Owner, OwnerKind, Snapshot},
+    graph::{Graph, Identity, Node, OwnerState, Source, View, Work},
+};
+
+/// The resource of all objects that are not of another kind.
+pub(crate) const MAPS: Resource =
+    Resource { group: "", version: "v1", plural: "configmaps", kind: "ConfigMap", namespaced: true };
 
 /// A graph with what its changes asked for.
 #[derive(Default)]
@@ -169,6 +180,26 @@ impl World {
     }
 
     pub(crate) fn is_virtual(&self, uid: &str) -> bool {
-        self.graph.node(&Uid::new(uid)).is_some_and(super::Node::is_virtual)
+        self.graph.node(&Uid::new(uid)).is_some_and(Node::is_virtual)
     }
+}
+
+/// ConfigMap `c` in a graph of these objects.
+pub(crate) fn view(things: &[Thing]) -> View {
+    let mut world = World::default();
+    for thing in things {
+        world.put(thing);
+    }
+    world.graph.view(&Uid::new("c")).unwrap()
+}
+
+/// The first owner of an object.
+pub(crate) fn owner(view: &View, kind: OwnerKind, state: OwnerState) -> Owner {
+    Owner { reference: view.owners[0].clone(), kind, resource: Some(MAPS), state }
+}
+
+/// What a judgement of an object with these owners reads.
+pub(crate) fn snapshot(view: View, owners: Vec<Owner>) -> Snapshot {
+    let now = Timestamp::UNIX_EPOCH;
+    Snapshot { now, view, resource: Some(MAPS), unseen: false, owners, unsynced: Vec::new() }
 }

@@ -1,0 +1,181 @@
+//! Judging an object by its owners, and carrying out the verdict.
+//!
+//! The first judgement is of what monitors have seen, later ones are of the object itself. Every write carries uid and version of
+//! what was judged: an object that was changed meanwhile is read and judged anew.
+
+use std::borrow::Cow;
+
+use common::{
+    io::{Failed, Precondition, Request, Retry, Role, Verb},
+    meta::{OwnerRef, Uid, Version},
+};
+
+use super::{Io, Note};
+use crate::{
+    collector::{
+        decide::{Standing, Verdict, verdict},
+        plan::Propagation,
+        snapshot::{Owner, Snapshot},
+    },
+    graph::{FOREGROUND, ORPHAN, OwnerState, View},
+    objects::{has_finalizer, waits_with},
+    place::{Live, Place, TRIES, says_absent, unserved},
+};
+
+/// The version of an object that is judged.
+pub(super) struct Judged<'a> {
+    pub(super) place: &'a Place,
+    version: Version,
+    pub(super) owners: Cow<'a, [Owner]>,
+    /// What the finalizers of that version ask for.
+    propagation: Propagation,
+    /// Whether that version was read live.
+    pub(super) is_live: bool,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It is done.
+    Done,
+    /// The object does not exist.
+    Absent,
+    /// The object is no longer as it was judged.
+    Changed,
+}
+
+/// Judges the object, and judges it anew each time it has changed before the verdict is carried out. Returns whether it exists.
+pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Result<bool, Failed> {
+    let view = &snapshot.view;
+    let mut judged = Judged {
+        place,
+        version: view.version,
+        owners: Cow::Borrowed(&snapshot.owners),
+        propagation: Propagation::of_finalizers(view.orphans, view.foreground),
+        is_live: !view.version.is_known(),
+    };
+    for _ in 0..TRIES {
+        if judged.is_live && !judged.read(io).await? {
+            return Ok(false);
+        }
+        let standings = judged.look_up_owners(io).await?;
+        let written = match verdict(&standings, view.dependents, || is_in_cycle(view, io), judged.propagation) {
+            Verdict::Keep => Written::Done,
+            Verdict::Release(uids) => judged.drop_references(&uids, io).await?,
+            Verdict::Delete { unblock: true, .. } if judged.owners.iter().any(Owner::is_blocked) => {
+                judged.unblock(io).await?
+            }
+            Verdict::Delete { propagation, .. } => judged.delete(propagation, io).await?,
+        };
+        match written {
+            Written::Done => return Ok(true),
+            Written::Absent => return Ok(false),
+            Written::Changed => judged.is_live = true,
+        }
+    }
+    Err(place.changing())
+}
+
+/// Whether the object may be part of a cycle: its dependents may have changed while its owners were looked up.
+fn is_in_cycle(view: &View, io: Io<'_>) -> bool {
+    let in_cycle = io.observe(Vec::new()).map_or(view.in_cycle, |fresh| fresh.in_cycle);
+    if in_cycle != view.in_cycle {
+        io.deviate("whether a dependent waits for its own dependents has changed");
+    }
+    in_cycle
+}
+
+impl Judged<'_> {
+    /// Reads the object as it is now. Returns whether it exists.
+    async fn read(&mut self, io: Io<'_>) -> Result<bool, Failed> {
+        let meta = match self.place.live("to judge its current version", io).await? {
+            Live::Absent => return Ok(false),
+            Live::AsExpected => return Ok(true),
+            Live::Is(meta) => meta,
+        };
+        let propagation = Propagation::of_finalizers(has_finalizer(&meta, ORPHAN), has_finalizer(&meta, FOREGROUND));
+        if propagation != self.propagation {
+            io.deviate(format!("the finalizers of {} have changed", self.place.title()));
+        }
+        self.version = meta.resource_version;
+        self.propagation = propagation;
+        if let Some(fresh) = io.observe(meta.owners.to_vec())
+            && fresh.owners[..] != self.owners[..]
+        {
+            io.deviate(format!("the owners of {} have changed", self.place.title()));
+            self.owners = Cow::Owned(fresh.owners);
+        }
+        Ok(true)
+    }
+
+    /// Finds out how each owner stands, in their order.
+    async fn look_up_owners(&self, io: Io<'_>) -> Result<Vec<(Uid, Standing)>, Failed> {
+        let mut standings = Vec::new();
+        for owner in &*self.owners {
+            let standing = match owner.state {
+                OwnerState::Absent => Standing::Dangling,
+                // If it is gone already, its monitor tells, and the object is judged again.
+                OwnerState::Present => Standing::Solid,
+                OwnerState::Waiting => self.look_up(owner, Standing::Waiting, io).await?,
+                OwnerState::Unknown => self.look_up(owner, Standing::Solid, io).await?,
+            };
+            standings.push((owner.reference.uid.clone(), standing));
+        }
+        Ok(standings)
+    }
+
+    async fn look_up(&self, owner: &Owner, expected: Standing, io: Io<'_>) -> Result<Standing, Failed> {
+        let place = self.place_of(owner)?;
+        let standing = match place.live("an owner that exists keeps the object", io).await? {
+            Live::AsExpected => expected,
+            Live::Is(meta) if waits_with(&meta, FOREGROUND) => Standing::Waiting,
+            Live::Is(_) => Standing::Solid,
+            Live::Absent => {
+                io.note(Note::OwnerAbsent(owner.reference.clone(), place.namespace.clone()));
+                Standing::Dangling
+            }
+        };
+        // A forecast knows of a name that cannot exist, too.
+        if standing != expected && place.can_exist() {
+            let found = match standing {
+                Standing::Solid => "does not wait for its dependents",
+                Standing::Dangling => "does not exist",
+                Standing::Waiting => "waits for its dependents",
+            };
+            io.deviate(format!("owner {} {found}", owner.name()));
+        }
+        Ok(standing)
+    }
+
+    fn place_of(&self, owner: &Owner) -> Result<Place, Failed> {
+        let Some(resource) = owner.resource else { return Err(unserved(&owner.of())) };
+        if resource.namespaced && self.place.namespace.is_empty() {
+            let text = format!("{} is cluster-scoped and names a namespaced owner", self.place.title());
+            return Err(Failed::new("scope", text).with_retry(Retry::Forget));
+        }
+        let namespace = if resource.namespaced { self.place.namespace.clone() } else { "".into() };
+        let OwnerRef { name, uid, .. } = &owner.reference;
+        Ok(Place { resource, namespace, name: name.as_str().into(), uid: uid.clone() })
+    }
+
+    async fn delete(&self, propagation: Propagation, io: Io<'_>) -> Result<Written, Failed> {
+        let propagation = propagation.as_str();
+        let request = Request {
+            verb: Verb::Delete(Some(propagation), None),
+            precondition: Some(self.version()),
+            ..Request::delete(self.place.resource, &self.place.meta())
+        };
+        let why = format!("no owner keeps it; propagation policy {propagation}");
+        match io.send(request.role(Role::Itself).because(why)).await {
+            Ok(_) => Ok(Written::Done),
+            Err(refusal) if says_absent(&refusal) => Ok(Written::Absent),
+            Err(refusal) if refusal.error.is_conflict() => Ok(Written::Changed),
+            Err(refusal) => Err(self.place.refused("deleting", &refusal)),
+        }
+    }
+
+    /// The precondition of every write.
+    pub(super) fn version(&self) -> Precondition {
+        Precondition { uid: self.place.uid.clone(), version: Some(self.version) }
+    }
+}

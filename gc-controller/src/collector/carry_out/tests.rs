@@ -1,0 +1,46 @@
+//! What is forecast for an object.
+
+use common::controller::{Decision, Explanation};
+
+use crate::{
+    collector::{
+        Collector,
+        snapshot::{OwnerKind, Snapshot},
+    },
+    graph::OwnerState,
+    world::{owner, snapshot, thing, view},
+};
+
+fn explain(snapshot: &Snapshot) -> Explanation {
+    Decision::<Collector>::of(snapshot, snapshot.now).explain()
+}
+
+/// An object with one owner, which it blocks, and one dependent.
+fn blocking(state: OwnerState) -> Snapshot {
+    let view = view(&[thing("c").blocking("o"), thing("d").blocking("c")]);
+    let owner = owner(&view, OwnerKind::Synced, state);
+    snapshot(view, vec![owner])
+}
+
+#[test]
+fn an_owner_that_is_looked_up_is_expected_to_exist() {
+    let explanation = explain(&blocking(OwnerState::Unknown));
+    assert_eq!(explanation.actions, [""; 0]);
+    assert_eq!(explanation.situation, "1 owner not known to be gone; it is deleted unless one is found");
+}
+
+#[test]
+fn an_object_whose_owners_are_gone_is_deleted() {
+    let explanation = explain(&blocking(OwnerState::Absent));
+    assert_eq!(explanation.actions, ["delete ConfigMap c: no owner keeps it; propagation policy Background"]);
+}
+
+#[test]
+fn an_object_whose_owner_waits_for_it_is_deleted_with_its_dependents() {
+    let mut waiting = blocking(OwnerState::Waiting);
+    let delete = "delete ConfigMap c: no owner keeps it; propagation policy Foreground";
+    assert_eq!(explain(&waiting).actions, [delete]);
+    waiting.view.in_cycle = true;
+    let unblock = "stop blocking the owners of ConfigMap c: it and its owners may wait for each other";
+    assert_eq!(explain(&waiting).actions, [unblock, delete]);
+}

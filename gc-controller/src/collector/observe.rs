@@ -1,0 +1,52 @@
+//! From a key to a snapshot: reads of the graph and of what monitors know, and nothing else.
+
+use common::meta::OwnerRef;
+use jiff::Timestamp;
+
+use super::{
+    Collector,
+    carry_out::Fresh,
+    snapshot::{Owner, OwnerKind, Snapshot},
+};
+use crate::{
+    graph::{Identity, Kind, OwnerState, View},
+    monitors::Known,
+};
+
+impl Collector {
+    pub(super) fn snapshot(&self, mut view: View, now: Timestamp) -> Snapshot {
+        let owners = self.owners(std::mem::take(&mut view.owners), &view.owner_states);
+        let (resource, unseen) = match self.monitors.known(&view.kind) {
+            Known::No => (None, false),
+            Known::At { resource, synced } => (Some(resource), synced == Some(false)),
+        };
+        let unsynced = if view.deleting_dependents { self.monitors.coming() } else { Vec::new() };
+        Snapshot { now, view, resource, unseen, owners, unsynced }
+    }
+
+    /// Reads what has to be known of owners, and whether the object may be part of a cycle, while a sync is in progress.
+    pub(super) fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Fresh {
+        let Identity { namespace, uid, .. } = &snapshot.view.identity;
+        let mut graph = self.collection.graph.lock();
+        let in_cycle = graph.may_be_in_cycle(uid);
+        let states: Vec<OwnerState> =
+            references.iter().map(|reference| graph.owner_state(reference, namespace)).collect();
+        drop(graph);
+        Fresh { owners: self.owners(references, &states), in_cycle }
+    }
+
+    /// Owners with these references and states.
+    fn owners(&self, references: Vec<OwnerRef>, states: &[OwnerState]) -> Vec<Owner> {
+        let owner = |(reference, state): (OwnerRef, &OwnerState)| {
+            let kind = Kind { api_version: reference.api_version.clone(), kind: reference.kind.clone() };
+            let (kind, resource) = match self.monitors.known(&kind) {
+                Known::No => (OwnerKind::Unknown, None),
+                Known::At { resource, synced: None } => (OwnerKind::Unwatched, Some(resource)),
+                Known::At { resource, synced: Some(false) } => (OwnerKind::Unsynced, Some(resource)),
+                Known::At { resource, synced: Some(true) } => (OwnerKind::Synced, Some(resource)),
+            };
+            Owner { reference, kind, resource, state: *state }
+        };
+        references.into_iter().zip(states).map(owner).collect()
+    }
+}
