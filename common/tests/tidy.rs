@@ -178,7 +178,9 @@ fn impure(line: &str) -> Option<(&'static str, &'static str)> {
     if line.contains("collections::{") && line.contains("Hash") {
         return Some(("collections::Hash", HASH_ORDER));
     }
-    IMPURE.iter().find(|(word, _)| holds(line, word)).copied()
+    // How the members of a group follow each other is a part of plans.
+    let line = line.replace("io::Pace", "Pace");
+    IMPURE.iter().find(|(word, _)| holds(&line, word)).copied()
 }
 
 /// Whether `word` stands in `line`, not as a part of a longer name before it.
@@ -286,16 +288,18 @@ fn crates_look_alike() {
             broken.push(format!("{main}: flags and one call take less than {MOST_IN_MAIN} lines"));
         }
         let at = |path: String| root().join(path).exists();
-        let exists = |module| at(format!("{name}/src/{module}.rs")) || at(format!("{name}/src/{module}/mod.rs"));
+        let exists = |module: &str| at(format!("{name}/src/{module}.rs")) || at(format!("{name}/src/{module}/mod.rs"));
         if exists("act") {
             broken.push(format!(
                 "{name}/src/act.rs: requests are carried out by common; a controller says which come next"
             ));
         }
-        for module in ["decide", "sequence", "objects"] {
-            if !exists(module) {
+        // A controller has one of `sequence` and `carry_out` until all are carried over.
+        for modules in [&["decide"][..], &["sequence", "carry_out"], &["objects"]] {
+            if !modules.iter().any(|module| exists(module)) {
                 broken.push(format!(
-                    "{name}/src/{module}.rs: missing; someone who knows one controller looks for it here"
+                    "{name}/src/{}.rs: missing; someone who knows one controller looks for it here",
+                    modules.join(" or ")
                 ));
             }
         }
