@@ -53,6 +53,9 @@ const PURE_MODULES: &[&str] = &[
     "snapshot",
     "sequence",
     // The loops of one crate.
+    "node_updates/decide",
+    "node_updates/plan",
+    "node_updates/snapshot",
     "endpoints/decide",
     "endpoints/sequence",
     "mirroring/decide",

@@ -6,10 +6,10 @@ use common::{
     consistency::{Behind, Cache},
     controller::Observed,
     intern::Text,
+    io::Failed,
     map::HashSet,
     meta::{Key, Meta, Uid},
     refs::{self, Owner},
-    sequence::Failed,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
@@ -17,15 +17,15 @@ use parking_lot::MutexGuard;
 
 use crate::{
     DaemonSetController,
-    decide::{
-        eligibility::{Eligibility, eligibility},
-        held_back,
-        revisions::{self, Current, Revisions, hash_of},
-    },
-    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement},
+    decide::{eligibility::eligibility, held_back, revisions},
+    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement, PodRef, RevisionRef},
     roster::{Change, Roster},
     rosters::{Answers, Record, SharedRecord},
-    snapshot::{Blocked, Cursors, PodRef, RevisionRef, Snapshot},
+    snapshot::{
+        Blocked, Snapshot,
+        nodes::{Cursors, Eligibility},
+        revisions::{Current, Revisions, hash_of},
+    },
 };
 
 /// How many comparisons of nodes with the parts of placements one sync makes. With a placement of usual size that is enough for more
@@ -37,7 +37,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(1);
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
-    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
             // What the cache of Pods shows under this lock is in the rosters, too.
@@ -174,7 +174,7 @@ impl DaemonSetController {
         own: &IndexValue,
     ) -> Result<(), Failed> {
         if let Some(roster) = record.lock().roster.as_mut().filter(|roster| roster.fits(set)) {
-            roster.place(template, || self.node_names());
+            roster.set_template(template, || self.node_names());
             return Ok(());
         }
         // No event of a Pod is lost between the cache and the new roster.
@@ -275,7 +275,6 @@ mod tests {
     use common::meta::{Key, Uid};
 
     use crate::{
-        decide::eligibility::Eligibility,
         objects::{DaemonSet, DaemonTemplate},
         roster::Roster,
         rosters::Rosters,

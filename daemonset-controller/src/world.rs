@@ -7,7 +7,7 @@ use std::{
 };
 
 use common::{
-    controller::Sequenced as _,
+    controller::Decision,
     intern::Text,
     object::Object,
     refs::{self, Owner},
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::{
     DaemonSetController,
-    decide::{
-        self,
-        eligibility::{Eligibility, eligibility},
-        revisions,
-    },
-    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
+    decide::{self, eligibility::eligibility, revisions},
+    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node, PodRef, RevisionRef},
     plan::Plan,
     roster::{Roster, Surroundings},
-    snapshot::{Blocked, Cursors, Limits, PodRef, RefusedChanges, RevisionRef, Snapshot, Turn},
+    snapshot::{
+        Blocked, Limits, RefusedChanges, Snapshot, Turn,
+        nodes::{Cursors, Eligibility},
+        revisions::hash_of,
+    },
 };
 
 /// The time of every sync in tests.
@@ -320,7 +320,7 @@ impl World {
         let mut roster = Roster::new(&set, Arc::clone(&template), own, names.into_iter());
         around.update(&mut roster, &set, &revisions.hash, self.now);
         roster.update(&set, &revisions.hash, &revisions.same_hashes, self.now, &around);
-        let live = revisions.old.iter().map(revisions::hash_of).filter(|hash| roster.has_hash(hash));
+        let live = revisions.old.iter().map(hash_of).filter(|hash| roster.has_hash(hash));
         let adopt: Vec<PodRef> = orphans.into_iter().filter(|pod| !pod.meta().is_deleting()).collect();
         let held_back = decide::held_back(&self.lost_creates, adopt.iter());
         Snapshot {
@@ -354,7 +354,7 @@ impl World {
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        DaemonSetController::explain(&snapshot, snapshot.now).actions
+        Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain().actions
     }
 
     /// What is done about Pods, in short: `+n1` creates one for node `n1`, `-p1` deletes Pod `p1`.

@@ -1,13 +1,33 @@
 //! How many outdated Pods are replaced at once.
 
-use common::intstr::{IntOrString, Round};
+use std::collections::BTreeSet;
 
-use super::standing::{Criteria, Replacement, Tally};
+use common::{
+    intern::Text,
+    intstr::{IntOrString, Round},
+};
+
 use crate::{
     objects::{DaemonSet, Update},
     plan::{Creation, Deletion, Lack, Plan, Why},
-    snapshot::{NodePods, Snapshot},
+    snapshot::{
+        Snapshot,
+        nodes::{Criteria, NodePods, Replacement, Tally},
+    },
 };
+
+/// The criteria of a set whose current revision has that hash and the same template as those with `same_hashes`, if a Pod should run
+/// on so many nodes.
+pub fn criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, desired: i32) -> Criteria {
+    Criteria {
+        hash: Text::new(hash),
+        same_hashes: same_hashes.clone(),
+        template_generation: set.template_generation().map(|generation| Text::new(&generation.to_string())),
+        min_ready_seconds: set.min_ready_seconds,
+        allows_surge: set.allows_surge(),
+        replacement: Limits::replacement(set, desired),
+    }
+}
 
 /// The limits of a rolling update, in nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
