@@ -5,18 +5,19 @@ mod note;
 mod pods;
 mod refusals;
 mod revisions;
-mod status;
 
 use std::time::Duration;
 
 use common::{
     events::EventType,
-    io::{Failed, Outcome, Requeue},
+    io::{Failed, Outcome, Request, Requeue},
 };
+use serde_json::json;
 
 pub(crate) use self::note::Note;
-use self::{note::Io, status::write_status};
+use self::{note::Io, refusals::status_failed};
 use crate::{
+    objects::DAEMON_SETS,
     plan::{Plan, Problem, Scope},
     snapshot::Snapshot,
 };
@@ -78,6 +79,22 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outco
         (0, _) => Requeue::RateLimited,
         _ => again(managed),
     })
+}
+
+/// Writes the status if it differs, onto the version of the set that it was computed for. A set that is gone is no error.
+///
+/// Upstream: `pkg/controller/daemon`, `storeDaemonSetStatus`, which after a failure writes the same status onto the newer set, also
+/// if that is another set of the same name. Here the conflict fails the sync, and the next one computes the status of the newer
+/// set, which it waits for.
+async fn write_status(plan: &Plan, io: Io<'_>) -> Result<(), Failed> {
+    if !plan.writes_status() {
+        return Ok(());
+    }
+    let body = io.body(|| json!({"status": plan.status}));
+    match io.send(Request::status(DAEMON_SETS, &plan.set.metadata, body)).await {
+        Err(refusal) if !refusal.error.is_not_found() => Err(status_failed(&plan.set, &refusal)),
+        _ => Ok(()),
+    }
 }
 
 /// When the next sync goes on with what this one has left, after so many requests that had an effect.

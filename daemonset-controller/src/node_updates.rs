@@ -33,7 +33,7 @@ impl Controller for NodeUpdates {
     type Note = Note;
 
     fn observe(&self, node: &Key, _: Timestamp) -> Result<Observed<Vec<Concern>>, Failed> {
-        self.observe(node)
+        Ok(Observed::Ready(self.concerns(node)))
     }
 
     fn decide(concerns: &Vec<Concern>) -> Affected {

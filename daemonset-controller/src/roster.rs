@@ -44,7 +44,7 @@ pub(crate) trait Surroundings {
 /// The nodes of one DaemonSet.
 pub(crate) struct Roster {
     selector: Selector,
-    template: Arc<DaemonTemplate>,
+    pub(crate) template: Arc<DaemonTemplate>,
     criteria: Criteria,
     /// Nodes on which a Pod should run, and nodes that have Pods.
     nodes: BTreeMap<Text, Node>,
@@ -52,9 +52,10 @@ pub(crate) struct Roster {
     untargeted: BTreeMap<Arc<str>, PodRef>,
     /// Pods that the selector does not match, by name.
     unselected: BTreeMap<Arc<str>, PodRef>,
-    hashes: Hashes,
+    /// The hashes that the other Pods carry.
+    pub(crate) hashes: Hashes,
     /// Nodes whose eligibility is to be decided again.
-    undecided: Undecided,
+    pub(crate) undecided: Undecided,
     /// Nodes whose standing is to be decided again.
     changed: BTreeSet<Text>,
     /// What the decided standings come to.
@@ -214,16 +215,6 @@ impl Roster {
         }
     }
 
-    /// The first nodes whose eligibility is to be decided, at most so many.
-    pub(crate) fn undecided(&self, at_most: usize) -> Vec<(Text, Change)> {
-        self.undecided.first(at_most)
-    }
-
-    /// How many nodes there are whose eligibility is to be decided.
-    pub(crate) fn undecided_nodes(&self) -> usize {
-        self.undecided.len()
-    }
-
     /// Takes over what was decided about a node because of a change. It counts for nothing if there was another change since.
     pub(crate) fn decide_node(&mut self, name: Text, change: Change, eligibility: Eligibility) {
         if !self.undecided.settle(&name, change) {
@@ -264,33 +255,18 @@ impl Roster {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
     }
 
-    /// Where the Pods of the set may run.
-    pub(crate) fn template(&self) -> &Arc<DaemonTemplate> {
-        &self.template
-    }
-
     /// Its Pods that the selector does not match.
     pub(crate) fn unselected(&self) -> Vec<PodRef> {
         self.unselected.values().cloned().collect()
     }
 
-    /// Its Pods that lack the label of their hash.
-    pub(crate) fn unlabelled(&self) -> Vec<PodRef> {
-        self.hashes.unlabelled()
-    }
-
     /// Its Pods that carry one of these hashes.
     pub(crate) fn with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
-        if !hashes.iter().any(|hash| self.has_hash(hash)) {
+        if !hashes.iter().any(|hash| self.hashes.has(hash)) {
             return Vec::new();
         }
         let placed = self.nodes.values().flat_map(|node| &node.pods);
         placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.hash())).cloned().collect()
-    }
-
-    /// Whether a Pod carries that hash.
-    pub(crate) fn has_hash(&self, hash: &str) -> bool {
-        self.hashes.has(hash)
     }
 
     /// How often a standing was decided, since the last call.

@@ -7,11 +7,17 @@ use common::{
 };
 
 use super::note::{Io, Note};
+use crate::objects::DaemonSet;
 
 /// A refused request. In a namespace that terminates nothing can be created any more, and every deletion enqueues the set.
 pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
     let failed = Failed::request(what, refusal);
     if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
+}
+
+/// The failure of a sync whose status was refused.
+pub(super) fn status_failed(set: &DaemonSet, refusal: &Refusal) -> Failed {
+    refused(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
 }
 
 /// If the server denies what is done to an object, such as `release Pod`, reports it and has the next syncs go on without that.

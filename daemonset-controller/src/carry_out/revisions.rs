@@ -14,8 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     note::{Io, Note},
-    refusals::{refused, report_denied},
-    status::status_failed,
+    refusals::{refused, report_denied, status_failed},
 };
 use crate::{
     decide::revisions::name,

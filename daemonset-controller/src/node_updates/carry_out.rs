@@ -1,12 +1,16 @@
-//! Nothing is sent: the sets are enqueued once it is decided which they are.
+//! Nothing is sent: the sets are enqueued as soon as it is decided which they are.
 
-use std::convert::Infallible;
+use std::{
+    convert::Infallible,
+    future::{Ready, ready},
+};
 
 use common::io::{Io, Outcome, Requeue};
 
-/// A sync that looks at a node changes no memory.
+/// No memory is changed.
 pub(crate) type Note = Infallible;
 
-pub(crate) async fn carry_out(_: Io<'_, Note>) -> Outcome {
-    Ok(Requeue::No)
+/// Ends at once.
+pub(crate) fn carry_out(_: Io<'_, Note>) -> Ready<Outcome> {
+    ready(Ok(Requeue::No))
 }

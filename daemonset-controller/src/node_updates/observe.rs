@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use common::{controller::Observed, intern::Text, io::Failed, meta::Key};
+use common::{intern::Text, meta::Key};
 
 use super::{NodeUpdates, snapshot::Concern};
 use crate::{
@@ -40,13 +40,13 @@ fn compare(
 }
 
 impl NodeUpdates {
-    pub(crate) fn observe(&self, node: &Key) -> Result<Observed<Vec<Concern>>, Failed> {
+    pub(crate) fn concerns(&self, node: &Key) -> Vec<Concern> {
         let controller = &self.0;
         let name = Text::new(&node.name);
         // The placement is compared without the lock of the roster: its size is decided by users.
         let known = controller.rosters.each(|set, roster| Known {
             set: set.clone(),
-            template: Arc::clone(roster.template()),
+            template: Arc::clone(&roster.template),
             before: roster.decided_eligibility(&name),
             scheduled: roster.has_pods_on(&name),
         });
@@ -63,7 +63,7 @@ impl NodeUpdates {
         let compared = compare(known, STEP, |placement| controller.eligibility(placement, &name));
         let mut concerns: Vec<Concern> = compared.into_iter().map(concern).collect();
         concerns.sort_by(|a, b| a.set.cmp(&b.set));
-        Ok(Observed::Ready(concerns))
+        concerns
     }
 }
 

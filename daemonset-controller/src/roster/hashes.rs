@@ -8,7 +8,7 @@ use crate::objects::PodRef;
 
 /// The labels of the hash on the Pods that a set selects.
 #[derive(Debug, Default)]
-pub(super) struct Hashes {
+pub(crate) struct Hashes {
     /// How many Pods carry a hash.
     counts: BTreeMap<Text, usize>,
     /// Pods without the label, by name.
@@ -16,14 +16,14 @@ pub(super) struct Hashes {
 }
 
 impl Hashes {
-    pub(super) fn add(&mut self, pod: &PodRef) {
+    pub(crate) fn add(&mut self, pod: &PodRef) {
         if pod.is_unlabelled() {
             self.unlabelled.insert(Arc::clone(&pod.meta().name), Arc::clone(pod));
         }
         *self.counts.entry(Text::new(pod.hash())).or_insert(0) += 1;
     }
 
-    pub(super) fn remove(&mut self, pod: &PodRef) {
+    pub(crate) fn remove(&mut self, pod: &PodRef) {
         self.unlabelled.remove(&pod.meta().name);
         if let Some(count) = self.counts.get_mut(pod.hash()) {
             *count -= 1;
@@ -34,12 +34,12 @@ impl Hashes {
     }
 
     /// Whether a Pod carries that hash.
-    pub(super) fn has(&self, hash: &str) -> bool {
+    pub(crate) fn has(&self, hash: &str) -> bool {
         self.counts.contains_key(hash)
     }
 
     /// The Pods without the label.
-    pub(super) fn unlabelled(&self) -> Vec<PodRef> {
+    pub(crate) fn unlabelled(&self) -> Vec<PodRef> {
         self.unlabelled.values().cloned().collect()
     }
 }

@@ -270,18 +270,15 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
         let name = &pod.meta().name;
         if pod.meta().is_deleting() {
             plan.waiting.push(|| format!("Pod {name} is terminating"));
-            flow = Break(());
         } else if set.is_monotonic() && blocking(situation, pod).is_some() && !is_first(pod) {
             plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod before it are unavailable"));
-            flow = Break(());
         } else if unprepared.contains(ordinal) {
             plan.waiting.push(|| format!("Pod {name} is not deleted: more of its claims get their owners first"));
-            flow = Break(());
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });
-            flow = Break(());
         }
-        if flow.is_break() && set.is_monotonic() {
+        flow = Break(());
+        if set.is_monotonic() {
             break;
         }
     }
