@@ -3,11 +3,8 @@
 //! The decision has two parts. [`standing`](standing::standing) judges one node, and is asked only about nodes of which something has
 //! changed. [`decide`] judges the sum of all nodes and the few nodes on which something is to be done.
 
-pub mod body;
 pub mod eligibility;
-mod explain;
 pub mod manage;
-pub mod node_update;
 pub mod recheck;
 pub mod revisions;
 pub mod rolling;
@@ -23,10 +20,10 @@ use std::{
 use common::{explain::Lines, intern::Text, refs::Owner};
 
 use crate::{
+    objects::PodRef,
     plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
-    snapshot::{PodRef, Snapshot, Turn},
+    snapshot::{Snapshot, Turn, revisions::Revisions},
 };
-use revisions::Revisions;
 
 /// Decides what one sync does. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
 ///

@@ -19,11 +19,11 @@
 //! ```text
 //! watch.rs ──► rosters.rs (nodes, Pods, counts)
 //!    │             │
-//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence.rs, sequence/ ──► API server
-//!           ▲        (indexes of     (pure)      eligibility, standing,  (pure, too) revisions,
+//!    └──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out/ ──► API server
+//!           ▲        (indexes of     (pure)      eligibility, standing,  revisions,
 //!           │         four caches)               manage, rolling,        Pods, status
 //!           │                                    revisions, status
-//!           └── node_updates.rs ◄── queue of nodes;  requeue: a Pod becomes available, a failed Pod may go
+//!           └── node_updates/ ◄── queue of nodes;  requeue: a Pod becomes available, a failed Pod may go
 //! ```
 //!
 //! # Where it differs from upstream
@@ -65,6 +65,7 @@ pub mod objects;
 pub mod plan;
 pub mod snapshot;
 
+mod carry_out;
 mod failed_pods;
 mod lost_creates;
 mod node_updates;
@@ -73,7 +74,6 @@ mod pod_cache;
 mod refused_changes;
 mod roster;
 mod rosters;
-mod sequence;
 mod watch;
 #[cfg(test)]
 mod world;
@@ -83,17 +83,17 @@ use std::{sync::Arc, time::Duration};
 use common::{
     app::Definition,
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
-    informer::{AnyInformer, Cached, Filtered, Informer, SinkInformer},
+    informer::{AnyInformer, Cached, Filtered, Informer, SinkInformer, handler},
     intern::Text,
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     parsed::Parsed,
     pods::PODS,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Pair, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
     store::Store,
     terminating_namespaces::TerminatingNamespaces,
@@ -101,6 +101,7 @@ use common::{
 use jiff::Timestamp;
 
 use crate::{
+    carry_out::Note,
     failed_pods::Bounds,
     metrics::ControllerMetrics,
     node_updates::NodeUpdates,
@@ -108,8 +109,7 @@ use crate::{
     plan::{Plan, Why},
     pod_cache::PodCache,
     rosters::{Record, Rosters},
-    sequence::Note,
-    snapshot::{Cursor, Limits, Snapshot, Turn},
+    snapshot::{Limits, Snapshot, Turn, nodes::Cursor},
     watch::Watch,
 };
 
@@ -213,7 +213,7 @@ impl DaemonSetController {
     pub fn new(context: Context, queue: Queue<Key>, node_updates: Queue<Key>) -> Self {
         let settings = Arc::clone(&context.settings);
         let timeout = settings.duration(&EXPECTATIONS_TIMEOUT);
-        let ledger = Ledger::new(context.clock.clone(), timeout);
+        let ledger = context.ledger();
         let refused = TerminatingNamespaces::new(context.clock.clone(), timeout);
         let rosters = Arc::new(Rosters::default());
         let templates = Arc::new(Parsed::default());
@@ -227,32 +227,13 @@ impl DaemonSetController {
             rosters: Arc::clone(&rosters),
             templates: Arc::clone(&templates),
         });
-        let (api, config) = (&context.api, context.caches());
-        let on_set = Arc::clone(&watch);
-        let sets = Informer::start_with(
-            api.clone(),
-            config.clone(),
-            store,
-            vec![Box::new(move |event, origin| on_set.on_set(event, origin))],
-        );
-        let on_node = Arc::clone(&watch);
-        let nodes = Informer::start(
-            api.clone(),
-            config.clone(),
-            vec![Box::new(move |event, origin| on_node.on_node(event, origin))],
-        );
-        let on_revision = Arc::clone(&watch);
-        let revisions = Informer::start(
-            api.clone(),
-            config.clone(),
-            vec![Box::new(move |event, origin| on_revision.on_revision(event, origin))],
-        );
+        let sets = context.informer(store, handler(&watch, Watch::on_set));
+        let nodes = context.informer(Arc::default(), handler(&watch, Watch::on_node));
+        let revisions = context.informer(Arc::default(), handler(&watch, Watch::on_revision));
         let pod_store: Arc<Store<CachedPod>> = Arc::default();
-        let on_pod = Arc::clone(&watch);
-        let on_pod = move |event: &_, origin| on_pod.on_pod(event, origin);
-        let cached = Cached::new(Arc::clone(&pod_store), vec![Box::new(on_pod)]);
+        let cached = Cached::new(Arc::clone(&pod_store), vec![handler(&watch, Watch::on_pod)]);
         let cache = PodCache { cached, rosters: Arc::clone(&rosters) };
-        let pods = SinkInformer::follow_labelled(api.clone(), config, HASH_LABEL, cache);
+        let pods = SinkInformer::follow_labelled(context.api.clone(), context.caches(), HASH_LABEL, cache);
         Self {
             metrics: ControllerMetrics::new(&context.metrics),
             limits: limits(&settings),
@@ -295,7 +276,7 @@ fn limits(settings: &Settings) -> Limits {
     Limits { burst: settings.size(&BURST_REPLICAS), compares_taints: settings.gate(&COMPARISON_OPERATORS) }
 }
 
-impl Sequenced for DaemonSetController {
+impl Controller for DaemonSetController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -304,15 +285,15 @@ impl Sequenced for DaemonSetController {
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("daemonset_controller_stale_sync_skips_total");
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        self.observe_set(key, now)
+        self.observe(key, now)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -6,11 +6,10 @@ mod pod;
 mod set;
 mod template;
 
-use std::ops::Deref;
+use std::{ops::Deref, sync::Arc};
 
 use common::{
-    meta::Annotations,
-    meta::Meta,
+    meta::{Annotations, Meta},
     object::{Object, Resource},
     revision::{self, CONTROLLER_REVISIONS},
     store::{ByController, OrphansByNamespace},
@@ -23,6 +22,11 @@ pub use placement::{FieldRequirement, LabelRequirement, Placement, Term};
 pub use pod::CachedPod;
 pub use set::{DaemonSet, Status, Update};
 pub use template::DaemonTemplate;
+
+/// A cached Pod.
+pub type PodRef = Arc<CachedPod>;
+/// A cached revision.
+pub type RevisionRef = Arc<ControllerRevision>;
 
 /// DaemonSets on the API server.
 pub const DAEMON_SETS: Resource =

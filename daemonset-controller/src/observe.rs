@@ -6,10 +6,10 @@ use common::{
     consistency::{Behind, Cache},
     controller::Observed,
     intern::Text,
+    io::Failed,
     map::HashSet,
     meta::{Key, Meta, Uid},
     refs::{self, Owner},
-    sequence::Failed,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
@@ -17,15 +17,15 @@ use parking_lot::MutexGuard;
 
 use crate::{
     DaemonSetController,
-    decide::{
-        eligibility::{Eligibility, eligibility},
-        held_back,
-        revisions::{self, Current, Revisions, hash_of},
-    },
-    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement},
+    decide::{eligibility::eligibility, held_back, revisions},
+    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Placement, PodRef, RevisionRef},
     roster::{Change, Roster},
     rosters::{Answers, Record, SharedRecord},
-    snapshot::{Blocked, Cursors, PodRef, RevisionRef, Snapshot},
+    snapshot::{
+        Blocked, Snapshot,
+        nodes::{Cursors, Eligibility},
+        revisions::{Current, Revisions, hash_of},
+    },
 };
 
 /// How many comparisons of nodes with the parts of placements one sync makes. With a placement of usual size that is enough for more
@@ -37,7 +37,7 @@ const STEP_PAUSE: Duration = Duration::from_millis(1);
 const RECHECK: Duration = Duration::from_secs(2);
 
 impl DaemonSetController {
-    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         loop {
             let known = self.sets.store().peek(&key.namespace, &key.name, |meta| meta.uid.clone());
             // What the cache of Pods shows under this lock is in the rosters, too.
@@ -97,7 +97,9 @@ impl DaemonSetController {
         let orphans = self.orphans(&set, &owner, &orphan);
         let limits = self.limits;
         self.fill_roster(&record, &set, &template, &own)?;
-        let mut guard = match self.decide_nodes(&record, &template) {
+        let placement = &template.placement;
+        let eligibility = |node: &Text| self.eligibility(placement, node);
+        let mut guard = match decide_nodes(&record, placement.nodes_in(STEP), eligibility) {
             Ok(guard) => guard,
             Err(left) => {
                 let why = format!("{left} nodes are still to be compared with the placement of its Pods");
@@ -130,7 +132,7 @@ impl DaemonSetController {
         let turn = *turn;
         let release = if owner.deleting { Vec::new() } else { roster.unselected() };
         let relabel = roster.with_hashes(&revisions.same_hashes);
-        let unlabelled = roster.unlabelled();
+        let unlabelled = roster.hashes.unlabelled();
         let changed: Vec<PodRef> = release.iter().chain(&relabel).chain(&unlabelled).chain(&orphans).cloned().collect();
         let (unchanged, refused_pods) = refused_pods.observe(&changed, instant);
         let is_refused = |pod: &PodRef| unchanged.contains(&pod.meta().uid);
@@ -174,7 +176,7 @@ impl DaemonSetController {
         own: &IndexValue,
     ) -> Result<(), Failed> {
         if let Some(roster) = record.lock().roster.as_mut().filter(|roster| roster.fits(set)) {
-            roster.place(template, || self.node_names());
+            roster.set_template(template, || self.node_names());
             return Ok(());
         }
         // No event of a Pod is lost between the cache and the new roster.
@@ -184,16 +186,6 @@ impl DaemonSetController {
         let nodes = self.node_names().into_iter();
         record.roster = Some(Roster::new(set, Arc::clone(template), pods, nodes));
         Ok(())
-    }
-
-    /// Decides what the set does on the nodes that have changed, with no lock held. Returns the locked record once all nodes are
-    /// decided, or how many are left after the work of one step.
-    fn decide_nodes<'a>(
-        &self,
-        record: &'a SharedRecord,
-        template: &DaemonTemplate,
-    ) -> Result<MutexGuard<'a, Record>, usize> {
-        decide_nodes(record, template.placement.nodes_in(STEP), |node| self.eligibility(&template.placement, node))
     }
 
     /// The Pods without a controller that a set selects.
@@ -232,7 +224,8 @@ impl DaemonSetController {
     }
 }
 
-/// Decides about nodes until all are decided, or so many. Returns the locked record, or how many are left.
+/// Decides what a set does on the nodes that have changed, with no lock held. Returns the locked record once all nodes are decided, or
+/// how many are left after that many.
 fn decide_nodes(
     record: &SharedRecord,
     mut at_most: usize,
@@ -240,13 +233,13 @@ fn decide_nodes(
 ) -> Result<MutexGuard<'_, Record>, usize> {
     loop {
         let guard = record.lock();
-        let Some(roster) = guard.roster.as_ref().filter(|roster| roster.undecided_nodes() > 0) else {
+        let Some(roster) = guard.roster.as_ref().filter(|roster| roster.undecided.len() > 0) else {
             return Ok(guard);
         };
         if at_most == 0 {
-            return Err(roster.undecided_nodes());
+            return Err(roster.undecided.len());
         }
-        let undecided = roster.undecided(at_most);
+        let undecided = roster.undecided.first(at_most);
         drop(guard);
         at_most -= undecided.len();
         let decide = |(name, change): (Text, Change)| {
@@ -264,7 +257,7 @@ fn decide_nodes(
 
 /// The hashes of earlier revisions that Pods carry.
 fn live_hashes(roster: &Roster, revisions: &Revisions) -> BTreeSet<Text> {
-    let hashes = revisions.old.iter().map(hash_of).filter(|hash| roster.has_hash(hash));
+    let hashes = revisions.old.iter().map(hash_of).filter(|hash| roster.hashes.has(hash));
     hashes.map(Text::new).collect()
 }
 
@@ -275,7 +268,6 @@ mod tests {
     use common::meta::{Key, Uid};
 
     use crate::{
-        decide::eligibility::Eligibility,
         objects::{DaemonSet, DaemonTemplate},
         roster::Roster,
         rosters::Rosters,
@@ -310,7 +302,7 @@ mod tests {
             }
             Eligibility::Runs
         });
-        assert!(decided.is_ok_and(|record| record.roster.as_ref().unwrap().undecided_nodes() == 0));
+        assert!(decided.is_ok_and(|record| record.roster.as_ref().unwrap().undecided.len() == 0));
         assert_eq!(asked.get(), 4);
     }
 

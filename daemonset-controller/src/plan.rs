@@ -1,14 +1,15 @@
 //! What is decided before the first request of a sync: revisions, claims, Pods to create and to delete, a status, and what is
 //! forgotten of the history.
 
+mod explain;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use common::{explain::Lines, intern::Text, selector::SelectorError};
 
 use crate::{
-    decide::{revisions::Revisions, standing::Tally},
-    objects::{DaemonSet, Status},
-    snapshot::{PodRef, RevisionRef},
+    objects::{DaemonSet, PodRef, RevisionRef, Status},
+    snapshot::{nodes::Tally, revisions::Revisions},
 };
 
 /// What one sync does.

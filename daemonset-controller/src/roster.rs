@@ -4,6 +4,10 @@
 //! event concerns, and it may be dropped at any time. Bringing it up to date costs as much as there are nodes of which something has
 //! changed since, and taking a snapshot of it as much as a sync can act on, whatever the number of nodes.
 
+mod hashes;
+mod totals;
+mod undecided;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Bound,
@@ -11,22 +15,19 @@ use std::{
     time::Duration,
 };
 
-use common::{
-    intern::Text,
-    meta::{Meta, Uid},
-    selector::Selector,
-};
+use common::{intern::Text, meta::Uid, selector::Selector};
 use jiff::Timestamp;
 use smallvec::SmallVec;
 
+pub(crate) use self::undecided::Change;
+use self::{hashes::Hashes, totals::Totals, undecided::Undecided};
 use crate::{
     decide::{
-        eligibility::Eligibility,
-        rolling::{Limits, sunsets},
-        standing::{Criteria, NodeView, Replacement, Rollout, Standing, Tally, rank, standing},
+        rolling::{Limits, criteria, sunsets},
+        standing::{Standing, standing},
     },
-    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate},
-    snapshot::{Cursor, Cursors, Listed, NodePods, Nodes, PodRef},
+    objects::{DaemonSet, DaemonTemplate, PodRef},
+    snapshot::nodes::{Criteria, Cursor, Cursors, Eligibility, Listed, NodePods, NodeView, Nodes, Replacement, rank},
 };
 
 /// How many nodes that block a rollout an explanation names.
@@ -43,7 +44,7 @@ pub(crate) trait Surroundings {
 /// The nodes of one DaemonSet.
 pub(crate) struct Roster {
     selector: Selector,
-    template: Arc<DaemonTemplate>,
+    pub(crate) template: Arc<DaemonTemplate>,
     criteria: Criteria,
     /// Nodes on which a Pod should run, and nodes that have Pods.
     nodes: BTreeMap<Text, Node>,
@@ -51,60 +52,51 @@ pub(crate) struct Roster {
     untargeted: BTreeMap<Arc<str>, PodRef>,
     /// Pods that the selector does not match, by name.
     unselected: BTreeMap<Arc<str>, PodRef>,
-    /// Pods that lack the label of their hash, by name.
-    unlabelled: BTreeMap<Arc<str>, PodRef>,
-    /// How many Pods carry a hash.
-    hashes: BTreeMap<Text, usize>,
-    tally: Tally,
-    lists: Lists,
-    /// When the passing of time changes a node.
-    timers: BTreeSet<(Timestamp, Text)>,
-    /// Nodes whose eligibility is to be decided again, each with the change that asks for it.
-    undecided: BTreeMap<Text, Change>,
-    /// The last change that asked for a decision.
-    last_change: Change,
+    /// The hashes that the other Pods carry.
+    pub(crate) hashes: Hashes,
+    /// Nodes whose eligibility is to be decided again.
+    pub(crate) undecided: Undecided,
     /// Nodes whose standing is to be decided again.
     changed: BTreeSet<Text>,
+    /// What the decided standings come to.
+    totals: Totals,
     /// How often a standing was decided.
     decided: u64,
 }
 
-/// A change that asks for the eligibility of a node: of the node, or of the placement. Each has a number of its own.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Change(u64);
+/// Where a roster keeps a Pod.
+enum Place<'p> {
+    /// Among those that the selector does not match.
+    Unselected,
+    /// Among those that neither run on a node nor name one.
+    Untargeted,
+    /// With this node.
+    Node(&'p Text),
+}
 
+/// A node on which a Pod should run, or that has Pods.
 struct Node {
     eligibility: Eligibility,
+    /// In the order of their rank.
     pods: SmallVec<[PodRef; 1]>,
+    /// What the node contributes to the totals.
     standing: Standing,
 }
 
-/// The nodes on which something is to be done, by what it is.
-#[derive(Default)]
-struct Lists {
-    create: BTreeSet<Text>,
-    delete: BTreeSet<Text>,
-    blocking: BTreeSet<Text>,
-    replace: BTreeSet<Text>,
-    candidates: BTreeSet<Text>,
-    remove: BTreeSet<Text>,
-    sunset: BTreeSet<Text>,
-}
+impl Node {
+    fn new(eligibility: Eligibility) -> Self {
+        Self { eligibility, pods: SmallVec::new(), standing: Standing::default() }
+    }
 
-impl Lists {
-    /// The lists of a standing.
-    fn of(&mut self, standing: &Standing) -> impl Iterator<Item = &mut BTreeSet<Text>> {
-        let rollout = match standing.rollout {
-            Rollout::Settled => None,
-            Rollout::Blocking => Some(&mut self.blocking),
-            Rollout::Replace => Some(&mut self.replace),
-            Rollout::Candidate => Some(&mut self.candidates),
-            Rollout::Remove => Some(&mut self.remove),
-            Rollout::Sunset => Some(&mut self.sunset),
-        };
-        let create = standing.creates.then_some(&mut self.create);
-        let delete = standing.deletes.then_some(&mut self.delete);
-        [create, delete, rollout].into_iter().flatten()
+    fn insert(&mut self, pod: &PodRef) {
+        let at = self.pods.partition_point(|other| rank(other) < rank(pod));
+        self.pods.insert(at, Arc::clone(pod));
+    }
+
+    /// Removes a Pod; `false` if it is not there.
+    fn remove(&mut self, pod: &PodRef) -> bool {
+        let at = self.pods.iter().position(|known| known.meta().uid == pod.meta().uid);
+        at.map(|at| self.pods.remove(at)).is_some()
     }
 }
 
@@ -119,24 +111,20 @@ impl Roster {
         let mut roster = Self {
             selector: set.selector.clone(),
             template,
-            criteria: Criteria::new(set, "", 0),
+            criteria: criteria(set, "", &BTreeSet::new(), 0),
             nodes: BTreeMap::new(),
             untargeted: BTreeMap::new(),
             unselected: BTreeMap::new(),
-            unlabelled: BTreeMap::new(),
-            hashes: BTreeMap::new(),
-            tally: Tally::default(),
-            lists: Lists::default(),
-            timers: BTreeSet::new(),
-            undecided: BTreeMap::new(),
-            last_change: Change::default(),
+            hashes: Hashes::default(),
+            undecided: Undecided::default(),
             changed: BTreeSet::new(),
+            totals: Totals::default(),
             decided: 0,
         };
         for node in nodes {
             roster.node_changed(&node);
         }
-        for pod in pods.iter().filter(|pod| is_controller(&set.metadata.name, &set.metadata.uid, pod.meta())) {
+        for pod in pods.iter().filter(|pod| pod.is_controlled_by(&set.metadata.name, &set.metadata.uid)) {
             roster.insert(pod);
         }
         roster
@@ -148,7 +136,7 @@ impl Roster {
     }
 
     /// Takes over the template of the set. If its placement is another one, all `nodes` are to be decided again.
-    pub(crate) fn place(&mut self, template: &Arc<DaemonTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
+    pub(crate) fn set_template(&mut self, template: &Arc<DaemonTemplate>, nodes: impl FnOnce() -> Vec<Text>) {
         if Arc::ptr_eq(&self.template, template) {
             return;
         }
@@ -162,66 +150,60 @@ impl Roster {
         }
     }
 
+    fn place_of<'p>(&self, pod: &'p PodRef) -> Place<'p> {
+        if !self.selector.matches(&pod.meta().labels) {
+            Place::Unselected
+        } else if pod.target().is_empty() {
+            Place::Untargeted
+        } else {
+            Place::Node(pod.target())
+        }
+    }
+
     /// Adds a Pod that the set controls.
     pub(crate) fn insert(&mut self, pod: &PodRef) {
         let name = Arc::clone(&pod.meta().name);
-        if !self.selector.matches(&pod.meta().labels) {
-            self.unselected.insert(name, Arc::clone(pod));
-            return;
+        match self.place_of(pod) {
+            Place::Unselected => {
+                self.unselected.insert(name, Arc::clone(pod));
+                return;
+            }
+            Place::Untargeted => {
+                self.untargeted.insert(name, Arc::clone(pod));
+            }
+            Place::Node(target) => {
+                let node = self.nodes.entry(target.clone()).or_insert_with(|| {
+                    // Only nodes of interest are kept, so that nothing is known of this one.
+                    self.undecided.add(target);
+                    Node::new(Eligibility::Vanished)
+                });
+                node.insert(pod);
+                self.changed.insert(target.clone());
+            }
         }
-        if pod.is_unlabelled() {
-            self.unlabelled.insert(Arc::clone(&name), Arc::clone(pod));
-        }
-        *self.hashes.entry(Text::new(pod.hash())).or_insert(0) += 1;
-        let target = pod.target();
-        if target.is_empty() {
-            self.untargeted.insert(name, Arc::clone(pod));
-            return;
-        }
-        let node = self.nodes.entry(target.clone()).or_insert_with(|| {
-            // Only nodes of interest are kept, so that nothing is known of this one.
-            self.last_change.0 += 1;
-            self.undecided.insert(target.clone(), self.last_change);
-            Node { eligibility: Eligibility::Vanished, pods: SmallVec::new(), standing: Standing::default() }
-        });
-        let at = node.pods.partition_point(|other| rank(other) < rank(pod));
-        node.pods.insert(at, Arc::clone(pod));
-        self.changed.insert(target.clone());
+        self.hashes.add(pod);
     }
 
     /// Removes a Pod that the set controlled, as it was inserted.
     pub(crate) fn remove(&mut self, pod: &PodRef) {
-        let meta = pod.meta();
-        if self.unselected.get(&meta.name).is_some_and(|known| known.meta().uid == meta.uid) {
-            self.unselected.remove(&meta.name);
-            return;
-        }
-        self.unlabelled.remove(&meta.name);
-        let target = pod.target();
-        let removed = if target.is_empty() {
-            self.untargeted.remove(&meta.name).is_some()
-        } else {
-            self.nodes.get_mut(target).is_some_and(|node| {
-                let at = node.pods.iter().position(|known| known.meta().uid == meta.uid);
-                at.map(|at| node.pods.remove(at)).is_some()
-            })
-        };
-        if !removed {
-            return;
-        }
-        self.changed.insert(target.clone());
-        if let Some(count) = self.hashes.get_mut(pod.hash()) {
-            *count -= 1;
-            if *count == 0 {
-                self.hashes.remove(pod.hash());
+        let name = &pod.meta().name;
+        let is_removed = match self.place_of(pod) {
+            Place::Unselected => {
+                self.unselected.remove(name);
+                return;
             }
+            Place::Untargeted => self.untargeted.remove(name).is_some(),
+            Place::Node(target) => self.nodes.get_mut(target).is_some_and(|node| node.remove(pod)),
+        };
+        if is_removed {
+            self.hashes.remove(pod);
+            self.changed.insert(pod.target().clone());
         }
     }
 
     /// Notes that a node came, went or changed.
     pub(crate) fn node_changed(&mut self, node: &Text) {
-        self.last_change.0 += 1;
-        self.undecided.insert(node.clone(), self.last_change);
+        self.undecided.add(node);
     }
 
     /// Notes that a node went. Nothing is kept of one on which the set has nothing.
@@ -233,27 +215,15 @@ impl Roster {
         }
     }
 
-    /// The first nodes whose eligibility is to be decided, at most so many.
-    pub(crate) fn undecided(&self, at_most: usize) -> Vec<(Text, Change)> {
-        self.undecided.iter().take(at_most).map(|(node, change)| (node.clone(), *change)).collect()
-    }
-
-    /// How many nodes there are whose eligibility is to be decided.
-    pub(crate) fn undecided_nodes(&self) -> usize {
-        self.undecided.len()
-    }
-
     /// Takes over what was decided about a node because of a change. It counts for nothing if there was another change since.
     pub(crate) fn decide_node(&mut self, name: Text, change: Change, eligibility: Eligibility) {
-        if self.undecided.get(&name) != Some(&change) {
+        if !self.undecided.settle(&name, change) {
             return;
         }
-        self.undecided.remove(&name);
         match self.nodes.get_mut(&name) {
             Some(node) => node.eligibility = eligibility,
             None if eligibility.should_run() => {
-                let node = Node { eligibility, pods: SmallVec::new(), standing: Standing::default() };
-                self.nodes.insert(name.clone(), node);
+                self.nodes.insert(name.clone(), Node::new(eligibility));
             }
             None => return,
         }
@@ -277,7 +247,7 @@ impl Roster {
 
     /// How many of these nodes need no first Pod: one that is created there is a second one.
     pub(crate) fn count_with_pod<'a>(&self, nodes: impl Iterator<Item = &'a Text>) -> usize {
-        nodes.filter(|node| !self.lists.create.contains(*node)).count()
+        nodes.filter(|node| !self.totals.lists.create.contains(*node)).count()
     }
 
     /// Whether the set has Pods on a node.
@@ -285,33 +255,18 @@ impl Roster {
         self.nodes.get(node).is_some_and(|node| !node.pods.is_empty())
     }
 
-    /// Where the Pods of the set may run.
-    pub(crate) fn template(&self) -> &Arc<DaemonTemplate> {
-        &self.template
-    }
-
     /// Its Pods that the selector does not match.
     pub(crate) fn unselected(&self) -> Vec<PodRef> {
         self.unselected.values().cloned().collect()
     }
 
-    /// Its Pods that lack the label of their hash.
-    pub(crate) fn unlabelled(&self) -> Vec<PodRef> {
-        self.unlabelled.values().cloned().collect()
-    }
-
     /// Its Pods that carry one of these hashes.
     pub(crate) fn with_hashes(&self, hashes: &BTreeSet<Text>) -> Vec<PodRef> {
-        if !hashes.iter().any(|hash| self.has_hash(hash)) {
+        if !hashes.iter().any(|hash| self.hashes.has(hash)) {
             return Vec::new();
         }
         let placed = self.nodes.values().flat_map(|node| &node.pods);
         placed.chain(self.untargeted.values()).filter(|pod| hashes.contains(pod.hash())).cloned().collect()
-    }
-
-    /// Whether a Pod carries that hash.
-    pub(crate) fn has_hash(&self, hash: &str) -> bool {
-        self.hashes.contains_key(hash)
     }
 
     /// How often a standing was decided, since the last call.
@@ -330,14 +285,10 @@ impl Roster {
         now: Timestamp,
         around: &dyn Surroundings,
     ) {
-        let criteria = |desired| Criteria::new(set, hash, desired).with_same_hashes(same_hashes);
-        while let Some((due, name)) = self.timers.first().filter(|(due, _)| *due <= now).cloned() {
-            self.timers.remove(&(due, name.clone()));
-            self.changed.insert(name);
-        }
-        self.judge(criteria(self.tally.desired), now, around);
+        self.changed.extend(self.totals.take_expired(now));
+        self.judge(criteria(set, hash, same_hashes, self.totals.tally.desired), now, around);
         // A percentage may be of no node at all, or of some again.
-        let criteria = criteria(self.tally.desired);
+        let criteria = criteria(set, hash, same_hashes, self.totals.tally.desired);
         if criteria != self.criteria {
             self.judge(criteria, now, around);
         }
@@ -351,29 +302,16 @@ impl Roster {
         }
         for name in std::mem::take(&mut self.changed) {
             let Some(node) = self.nodes.get_mut(&name) else { continue };
-            let old = std::mem::take(&mut node.standing);
-            self.tally -= old.tally;
-            self.lists.of(&old).for_each(|list| {
-                list.remove(&name);
-            });
-            if let Some(due) = old.due {
-                self.timers.remove(&(due, name.clone()));
-            }
+            self.totals.subtract(&name, &node.standing);
             if node.pods.is_empty() && !node.eligibility.should_run() {
                 self.nodes.remove(&name);
                 continue;
             }
             let failed_until = around.failed_until(&name);
             let view = NodeView { eligibility: node.eligibility, pods: &node.pods, failed_until };
-            self.decided += 1;
             node.standing = standing(&view, &self.criteria, now);
-            self.tally += node.standing.tally;
-            self.lists.of(&node.standing).for_each(|list| {
-                list.insert(name.clone());
-            });
-            if let Some(due) = node.standing.due {
-                self.timers.insert((due, name));
-            }
+            self.totals.add(&name, &node.standing);
+            self.decided += 1;
         }
     }
 
@@ -399,25 +337,26 @@ impl Roster {
         };
         let take = |list: &BTreeSet<Text>, at_most, cursor: &Cursor| take_without(list, &none, at_most, cursor);
         let Cursors { create, delete } = cursors;
-        let (tally, replacement) = (self.tally, self.criteria.replacement);
+        let Totals { tally, lists, .. } = &self.totals;
+        let replacement = self.criteria.replacement;
         let (replace, waits) = match replacement {
             Replacement::CreateFirst => (create, held_back),
             Replacement::DeleteFirst | Replacement::OnDelete => (delete, &none),
         };
-        let room = Limits::new(set, tally.desired).map_or(0, |limits| limits.candidates(&tally, replacement));
+        let room = Limits::new(set, tally.desired).map_or(0, |limits| limits.candidates(tally, replacement));
         Nodes {
             criteria: self.criteria.clone(),
-            tally,
+            tally: *tally,
             cursors: cursors.clone(),
-            create: take_without(&self.lists.create, held_back, burst, create),
-            delete: take(&self.lists.delete, burst, delete),
-            replace: take_without(&self.lists.replace, waits, burst, replace),
-            remove: take(&self.lists.remove, burst, delete),
-            sunset: take(&self.lists.sunset, burst.min(sunsets(&tally)), delete),
-            candidates: take_without(&self.lists.candidates, waits, burst.min(room), replace),
-            blocking: take(&self.lists.blocking, NAMED, &Cursor::default()),
+            create: take_without(&lists.create, held_back, burst, create),
+            delete: take(&lists.delete, burst, delete),
+            replace: take_without(&lists.replace, waits, burst, replace),
+            remove: take(&lists.remove, burst, delete),
+            sunset: take(&lists.sunset, burst.min(sunsets(tally)), delete),
+            candidates: take_without(&lists.candidates, waits, burst.min(room), replace),
+            blocking: take(&lists.blocking, NAMED, &Cursor::default()),
             untargeted: self.untargeted.len(),
-            due: self.timers.first().map(|(due, _)| *due),
+            due: self.totals.due(),
         }
     }
 
@@ -431,15 +370,6 @@ impl Roster {
             failed_delay: around.failed_delay(name),
         })
     }
-}
-
-/// Whether the controller of a Pod is the DaemonSet of that name and uid. The set must be in the namespace of the Pod.
-///
-/// Events find the roster of a Pod by the name of its controller, so that a Pod that names another set belongs to no roster.
-pub(crate) fn is_controller(set: &str, uid: &Uid, pod: &Meta) -> bool {
-    pod.controller().is_some_and(|controller| {
-        controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
-    })
 }
 
 /// The nodes after a cursor, and then those up to it.

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use common::{
     intern::Text,
     map::HashMap,
-    meta::{Key, Meta, Uid},
+    meta::{Key, Uid},
 };
 use jiff::Timestamp;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -18,9 +18,10 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use crate::{
     failed_pods::{Bounds, FailedPods},
     lost_creates::LostCreates,
+    objects::PodRef,
     refused_changes::Refusals,
-    roster::{Roster, Surroundings, is_controller},
-    snapshot::{Cursors, PodRef, Turn},
+    roster::{Roster, Surroundings},
+    snapshot::{Turn, nodes::Cursors},
 };
 
 /// What is kept of one DaemonSet between syncs.
@@ -140,19 +141,19 @@ impl Rosters {
     /// Passes a change of a Pod on to the roster of its controller.
     pub(crate) fn pod_changed(&self, old: Option<&PodRef>, new: Option<&PodRef>) {
         if let Some(pod) = old {
-            self.of_controller(pod.meta(), |roster| roster.remove(pod));
+            self.of_controller(pod, |roster| roster.remove(pod));
         }
         if let Some(pod) = new {
-            self.of_controller(pod.meta(), |roster| roster.insert(pod));
+            self.of_controller(pod, |roster| roster.insert(pod));
         }
     }
 
-    fn of_controller(&self, pod: &Meta, change: impl FnOnce(&mut Roster)) {
-        let Some(controller) = pod.controller() else { return };
-        let record = self.records.lock().get(&Key::new(&pod.namespace, &controller.name)).cloned();
+    fn of_controller(&self, pod: &PodRef, change: impl FnOnce(&mut Roster)) {
+        let Some(controller) = pod.meta().controller() else { return };
+        let record = self.records.lock().get(&Key::new(&pod.meta().namespace, &controller.name)).cloned();
         let Some((_, record)) = record else { return };
         let mut record = record.lock();
-        if is_controller(&controller.name, &record.uid, pod)
+        if pod.is_controlled_by(&controller.name, &record.uid)
             && let Some(roster) = &mut record.roster
         {
             change(roster);

@@ -1,5 +1,8 @@
 //! What one sync looks at.
 
+pub mod nodes;
+pub mod revisions;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -9,19 +12,9 @@ use std::{
 use common::{intern::Text, refs::Owner};
 use jiff::Timestamp;
 
-use crate::{
-    decide::{
-        eligibility::Eligibility,
-        revisions::Revisions,
-        standing::{Criteria, NodeView, Tally},
-    },
-    objects::{CachedPod, ControllerRevision, DaemonSet, DaemonTemplate},
-};
-
-/// A cached Pod.
-pub type PodRef = Arc<CachedPod>;
-/// A cached revision.
-pub type RevisionRef = Arc<ControllerRevision>;
+use crate::objects::{DaemonSet, DaemonTemplate, PodRef};
+use nodes::Nodes;
+use revisions::Revisions;
 
 /// Everything that one sync decides on.
 #[derive(Clone, Debug)]
@@ -105,99 +98,4 @@ pub struct Limits {
     pub burst: usize,
     /// Whether tolerations may compare numbers (gate `TaintTolerationComparisonOperators`).
     pub compares_taints: bool,
-}
-
-/// The nodes of a set: their counts, and those on which something is to be done.
-///
-/// The lists are in the order of the nodes' names and no longer than one sync can use. Lists of creations and deletions begin after
-/// the [cursor](Cursors) and wrap around.
-#[derive(Clone, Debug)]
-pub struct Nodes {
-    /// By what Pods are judged.
-    pub criteria: Criteria,
-    /// With which node each list begins.
-    pub cursors: Cursors,
-    /// The counts of all nodes.
-    pub tally: Tally,
-    /// Nodes on which a Pod is created.
-    pub create: Listed,
-    /// Nodes on which Pods are deleted, whatever the update strategy.
-    pub delete: Listed,
-    /// Nodes whose outdated Pod is not available.
-    pub replace: Listed,
-    /// Nodes whose outdated Pod is deleted at once.
-    pub remove: Listed,
-    /// Nodes on which no Pod should run and whose outdated Pod is available.
-    pub sunset: Listed,
-    /// Nodes whose outdated Pod is replaced within the limit.
-    pub candidates: Listed,
-    /// The first few nodes that count against the limit.
-    pub blocking: Listed,
-    /// How many Pods neither run on a node nor name one.
-    pub untargeted: usize,
-    /// When the passing of time alone next changes something.
-    pub due: Option<Timestamp>,
-}
-
-/// The nodes after which creations and deletions begin.
-///
-/// A Pod that the server always refuses would otherwise take the first place in every sync, and the nodes after it would get no turn.
-#[derive(Clone, Debug, Default)]
-pub struct Cursors {
-    /// The node of the creation.
-    pub create: Cursor,
-    /// The node of the deletion.
-    pub delete: Cursor,
-}
-
-/// The node of the last request that the server refused. `None` means that the order begins with the first name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cursor(pub Option<Text>);
-
-impl Cursor {
-    /// Sorts work by the names of its nodes, beginning after the cursor and wrapping around. Without a refusal the order stays.
-    pub fn order<T>(&self, work: &mut [T], node: impl Fn(&T) -> &Text) {
-        if let Some(refused) = &self.0 {
-            let position = |one: &T| (node(one) <= refused, node(one).clone());
-            work.sort_by_cached_key(position);
-        }
-    }
-}
-
-/// The first nodes of one sort, and their number.
-#[derive(Clone, Debug, Default)]
-pub struct Listed {
-    /// The first of them.
-    pub nodes: Vec<NodePods>,
-    /// How many there are.
-    pub count: usize,
-}
-
-impl Listed {
-    /// How many are left out.
-    pub fn unlisted(&self) -> usize {
-        self.count.saturating_sub(self.nodes.len())
-    }
-}
-
-/// A node and the Pods that are meant for it.
-#[derive(Clone, Debug)]
-pub struct NodePods {
-    /// Its name.
-    pub name: Text,
-    /// What the DaemonSet does there.
-    pub eligibility: Eligibility,
-    /// Its Pods, in the order of [`rank`](crate::decide::standing::rank).
-    pub pods: Vec<PodRef>,
-    /// Until when a Pod that failed there is left alone.
-    pub failed_until: Option<Timestamp>,
-    /// How long the next Pod that fails there is left alone, if one is deleted now.
-    pub failed_delay: Duration,
-}
-
-impl NodePods {
-    /// As decisions look at it.
-    pub fn view(&self) -> NodeView<'_> {
-        NodeView { eligibility: self.eligibility, pods: &self.pods, failed_until: self.failed_until }
-    }
 }

@@ -7,6 +7,7 @@ use common::{
     controller::priority,
     intern::Text,
     meta::{Key, Meta, OwnerRef, Uid},
+    object::Object,
     parsed::Parsed,
     queue::{Priority, Queue},
     refs,
@@ -89,32 +90,28 @@ impl Watch {
         if origin == Origin::Initial {
             return;
         }
-        match event {
-            Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            Event::Added(pod) => self.add_adopters(pod.meta()),
-            Event::Updated { old, new } => self.on_update(old.meta(), new.meta()),
-            Event::Deleted(pod) => self.add_owner(pod.meta()),
-            Event::Unreadable(pod) => self.add_owner(&pod.meta),
-        }
+        self.on_child(event);
     }
 
     /// The same for revisions. A revision that its set has created enqueues the set only if the set waits to see it.
     pub(crate) fn on_revision(&self, event: &Event<ControllerRevision>, origin: Origin) {
-        if origin == Origin::Initial {
-            return;
-        }
-        match event {
-            Event::Added(revision) if revision.meta.is_deleting() => self.add_owner(&revision.meta),
-            Event::Added(revision) if revision.meta.controller().is_some() => {
-                let awaits = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
-                if revision.meta.controller().is_some_and(awaits) {
-                    self.add_owner(&revision.meta);
-                }
+        let is_expected = |owner: &OwnerRef| self.ledger.awaits_write(&owner.uid, CONTROLLER_REVISIONS);
+        let is_unexpected = match event {
+            Event::Added(revision) if !revision.meta.is_deleting() => {
+                revision.meta.controller().is_some_and(|owner| !is_expected(owner))
             }
-            Event::Added(revision) => self.add_adopters(&revision.meta),
-            Event::Updated { old, new } => self.on_update(&old.meta, &new.meta),
-            Event::Deleted(revision) => self.add_owner(&revision.meta),
-            Event::Unreadable(revision) => self.add_owner(&revision.meta),
+            _ => false,
+        };
+        if origin != Origin::Initial && !is_unexpected {
+            self.on_child(event);
+        }
+    }
+
+    fn on_child<K: Object>(&self, event: &Event<K>) {
+        match event {
+            Event::Updated { old, new } => self.on_update(old.meta(), new.meta()),
+            Event::Added(child) if child.meta().controller().is_none() => self.add_adopters(child.meta()),
+            Event::Added(_) | Event::Deleted(_) | Event::Unreadable(_) => self.add_owner(event.meta()),
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use common::{
-    controller::Sequenced as _,
+    controller::Decision,
     intern::Text,
     object::Object,
     refs::{self, Owner},
@@ -18,15 +18,15 @@ use serde_json::{Value, json};
 
 use crate::{
     DaemonSetController,
-    decide::{
-        self,
-        eligibility::{Eligibility, eligibility},
-        revisions,
-    },
-    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
+    decide::{self, eligibility::eligibility, revisions},
+    objects::{DAEMON_SETS, DaemonSet, DaemonTemplate, Node, PodRef, RevisionRef},
     plan::Plan,
     roster::{Roster, Surroundings},
-    snapshot::{Blocked, Cursors, Limits, PodRef, RefusedChanges, RevisionRef, Snapshot, Turn},
+    snapshot::{
+        Blocked, Limits, RefusedChanges, Snapshot, Turn,
+        nodes::{Cursors, Eligibility},
+        revisions::hash_of,
+    },
 };
 
 /// The time of every sync in tests.
@@ -186,7 +186,7 @@ impl Around<'_> {
 
     /// Brings a roster up to date, the eligibility of its nodes included.
     pub(crate) fn update(&self, roster: &mut Roster, set: &DaemonSet, hash: &str, now: Timestamp) {
-        for (node, change) in roster.undecided(usize::MAX) {
+        for (node, change) in roster.undecided.first(usize::MAX) {
             let eligibility = self.eligibility(&node);
             roster.decide_node(node, change, eligibility);
         }
@@ -313,22 +313,18 @@ impl World {
         let claims = refs::claim(&owner, &set.selector, candidates, |_| true).unwrap_or_default();
         let revisions = revisions::choose(&set, &template, claims);
         let pods: Vec<PodRef> = self.pods.iter().map(read).collect();
-        let (orphans, own): (Vec<PodRef>, Vec<PodRef>) =
-            pods.into_iter().partition(|pod| pod.meta().controller().is_none());
-        let around = self.around();
-        let names: Vec<Text> = around.nodes.keys().map(|name| Text::new(name)).collect();
-        let mut roster = Roster::new(&set, Arc::clone(&template), own, names.into_iter());
-        around.update(&mut roster, &set, &revisions.hash, self.now);
+        let orphans = pods.into_iter().filter(|pod| pod.meta().controller().is_none());
+        let (mut roster, around) = (self.roster(&revisions.hash), self.around());
         roster.update(&set, &revisions.hash, &revisions.same_hashes, self.now, &around);
-        let live = revisions.old.iter().map(revisions::hash_of).filter(|hash| roster.has_hash(hash));
-        let adopt: Vec<PodRef> = orphans.into_iter().filter(|pod| !pod.meta().is_deleting()).collect();
+        let live = revisions.old.iter().map(hash_of).filter(|hash| roster.hashes.has(hash));
+        let adopt: Vec<PodRef> = orphans.filter(|pod| !pod.meta().is_deleting()).collect();
         let held_back = decide::held_back(&self.lost_creates, adopt.iter());
         Snapshot {
             adopt,
             unseen_second_pods: roster.count_with_pod(self.lost_creates.keys()),
             release: roster.unselected(),
             relabel: roster.with_hashes(&revisions.same_hashes),
-            unlabelled: roster.unlabelled(),
+            unlabelled: roster.hashes.unlabelled(),
             live_hashes: live.map(Text::new).collect(),
             nodes: roster.nodes(&set, self.limits.burst, &self.cursors, &held_back, &around),
             held_back,
@@ -354,7 +350,7 @@ impl World {
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        DaemonSetController::explain(&snapshot, snapshot.now).actions
+        Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain().actions
     }
 
     /// What is done about Pods, in short: `+n1` creates one for node `n1`, `-p1` deletes Pod `p1`.

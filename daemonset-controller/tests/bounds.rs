@@ -8,11 +8,11 @@
 #[allow(dead_code, reason = "shared with the other tests")]
 mod world;
 
-use std::{alloc::System, sync::Arc, time::Duration};
+use std::{alloc::System, collections::BTreeSet, sync::Arc, time::Duration};
 
 use cap::Cap;
 use common::{
-    controller::Sequenced as _,
+    controller::Decision,
     intern::Text,
     object::Object,
     refs::{self, Owner},
@@ -20,15 +20,16 @@ use common::{
 use daemonset_controller::{
     DaemonSetController,
     decide::{
-        decide,
-        eligibility::Eligibility,
-        revisions,
-        rolling::{Limits as Update, sunsets},
-        standing::{Criteria, NodeView, Replacement, Rollout, Tally, standing},
+        decide, revisions,
+        rolling::{Limits as Update, criteria, sunsets},
+        standing::{Rollout, standing},
     },
     objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate},
     plan::{Lack, Why},
-    snapshot::{Cursors, Limits, Listed, NodePods, Nodes, RefusedChanges, Snapshot, Turn},
+    snapshot::{
+        Limits, RefusedChanges, Snapshot, Turn,
+        nodes::{Cursors, Eligibility, Listed, NodePods, NodeView, Nodes, Replacement, Tally},
+    },
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -109,7 +110,7 @@ fn any_set() -> impl Strategy<Value = Value> {
 /// What a sync of nodes with these Pods sees, as a roster would list it.
 fn nodes(set: &DaemonSet, pods: &[(Eligibility, Vec<Arc<CachedPod>>)]) -> Nodes {
     let desired = pods.iter().filter(|(eligibility, _)| eligibility.should_run()).count();
-    let criteria = Criteria::new(set, "new", i32::try_from(desired).unwrap());
+    let criteria = criteria(set, "new", &BTreeSet::new(), i32::try_from(desired).unwrap());
     let mut nodes = Nodes {
         tally: Tally::default(),
         cursors: Cursors::default(),
@@ -217,7 +218,7 @@ proptest! {
             release: Vec::new(),
             relabel: Vec::new(),
             unlabelled: Vec::new(),
-            live_hashes: std::collections::BTreeSet::new(),
+            live_hashes: BTreeSet::new(),
             blocked: None,
             lost_creates: lost_creates.clone(),
             held_back: lost_creates.keys().cloned().collect(),
@@ -231,7 +232,7 @@ proptest! {
         };
         let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = DaemonSetController::explain(&snapshot, snapshot.now);
+            let explanation = Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
         prop_assert!(plan.creates.len() <= burst && plan.deletes.len() <= burst);

@@ -1,10 +1,8 @@
 //! Deciding: a snapshot in, a plan out. Pure: no requests, no clock, no randomness.
 //!
 //! Where a later part depends on the outcome of an earlier one (a Pod could not be adopted, the name of a revision was taken), the
-//! later part is decided again from that outcome: see [`reconcile`], [`status`] and [`history::forget`].
+//! later part is decided again from that outcome: see [`reconcile`], [`revisions::created`], [`status`] and [`history::forget`].
 
-pub mod body;
-mod explain;
 pub mod history;
 pub mod mismatch;
 pub mod retention;
@@ -18,11 +16,9 @@ use std::sync::Arc;
 
 use crate::{
     objects::StatefulSet,
-    plan::{Plan, Problem, Reconcile, Unavailable, Work},
+    plan::{Plan, Problem, Reconcile, Unavailable, mismatch::Mismatches, revisions::Revisions},
     snapshot::{PodRef, Snapshot},
 };
-use mismatch::Mismatches;
-use revisions::Revisions;
 use situation::Situation;
 
 /// The most claims that the Pods of a set may have together. Each of them is compared with its Pod at every sync, and a cluster has
@@ -46,11 +42,12 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
     };
     if plan.problem.is_none() && !snapshot.owner.deleting {
         plan.mismatches = mismatch::mismatches(snapshot);
-        plan.reports = plan.mismatches.to_report(snapshot);
+        plan.reports = mismatch::to_report(&plan.mismatches, snapshot);
     }
     if plan.problem.is_none() {
         plan.reconcile = reconcile(snapshot, &claimed, &plan.revisions);
-        let lowered = plan.reconcile.lowers_current();
+        let work = plan.reconcile.phases.iter().flat_map(|phase| &phase.work);
+        let lowered = work.filter(|work| work.lowers_current()).count() as i32;
         plan.status = status::complete(set, &status::lowered(&plan.reconcile.counted, lowered));
         plan.available_in = status::next_check(set, &claimed, &plan.status, snapshot.now, snapshot.now);
     }
@@ -88,14 +85,6 @@ pub fn reconcile(snapshot: &Snapshot, claimed: &[PodRef], revisions: &Revisions)
     }
     rolling::update(&situation, &mut plan);
     plan
-}
-
-impl Reconcile {
-    /// How many Pods of the current revision are deleted, if all deletions succeed.
-    fn lowers_current(&self) -> i32 {
-        let work = self.phases.iter().flat_map(|phase| &phase.work);
-        work.filter(|work| matches!(work, Work::Delete { why, .. } if why.lowers_current())).count() as i32
-    }
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@
 //! # How it is laid out
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► sequence.rs, sequence/ ──► API server
-//! (events        │         (indexes of     (pure)       revisions, scaling,  (pure, too) claims, revisions,
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide/ ──► Plan ──► carry_out/ ──► API server
+//! (events        │         (indexes of     (pure)       revisions, scaling,  claims, revisions,
 //!  to keys)      │         four caches)                 rolling, retention,  Pods phase by phase, status,
 //!                │                                      status, history      history
 //!                └──────────────◄── requeue: a Pod becomes available, a claim is gone, Pods are left to create
@@ -60,27 +60,27 @@ pub mod reports;
 pub mod snapshot;
 
 mod awaited;
+mod carry_out;
 mod observe;
-mod sequence;
 mod watch;
 #[cfg(test)]
 mod world;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use common::{
     app::Definition,
-    consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    consistency::{Behind, Ledger},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, FilteredInformer, Informer, handler},
+    io::{Failed, Io, Outcome},
     meta::{Key, Meta, Uid},
     parsed::Parsed,
     queue::{Backoff, Priority, Queue},
     revision::template::PodTemplate,
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{ATOMIC_FIFO, EXPECTATIONS_TIMEOUT, FeatureGate, Settings, Tune, WorkersFlag},
     store::Store,
 };
@@ -88,11 +88,11 @@ use jiff::Timestamp;
 
 use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
+    carry_out::{Namesake, Note},
     metrics::ControllerMetrics,
     objects::{CachedPod, Claim, ControllerRevision, POD_NAME_LABEL, STATEFUL_SETS, StatefulSet},
     plan::{Plan, Problem},
     reports::Reports,
-    sequence::{Namesake, Note},
     snapshot::{Limits, Snapshot},
     watch::Watch,
 };
@@ -230,6 +230,30 @@ impl StatefulSetController {
             self.awaited.forget(&set.key());
         }
     }
+
+    /// Has the set synced again once the caches show the write that it waits for.
+    fn await_write(&self, set: &Key) {
+        let write = |behind: &Option<(Behind, Duration)>| match behind {
+            Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
+            _ => None,
+        };
+        let behind = || {
+            let uid = self.sets.store().peek(&set.namespace, &set.name, |meta| meta.uid.clone());
+            uid.and_then(|uid| self.behind(&uid))
+        };
+        loop {
+            let known = behind();
+            let awaited = write(&known);
+            self.awaited_writes.set(set, awaited);
+            if known.is_none() {
+                return self.queue.add(set.clone(), Priority::Normal);
+            }
+            // An event that came in between found no set waiting.
+            if awaited.is_none() || write(&behind()) == awaited {
+                return;
+            }
+        }
+    }
 }
 
 fn limits(settings: &Settings) -> Limits {
@@ -241,7 +265,7 @@ fn limits(settings: &Settings) -> Limits {
     }
 }
 
-impl Sequenced for StatefulSetController {
+impl Controller for StatefulSetController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -250,15 +274,15 @@ impl Sequenced for StatefulSetController {
     const STALE_SYNC_SKIPS: Option<&'static str> = Some("statefulset_controller_stale_sync_skips_total");
 
     fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        self.observe_set(key, now)
+        self.observe(key, now)
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -289,6 +313,7 @@ impl Sequenced for StatefulSetController {
     }
 
     fn record(&self, snapshot: &Snapshot, _: &Plan) {
+        self.awaited_writes.set(&snapshot.set.metadata.key(), None);
         self.reports.free(&snapshot.owner.uid, snapshot.pods.keep.iter().map(|pod| &*pod.meta().name));
     }
 
@@ -301,6 +326,10 @@ impl Sequenced for StatefulSetController {
         if !self.sets.store().shows(&snapshot.set.metadata) {
             self.watch.forget(&snapshot.set);
         }
+    }
+
+    fn waiting(&self, key: &Key) {
+        self.await_write(key);
     }
 
     fn ledger(&self) -> Option<&Ledger> {

@@ -9,12 +9,12 @@ use std::{
 use common::{
     consistency::{Behind, Cache},
     controller::Observed,
+    io::Failed,
     map::HashSet,
     meta::{Key, Uid},
     object::Unreadable,
     refs::{self, Owner},
     revision::{Numbers, template::PodTemplate},
-    sequence::Failed,
     store::{ByController, IndexValue, OrphansByNamespace},
 };
 use jiff::Timestamp;
@@ -27,17 +27,17 @@ use crate::{
 };
 
 impl StatefulSetController {
-    pub(crate) fn observe_set(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
+    pub(crate) fn observe(&self, key: &Key, now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         let store = self.sets.store();
         let known = store.peek(&key.namespace, &key.name, |meta| meta.uid.clone());
-        if let Some(behind) = known.as_ref().and_then(|uid| self.wait(key, uid)) {
+        if let Some(behind) = known.as_ref().and_then(|uid| self.behind(uid)) {
             return Ok(Observed::behind(behind));
         }
         // Read after the check, so that what is read is at least as new as this process's own writes.
         let Some(set) = store.get(&key.namespace, &key.name)? else { return Ok(Observed::Gone) };
         if known.as_ref() != Some(&set.metadata.uid) {
             // Another set of that name has replaced it in between.
-            return self.observe_set(key, now);
+            return self.observe(key, now);
         }
         self.snapshot(set, now).map(Observed::Ready)
     }
@@ -75,8 +75,7 @@ impl StatefulSetController {
         if set.claims.is_empty() {
             return Ok(claims);
         }
-        let ordinal = |pod: &&PodRef| ordinal_of(&set.metadata.name, &pod.meta().name).flatten();
-        let present: BTreeSet<i32> = pods.iter().filter_map(ordinal).collect();
+        let present: BTreeSet<i32> = pods.iter().filter_map(|pod| pod.ordinal()).collect();
         // Adds the claims of an ordinal; says whether one of them belongs to an earlier Pod.
         let mut add = |ordinal: i32| -> Result<bool, Unreadable> {
             let (mut stale, pod) = (false, set.pod_name(ordinal));
@@ -106,25 +105,8 @@ impl StatefulSetController {
         unreadable.map_or(Ok(claims), Err)
     }
 
-    /// What a set waits to see, if anything. The event that shows it enqueues the set.
-    fn wait(&self, key: &Key, uid: &Uid) -> Option<(Behind, Duration)> {
-        let write = |behind: &Option<(Behind, Duration)>| match behind {
-            Some((Behind::Write { resource, written, .. }, _)) => Some((*resource, *written)),
-            _ => None,
-        };
-        loop {
-            let behind = self.behind(uid);
-            let awaited = write(&behind);
-            self.awaited_writes.set(key, awaited);
-            // An event that came in between found no set waiting.
-            if awaited.is_none() || write(&self.behind(uid)) == awaited {
-                return behind;
-            }
-        }
-    }
-
     /// This process's own writes that the caches do not show yet.
-    fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
+    pub(crate) fn behind(&self, uid: &Uid) -> Option<(Behind, Duration)> {
         let caches: [&dyn Cache; 4] =
             [&**self.pods.store(), &**self.claims.store(), &**self.sets.store(), &**self.revisions.store()];
         self.ledger.behind(uid, &caches, HashSet::default)

@@ -1,17 +1,19 @@
 //! What is decided before the first request of a sync: the revisions, the work on Pods in phases, the status.
 
+mod explain;
+pub mod mismatch;
+pub mod revisions;
+
 use std::{fmt, sync::Arc, time::Duration};
 
-use common::{explain::Lines, meta::OwnerRef, selector::SelectorError, sequence::Pace};
+use common::{explain::Lines, io::Pace, meta::OwnerRef, selector::SelectorError};
 
 use crate::{
-    decide::{
-        mismatch::{Mismatch, Mismatches},
-        revisions::Revisions,
-    },
     objects::{StatefulSet, Status},
     snapshot::{ClaimRef, PodRef},
 };
+use mismatch::{Mismatch, Mismatches};
+use revisions::{RevisionRole, Revisions};
 
 /// What one sync does.
 #[derive(Clone, Debug)]
@@ -114,25 +116,36 @@ pub enum Work {
         why: Why,
     },
     /// Creates or changes what an existing Pod needs.
-    Repair {
-        /// The Pod.
-        pod: PodRef,
-        /// Its ordinal.
-        ordinal: i32,
-        /// Claims that are missing.
-        claims: Claims,
-        /// Claims to report because another controller manages them.
-        conflicting: Vec<String>,
-        /// Claims whose owner references change, with the new references.
-        owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
-        /// What the Pod itself lacks.
-        wrong: Option<Wrong>,
-        /// The occasion of the repair.
-        occasion: Occasion,
-    },
+    Repair(Repair),
 }
 
-/// The occasion of a [`Work::Repair`].
+/// What an existing Pod needs.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    /// The Pod.
+    pub pod: PodRef,
+    /// Its ordinal.
+    pub ordinal: i32,
+    /// Claims that are missing.
+    pub claims: Claims,
+    /// What its claims need.
+    pub ownership: Ownership,
+    /// What the Pod itself lacks.
+    pub wrong: Option<Wrong>,
+    /// The occasion of the repair.
+    pub occasion: Occasion,
+}
+
+/// What claims need so that the garbage collector deletes them with their owners.
+#[derive(Clone, Debug, Default)]
+pub struct Ownership {
+    /// Claims whose owner references change, with the new references.
+    pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
+    /// Claims to report because another controller manages them.
+    pub conflicting: Vec<String>,
+}
+
+/// The occasion of a [`Repair`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// The Pod is pending, possibly because claims are missing.
@@ -165,15 +178,6 @@ pub struct Claims {
     pub terminating: Vec<String>,
 }
 
-/// The part that a revision plays for its set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RevisionRole {
-    /// The revision before the rolling update.
-    Current,
-    /// The revision of the set's template.
-    Update,
-}
-
 /// Why a Pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -191,13 +195,6 @@ pub enum Why {
         /// Whether it has the current revision.
         is_current: bool,
     },
-}
-
-impl Why {
-    /// Whether `status.currentReplicas` is lowered by the deletion.
-    pub fn lowers_current(self) -> bool {
-        matches!(self, Self::Outdated { is_current: true } | Self::Stuck { is_current: true })
-    }
 }
 
 impl fmt::Display for Why {
@@ -219,13 +216,8 @@ impl Claims {
 }
 
 impl Work {
-    /// The claims that are created first.
-    pub fn claims(&self) -> Option<&Claims> {
-        match self {
-            Self::Create { claims, .. } | Self::CreateClaims { claims, .. } | Self::Repair { claims, .. } => {
-                Some(claims)
-            }
-            Self::Delete { .. } => None,
-        }
+    /// Whether `status.currentReplicas` is lowered by the work.
+    pub fn lowers_current(&self) -> bool {
+        matches!(self, Self::Delete { why: Why::Outdated { is_current: true } | Why::Stuck { is_current: true }, .. })
     }
 }

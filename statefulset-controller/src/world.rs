@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
-    controller::Sequenced as _,
+    controller::Decision,
     object::Object,
     refs::{self, Owner},
     revision::{Data, Numbers, template::PodTemplate},
@@ -15,7 +15,7 @@ use crate::{
     StatefulSetController,
     decide::revisions,
     objects::{Claim, STATEFUL_SETS, StatefulSet, ordinal_of},
-    plan::{Plan, Reconcile, Work},
+    plan::{Plan, Reconcile, Repair, Work},
     reports::Reported,
     snapshot::{Limits, PodRef, RevisionRef, Snapshot},
 };
@@ -257,7 +257,7 @@ impl World {
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        StatefulSetController::explain(&snapshot, snapshot.now).actions
+        Decision::<StatefulSetController>::of(&snapshot, snapshot.now).explain().actions
     }
 
     /// What is done about Pods, in short: `+1` creates, `-1` deletes, `~1` mends the Pod itself, `pvc 1` makes claims,
@@ -286,10 +286,10 @@ pub(crate) fn short(plan: &Reconcile) -> Vec<String> {
             }
             Work::CreateClaims { ordinal, .. } => out.push(format!("pvc {ordinal}")),
             Work::Delete { pod, .. } => out.push(format!("-{}", number(pod))),
-            Work::Repair { pod, claims, owners, wrong, .. } => {
+            Work::Repair(Repair { pod, claims, ownership, wrong, .. }) => {
                 let n = number(pod);
                 out.extend((!claims.missing.is_empty()).then(|| format!("pvc {n}")));
-                out.extend((!owners.is_empty()).then(|| format!("own {n}")));
+                out.extend((!ownership.owners.is_empty()).then(|| format!("own {n}")));
                 out.extend(wrong.is_some().then(|| format!("~{n}")));
             }
         }

@@ -2,35 +2,13 @@
 
 use common::taints::{NO_EXECUTE, NO_SCHEDULE, Taint};
 
-use crate::objects::{FieldRequirement, LabelRequirement, Node, Placement, Term};
+use crate::{
+    objects::{FieldRequirement, LabelRequirement, Node, Placement, Term},
+    snapshot::nodes::Eligibility,
+};
 
 /// The one field of a node that affinities may name.
 const NODE_NAME_FIELD: &str = "metadata.name";
-
-/// What a DaemonSet does on a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Eligibility {
-    /// A Pod should run there.
-    Runs,
-    /// No Pod is created there, and a Pod that is there stays: the node has a `NoSchedule` taint that is not tolerated.
-    Stays,
-    /// No Pod may run there.
-    Leaves,
-    /// The cache has no such node.
-    Vanished,
-}
-
-impl Eligibility {
-    /// Whether a Pod should run there.
-    pub fn should_run(self) -> bool {
-        self == Self::Runs
-    }
-
-    /// Whether a Pod that is there may stay.
-    pub fn should_continue(self) -> bool {
-        matches!(self, Self::Runs | Self::Stays)
-    }
-}
 
 /// Decides what a DaemonSet does on a node. `compares`: gate `TaintTolerationComparisonOperators`.
 ///

@@ -3,13 +3,10 @@
 use common::pods::Phase;
 use jiff::Timestamp;
 
-use super::{
-    eligibility::Eligibility,
-    standing::{Criteria, NodeView},
-};
 use crate::{
+    objects::PodRef,
     plan::{Lack, Why},
-    snapshot::PodRef,
+    snapshot::nodes::{Criteria, Eligibility, NodeView},
 };
 
 /// What is done on one node.

@@ -2,12 +2,10 @@
 
 use jiff::Timestamp;
 
-use super::standing::Criteria;
 use crate::{
-    objects::DaemonSet,
+    objects::{DaemonSet, PodRef},
     plan::{Deletion, Why},
-    roster::is_controller,
-    snapshot::PodRef,
+    snapshot::nodes::Criteria,
 };
 
 /// Decides again about a Pod that has changed since its deletion was decided at `decided`.
@@ -24,7 +22,7 @@ pub fn still_holds(
 ) -> bool {
     let Deletion { pod: judged, node, why } = deletion;
     let is_same = live.meta().uid == judged.meta().uid
-        && is_controller(&set.metadata.name, &set.metadata.uid, live.meta())
+        && live.is_controlled_by(&set.metadata.name, &set.metadata.uid)
         && set.selector.matches(&live.meta().labels)
         && live.target() == node
         && live.hash() == judged.hash()
@@ -45,9 +43,12 @@ pub fn still_holds(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{collections::BTreeSet, sync::Arc};
 
-    use crate::world::{PodBuilder, now, pod, read, world};
+    use crate::{
+        decide::rolling::criteria,
+        world::{PodBuilder, now, pod, read, world},
+    };
 
     use super::*;
 
@@ -55,7 +56,8 @@ mod tests {
         let set: Arc<DaemonSet> = read(&world(0).set);
         let on_node = |pod: PodBuilder| read(&pod.named("p1", "n1"));
         let deletion = Deletion { pod: on_node(judged), node: "n1".into(), why };
-        still_holds(&deletion, &on_node(live), &set, &Criteria::new(&set, "b", 1), now(), now())
+        let criteria = criteria(&set, "b", &BTreeSet::new(), 1);
+        still_holds(&deletion, &on_node(live), &set, &criteria, now(), now())
     }
 
     #[test]

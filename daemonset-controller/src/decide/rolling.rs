@@ -1,13 +1,33 @@
 //! How many outdated Pods are replaced at once.
 
-use common::intstr::{IntOrString, Round};
+use std::collections::BTreeSet;
 
-use super::standing::{Criteria, Replacement, Tally};
+use common::{
+    intern::Text,
+    intstr::{IntOrString, Round},
+};
+
 use crate::{
     objects::{DaemonSet, Update},
     plan::{Creation, Deletion, Lack, Plan, Why},
-    snapshot::{NodePods, Snapshot},
+    snapshot::{
+        Snapshot,
+        nodes::{Criteria, NodePods, Replacement, Tally},
+    },
 };
+
+/// The criteria of a set whose current revision has that hash and the same template as those with `same_hashes`, if a Pod should run
+/// on so many nodes.
+pub fn criteria(set: &DaemonSet, hash: &str, same_hashes: &BTreeSet<Text>, desired: i32) -> Criteria {
+    Criteria {
+        hash: Text::new(hash),
+        same_hashes: same_hashes.clone(),
+        template_generation: set.template_generation().map(|generation| Text::new(&generation.to_string())),
+        min_ready_seconds: set.min_ready_seconds,
+        allows_surge: set.allows_surge(),
+        replacement: Limits::replacement(set, desired),
+    }
+}
 
 /// The limits of a rolling update, in nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,17 +108,23 @@ pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
             return;
         }
     };
-    let room = limits.candidates(tally, criteria.replacement).saturating_sub(unseen_surge(snapshot));
+    let unseen = if criteria.replacement == Replacement::CreateFirst { snapshot.unseen_second_pods } else { 0 };
+    let room = limits.candidates(tally, criteria.replacement).saturating_sub(unseen);
     explain_wait(snapshot, limits, room, plan);
+    let deferred = room.min(nodes.candidates.count).saturating_sub(nodes.candidates.nodes.len());
+    let deferred = deferred + nodes.replace.unlisted();
+    plan.deferred.deletes += nodes.remove.unlisted();
     match criteria.replacement {
         Replacement::OnDelete => {}
         Replacement::DeleteFirst => {
+            plan.deferred.deletes += deferred;
             plan.deletes
                 .extend(nodes.replace.nodes.iter().filter_map(|node| outdated(node, criteria, Why::Unavailable)));
             let chosen = nodes.candidates.nodes.iter().take(room);
             plan.deletes.extend(chosen.filter_map(|node| outdated(node, criteria, Why::Outdated)));
         }
         Replacement::CreateFirst => {
+            plan.deferred.creates += deferred;
             plan.deletes.extend(nodes.remove.nodes.iter().filter_map(|node| outdated(node, criteria, Why::Replaced)));
             let sunset = nodes.sunset.nodes.iter().take(sunsets(tally));
             plan.deletes.extend(sunset.filter_map(|node| outdated(node, criteria, Why::NotEligible)));
@@ -109,21 +135,6 @@ pub fn update(snapshot: &Snapshot, plan: &mut Plan) {
             let chosen = nodes.candidates.nodes.iter().filter(is_free).take(room);
             plan.creates.extend(chosen.map(|node| create(node, Lack::Outdated)));
         }
-    }
-    let candidates = room.min(nodes.candidates.count).saturating_sub(nodes.candidates.nodes.len());
-    let replaced = candidates + nodes.replace.unlisted();
-    plan.deferred.deletes += nodes.remove.unlisted();
-    match criteria.replacement {
-        Replacement::CreateFirst => plan.deferred.creates += replaced,
-        Replacement::DeleteFirst | Replacement::OnDelete => plan.deferred.deletes += replaced,
-    }
-}
-
-/// How many nodes may have a second Pod by a request that was not answered.
-fn unseen_surge(snapshot: &Snapshot) -> usize {
-    match snapshot.nodes.criteria.replacement {
-        Replacement::CreateFirst => snapshot.unseen_second_pods,
-        Replacement::DeleteFirst | Replacement::OnDelete => 0,
     }
 }
 

@@ -4,121 +4,14 @@
 //! node contributes; [`Tally`] is the sum over all nodes. Both depend on nothing but the node's eligibility, its Pods, the
 //! [`Criteria`] and the time.
 
-use std::{
-    collections::BTreeSet,
-    ops::{AddAssign, SubAssign},
-};
-
-use common::{intern::Text, pods::Phase};
+use common::pods::Phase;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{eligibility::Eligibility, manage, rolling::Limits};
-use crate::{objects::DaemonSet, snapshot::PodRef};
-
-/// By what the Pods of every node are judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Criteria {
-    /// The hash of the current revision.
-    pub hash: Text,
-    /// The hashes of other revisions of the same template.
-    pub same_hashes: BTreeSet<Text>,
-    /// The generation of the template, as the label of Pods has it.
-    pub template_generation: Option<Text>,
-    /// How long a Pod must be ready before it is available, in seconds.
-    pub min_ready_seconds: i32,
-    /// Whether a node may have a new Pod beside the old one.
-    pub allows_surge: bool,
-    /// How outdated Pods are replaced.
-    pub replacement: Replacement,
-}
-
-/// How outdated Pods are replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replacement {
-    /// Users delete them.
-    OnDelete,
-    /// The old Pod is deleted before the new one is created (`maxUnavailable`).
-    DeleteFirst,
-    /// The new Pod is created before the old one is deleted (`maxSurge`).
-    CreateFirst,
-}
-
-impl Criteria {
-    /// The criteria of a set whose current revision has that hash, if a Pod should run on so many nodes.
-    pub fn new(set: &DaemonSet, hash: &str, desired: i32) -> Self {
-        Self {
-            hash: Text::new(hash),
-            same_hashes: BTreeSet::new(),
-            template_generation: set.template_generation().map(|generation| Text::new(&generation.to_string())),
-            min_ready_seconds: set.min_ready_seconds,
-            allows_surge: set.allows_surge(),
-            replacement: Limits::replacement(set, desired),
-        }
-    }
-
-    /// The same where the template is also stored under other hashes.
-    #[must_use]
-    pub fn with_same_hashes(self, same_hashes: &BTreeSet<Text>) -> Self {
-        Self { same_hashes: same_hashes.clone(), ..self }
-    }
-
-    /// Whether a Pod carries the hash of a revision of the current template.
-    pub fn is_of_revision(&self, pod: &PodRef) -> bool {
-        !self.hash.is_empty() && (pod.hash() == self.hash.as_str() || self.same_hashes.contains(pod.hash()))
-    }
-
-    /// Whether a Pod is of the current template: by the hash of the revision, or by the generation of the template.
-    ///
-    /// Upstream: `pkg/controller/daemon/util`, `IsPodUpdated`.
-    pub fn is_updated(&self, pod: &PodRef) -> bool {
-        self.is_of_revision(pod)
-            || (self.template_generation.is_some() && pod.template_generation() == self.template_generation.as_deref())
-    }
-
-    /// Whether a Pod has been ready for long enough.
-    pub fn is_available(&self, pod: &PodRef, now: Timestamp) -> bool {
-        pod.is_available(self.min_ready_seconds, now)
-    }
-}
-
-/// One node and the Pods that are meant for it.
-#[derive(Clone, Debug)]
-pub struct NodeView<'a> {
-    /// What the DaemonSet does there.
-    pub eligibility: Eligibility,
-    /// Its Pods in the order of [`rank`], those that are [leaving](crate::objects::CachedPod::is_leaving) included.
-    pub pods: &'a [PodRef],
-    /// Until when a Pod that failed there is left alone.
-    pub failed_until: Option<Timestamp>,
-}
-
-impl<'a> NodeView<'a> {
-    /// Its Pods without those that are leaving.
-    pub fn present(&self) -> impl Iterator<Item = &'a PodRef> + use<'a> {
-        self.pods.iter().filter(|pod| !pod.is_leaving())
-    }
-
-    /// The Pods that are not terminating: those of the current template, and the others.
-    fn by_template(&self, criteria: &Criteria) -> (Vec<&'a PodRef>, Vec<&'a PodRef>) {
-        self.present().filter(|pod| !pod.meta().is_deleting()).partition(|pod| criteria.is_updated(pod))
-    }
-
-    /// The Pod of an earlier template, if it is the only one.
-    pub fn outdated(&self, criteria: &Criteria) -> Option<&'a PodRef> {
-        match self.by_template(criteria).1[..] {
-            [old] => Some(old),
-            _ => None,
-        }
-    }
-}
-
-/// The order of the Pods of one node: those that are bound first, then the older, then by name.
-///
-/// Upstream: `pkg/controller/daemon`, `podByCreationTimestampAndPhase`.
-pub fn rank(pod: &PodRef) -> impl Ord + use<'_> {
-    let meta = pod.meta();
-    (!pod.is_bound(), meta.created, &*meta.name)
-}
+use super::manage;
+use crate::{
+    objects::PodRef,
+    snapshot::nodes::{Criteria, Eligibility, NodeView, Replacement, Tally},
+};
 
 /// What one node is for the replacement of outdated Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,52 +44,6 @@ pub struct Standing {
     pub rollout: Rollout,
     /// When the passing of time alone changes any of this.
     pub due: Option<Timestamp>,
-}
-
-/// Counts of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Nodes on which a Pod should run.
-    pub desired: i32,
-    /// Of these, those that have a Pod.
-    pub current: i32,
-    /// Of these, those whose first Pod is ready.
-    pub ready: i32,
-    /// Of these, those whose first Pod is available.
-    pub available: i32,
-    /// Of these, those whose first Pod is of the current template.
-    pub updated: i32,
-    /// Nodes on which no Pod should run, and that have one.
-    pub misscheduled: i32,
-    /// Nodes that count against the limit of the rolling update.
-    pub blocking: i32,
-    /// Existing nodes with an available Pod, whether one should run there or not (with surge only).
-    pub serving: i32,
-}
-
-impl Tally {
-    fn each(&mut self, other: &Self, change: impl Fn(&mut i32, i32)) {
-        change(&mut self.desired, other.desired);
-        change(&mut self.current, other.current);
-        change(&mut self.ready, other.ready);
-        change(&mut self.available, other.available);
-        change(&mut self.updated, other.updated);
-        change(&mut self.misscheduled, other.misscheduled);
-        change(&mut self.blocking, other.blocking);
-        change(&mut self.serving, other.serving);
-    }
-}
-
-impl AddAssign for Tally {
-    fn add_assign(&mut self, other: Self) {
-        self.each(&other, |sum, n| *sum += n);
-    }
-}
-
-impl SubAssign for Tally {
-    fn sub_assign(&mut self, other: Self) {
-        self.each(&other, |sum, n| *sum -= n);
-    }
 }
 
 /// Decides what one node contributes.

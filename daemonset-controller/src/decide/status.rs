@@ -1,7 +1,9 @@
 //! What the status tells.
 
-use super::standing::Tally;
-use crate::objects::{DaemonSet, Status};
+use crate::{
+    objects::{DaemonSet, Status},
+    snapshot::nodes::Tally,
+};
 
 /// The status of a set with these counts. A sync that manages no Pods leaves the observed generation as it is.
 ///

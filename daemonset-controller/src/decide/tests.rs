@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::{
     plan::{Problem, Scope},
-    snapshot::{Blocked, Cursor},
+    snapshot::{Blocked, nodes::Cursor},
     world::{World, empty, pod, template, world},
 };
 

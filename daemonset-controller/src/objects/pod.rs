@@ -6,7 +6,7 @@ use common::{
     conditions::seconds,
     intern::Text,
     json::Str,
-    meta::{Annotations, Meta},
+    meta::{Annotations, Meta, Uid},
     object::{Object, Resource},
     pods::{PODS, Phase, Pod, Readiness, Spec, Status},
     store::{ByController, OrphansByNamespace},
@@ -44,6 +44,15 @@ impl CachedPod {
     /// Upstream: `pkg/controller/daemon/util`, `GetTargetNodeName`.
     pub fn target(&self) -> &Text {
         &self.target
+    }
+
+    /// Whether its controller is the DaemonSet of that name and uid. The set must be in its namespace.
+    ///
+    /// Events find the roster of a Pod by the name of its controller, so that a Pod that names another set belongs to no roster.
+    pub(crate) fn is_controlled_by(&self, set: &str, uid: &Uid) -> bool {
+        self.pod.meta.controller().is_some_and(|controller| {
+            controller.kind == DAEMON_SETS.kind && *controller.name == *set && controller.uid == *uid
+        })
     }
 
     /// Whether it is bound to a node.

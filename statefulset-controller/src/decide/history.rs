@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::revisions::Revisions;
 use crate::{
     objects::StatefulSet,
+    plan::revisions::Revisions,
     snapshot::{PodRef, RevisionRef},
 };
 

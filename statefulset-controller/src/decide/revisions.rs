@@ -7,116 +7,15 @@ use common::{
     intern::Text,
     revision::{self, template::PodTemplate},
 };
-use serde_json::Value;
 
 use crate::{
     objects::StatefulSet,
+    plan::revisions::{Revision, Revisions, Source, Step},
     snapshot::{RevisionRef, Snapshot},
 };
 
 /// How many bytes of a set's name are part of the names of its revisions.
 const PREFIX: usize = 223;
-
-/// A revision that Pods are made from.
-#[derive(Clone, Debug)]
-pub struct Revision {
-    /// Its name, which Pods carry in a label.
-    pub name: Text,
-    source: Source,
-}
-
-#[derive(Clone, Debug)]
-enum Source {
-    /// A stored revision of another template. The cache has no data of it.
-    Stored(RevisionRef),
-    /// A stored revision that holds the template of the set.
-    StoredTemplate(Arc<PodTemplate>),
-    /// The template of the set, whose revision this sync stores.
-    Template(Arc<PodTemplate>),
-    /// A name in the status of a set that is being deleted. Nothing is made from it.
-    Recorded,
-}
-
-/// Where the Pod template of a revision is found.
-#[derive(Clone, Debug)]
-pub enum TemplateSource {
-    /// It is the template of the set, which holds the same.
-    Set(Arc<PodTemplate>),
-    /// In the data of this revision, which are read from the server.
-    Server(RevisionRef),
-    /// Nowhere.
-    None,
-}
-
-impl TemplateSource {
-    /// The template, unless it is read from the server.
-    pub fn known(&self) -> Option<Value> {
-        match self {
-            Self::Set(template) => revision::template_in(template.data().bytes()),
-            Self::Server(_) | Self::None => None,
-        }
-    }
-}
-
-impl Revision {
-    /// A revision that is stored. `template` is that of the set.
-    fn stored(revision: &RevisionRef, template: &Arc<PodTemplate>) -> Self {
-        let source = if revision.holds(template.data()) {
-            Source::StoredTemplate(Arc::clone(template))
-        } else {
-            Source::Stored(Arc::clone(revision))
-        };
-        Self { name: Text::new(&revision.meta.name), source }
-    }
-
-    /// The revision of a set's template under that name.
-    fn of_template(template: &Arc<PodTemplate>, name: &str) -> Self {
-        Self { name: Text::new(name), source: Source::Template(Arc::clone(template)) }
-    }
-
-    /// Where to find the Pod template to make Pods from.
-    pub fn template(&self) -> TemplateSource {
-        match &self.source {
-            Source::Stored(revision) => TemplateSource::Server(Arc::clone(revision)),
-            Source::StoredTemplate(template) | Source::Template(template) => TemplateSource::Set(Arc::clone(template)),
-            Source::Recorded => TemplateSource::None,
-        }
-    }
-}
-
-/// The write that precedes making Pods from the update revision.
-#[derive(Clone, Debug)]
-pub enum Step {
-    /// No write.
-    Nothing,
-    /// An older revision becomes the newest.
-    Renumber {
-        /// The revision.
-        revision: RevisionRef,
-        /// Its new number.
-        number: i64,
-    },
-    /// The revision is stored.
-    Create {
-        /// Its number.
-        number: i64,
-    },
-}
-
-/// The revisions of a set.
-#[derive(Clone, Debug)]
-pub struct Revisions {
-    /// All that are stored, oldest first.
-    pub stored: Vec<RevisionRef>,
-    /// The write to do first.
-    pub step: Step,
-    /// The current revision: that of Pods which the rolling update has not reached.
-    pub current: Revision,
-    /// The update revision: that of the set's template.
-    pub update: Revision,
-    /// How many names were taken by a revision with other data.
-    pub collisions: i32,
-}
 
 /// The revisions the set has, or has once they are adopted, oldest first.
 pub fn sorted(snapshot: &Snapshot) -> Vec<RevisionRef> {

@@ -1,6 +1,6 @@
 //! Rolling updates: Pods of another revision are deleted, so that they are created anew from the update revision.
 
-use common::{intstr::Round, sequence::Pace};
+use common::{intstr::Round, io::Pace};
 
 use super::situation::Situation;
 use crate::{

@@ -6,16 +6,16 @@ use std::{
     sync::Arc,
 };
 
-use common::{meta::OwnerRef, pods::Phase as PodPhase, sequence::Pace};
+use common::{io::Pace, pods::Phase as PodPhase};
 
 use super::{
     retention::Owners,
     situation::{self, Situation, Slot},
 };
 use crate::{
-    objects::{POD_NAME_LABEL, StatefulSet, Update, has_leading_zero, ordinal_of},
-    plan::{Claims, Occasion, Phase, Reconcile, RevisionRole, Why, Work, Wrong},
-    snapshot::{ClaimRef, PodRef, Snapshot},
+    objects::{POD_NAME_LABEL, StatefulSet, Update, has_leading_zero},
+    plan::{Claims, Occasion, Ownership, Phase, Reconcile, Repair, Why, Work, Wrong, revisions::RevisionRole},
+    snapshot::{PodRef, Snapshot},
 };
 
 /// The most claims that one sync creates for a Pod, and the most whose owner references it writes. Requests for the claims of a Pod
@@ -43,19 +43,17 @@ fn end(plan: &mut Reconcile, set: &StatefulSet, work: Vec<Work>, flow: Flow) -> 
 ///
 /// Upstream gives a Pod the label once it is ready and its turn has come: `processReplica`, `updateIdentity`.
 pub fn label(situation: &Situation<'_>, plan: &mut Reconcile) {
-    let (snapshot, set) = (situation.snapshot, situation.set());
     let mut work = Vec::new();
-    for pod in snapshot.pods.keep.iter().filter(|pod| pod.is_unlabelled()) {
-        let Some(Some(ordinal)) = ordinal_of(&set.metadata.name, &pod.meta().name) else { continue };
-        work.push(Work::Repair {
+    for pod in situation.snapshot.pods.keep.iter().filter(|pod| pod.is_unlabelled()) {
+        let Some(ordinal) = pod.ordinal() else { continue };
+        work.push(Work::Repair(Repair {
             pod: pod.clone(),
             ordinal,
             claims: Claims::default(),
-            conflicting: Vec::new(),
-            owners: Vec::new(),
+            ownership: Ownership::default(),
             wrong: Some(Wrong { labels: true, ..Wrong::default() }),
             occasion: Occasion::Wanted,
-        });
+        }));
     }
     if !work.is_empty() {
         plan.phases.push(Phase { pace: Pace::AtOnce, work });
@@ -207,15 +205,6 @@ fn is_wrong(set: &StatefulSet, ordinal: i32, pod: &PodRef) -> Option<Wrong> {
     (name || labels || !volumes.is_empty()).then_some(Wrong { name, labels, volumes })
 }
 
-/// What the claims of an ordinal need so that they go with their owners.
-#[derive(Debug, Default)]
-pub struct Ownership {
-    /// Claims whose owner references change, with the new references.
-    pub owners: Vec<(ClaimRef, Vec<OwnerRef>)>,
-    /// Claims that another controller manages.
-    pub conflicting: Vec<String>,
-}
-
 /// What the claims of an ordinal that exist need for these owners.
 pub fn ownership(snapshot: &Snapshot, ordinal: i32, owners: &Owners) -> Ownership {
     let (set, mut ownership) = (&snapshot.set, Ownership::default());
@@ -243,7 +232,8 @@ fn repair(
 ) {
     let (set, meta) = (situation.set(), pod.meta());
     let owners_to_be = Owners::new(set, &meta.name, &meta.uid, occasion == Occasion::Condemned);
-    let Ownership { mut owners, mut conflicting } = ownership(situation.snapshot, ordinal, &owners_to_be);
+    let mut ownership = ownership(situation.snapshot, ordinal, &owners_to_be);
+    let Ownership { owners, conflicting } = &mut ownership;
     if claims.deferred > 0 || owners.len() > MAX_CLAIM_WRITES {
         owners.truncate(MAX_CLAIM_WRITES);
         plan.deferred += 1;
@@ -254,7 +244,7 @@ fn repair(
         conflicting.clear();
     }
     if !claims.are_usable() || wrong.is_some() || !owners.is_empty() || !conflicting.is_empty() {
-        work.push(Work::Repair { pod: pod.clone(), ordinal, claims, conflicting, owners, wrong, occasion });
+        work.push(Work::Repair(Repair { pod: pod.clone(), ordinal, claims, ownership, wrong, occasion }));
     }
 }
 
@@ -280,18 +270,15 @@ pub fn condemned(situation: &Situation<'_>, plan: &mut Reconcile) -> Flow {
         let name = &pod.meta().name;
         if pod.meta().is_deleting() {
             plan.waiting.push(|| format!("Pod {name} is terminating"));
-            flow = Break(());
         } else if set.is_monotonic() && blocking(situation, pod).is_some() && !is_first(pod) {
             plan.waiting.push(|| format!("Pod {name} is not deleted: it and a Pod before it are unavailable"));
-            flow = Break(());
         } else if unprepared.contains(ordinal) {
             plan.waiting.push(|| format!("Pod {name} is not deleted: more of its claims get their owners first"));
-            flow = Break(());
         } else {
             work.push(Work::Delete { pod: pod.clone(), why: Why::Condemned });
-            flow = Break(());
         }
-        if flow.is_break() && set.is_monotonic() {
+        flow = Break(());
+        if set.is_monotonic() {
             break;
         }
     }

@@ -2,13 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{
-    retention,
-    revisions::{Revision, Revisions},
-};
+use super::retention;
 use crate::{
-    objects::{StatefulSet, Update, has_leading_zero, ordinal_of},
-    plan::RevisionRole,
+    objects::{StatefulSet, Update, has_leading_zero},
+    plan::revisions::{RevisionRole, Revisions},
     snapshot::{PodRef, Snapshot},
 };
 
@@ -79,7 +76,7 @@ impl<'a> Situation<'a> {
         let mut present: BTreeMap<i32, &PodRef> = BTreeMap::new();
         let (mut condemned, mut shadowed) = (Vec::new(), Vec::new());
         for pod in claimed {
-            let Some(Some(ordinal)) = ordinal_of(&set.metadata.name, &pod.meta().name) else { continue };
+            let Some(ordinal) = pod.ordinal() else { continue };
             if set.wants(ordinal) {
                 // Upstream keeps whichever of them its cache lists last.
                 let rank = |pod: &PodRef| (has_leading_zero(&pod.meta().name), Arc::clone(&pod.meta().name));
@@ -201,14 +198,4 @@ pub fn stale_claim(snapshot: &Snapshot, ordinal: i32) -> Option<String> {
         let claim = snapshot.claims.get(name);
         claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &pod))
     })
-}
-
-impl Revisions {
-    /// The revision in that role.
-    pub fn get(&self, role: RevisionRole) -> &Revision {
-        match role {
-            RevisionRole::Current => &self.current,
-            RevisionRole::Update => &self.update,
-        }
-    }
 }

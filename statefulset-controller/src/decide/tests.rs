@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::plan::{Repair, Work};
 use crate::world::{PodBuilder, World, empty, now, pod, world};
 
 fn none() -> Vec<String> {
@@ -528,8 +529,8 @@ proptest! {
                         let stale = claim.is_some_and(|claim| retention::is_stale(set.retention, &claim.metadata.owners, &set.pod_name(*ordinal)));
                         prop_assert!(!stale, "the claim is about to be deleted with the Pod before");
                     }
-                    Work::Repair { owners, .. } => {
-                        for (claim, owners) in owners {
+                    Work::Repair(Repair { ownership, .. }) => {
+                        for (claim, owners) in &ownership.owners {
                             prop_assert_eq!(foreign(owners), foreign(&claim.metadata.owners), "owners of others stay");
                             written.insert(claim.metadata.name.to_string(), owners.clone());
                         }

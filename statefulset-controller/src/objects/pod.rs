@@ -42,6 +42,12 @@ impl CachedPod {
         &self.pod.meta
     }
 
+    /// The ordinal in its name; `None` if the digits exceed an `i32`, or if it is not named like the Pod of a set.
+    pub fn ordinal(&self) -> Option<i32> {
+        let (set, _) = self.pod.meta.name.rsplit_once('-')?;
+        ordinal_of(set, &self.pod.meta.name)?
+    }
+
     /// The name of the claim that a volume mounts, if the Pod has that volume and it is a claim.
     pub fn claim(&self, volume: &str) -> Option<&str> {
         let at = self.claims.binary_search_by(|(name, _)| name.as_str().cmp(volume)).ok()?;

@@ -1,9 +1,10 @@
 use common::{
     api::Api,
     clock::Clock,
+    controller::Controller as _,
     events::Recorder,
     gate::gate,
-    meta::Version,
+    meta::{Meta, Version},
     metrics::Metrics,
     queue::{Backoff, Queue},
     runtime::{Context, Shared},
@@ -12,7 +13,10 @@ use common::{
 use serde_json::json;
 
 use super::*;
-use crate::world::{empty, now};
+use crate::{
+    objects::CLAIMS,
+    world::{empty, now},
+};
 
 /// A controller whose caches are filled by hand. Its API server never answers.
 fn controller() -> StatefulSetController {
@@ -49,7 +53,7 @@ async fn a_template_is_parsed_once_until_it_changes() {
             .sets
             .store()
             .fill(vec![serde_json::from_str(&set.to_string()).unwrap()], Version::parse(&version.to_string()));
-        match controller.observe_set(&Key::new("shop", "web"), now()) {
+        match controller.observe(&Key::new("shop", "web"), now()) {
             Ok(Observed::Ready(snapshot)) => snapshot.template,
             _ => panic!("the caches allow a decision"),
         }
@@ -57,4 +61,18 @@ async fn a_template_is_parsed_once_until_it_changes() {
     let (first, same, changed) = (template(1), template(2), template(3));
     assert!(Arc::ptr_eq(&first, &same), "another status is no other template");
     assert_ne!(first.data().bytes(), changed.data().bytes());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_waits_for_a_write_because_of_a_sync_and_not_because_of_an_explanation() {
+    let (controller, key) = (controller(), Key::new("shop", "web"));
+    let set = serde_json::from_str(&empty(3).set.to_string()).unwrap();
+    controller.sets.store().fill(vec![set], Version::parse("5"));
+    controller.claims.store().fill(Vec::new(), Version::parse("8"));
+    controller.ledger.wrote(&Uid::new("SET"), CLAIMS, Version::parse("9"));
+    let claim = Meta { namespace: "shop".into(), resource_version: Version::parse("9"), ..Meta::default() };
+    assert!(matches!(controller.observe(&key, now()), Ok(Observed::Waiting { .. })));
+    assert!(controller.awaited_writes.take(CLAIMS, &claim).is_empty());
+    controller.waiting(&key);
+    assert_eq!(controller.awaited_writes.take(CLAIMS, &claim), [key]);
 }

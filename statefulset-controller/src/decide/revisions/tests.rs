@@ -1,10 +1,8 @@
 use serde_json::json;
 
 use crate::{
-    decide::{
-        history,
-        revisions::{Step, created},
-    },
+    decide::{history, revisions::created},
+    plan::revisions::{Source, Step},
     world::{World, empty, pod, template, world},
 };
 
@@ -116,9 +114,7 @@ fn a_current_revision_that_has_the_name_of_the_new_one_stays_what_it_is() {
     let (plan, snapshot) = (world.plan(), world.snapshot());
     let after = created(&plan.revisions, &snapshot.template, "web-next", 1);
     assert_eq!((&*after.current.name, &*after.update.name), (&*name, "web-next"));
-    let super::TemplateSource::Server(stored) = after.current.template() else {
-        panic!("the set has another template")
-    };
+    let Source::Stored(stored) = after.current.source else { panic!("the set has another template") };
     assert_eq!(*stored.meta.name, *name);
     // Without a stored current revision, the new one is both.
     let first = empty(1);

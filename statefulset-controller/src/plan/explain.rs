@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-use super::mismatch::Mismatches;
-use crate::plan::Plan;
+use super::{Plan, mismatch::Mismatches};
 
 impl Explain for Plan {
     fn situation(&self) -> String {

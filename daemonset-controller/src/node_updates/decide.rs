@@ -1,22 +1,12 @@
 //! Which DaemonSets a change of a node concerns.
 
-use common::meta::Key;
+use super::{plan::Affected, snapshot::Concern};
+use crate::snapshot::nodes::Eligibility;
 
-use super::eligibility::Eligibility;
-
-/// A DaemonSet as a change of a node finds it.
-#[derive(Clone, Debug)]
-pub struct Concern {
-    /// The DaemonSet.
-    pub set: Key,
-    /// What it did on the node when its Pods there were last counted; `None` if nothing of the node counted.
-    pub before: Option<Eligibility>,
-    /// What it does there now; `None` if its placement is too large to be compared with the node here.
-    pub now: Option<Eligibility>,
-    /// Whether it has Pods on the node.
-    pub scheduled: bool,
-    /// Whether its status has Pods where none should run.
-    pub misscheduled: bool,
+/// Decides which sets are synced.
+pub(crate) fn decide(concerns: &[Concern]) -> Affected {
+    let sets = concerns.iter().filter(|concern| concern.is_affected()).map(|concern| concern.set.clone()).collect();
+    Affected { sets, of: concerns.len() }
 }
 
 impl Concern {
@@ -24,7 +14,7 @@ impl Concern {
     ///
     /// Upstream misses nodes that leave the cache, and nodes that keep a Pod but stop counting as desired. A placement that was not
     /// compared with the node is left to the sync of its DaemonSet.
-    pub fn is_affected(&self) -> bool {
+    fn is_affected(&self) -> bool {
         let Some(now) = self.now else { return true };
         let counted = self.before.unwrap_or(Eligibility::Leaves);
         let changed = counted != now && (self.scheduled || counted.should_run() || now.should_run());
@@ -37,6 +27,8 @@ impl Concern {
 
 #[cfg(test)]
 mod tests {
+    use common::meta::Key;
+
     use super::*;
     use Eligibility::{Leaves, Runs, Stays, Vanished};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-use crate::plan::{Plan, Scope};
+use super::{Plan, Scope};
 
 impl Explain for Plan {
     fn situation(&self) -> String {

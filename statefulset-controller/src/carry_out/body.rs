@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use common::{pods::PODS, refs::Owner, revision::body::NewRevision};
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::revisions;
 use crate::{
+    decide::revisions,
     objects::{CLAIMS, ClaimTemplate, HASH_LABEL, POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_LABEL, StatefulSet},
     snapshot::Snapshot,
 };
@@ -21,7 +21,13 @@ fn object(value: &mut Value) -> Option<&mut Map<String, Value>> {
 /// The Pod of an ordinal, made from the template of a revision; `None` if the template is malformed.
 ///
 /// Upstream: `newStatefulSetPod`, `updateStorage`.
-pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, revision: &str) -> Option<Value> {
+pub(super) fn pod(
+    set: &StatefulSet,
+    owner: &Owner,
+    ordinal: i32,
+    mut template: Value,
+    revision: &str,
+) -> Option<Value> {
     let name = set.pod_name(ordinal);
     let mut metadata = template.get_mut("metadata").map(Value::take).unwrap_or_default();
     let mut metadata = std::mem::take(object(&mut metadata)?);
@@ -57,7 +63,7 @@ pub fn pod(set: &StatefulSet, owner: &Owner, ordinal: i32, mut template: Value, 
 }
 
 /// The labels that say which Pod of its set a Pod is. A name whose digits exceed an `i32` has no ordinal.
-pub fn identity(name: &str, ordinal: Option<i32>) -> Value {
+pub(super) fn identity(name: &str, ordinal: Option<i32>) -> Value {
     let mut labels = json!({POD_NAME_LABEL: name});
     if let Some(ordinal) = ordinal {
         labels[POD_INDEX_LABEL] = json!(ordinal.to_string());
@@ -66,7 +72,7 @@ pub fn identity(name: &str, ordinal: Option<i32>) -> Value {
 }
 
 /// A claim under that name; `None` if its template is malformed. Upstream: `getPersistentVolumeClaims`.
-pub fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
+pub(super) fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<Value> {
     let mut claim = template.raw.value().ok()?;
     let fields = claim.as_object_mut()?;
     fields.insert("apiVersion".to_owned(), CLAIMS.version.into());
@@ -88,7 +94,12 @@ pub fn claim(set: &StatefulSet, template: &ClaimTemplate, name: &str) -> Option<
 /// The revision of a set's template under that name. The server stores the bytes of `data` as they are sent.
 ///
 /// The hash in the label is the one before any collision of this sync. Upstream: `newRevision`, `NewControllerRevision`.
-pub fn revision(snapshot: &Snapshot, number: i64, collisions: i32, name: &str) -> serde_json::Result<Box<RawValue>> {
+pub(super) fn revision(
+    snapshot: &Snapshot,
+    number: i64,
+    collisions: i32,
+    name: &str,
+) -> serde_json::Result<Box<RawValue>> {
     let hash = revisions::hash(&snapshot.template, collisions);
     let annotations = &snapshot.set.metadata.annotations;
     NewRevision { name, number, hash: (HASH_LABEL, &hash), annotations }.body(&snapshot.owner, &snapshot.template)

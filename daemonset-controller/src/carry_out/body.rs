@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{pods::PODS, refs::Owner};
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::Serialize;
 use serde_json::{Map, Value, json, value::RawValue};
 
 use crate::objects::{DaemonSet, HASH_LABEL, TEMPLATE_GENERATION_LABEL, automatic_tolerations};
@@ -11,29 +11,60 @@ use crate::objects::{DaemonSet, HASH_LABEL, TEMPLATE_GENERATION_LABEL, automatic
 /// The longest name of a Pod, in bytes.
 const LONGEST_NAME: usize = 253;
 
+/// An object by its members, unread.
+type Members = BTreeMap<String, Box<RawValue>>;
+
 /// What the Pods of one sync are made from. The template is parsed once, however many Pods there are.
 #[derive(Debug)]
-pub struct PodSource {
+pub(super) struct PodSource {
     /// The beginning of the names.
     generate_name: Arc<str>,
+    /// About how many bytes one Pod has.
+    size: usize,
     metadata: Box<RawValue>,
     /// The specification without the node affinity.
-    spec: BTreeMap<String, Box<RawValue>>,
+    spec: Members,
     /// The members of `affinity` besides `nodeAffinity`.
-    affinity: BTreeMap<String, Box<RawValue>>,
+    affinity: Members,
     /// The members of `affinity.nodeAffinity` besides what is required.
-    node_affinity: BTreeMap<String, Box<RawValue>>,
+    node_affinity: Members,
 }
 
 /// The Pod for one node.
-#[derive(Clone, Copy, Debug)]
-pub struct PodFor<'a> {
-    source: &'a PodSource,
-    node: &'a str,
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NewPod<'a> {
+    api_version: &'a str,
+    kind: &'a str,
+    metadata: &'a RawValue,
+    spec: Spec<'a>,
+}
+
+#[derive(Serialize)]
+struct Spec<'a> {
+    #[serde(flatten)]
+    others: &'a Members,
+    affinity: Affinity<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Affinity<'a> {
+    #[serde(flatten)]
+    others: &'a Members,
+    node_affinity: NodeAffinity<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeAffinity<'a> {
+    #[serde(flatten)]
+    others: &'a Members,
+    required_during_scheduling_ignored_during_execution: Value,
 }
 
 /// Reads an object, or null, by its members.
-fn members(raw: &RawValue) -> serde_json::Result<BTreeMap<String, Box<RawValue>>> {
+fn members(raw: &RawValue) -> serde_json::Result<Members> {
     Ok(serde_json::from_str::<Option<_>>(raw.get())?.unwrap_or_default())
 }
 
@@ -42,12 +73,13 @@ impl PodSource {
     /// have refused.
     ///
     /// Upstream: `pkg/controller/daemon/util`, `CreatePodTemplate`; `pkg/controller`, `GetPodFromTemplate`.
-    pub fn new(set: &DaemonSet, owner: &Owner, hash: &str) -> serde_json::Result<Self> {
-        let mut template: BTreeMap<String, Box<RawValue>> = serde_json::from_str(set.template.text())?;
-        let mut part = |name: &str| template.remove(name).map_or(Ok(BTreeMap::new()), |part| members(&part));
-        let (metadata, mut spec) = (part("metadata")?, part("spec")?);
-        let mut affinity = spec.remove("affinity").map_or(Ok(BTreeMap::new()), |affinity| members(&affinity))?;
-        let node_affinity = affinity.remove("nodeAffinity").map_or(Ok(BTreeMap::new()), |node| members(&node))?;
+    pub(super) fn new(set: &DaemonSet, owner: &Owner, hash: &str) -> serde_json::Result<Self> {
+        let take = |from: &mut Members, name| from.remove(name).map_or(Ok(Members::new()), |part| members(&part));
+        let mut template: Members = serde_json::from_str(set.template.text())?;
+        let metadata = take(&mut template, "metadata")?;
+        let mut spec = take(&mut template, "spec")?;
+        let mut affinity = take(&mut spec, "affinity")?;
+        let mut node_affinity = take(&mut affinity, "nodeAffinity")?;
         let host_network = spec.get("hostNetwork").is_some_and(|value| value.get() == "true");
         let tolerations = spec.remove("tolerations").map(|value| serde_json::from_str(value.get())).transpose()?;
         let tolerations = with_automatic_tolerations(tolerations.flatten().unwrap_or_default(), host_network);
@@ -56,23 +88,33 @@ impl PodSource {
         let dash = if name.len() < LONGEST_NAME { "-" } else { "" };
         let generate_name: Arc<str> = format!("{name}{dash}").into();
         let metadata = metadata_of(set, owner, hash, &generate_name, &metadata)?;
-        Ok(Self { generate_name, metadata, spec, affinity, node_affinity })
+        let parts = [&spec, &affinity, &node_affinity].into_iter().flatten();
+        let size = metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>();
+        // The terms of the template are not needed any more: that the node meets them was decided before.
+        node_affinity.remove("requiredDuringSchedulingIgnoredDuringExecution");
+        Ok(Self { generate_name, size, metadata, spec, affinity, node_affinity })
     }
 
     /// The beginning of the names of the Pods.
-    pub fn generate_name(&self) -> &Arc<str> {
+    pub(super) fn generate_name(&self) -> &Arc<str> {
         &self.generate_name
     }
 
     /// About how many bytes one Pod has.
-    pub fn size(&self) -> usize {
-        let parts = [&self.spec, &self.affinity, &self.node_affinity].into_iter().flatten();
-        self.metadata.get().len() + parts.map(|(name, value)| name.len() + value.get().len()).sum::<usize>()
+    pub(super) fn size(&self) -> usize {
+        self.size
     }
 
     /// The Pod for a node.
-    pub fn pod<'a>(&'a self, node: &'a str) -> PodFor<'a> {
-        PodFor { source: self, node }
+    pub(super) fn pod(&self, node: &str) -> NewPod<'_> {
+        let pin = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+        let node_affinity = NodeAffinity {
+            others: &self.node_affinity,
+            required_during_scheduling_ignored_during_execution: json!({"nodeSelectorTerms": [{"matchFields": [pin]}]}),
+        };
+        let affinity = Affinity { others: &self.affinity, node_affinity };
+        let spec = Spec { others: &self.spec, affinity };
+        NewPod { api_version: PODS.version, kind: PODS.kind, metadata: &self.metadata, spec }
     }
 }
 
@@ -81,7 +123,7 @@ fn metadata_of(
     owner: &Owner,
     hash: &str,
     generate_name: &str,
-    template: &BTreeMap<String, Box<RawValue>>,
+    template: &Members,
 ) -> serde_json::Result<Box<RawValue>> {
     let labels = template.get("labels").map(|labels| serde_json::from_str::<Option<Map<String, Value>>>(labels.get()));
     let mut labels = labels.transpose()?.flatten().unwrap_or_default();
@@ -122,60 +164,6 @@ fn with_automatic_tolerations(mut tolerations: Vec<Value>, host_network: bool) -
         }
     }
     tolerations
-}
-
-impl Serialize for PodFor<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut pod = serializer.serialize_map(Some(4))?;
-        pod.serialize_entry("apiVersion", PODS.version)?;
-        pod.serialize_entry("kind", PODS.kind)?;
-        pod.serialize_entry("metadata", &self.source.metadata)?;
-        pod.serialize_entry("spec", &Spec(*self))?;
-        pod.end()
-    }
-}
-
-struct Spec<'a>(PodFor<'a>);
-
-impl Serialize for Spec<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let source = self.0.source;
-        let mut spec = serializer.serialize_map(None)?;
-        for (name, value) in &source.spec {
-            spec.serialize_entry(name, value)?;
-        }
-        spec.serialize_entry("affinity", &Affinity(self.0))?;
-        spec.end()
-    }
-}
-
-struct Affinity<'a>(PodFor<'a>);
-
-impl Serialize for Affinity<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut affinity = serializer.serialize_map(None)?;
-        for (name, value) in &self.0.source.affinity {
-            affinity.serialize_entry(name, value)?;
-        }
-        affinity.serialize_entry("nodeAffinity", &NodeAffinity(self.0))?;
-        affinity.end()
-    }
-}
-
-struct NodeAffinity<'a>(PodFor<'a>);
-
-impl Serialize for NodeAffinity<'_> {
-    /// The terms of the template are not needed any more: that the node meets them was decided before.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-        let mut affinity = serializer.serialize_map(None)?;
-        for (name, value) in self.0.source.node_affinity.iter().filter(|(name, _)| *name != REQUIRED) {
-            affinity.serialize_entry(name, value)?;
-        }
-        let pin = json!({"key": "metadata.name", "operator": "In", "values": [self.0.node]});
-        affinity.serialize_entry(REQUIRED, &json!({"nodeSelectorTerms": [{"matchFields": [pin]}]}))?;
-        affinity.end()
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,249 @@
+//! Claiming, relabelling, creating and deleting Pods.
+
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+
+use common::{
+    api::Patch,
+    events::EventType,
+    io::{Claim, Class, Failed, Pace, Refusal, Request, Role, create_pod_with_answer},
+    pods::PODS,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    body::PodSource,
+    note::{Io, Note},
+    refusals::{is_for_good, refused, report_denied},
+};
+use crate::{
+    decide::recheck::still_holds,
+    objects::{CachedPod, HASH_LABEL, PodRef},
+    plan::{Creation, Deletion, Plan, Why},
+    snapshot::Snapshot,
+};
+
+/// How many bytes the Pods that are sent at the same time have together, unless one alone has more.
+const BODIES_IN_FLIGHT: usize = 8 << 20;
+/// How often the deletion of one Pod is requested in one sync if the Pod changes all the time.
+const DELETE_ATTEMPTS: usize = 5;
+
+/// What became of the Pods that were to be relabelled.
+#[derive(Default)]
+pub(super) struct Relabelled<'p> {
+    /// How many have the new hash.
+    pub(super) done: usize,
+    /// The hashes that Pods keep because the server denies to relabel them.
+    pub(super) kept_hashes: BTreeSet<&'p str>,
+}
+
+/// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept, and Pods without a hash an empty one. The
+/// watch does not show Pods without the label.
+pub(super) async fn relabel<'p>(
+    plan: &'p Plan,
+    denied: &mut Option<Failed>,
+    io: Io<'_>,
+) -> Result<Relabelled<'p>, Failed> {
+    let hash = plan.revisions.hash.as_str();
+    let with_hashes = plan.relabel.iter().map(|pod| (pod, hash));
+    let changes: Vec<(&PodRef, &str)> = with_hashes.chain(plan.unlabelled.iter().map(|pod| (pod, ""))).collect();
+    let results = io.all(Pace::AtOnce, changes.iter().copied(), |(pod, hash)| relabel_pod(pod, hash, io)).await;
+    let mut relabelled = Relabelled::default();
+    for ((pod, _), result) in changes.into_iter().zip(results) {
+        match result {
+            Ok(is_done) => relabelled.done += usize::from(is_done),
+            Err(refusal) => {
+                let meta = pod.meta();
+                let failed = report_denied(io, "relabel Pod", meta, Note::RefusedPod, &refusal)
+                    .ok_or_else(|| refused(&format!("relabel Pod {}", meta.name), &refusal))?;
+                denied.get_or_insert(failed);
+                relabelled.kept_hashes.insert(pod.hash());
+            }
+        }
+    }
+    Ok(relabelled)
+}
+
+/// Gives a Pod another hash, if it has not changed since that was decided. Returns whether it has that hash now.
+async fn relabel_pod(pod: &PodRef, hash: &str, io: Io<'_>) -> Result<bool, Refusal> {
+    let body = io.body(|| json!({"metadata": {"labels": {HASH_LABEL: hash}}}));
+    let request = Request::patch(PODS, pod.meta(), Patch::Merge, body).role(Role::Child).doing("relabel");
+    let why = match hash {
+        "" => Cow::Borrowed("it lacks the label by which Pods are watched"),
+        hash => format!("its revision is kept under the hash {hash}").into(),
+    };
+    match io.send(request.because(why)).await {
+        Ok(answer) => {
+            // A webhook removes the label. The set goes on without it for a while.
+            let stored = answer.metadata().ok().flatten().filter(|stored| stored.labels.get(HASH_LABEL).is_none());
+            let Some(stored) = stored else { return Ok(true) };
+            io.note(Note::RefusedPod(Box::new(stored)));
+            Ok(false)
+        }
+        Err(refusal) if refusal.error.is_not_found() => Ok(false),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// Adopts and releases Pods. Returns how many are adopted.
+pub(super) async fn claim(
+    snapshot: &Snapshot,
+    plan: &Plan,
+    denied: &mut Option<Failed>,
+    io: Io<'_>,
+) -> Result<usize, Failed> {
+    let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release);
+    let mut claim = claim.labelled(|pod| pod.is_unlabelled().then(|| json!({HASH_LABEL: ""}))).send(io).await;
+    for (pod, refusal) in claim.give_up_releases(|refusal| refusal.error.is_denied()) {
+        let failed = report_denied(io, "release Pod", pod.meta(), Note::RefusedPod, &refusal);
+        *denied = denied.take().or(failed);
+    }
+    for (verb, pod, refusal) in claim.failures() {
+        report_denied(io, &format!("{verb} Pod"), pod.meta(), Note::RefusedPod, refusal);
+    }
+    if claim.lost_owner() {
+        io.note(Note::LostOwner);
+    }
+    claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
+    Ok(claim.adopted().count())
+}
+
+/// Creates Pods in batches of 1, 2, 4, ..., of large Pods in smaller ones. Returns how many were created.
+///
+/// Upstream: `pkg/controller/daemon`, `syncNodes`.
+pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
+    report_found(plan, io);
+    if plan.creates.is_empty() {
+        return Ok(0);
+    }
+    let source = &PodSource::new(&snapshot.set, &snapshot.owner, &plan.revisions.hash)
+        .map_err(|error| Failed::new("template", format!("cannot make a Pod from spec.template: {error}")))?;
+    let pace = Pace::SlowStart(BODIES_IN_FLIGHT / source.size().max(1));
+    let created = io.all(pace, &plan.creates, |creation| create_for_node(snapshot, creation, source, io)).await;
+
+    let count = created.iter().filter(|result| result.is_ok()).count();
+    let refusals = plan.creates.iter().zip(created).filter_map(|(creation, result)| Some((creation, result.err()?)));
+    // That the namespace terminates is no failure.
+    let failures: Vec<(&Creation, Refusal)> =
+        refusals.filter(|(_, refusal)| refusal.class != Class::NamespaceTerminating).collect();
+    if let Some((creation, _)) = failures.iter().rfind(|(_, refusal)| is_for_good(refusal)) {
+        io.note(Note::RefusedCreate(creation.node.clone()));
+    }
+    failures.first().map_or(Ok(count), |(_, refusal)| Err(refused("cannot create Pods", refusal)))
+}
+
+/// Reports failed and succeeded Pods, before Pods are created in their place. Upstream: `podsShouldBeOnNode`.
+fn report_found(plan: &Plan, io: Io<'_>) {
+    for Deletion { pod, node, why } in &plan.deletes {
+        let (kind, reason, phase, verb) = match why {
+            Why::Failed => (EventType::Warning, "FailedDaemonPod", "failed", "kill"),
+            Why::Succeeded => (EventType::Normal, "SucceededDaemonPod", "succeeded", "delete"),
+            _ => continue,
+        };
+        let pod = pod.meta().key();
+        io.event(kind, reason, format!("Found {phase} daemon pod {pod} on node {node}, will try to {verb} it"));
+    }
+}
+
+/// Creates the Pod for one node. Its body is made when its turn comes: those of all nodes could take a lot of memory.
+async fn create_for_node(
+    snapshot: &Snapshot,
+    Creation { node, lack }: &Creation,
+    source: &PodSource,
+    io: Io<'_>,
+) -> Result<(), Refusal> {
+    let body = io.body(|| source.pod(node));
+    let request = Request::create(PODS, &snapshot.owner.namespace, &Arc::default(), body);
+    // A lost answer holds back its node, and not the set.
+    let request = request.generate_name(Arc::clone(source.generate_name())).role(Role::Awaited);
+    let created = create_pod_with_answer(io, request.because(format!("node {node}: {lack}"))).await;
+    match &created {
+        // A webhook has removed the label by which Pods are watched. The set would create Pods without end.
+        Ok(answer) => {
+            if let Some(pod) = answer.read::<CachedPod>().ok().flatten().filter(CachedPod::is_unlabelled) {
+                io.note(Note::UnlabelledPod(Box::new(pod)));
+            }
+        }
+        Err(Refusal { class: Class::Unknown, .. }) => io.note(Note::LostCreate(node.clone())),
+        Err(Refusal { class: Class::NamespaceTerminating, .. }) => io.note(Note::NamespaceTerminates),
+        Err(_) => {}
+    }
+    created.map(drop)
+}
+
+/// Deletes Pods. Returns how many of them were there.
+pub(super) async fn delete(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<usize, Failed> {
+    let deleted = io.all(Pace::AtOnce, &plan.deletes, |deletion| delete_if_unchanged(snapshot, deletion, io)).await;
+
+    let count = deleted.iter().filter(|result| matches!(result, Ok(true))).count();
+    let failures: Vec<(&Deletion, Refusal)> =
+        plan.deletes.iter().zip(deleted).filter_map(|(deletion, result)| Some((deletion, result.err()?))).collect();
+    if let Some((deletion, _)) = failures.iter().rfind(|(_, refusal)| is_for_good(refusal)) {
+        io.note(Note::RefusedDelete(deletion.node.clone()));
+    }
+    failures.first().map_or(Ok(count), |(deletion, refusal)| {
+        Err(refused(&format!("cannot delete Pod {}", deletion.pod.meta().name), refusal))
+    })
+}
+
+/// Deletes a Pod, if it is still as it was when that was decided: a Pod that has become available is judged again.
+///
+/// A Pod that has changed is read live and judged again, and deleted at the version that was read: a Pod that somebody writes all
+/// the time is deleted, too. A Pod is also read where the answer was lost: another Pod must not be deleted in its place. Returns
+/// whether there was a Pod to delete.
+async fn delete_if_unchanged(snapshot: &Snapshot, deletion: &Deletion, io: Io<'_>) -> Result<bool, Refusal> {
+    let (set, criteria, name) = (&snapshot.set, &snapshot.nodes.criteria, &deletion.pod.meta().name);
+    let report_deleted = || io.event(EventType::Normal, "SuccessfulDelete", format!("Deleted pod: {name}"));
+    let mut request = Request::delete(PODS, deletion.pod.meta()).because(deletion.why.to_string());
+    let mut attempts = DELETE_ATTEMPTS;
+    loop {
+        let Err(refusal) = io.send(request.clone()).await else {
+            report_deleted();
+            return Ok(true);
+        };
+        attempts -= 1;
+        let is_unknown = refusal.class == Class::Unknown;
+        if attempts > 0 && (is_unknown || refusal.class == Class::Changed) {
+            match read_live(&request, deletion, io).await {
+                // Deleted by the request whose answer was lost, as far as anybody can tell: the next sync waits to see it.
+                Some(None) if is_unknown => {
+                    io.note(Note::Deleted(Arc::clone(&deletion.pod)));
+                    report_deleted();
+                    return Ok(true);
+                }
+                Some(None) => return Ok(false),
+                Some(Some(live))
+                    if !is_unknown && still_holds(deletion, &live, set, criteria, snapshot.now, io.now()) =>
+                {
+                    request = request.at(Some(live.meta().resource_version));
+                    continue;
+                }
+                // The next sync decides.
+                Some(Some(_)) | None => {}
+            }
+        }
+        if refusal.error.is_not_found() {
+            return Ok(false);
+        }
+        // After a conflict, the set is synced again once the cache shows the newer Pod.
+        if is_for_good(&refusal) {
+            io.event(EventType::Warning, "FailedDelete", format!("Error deleting: {}", refusal.error));
+        }
+        return Err(refusal);
+    }
+}
+
+/// What the API server answers to a list.
+#[derive(Deserialize)]
+struct List {
+    items: Vec<CachedPod>,
+}
+
+/// Reads the Pod of a deletion live: `Some(None)` if it is gone or terminating, `None` if it cannot be read.
+async fn read_live(request: &Request, deletion: &Deletion, io: Io<'_>) -> Option<Option<PodRef>> {
+    // A list of one, because upstream's role has no right to get Pods.
+    let query = format!("fieldSelector=metadata.name%3D{}", request.name);
+    let List { items } = io.read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
+    let uid = &deletion.pod.meta().uid;
+    Some(items.into_iter().find(|live| live.meta().uid == *uid && !live.meta().is_deleting()).map(Arc::new))
+}

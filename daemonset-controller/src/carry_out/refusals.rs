@@ -1,0 +1,44 @@
+//! What a refused request means for a sync.
+
+use common::{
+    events::EventType,
+    io::{Class, Failed, Refusal, Retry},
+    meta::Meta,
+};
+
+use super::note::{Io, Note};
+use crate::objects::DaemonSet;
+
+/// A refused request. In a namespace that terminates nothing can be created any more, and every deletion enqueues the set.
+pub(super) fn refused(what: &str, refusal: &Refusal) -> Failed {
+    let failed = Failed::request(what, refusal);
+    if refusal.class == Class::NamespaceTerminating { failed.with_retry(Retry::Forget) } else { failed }
+}
+
+/// The failure of a sync whose status was refused.
+pub(super) fn status_failed(set: &DaemonSet, refusal: &Refusal) -> Failed {
+    refused(&format!("error storing status for daemon set {}", set.metadata.key()), refusal)
+}
+
+/// If the server denies what is done to an object, such as `release Pod`, reports it and has the next syncs go on without that.
+pub(super) fn report_denied(
+    io: Io<'_>,
+    doing: &str,
+    object: &Meta,
+    note: fn(Box<Meta>) -> Note,
+    refusal: &Refusal,
+) -> Option<Failed> {
+    if !refusal.error.is_denied() {
+        return None;
+    }
+    io.note(note(Box::new(object.clone())));
+    let message = format!("cannot {doing} {}", object.name);
+    let reason = if doing.starts_with("delete") { "FailedDelete" } else { "FailedUpdate" };
+    io.event(EventType::Warning, reason, format!("Error: {message}: {}", refusal.error));
+    Some(refused(&message, refusal))
+}
+
+/// Whether the same request may fail again and again, so that other nodes get their turn first.
+pub(super) fn is_for_good(refusal: &Refusal) -> bool {
+    refusal.class != Class::Changed
+}

@@ -1,0 +1,354 @@
+//! The requests for one Pod: its claims, the Pod itself, the owner references of its claims.
+
+use std::sync::Arc;
+
+use common::{
+    api::Patch,
+    events::EventType,
+    io::{Class, Failed, Refusal, Request},
+    meta::{Meta, OwnerRef, Uid},
+    pods::PODS,
+};
+use serde_json::{Value, json};
+
+use super::{
+    body,
+    note::{Io, Namesake, Note},
+    request::{refused, retried, role},
+    templates::Templates,
+};
+use crate::{
+    decide::{
+        retention::Owners,
+        scaling::{MAX_CLAIM_WRITES, ownership},
+    },
+    objects::{CLAIMS, CachedPod},
+    plan::{Claims, Occasion, Ownership, Repair, Why, Work, Wrong, revisions::RevisionRole},
+    snapshot::{PodRef, Snapshot},
+};
+
+/// The most claims that one error names. The error is logged, kept for diagnostics, and reported in an Event.
+const MAX_NAMED_PROBLEMS: usize = 10;
+
+/// What an Event says was done with a Pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verb {
+    Create,
+    Update,
+    Delete,
+}
+
+impl Verb {
+    fn reasons(self) -> [&'static str; 2] {
+        match self {
+            Self::Create => ["SuccessfulCreate", "FailedCreate"],
+            Self::Update => ["SuccessfulUpdate", "FailedUpdate"],
+            Self::Delete => ["SuccessfulDelete", "FailedDelete"],
+        }
+    }
+}
+
+/// Why the work on the claims of a Pod failed, and the class of the refusal if it was one.
+struct Trouble {
+    failed: Failed,
+    class: Option<Class>,
+}
+
+/// Whether a refusal is worth an Event: a terminating namespace refuses Events, too.
+fn is_worth_an_event(class: Option<Class>) -> bool {
+    class != Some(Class::NamespaceTerminating)
+}
+
+/// Does the work on one Pod.
+pub(super) async fn work_on_pod(
+    snapshot: &Snapshot,
+    work: &Work,
+    templates: &Templates<'_>,
+    io: Io<'_>,
+) -> Result<(), Failed> {
+    let name = match work {
+        Work::Create { ordinal, .. } | Work::CreateClaims { ordinal, .. } => snapshot.set.pod_name(*ordinal).into(),
+        Work::Delete { pod, .. } | Work::Repair(Repair { pod, .. }) => Arc::clone(&pod.meta().name),
+    };
+    let on_pod = WorkOnPod { snapshot, name, io };
+    match work {
+        Work::Create { ordinal, claims, role } => {
+            on_pod.create_claims_of_new_pod(claims).await?;
+            on_pod.create(*ordinal, *role, templates).await
+        }
+        Work::CreateClaims { claims, .. } => on_pod.create_claims_of_new_pod(claims).await,
+        Work::Delete { pod, why } => on_pod.delete(pod, *why).await,
+        Work::Repair(repair) => on_pod.repair(repair).await,
+    }
+}
+
+struct WorkOnPod<'a> {
+    snapshot: &'a Snapshot,
+    name: Arc<str>,
+    io: Io<'a>,
+}
+
+impl WorkOnPod<'_> {
+    /// Records an Event. Upstream: `recordPodEvent`.
+    fn report(&self, verb: Verb, error: Option<&str>) {
+        let what = format!("{verb:?} Pod {} in StatefulSet {}", self.name, self.snapshot.set.metadata.name);
+        let [good, bad] = verb.reasons();
+        match error {
+            None => self.io.event(EventType::Normal, good, format!("{what} successful")),
+            Some(error) => self.io.event(EventType::Warning, bad, format!("{what} failed error: {error}")),
+        }
+    }
+
+    /// The failure of a refused request for the Pod itself. After a conflict the cache will soon show the newer Pod, on which the
+    /// next sync decides.
+    fn refused(&self, verb: Verb, what: &str, refusal: &Refusal) -> Failed {
+        if refusal.class != Class::Changed && is_worth_an_event(Some(refusal.class)) {
+            self.report(verb, Some(&refusal.error.to_string()));
+        }
+        refused(&format!("{what} Pod {}", self.name), refusal)
+    }
+
+    /// The failure of the work on claims, with an Event if it is to be reported.
+    fn failed(&self, verb: Verb, Trouble { failed, .. }: Trouble, is_reported: bool) -> Failed {
+        if is_reported {
+            self.report(verb, Some(&failed.to_string()));
+        }
+        failed
+    }
+
+    async fn create_claims_of_new_pod(&self, claims: &Claims) -> Result<(), Failed> {
+        self.create_claims(claims).await.map_err(|trouble| {
+            let is_reported = is_worth_an_event(trouble.class);
+            self.failed(Verb::Create, trouble, is_reported)
+        })
+    }
+
+    /// Creates the claims that are missing. Every one is tried; the error names all that failed or are terminating.
+    ///
+    /// Upstream: `pkg/controller/statefulset`, `createPersistentVolumeClaims`.
+    async fn create_claims(&self, claims: &Claims) -> Result<(), Trouble> {
+        let Self { snapshot, name: pod, io } = self;
+        let set = &snapshot.set;
+        let set_name = &set.metadata.name;
+        let mut problems = Vec::new();
+        let mut first_refusal = None;
+        for (template, name) in &claims.missing {
+            let Some(claim) = set.claims.get(*template).and_then(|template| body::claim(set, template, name)) else {
+                return Err(Trouble {
+                    failed: Failed::new("template", format!("cannot make claim {name}")),
+                    class: None,
+                });
+            };
+            let body = io.body(|| claim);
+            let request = Request::create(CLAIMS, &set.metadata.namespace, &name.as_str().into(), body);
+            let Err(refusal) = io.send(request.role(role(snapshot))).await else {
+                let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set_name} success");
+                io.event(EventType::Normal, "SuccessfulCreate", message);
+                continue;
+            };
+            let error = &refusal.error;
+            if refusal.class != Class::Taken && is_worth_an_event(Some(refusal.class)) {
+                let message =
+                    format!("Create Claim {name} for Pod {pod} in StatefulSet {set_name} failed error: {error}");
+                io.event(EventType::Warning, "FailedCreate", message);
+            }
+            problems.push(format!("failed to create PVC {name}: {error}"));
+            first_refusal.get_or_insert(refusal);
+        }
+        problems.extend(claims.terminating.iter().map(|name| format!("pvc {name} is being deleted")));
+
+        let unnamed = problems.len().saturating_sub(MAX_NAMED_PROBLEMS);
+        problems.truncate(MAX_NAMED_PROBLEMS);
+        if unnamed > 0 {
+            problems.push(format!("{unnamed} more claims"));
+        }
+        // As Go writes several errors.
+        let text = match &problems[..] {
+            [] => return Ok(()),
+            [problem] => problem.clone(),
+            _ => format!("[{}]", problems.join(", ")),
+        };
+        let label = first_refusal.as_ref().map_or("gone", |refusal| refusal.error.label());
+        let class = first_refusal.map(|refusal| refusal.class);
+        Err(Trouble { failed: retried(Failed::new(label, text), class), class })
+    }
+
+    /// Creates the Pod, and writes the owner references of the claims that were there before.
+    ///
+    /// They are written even if the server refuses the Pod: where a quota forbids it for good, the claims must still be deleted with
+    /// the set. Upstream: `CreateStatefulPod`.
+    async fn create(&self, ordinal: i32, revision: RevisionRole, templates: &Templates<'_>) -> Result<(), Failed> {
+        let Self { snapshot, name, io } = self;
+        let Snapshot { set, owner, .. } = snapshot;
+        let usable = templates.get(revision, name);
+        let (from, template) = usable.inspect_err(|failed| self.report(Verb::Create, Some(&failed.to_string())))?;
+        let body = io.body(|| body::pod(set, owner, ordinal, template.clone(), from));
+        let why = match revision {
+            RevisionRole::Current => "from the current revision",
+            RevisionRole::Update => "from the update revision",
+        };
+        let request = Request::create(PODS, &owner.namespace, name, body).role(role(snapshot)).because(why);
+        let (uid, created) = match io.send(request).await {
+            Ok(created) => {
+                // Reported at once: the owner references may meet a conflict with the volume binder.
+                self.report(Verb::Create, None);
+                (created.fields.uid, Ok(()))
+            }
+            Err(refusal) if refusal.class == Class::Taken => {
+                self.examine_namesake(&refusal).await;
+                return Err(refused(&format!("cannot create Pod {name}"), &refusal));
+            }
+            Err(refusal) => {
+                if is_worth_an_event(Some(refusal.class)) {
+                    self.report(Verb::Create, Some(&refusal.error.to_string()));
+                }
+                (Uid::default(), Err(refused(&format!("cannot create Pod {name}"), &refusal)))
+            }
+        };
+        // Claims that were created just before are left to the sync that the event of the Pod brings: the volume binder writes them
+        // now, and would meet a conflict or cause one.
+        let mut ownership = ownership(snapshot, ordinal, &Owners::new(set, name, &uid, false));
+        // The others get theirs at the next event of the Pod.
+        ownership.owners.truncate(MAX_CLAIM_WRITES);
+        let owned = self.own_claims(&ownership).await.map_err(|trouble| {
+            let is_reported = trouble.class != Some(Class::Changed) && is_worth_an_event(trouble.class);
+            self.failed(Verb::Update, trouble, is_reported)
+        });
+        created.and(owned)
+    }
+
+    /// Finds out which Pod has the name of the Pod to create.
+    ///
+    /// Mostly the cache does not show yet what is already there. A Pod that the cache does not hold is read: it may be a Pod of the set,
+    /// or without a controller, and lack the label by which Pods are watched. Upstream, which watches all Pods, leaves it at the
+    /// refusal.
+    async fn examine_namesake(&self, refusal: &Refusal) {
+        let Self { snapshot, name, io } = self;
+        let Some(Namesake { cached, taken }) = io.observe(Arc::clone(name)) else { return };
+        let at = io.now();
+        let is_reported = taken.is_some_and(|taken| taken.is_due(at));
+        io.note(Note::NameTaken { pod: Arc::clone(name), at, examined: is_reported });
+        let report = |namesake: &Meta| {
+            if let Some(holder) = self.holder(namesake).filter(|_| is_reported) {
+                self.report(Verb::Create, Some(&format!("{} and {holder}", refusal.error)));
+            }
+        };
+        if let Some(pod) = cached {
+            return report(pod.meta());
+        }
+        let request = Request::get(PODS, &snapshot.owner.namespace, name).because("its name is taken");
+        let Ok(Some(pod)) = io.read::<CachedPod>(request).await else { return };
+        report(pod.meta());
+        let is_foreign = |controller: &OwnerRef| controller.uid != snapshot.owner.uid;
+        if pod.is_unlabelled() && !pod.meta().controller().is_some_and(is_foreign) {
+            io.note(Note::HiddenPod(Box::new(pod)));
+        }
+    }
+
+    /// To whom a Pod belongs that has the name of the Pod to create, in words; `None` if the set controls or adopts it.
+    fn holder(&self, namesake: &Meta) -> Option<String> {
+        let Snapshot { set, owner, .. } = self.snapshot;
+        match namesake.controller() {
+            Some(controller) if controller.uid == owner.uid => None,
+            Some(controller) => Some(format!("is controlled by {} {}", controller.kind, controller.name)),
+            None if set.selector.matches_orphan(&namesake.labels) => None,
+            None => Some("is not selected by the StatefulSet".to_owned()),
+        }
+    }
+
+    /// Writes the owner references of claims in order, up to the first failure.
+    ///
+    /// Each write names the version of the claim that was judged: a reference that somebody else has added since is not lost.
+    async fn own_claims(&self, Ownership { owners, conflicting }: &Ownership) -> Result<(), Trouble> {
+        let Self { snapshot, io, .. } = self;
+        for claim in conflicting {
+            let message = format!(
+                "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
+            );
+            io.event(EventType::Warning, "ConflictingController", message);
+        }
+        for (claim, owners) in owners {
+            let body = io.body(|| {
+                let owners = if owners.is_empty() { Value::Null } else { json!(owners) };
+                json!({"metadata": {"ownerReferences": owners}})
+            });
+            let request = Request::patch(CLAIMS, &claim.metadata, Patch::Merge, body).role(role(snapshot));
+            if let Err(refusal) = io.send(request.doing("change the owner references of")).await {
+                let what = format!("could not update claim {} for delete policy ownerRefs", claim.metadata.name);
+                return Err(Trouble { failed: refused(&what, &refusal), class: Some(refusal.class) });
+            }
+        }
+        Ok(())
+    }
+
+    async fn repair(&self, repair: &Repair) -> Result<(), Failed> {
+        let Repair { pod, ordinal, claims, ownership, wrong, occasion } = repair;
+        self.create_claims(claims).await.map_err(|trouble| {
+            let is_reported = *occasion == Occasion::Wanted && trouble.class != Some(Class::Changed);
+            self.failed(Verb::Update, trouble, is_reported)
+        })?;
+        self.own_claims(ownership).await.map_err(|trouble| {
+            // A denial blocks the scale-down until a right is granted or a policy is changed. Upstream records no Event for it.
+            let is_reported = (*occasion != Occasion::Condemned || trouble.failed.is_denied())
+                && trouble.class != Some(Class::Changed);
+            self.failed(Verb::Update, trouble, is_reported)
+        })?;
+        match wrong {
+            Some(wrong) => self.update(pod, *ordinal, wrong).await,
+            None => {
+                // Where only the owner references of its claims were wrong, the Pod is not written, and the Event is the same.
+                if *occasion == Occasion::Wanted && !ownership.owners.is_empty() {
+                    self.report(Verb::Update, None);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the labels of a Pod's identity, and its volumes, which the server refuses. Upstream: `UpdateStatefulPod`.
+    async fn update(&self, pod: &PodRef, ordinal: i32, wrong: &Wrong) -> Result<(), Failed> {
+        let Self { snapshot, name, io } = self;
+        if wrong.name {
+            // Upstream writes the Pod under the name that it should have, and the server finds no such Pod.
+            let wanted = snapshot.set.pod_name(ordinal);
+            let text = format!("it has the ordinal of Pod {wanted}, and a Pod cannot be renamed");
+            self.report(Verb::Update, Some(&text));
+            return Err(Failed::new("name", format!("cannot update Pod {name}: {text}")));
+        }
+        let body = io.body(|| mended(pod.meta(), ordinal, wrong));
+        let lacks = if wrong.labels { "it lacks labels of its identity" } else { "it lacks volumes of its claims" };
+        let request = Request::patch(PODS, pod.meta(), Patch::Strategic, body).role(role(snapshot));
+        let updated = io.send(request.doing("update").because(lacks)).await;
+        updated.map_err(|refusal| self.refused(Verb::Update, "cannot update", &refusal))?;
+        self.report(Verb::Update, None);
+        Ok(())
+    }
+
+    /// Deletes the version of the Pod that was judged; upstream deletes whatever has the name. A Pod that is gone is no error.
+    /// Upstream: `DeleteStatefulPod`.
+    async fn delete(&self, pod: &PodRef, why: Why) -> Result<(), Failed> {
+        match self.io.send(Request::delete(PODS, pod.meta()).because(why.to_string())).await {
+            Err(refusal) if !refusal.error.is_not_found() => Err(self.refused(Verb::Delete, "cannot delete", &refusal)),
+            _ => {
+                self.report(Verb::Delete, None);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The patch that repairs a Pod.
+fn mended(meta: &Meta, ordinal: i32, wrong: &Wrong) -> Value {
+    let mut patch = json!({});
+    if wrong.labels {
+        patch["metadata"]["labels"] = body::identity(&meta.name, Some(ordinal));
+    }
+    if !wrong.volumes.is_empty() {
+        let volume = |(name, claim): &(String, String)| {
+            json!({"name": name, "$retainKeys": ["name", "persistentVolumeClaim"],
+                "persistentVolumeClaim": {"claimName": claim}})
+        };
+        patch["spec"]["volumes"] = wrong.volumes.iter().map(volume).collect();
+    }
+    patch
+}

@@ -1,0 +1,88 @@
+//! The Pod templates of the revisions that Pods are created from.
+
+use std::collections::BTreeMap;
+
+use common::{
+    io::{Failed, Request},
+    revision::{CONTROLLER_REVISIONS, RevisionWithData},
+};
+use serde_json::{Value, json};
+
+use super::{body, note::Io};
+use crate::{
+    plan::{
+        Phase, Work,
+        revisions::{Revision, RevisionRole, Revisions, Source},
+    },
+    snapshot::{RevisionRef, Snapshot},
+};
+
+/// The Pod templates that one phase creates Pods from, by the names of their revisions. Each is read and parsed once.
+pub(super) struct Templates<'r> {
+    revisions: &'r Revisions,
+    by_name: BTreeMap<&'r str, Template>,
+}
+
+enum Template {
+    /// It makes Pods.
+    Usable(Value),
+    /// The revision holds none, or a malformed one.
+    Malformed,
+    /// The data of the revision could not be read: the label of the failure, and its text.
+    Unread(&'static str, String),
+}
+
+impl<'r> Templates<'r> {
+    /// Reads the templates from which the phase creates Pods.
+    pub(super) async fn of(phase: &Phase, snapshot: &Snapshot, revisions: &'r Revisions, io: Io<'_>) -> Self {
+        let mut by_name = BTreeMap::new();
+        for work in &phase.work {
+            let Work::Create { role, .. } = work else { continue };
+            let revision = revisions.get(*role);
+            if !by_name.contains_key(&*revision.name) {
+                by_name.insert(&*revision.name, template(snapshot, revision, io).await);
+            }
+        }
+        Self { revisions, by_name }
+    }
+
+    /// The name of the revision in that role, and its template, to create this Pod from it.
+    pub(super) fn get(&self, role: RevisionRole, pod: &str) -> Result<(&'r str, &Value), Failed> {
+        let revision: &'r str = &self.revisions.get(role).name;
+        match self.by_name.get(revision) {
+            Some(Template::Usable(template)) => Ok((revision, template)),
+            Some(Template::Unread(label, text)) => Err(Failed::new(label, text.clone())),
+            Some(Template::Malformed) | None => {
+                Err(Failed::new("template", format!("cannot make Pod {pod} from revision {revision}")))
+            }
+        }
+    }
+}
+
+async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Template {
+    let template = match &revision.source {
+        Source::Stored(stored) => match read(stored, io).await {
+            Ok(template) => template,
+            Err((label, text)) => return Template::Unread(label, text),
+        },
+        source => source.known(),
+    };
+    let makes_pods =
+        |template: &Value| body::pod(&snapshot.set, &snapshot.owner, 0, template.clone(), &revision.name).is_some();
+    template.filter(makes_pods).map_or(Template::Malformed, Template::Usable)
+}
+
+/// Reads a revision and takes the Pod template out of it.
+async fn read(cached: &RevisionRef, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
+    let name = &cached.meta.name;
+    let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are made from it");
+    match io.read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
+        // A forecast expects that Pods can be made from it.
+        Ok(None) => Ok(Some(json!({}))),
+        Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),
+        Ok(Some(_)) => Err(("gone", format!("ControllerRevision {name} was replaced by another one"))),
+        Err(refusal) => {
+            Err((refusal.error.label(), format!("cannot read ControllerRevision {name}: {}", refusal.error)))
+        }
+    }
+}
