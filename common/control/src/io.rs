@@ -28,7 +28,7 @@ pub use claim::{Claim, Claimed, Claims};
 pub use effect::Note;
 pub use group::Pace;
 pub use outcome::{Failed, Outcome, Requeue, Retry};
-pub use pods::{create_pod, delete_pod};
+pub use pods::{create_pod, create_pod_with_answer, delete_pod};
 pub use request::{Body, Class, Fields, Precondition, Refusal, Request, Role, Verb};
 pub use revisions::{Change, RawMembers, Refused, StoreRevision, Stored, delete_revision};
 pub use run::{Answer, Executor, Forecast, Io, Subject, forecast};

@@ -180,7 +180,7 @@ impl<'a, C: HasMeta> Claimed<'a, C> {
     }
 
     /// The children that could be neither released nor adopted, each with what was tried.
-    fn failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
+    pub fn failures(&self) -> impl Iterator<Item = (&'static str, &'a C, &Refusal)> {
         fn failures<'s, 'a, C>(
             verb: &'static str,
             results: &'s Results<'a, C>,

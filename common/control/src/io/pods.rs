@@ -7,15 +7,20 @@ use std::sync::Arc;
 use super::{
     effect::Note,
     request::{Class, Fields, Refusal, Request},
-    run::Io,
+    run::{Answer, Io},
 };
 use crate::events::EventType;
 
 /// Creates a Pod and records the Event of it.
 pub async fn create_pod<N: Note>(io: Io<'_, N>, request: Request) -> Result<Fields, Refusal> {
-    let created = io.send(request).await.map(|answer| answer.fields);
+    create_pod_with_answer(io, request).await.map(|answer| answer.fields)
+}
+
+/// The same with the whole answer, which shows what webhooks have made of the Pod.
+pub async fn create_pod_with_answer<N: Note>(io: Io<'_, N>, request: Request) -> Result<Answer, Refusal> {
+    let created = io.send(request).await;
     match &created {
-        Ok(pod) => io.event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.name)),
+        Ok(pod) => io.event(EventType::Normal, "SuccessfulCreate", format!("Created pod: {}", pod.fields.name)),
         Err(refusal) if refusal.class == Class::NamespaceTerminating => {}
         Err(refusal) => io.event(EventType::Warning, "FailedCreate", format!("Error creating: {}", refusal.error)),
     }
