@@ -43,12 +43,12 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
 async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     // The first denial of a change without which the sync goes on. It fails with it in the end.
     let mut denied: Option<Failed> = None;
-    if !revisions::claim(snapshot, plan, &mut denied, io).await? {
+    if !revisions::claim(snapshot, &mut denied, io).await? {
         return Ok(Requeue::No);
     }
-    let relabelled = pods::relabel(plan, &mut denied, io).await?;
-    revisions::delete_duplicates(plan, &relabelled.kept_hashes, &mut denied, io).await?;
-    if !revisions::write_current(snapshot, plan, io).await? {
+    let relabelled = pods::relabel(snapshot, &mut denied, io).await?;
+    revisions::delete_duplicates(snapshot, &relabelled.kept_hashes, &mut denied, io).await?;
+    if !revisions::write_current(snapshot, io).await? {
         return Ok(Requeue::No);
     }
     let adopted = pods::claim(snapshot, plan, &mut denied, io).await?;

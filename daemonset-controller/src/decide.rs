@@ -22,7 +22,7 @@ use common::{explain::Lines, intern::Text, refs::Owner};
 use crate::{
     objects::PodRef,
     plan::{Creation, Deferred, Deletion, Plan, Problem, Scope, Why},
-    snapshot::{Snapshot, Turn, revisions::Revisions},
+    snapshot::{Snapshot, Turn},
 };
 
 /// Decides what one sync does. Upstream: `pkg/controller/daemon`, `syncDaemonSet`.
@@ -39,12 +39,9 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         set: Arc::clone(&snapshot.set),
         problem: problem(snapshot),
         scope,
-        revisions: snapshot.revisions.clone(),
+        hash: snapshot.revisions.hash.clone(),
         adopt,
         orphans,
-        release: snapshot.release.clone(),
-        relabel: snapshot.relabel.clone(),
-        unlabelled: snapshot.unlabelled.clone(),
         creates: Vec::new(),
         deletes: Vec::new(),
         deferred: Deferred::default(),
@@ -69,7 +66,7 @@ pub fn decide(snapshot: &Snapshot) -> Plan {
         }
         Scope::Everything => {
             manage_pods(snapshot, &mut plan);
-            let Revisions { old, .. } = &plan.revisions;
+            let old = &snapshot.revisions.old;
             plan.forget = revisions::surplus(old, snapshot.set.history, |hash| snapshot.live_hashes.contains(hash));
             let refused = &snapshot.refused_revisions.names;
             plan.forget.retain(|revision| !refused.iter().any(|name| **name == *revision.meta.name));

@@ -14,7 +14,7 @@ use common::{
     revision::{self, CONTROLLER_REVISIONS},
     store::{ByController, OrphansByNamespace},
 };
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 pub use node::{NODES, Node};
 pub(crate) use placement::automatic_tolerations;
@@ -40,7 +40,8 @@ pub const TEMPLATE_GENERATION_LABEL: &str = "pod-template-generation";
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// A revision that a DaemonSet controls, or that has no controller.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
 pub struct ControllerRevision(revision::ControllerRevision);
 
 impl ControllerRevision {
@@ -49,12 +50,6 @@ impl ControllerRevision {
     /// The hash depends on the version of the controller that made the revision. It is read, and never computed again.
     pub fn hash(&self) -> Option<&str> {
         self.0.meta.labels.get(HASH_LABEL)
-    }
-}
-
-impl<'de> Deserialize<'de> for ControllerRevision {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        revision::ControllerRevision::deserialize(deserializer).map(Self)
     }
 }
 

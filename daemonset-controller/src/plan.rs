@@ -9,7 +9,7 @@ use common::{explain::Lines, intern::Text, selector::SelectorError};
 
 use crate::{
     objects::{DaemonSet, PodRef, RevisionRef, Status},
-    snapshot::{nodes::Tally, revisions::Revisions},
+    snapshot::nodes::Tally,
 };
 
 /// What one sync does.
@@ -21,18 +21,12 @@ pub struct Plan {
     pub problem: Option<Problem>,
     /// How much of the set is looked after.
     pub scope: Scope,
-    /// The revisions, and what is to be written about them.
-    pub revisions: Revisions,
+    /// The hash of the current revision.
+    pub hash: Text,
     /// Pods to adopt.
     pub adopt: Vec<PodRef>,
     /// How many Pods are left for the next sync to adopt.
     pub orphans: usize,
-    /// Pods to release.
-    pub release: Vec<PodRef>,
-    /// Pods that get the hash of the current revision in the place of that of a duplicate.
-    pub relabel: Vec<PodRef>,
-    /// Pods that get the label of their hash back, without a value: nobody knows their revision.
-    pub unlabelled: Vec<PodRef>,
     /// Pods to create.
     pub creates: Vec<Creation>,
     /// Pods to delete.

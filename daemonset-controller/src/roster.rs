@@ -58,7 +58,7 @@ pub(crate) struct Roster {
     pub(crate) undecided: Undecided,
     /// Nodes whose standing is to be decided again.
     changed: BTreeSet<Text>,
-    /// What the decided standings come to.
+    /// The sums of the decided standings.
     totals: Totals,
     /// How often a standing was decided.
     decided: u64,

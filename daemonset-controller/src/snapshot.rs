@@ -35,11 +35,12 @@ pub struct Snapshot {
     pub adopt: Vec<PodRef>,
     /// Whether these Pods are adopted now.
     pub turn: Turn,
-    /// Its Pods that it no longer selects.
+    /// Its Pods that it no longer selects, and releases.
     pub release: Vec<PodRef>,
-    /// Its Pods that carry the hash of a revision that is deleted because another one holds the same.
+    /// Its Pods that carry the hash of a revision that is deleted because another one holds the same. They get the hash of that one.
     pub relabel: Vec<PodRef>,
-    /// Its Pods that lack the label of their hash, by which Pods are watched.
+    /// Its Pods that lack the label of their hash, by which Pods are watched. They get it back without a value: nobody knows their
+    /// revision.
     pub unlabelled: Vec<PodRef>,
     /// The hashes of earlier revisions that Pods carry.
     pub live_hashes: BTreeSet<Text>,

@@ -30,23 +30,23 @@ const DELETE_ATTEMPTS: usize = 5;
 
 /// What became of the Pods that were to be relabelled.
 #[derive(Default)]
-pub(super) struct Relabelled<'p> {
+pub(super) struct Relabelled<'s> {
     /// How many have the new hash.
     pub(super) done: usize,
     /// The hashes that Pods keep because the server denies to relabel them.
-    pub(super) kept_hashes: BTreeSet<&'p str>,
+    pub(super) kept_hashes: BTreeSet<&'s str>,
 }
 
 /// Gives Pods that carry the hash of a duplicate the hash of the revision that is kept, and Pods without a hash an empty one. The
 /// watch does not show Pods without the label.
-pub(super) async fn relabel<'p>(
-    plan: &'p Plan,
+pub(super) async fn relabel<'s>(
+    snapshot: &'s Snapshot,
     denied: &mut Option<Failed>,
     io: Io<'_>,
-) -> Result<Relabelled<'p>, Failed> {
-    let hash = plan.revisions.hash.as_str();
-    let with_hashes = plan.relabel.iter().map(|pod| (pod, hash));
-    let changes: Vec<(&PodRef, &str)> = with_hashes.chain(plan.unlabelled.iter().map(|pod| (pod, ""))).collect();
+) -> Result<Relabelled<'s>, Failed> {
+    let Snapshot { relabel, unlabelled, revisions, .. } = snapshot;
+    let with_hashes = relabel.iter().map(|pod| (pod, revisions.hash.as_str()));
+    let changes: Vec<(&PodRef, &str)> = with_hashes.chain(unlabelled.iter().map(|pod| (pod, ""))).collect();
     let results = io.all(Pace::AtOnce, changes.iter().copied(), |(pod, hash)| relabel_pod(pod, hash, io)).await;
     let mut relabelled = Relabelled::default();
     for ((pod, _), result) in changes.into_iter().zip(results) {
@@ -92,7 +92,7 @@ pub(super) async fn claim(
     denied: &mut Option<Failed>,
     io: Io<'_>,
 ) -> Result<usize, Failed> {
-    let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release);
+    let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &snapshot.release);
     let mut claim = claim.labelled(|pod| pod.is_unlabelled().then(|| json!({HASH_LABEL: ""}))).send(io).await;
     for (pod, refusal) in claim.give_up_releases(|refusal| refusal.error.is_denied()) {
         let failed = report_denied(io, "release Pod", pod.meta(), Note::RefusedPod, &refusal);
@@ -116,7 +116,7 @@ pub(super) async fn create(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Resu
     if plan.creates.is_empty() {
         return Ok(0);
     }
-    let source = &PodSource::new(&snapshot.set, &snapshot.owner, &plan.revisions.hash)
+    let source = &PodSource::new(&snapshot.set, &snapshot.owner, &plan.hash)
         .map_err(|error| Failed::new("template", format!("cannot make a Pod from spec.template: {error}")))?;
     let pace = Pace::SlowStart(BODIES_IN_FLIGHT / source.size().max(1));
     let created = io.all(pace, &plan.creates, |creation| create_for_node(snapshot, creation, source, io)).await;

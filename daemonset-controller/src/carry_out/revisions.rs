@@ -19,7 +19,6 @@ use super::{
 use crate::{
     decide::revisions::name,
     objects::{DAEMON_SETS, HASH_LABEL, RevisionRef, Status},
-    plan::Plan,
     snapshot::{
         Snapshot,
         revisions::{Current, hash_of},
@@ -30,13 +29,8 @@ const NOT_CONSTRUCTED: &str = "failed to construct revisions of DaemonSet";
 
 /// Claims and labels the revisions as the plan has them; `false` if the sync ends here. Upstream: `pkg/controller/daemon`,
 /// `constructHistory`, as are [`delete_duplicates`] and [`write_current`].
-pub(super) async fn claim(
-    snapshot: &Snapshot,
-    plan: &Plan,
-    denied: &mut Option<Failed>,
-    io: Io<'_>,
-) -> Result<bool, Failed> {
-    let (owner, revisions) = (&snapshot.owner, &plan.revisions);
+pub(super) async fn claim(snapshot: &Snapshot, denied: &mut Option<Failed>, io: Io<'_>) -> Result<bool, Failed> {
+    let Snapshot { owner, revisions, .. } = snapshot;
     let mut released = Claim::new(owner, CONTROLLER_REVISIONS, &[], &revisions.release).send(io).await;
     for (revision, refusal) in released.give_up_releases(|refusal| refusal.error.is_denied()) {
         let failed = report_denied(io, "release ControllerRevision", &revision.meta, Note::RefusedRevision, &refusal);
@@ -68,12 +62,12 @@ pub(super) async fn claim(
 
 /// Deletes the duplicates of the current revision whose hashes no Pod keeps.
 pub(super) async fn delete_duplicates(
-    plan: &Plan,
+    snapshot: &Snapshot,
     kept_hashes: &BTreeSet<&str>,
     denied: &mut Option<Failed>,
     io: Io<'_>,
 ) -> Result<(), Failed> {
-    let unused = plan.revisions.duplicates.iter().filter(|revision| !kept_hashes.contains(hash_of(revision)));
+    let unused = snapshot.revisions.duplicates.iter().filter(|revision| !kept_hashes.contains(hash_of(revision)));
     delete(unused, "another one holds the same template", denied, io).await
 }
 
@@ -99,8 +93,8 @@ pub(super) async fn delete<'r>(
 }
 
 /// Renumbers or stores the current revision; `false` if the sync ends here.
-pub(super) async fn write_current(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Result<bool, Failed> {
-    match &plan.revisions.current {
+pub(super) async fn write_current(snapshot: &Snapshot, io: Io<'_>) -> Result<bool, Failed> {
+    match &snapshot.revisions.current {
         Current::Stored(_) => Ok(true),
         Current::Renumber(revision, number) => {
             let renumber = Change::renumber(&snapshot.owner, &revision.meta, *number, io);
@@ -108,7 +102,7 @@ pub(super) async fn write_current(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) 
             renumbered.map_err(|refused| not_changed("renumber", &revision.meta, refused, io))?;
             Ok(true)
         }
-        Current::Create { number, hash } => store(snapshot, &plan.revisions.hash, *number, hash, io).await,
+        Current::Create { number, hash } => store(snapshot, *number, hash, io).await,
     }
 }
 
@@ -130,8 +124,9 @@ fn is_gone(revision: &str) -> Failed {
 /// Stores the revision of the template. If its name is taken by a revision of another template, the collision is counted in the
 /// status, and the next sync tries the next name. If it is taken by a revision of the same template, Pods carry the hash of that
 /// one, whoever controls it. Upstream: `pkg/controller/daemon`, `snapshot`.
-async fn store(snapshot: &Snapshot, planned: &Text, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, Failed> {
+async fn store(snapshot: &Snapshot, number: i64, hash: &Text, io: Io<'_>) -> Result<bool, Failed> {
     let (set, owner, template) = (&snapshot.set, &snapshot.owner, &snapshot.template.template);
+    let planned = &snapshot.revisions.hash;
     let name = name(set, hash);
     let new = NewRevision { name: &name, number, hash: (HASH_LABEL, hash), annotations: &set.metadata.annotations };
     let body = new

@@ -146,9 +146,7 @@ impl Placement {
         let size = 1 + node_selector.iter().count() + tolerations.len() + of_terms;
         Ok(Self { node_name: wire.node_name, node_selector, terms, tolerations, host_network, size })
     }
-}
 
-impl Placement {
     /// How many comparisons of its parts a comparison with one node takes at most.
     pub(crate) fn size(&self) -> usize {
         self.size

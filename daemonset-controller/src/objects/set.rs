@@ -9,7 +9,7 @@ use common::{
     selector::Selector,
     store::ByNamespace,
 };
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
 use super::{DAEMON_SETS, TEMPLATE_GENERATION};
@@ -51,7 +51,10 @@ pub enum Update {
 }
 
 /// The status of a set, in the API's terms.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+///
+/// Fields the API leaves out when they are zero are written as null, so that a merge patch removes them. Conditions belong to other
+/// writers, and the collision count is written by itself: both stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Nodes that should run a Pod and have one.
@@ -63,14 +66,19 @@ pub struct Status {
     /// Nodes that should run a Pod and have a ready one.
     pub number_ready: i32,
     /// The generation all of this was computed for.
+    #[serde(serialize_with = "zero_as_null")]
     pub observed_generation: i64,
     /// Nodes that should run a Pod and have one of the current template.
+    #[serde(serialize_with = "zero_as_null")]
     pub updated_number_scheduled: i32,
     /// Nodes that should run a Pod and have an available one.
+    #[serde(serialize_with = "zero_as_null")]
     pub number_available: i32,
     /// Nodes that should run a Pod and have no available one.
+    #[serde(serialize_with = "zero_as_null")]
     pub number_unavailable: i32,
     /// How often the name of a revision was taken by another one.
+    #[serde(skip_serializing)]
     pub collision_count: Option<i32>,
 }
 
@@ -82,35 +90,8 @@ impl Status {
     }
 }
 
-/// Fields the API leaves out when they are zero are null, so that a merge patch removes them. Conditions belong to other writers,
-/// and the collision count is written by itself: both stay.
-impl Serialize for Status {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Patch {
-            current_number_scheduled: i32,
-            number_misscheduled: i32,
-            desired_number_scheduled: i32,
-            number_ready: i32,
-            observed_generation: Option<i64>,
-            updated_number_scheduled: Option<i32>,
-            number_available: Option<i32>,
-            number_unavailable: Option<i32>,
-        }
-        let some = |n: i32| (n != 0).then_some(n);
-        Patch {
-            current_number_scheduled: self.current_number_scheduled,
-            number_misscheduled: self.number_misscheduled,
-            desired_number_scheduled: self.desired_number_scheduled,
-            number_ready: self.number_ready,
-            observed_generation: (self.observed_generation != 0).then_some(self.observed_generation),
-            updated_number_scheduled: some(self.updated_number_scheduled),
-            number_available: some(self.number_available),
-            number_unavailable: some(self.number_unavailable),
-        }
-        .serialize(serializer)
-    }
+fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(n).filter(|n| **n != N::default()).serialize(serializer)
 }
 
 impl DaemonSet {

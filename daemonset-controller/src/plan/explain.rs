@@ -14,13 +14,7 @@ impl Explain for Plan {
         let tally = &self.tally;
         format!(
             "{} nodes should run a Pod: {} have one, {} ready, {} available, {} of revision {}; {} others have one",
-            tally.desired,
-            tally.current,
-            tally.ready,
-            tally.available,
-            tally.updated,
-            self.revisions.hash,
-            tally.misscheduled,
+            tally.desired, tally.current, tally.ready, tally.available, tally.updated, self.hash, tally.misscheduled,
         )
     }
 

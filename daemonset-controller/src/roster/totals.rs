@@ -1,4 +1,4 @@
-//! What the standings of all nodes come to.
+//! The sums of the standings of all nodes.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
     snapshot::nodes::Tally,
 };
 
-/// The sum of the standings of all nodes.
+/// The counts, lists and timers to which each node contributes its standing.
 #[derive(Default)]
 pub(super) struct Totals {
     /// The counts.

@@ -11,7 +11,7 @@ use common::{
     selector::Selector,
     store::ByNamespace,
 };
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use serde_json::Value;
 
 use super::{ClaimSpec, STATEFUL_SETS};
@@ -110,18 +110,24 @@ pub struct Retention {
 }
 
 /// The status of a set, in the API's terms.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+///
+/// Fields the API leaves out when they are zero are written as null, so that a merge patch removes them; conditions are somebody else's,
+/// and stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// Pods there are.
     pub replicas: i32,
-    /// Pods that run and are ready.
-    pub ready_replicas: i32,
     /// Pods that have been ready for long enough.
     pub available_replicas: i32,
+    /// Pods that run and are ready.
+    #[serde(serialize_with = "zero_as_null")]
+    pub ready_replicas: i32,
     /// Pods of the current revision.
+    #[serde(serialize_with = "zero_as_null")]
     pub current_replicas: i32,
     /// Pods of the update revision.
+    #[serde(serialize_with = "zero_as_null")]
     pub updated_replicas: i32,
     /// The revision Pods come from.
     pub current_revision: Text,
@@ -130,6 +136,7 @@ pub struct Status {
     /// The generation all of this was computed for.
     pub observed_generation: i64,
     /// How often a revision's name was taken by another one.
+    #[serde(serialize_with = "none_as_zero")]
     pub collision_count: Option<i32>,
 }
 
@@ -141,37 +148,13 @@ impl Status {
     }
 }
 
-/// Fields the API leaves out when they are zero are null, so that a merge patch removes them; conditions are somebody else's,
-/// and stay.
-impl Serialize for Status {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Patch<'a> {
-            replicas: i32,
-            available_replicas: i32,
-            ready_replicas: Option<i32>,
-            current_replicas: Option<i32>,
-            updated_replicas: Option<i32>,
-            current_revision: &'a str,
-            update_revision: &'a str,
-            observed_generation: i64,
-            collision_count: i32,
-        }
-        let some = |n: i32| (n != 0).then_some(n);
-        Patch {
-            replicas: self.replicas,
-            available_replicas: self.available_replicas,
-            ready_replicas: some(self.ready_replicas),
-            current_replicas: some(self.current_replicas),
-            updated_replicas: some(self.updated_replicas),
-            current_revision: &self.current_revision,
-            update_revision: &self.update_revision,
-            observed_generation: self.observed_generation,
-            collision_count: self.collision_count.unwrap_or(0),
-        }
-        .serialize(serializer)
-    }
+fn zero_as_null<N: Default + PartialEq + Serialize, S: Serializer>(n: &N, serializer: S) -> Result<S::Ok, S::Error> {
+    Some(n).filter(|n| **n != N::default()).serialize(serializer)
+}
+
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
+fn none_as_zero<S: Serializer>(n: &Option<i32>, serializer: S) -> Result<S::Ok, S::Error> {
+    n.unwrap_or(0).serialize(serializer)
 }
 
 impl StatefulSet {
