@@ -105,31 +105,26 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reference {
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     kind: Text,
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     namespace: Text,
     /// Name of the Job.
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub name: Text,
     /// Uid of the Job.
-    #[serde(skip_serializing_if = "Uid::is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     pub uid: Uid,
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     api_version: Text,
-    #[serde(skip_serializing_if = "is_unknown")]
+    #[serde(skip_serializing_if = "is_default")]
     resource_version: Version,
-    #[serde(skip_serializing_if = "is_empty")]
+    #[serde(skip_serializing_if = "is_default")]
     field_path: Text,
 }
 
-fn is_empty(text: &Text) -> bool {
-    text.is_empty()
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
-fn is_unknown(version: &Version) -> bool {
-    !version.is_known()
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Reference {

@@ -181,14 +181,13 @@ impl ControllerMetrics {
         self.policy_actions.with(&[action.as_str()]).inc_by(pods);
     }
 
-    /// A terminated Pod with the finalizer is there, and was not before.
-    pub fn tracking_added(&self) {
-        self.tracking_added.inc();
-    }
-
-    /// A terminated Pod with the finalizer is not there any more.
-    pub fn tracking_removed(&self) {
-        self.tracking_removed.inc();
+    /// A Pod was, and is, terminated and carries the finalizer, or not.
+    pub fn tracking(&self, before: bool, after: bool) {
+        if after && !before {
+            self.tracking_added.inc();
+        } else if before && !after {
+            self.tracking_removed.inc();
+        }
     }
 
     /// There is a Job that somebody else manages.

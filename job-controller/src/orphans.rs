@@ -35,7 +35,7 @@ impl Controller for OrphanController {
     type Note = Note;
 
     fn observe(&self, key: &Orphan, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        self.observe(key)
+        Ok(self.observe(key))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use common::{map::HashSet, meta::Uid, selector::SelectorError};
 
 pub use self::{
-    end::{End, Verdict, reasons},
+    end::{End, Verdict},
     gang::{Gang, Ordinary},
     manage::{Failures, Manage, NewPod, PodWrites, Victim, Why},
     situation::{Claimed, Situation},

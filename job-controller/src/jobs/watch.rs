@@ -189,16 +189,13 @@ impl Watch {
 
     /// Counts terminated Pods that carry the finalizer, whoever they belong to.
     fn count(&self, event: &Event<CachedPod>) {
-        let (before, after) = match event {
-            Event::Added(pod) => (false, pod.is_terminated_and_tracked()),
-            Event::Updated { old, new } => (old.is_terminated_and_tracked(), new.is_terminated_and_tracked()),
-            Event::Deleted(pod) => (pod.is_terminated_and_tracked(), false),
-            Event::Unreadable(_) => return,
-        };
-        match (before, after) {
-            (false, true) => self.metrics.tracking_added(),
-            (true, false) => self.metrics.tracking_removed(),
-            _ => {}
+        match event {
+            Event::Added(pod) => self.metrics.tracking(false, pod.is_terminated_and_tracked()),
+            Event::Updated { old, new } => {
+                self.metrics.tracking(old.is_terminated_and_tracked(), new.is_terminated_and_tracked());
+            }
+            Event::Deleted(pod) => self.metrics.tracking(pod.is_terminated_and_tracked(), false),
+            Event::Unreadable(_) => {}
         }
     }
 }

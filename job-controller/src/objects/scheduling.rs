@@ -47,14 +47,11 @@ struct WorkloadSpec {
     pod_group_templates: Vec<GroupTemplate>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct ControllerRef {
-    #[serde(default)]
     api_group: Text,
-    #[serde(default)]
     kind: Text,
-    #[serde(default)]
     name: Text,
 }
 
@@ -117,10 +114,9 @@ struct TemplateRef {
     workload: Option<WorkloadRef>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct WorkloadRef {
-    #[serde(default)]
     workload_name: Text,
 }
 

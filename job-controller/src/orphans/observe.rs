@@ -1,7 +1,7 @@
 //! From a key to a snapshot: reads of the caches of the loop of Jobs.
 
 use common::{
-    controller::{Failed, Observed},
+    controller::Observed,
     meta::Uid,
     store::{ByController, IndexValue},
 };
@@ -9,14 +9,14 @@ use common::{
 use super::{OrphanController, decide::is_orphan, key::Orphan, snapshot::Snapshot};
 
 impl OrphanController {
-    pub(super) fn observe(&self, key: &Orphan) -> Result<Observed<Snapshot>, Failed> {
+    pub(super) fn observe(&self, key: &Orphan) -> Observed<Snapshot> {
         let store = self.0.pods.store();
         let mut pods = match key {
             Orphan::Pod { namespace, name } => store.get_readable(namespace, name).into_iter().collect(),
             Orphan::Job { namespace, uid, .. } => {
                 // Finalizers that were removed just now are not removed again.
                 if let Some(behind) = self.0.behind(namespace, uid) {
-                    return Ok(Observed::behind(behind));
+                    return Observed::behind(behind);
                 }
                 let owner = IndexValue::Controller { namespace: namespace.clone(), uid: uid.clone() };
                 store.readable_by_index(ByController, &owner)
@@ -29,7 +29,7 @@ impl OrphanController {
             self.0.memory.forget(uid);
             self.0.ledger.forget(uid);
         }
-        Ok(if pods.is_empty() { Observed::Gone } else { Observed::Ready(Snapshot { pods }) })
+        if pods.is_empty() { Observed::Gone } else { Observed::Ready(Snapshot { pods }) }
     }
 
     /// Whether there is a Job with that uid which counts its Pods, here or with whoever manages it. One that cannot be read

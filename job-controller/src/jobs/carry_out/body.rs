@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use common::{
     intern::{Labels, Text},
-    json::Raw,
+    json::{Raw, null_as_default},
     meta::OwnerRef,
     pods::PODS,
 };
@@ -29,9 +29,7 @@ type Fields = BTreeMap<String, Box<RawValue>>;
 pub(crate) struct Bodies {
     name: Text,
     indexed: bool,
-    labels: Labels,
-    annotations: BTreeMap<String, String>,
-    finalizers: Vec<String>,
+    metadata: TemplateMeta,
     reference: OwnerRef,
     /// As in the template; of an Indexed Job, with the variable that names the index.
     spec: Option<Spec>,
@@ -44,18 +42,20 @@ enum Spec {
 
 #[derive(Deserialize)]
 struct Template<'a> {
-    #[serde(default)]
-    metadata: Option<TemplateMeta>,
+    #[serde(default, deserialize_with = "null_as_default")]
+    metadata: TemplateMeta,
     #[serde(borrow)]
     spec: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct TemplateMeta {
-    #[serde(default)]
     labels: Labels,
-    annotations: Option<BTreeMap<String, String>>,
-    finalizers: Option<Vec<String>>,
+    #[serde(deserialize_with = "null_as_default")]
+    annotations: BTreeMap<String, String>,
+    #[serde(deserialize_with = "null_as_default")]
+    finalizers: Vec<String>,
 }
 
 impl Bodies {
@@ -63,17 +63,15 @@ impl Bodies {
     pub(crate) fn new(job: &Job, reference: OwnerRef, group: Option<&Text>) -> Result<Self, String> {
         let raw = job.template.as_ref().ok_or("no template")?;
         let wrong = |error: serde_json::Error| format!("template cannot be read: {error}");
-        let template: Template<'_> = serde_json::from_str(raw.text()).map_err(wrong)?;
-        let metadata = template.metadata.unwrap_or_default();
+        let Template { mut metadata, spec } = serde_json::from_str(raw.text()).map_err(wrong)?;
         let indexed = job.is_indexed();
         if metadata.labels.is_empty() && !indexed {
             return Err("no labels".to_owned());
         }
-        let mut finalizers = metadata.finalizers.unwrap_or_default();
-        if !finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING) {
-            finalizers.push(JOB_TRACKING.to_owned());
+        if !metadata.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING) {
+            metadata.finalizers.push(JOB_TRACKING.to_owned());
         }
-        let spec = match template.spec {
+        let spec = match spec {
             Some(spec) if indexed => {
                 let mut fields = with_index_variable(spec).map_err(wrong)?;
                 // Each Pod gets its own.
@@ -87,23 +85,15 @@ impl Bodies {
             Some(spec) => Some(Spec::Raw(serde_json::from_str(spec.get()).map_err(wrong)?)),
             None => None,
         };
-        Ok(Self {
-            name: Text::new(&job.metadata.name),
-            indexed,
-            labels: metadata.labels,
-            annotations: metadata.annotations.unwrap_or_default(),
-            finalizers,
-            reference,
-            spec,
-        })
+        Ok(Self { name: Text::new(&job.metadata.name), indexed, metadata, reference, spec })
     }
 
     /// One Pod.
     pub(crate) fn of(&self, pod: NewPod) -> impl Serialize {
         let mut labels: BTreeMap<&str, Cow<'_, str>> =
-            self.labels.iter().map(|(key, value)| (key, value.into())).collect();
+            self.metadata.labels.iter().map(|(key, value)| (key, value.into())).collect();
         let mut annotations: BTreeMap<&str, Cow<'_, str>> =
-            self.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
+            self.metadata.annotations.iter().map(|(key, value)| (key.as_str(), value.into())).collect();
         if let Some(index) = pod.index.filter(|_| self.indexed) {
             labels.insert(COMPLETION_INDEX, index.to_string().into());
             annotations.insert(COMPLETION_INDEX, index.to_string().into());
@@ -128,7 +118,7 @@ impl Bodies {
                 generate_name: self.prefix(pod.index),
                 labels,
                 annotations,
-                finalizers: &self.finalizers,
+                finalizers: &self.metadata.finalizers,
                 owner_references: [&self.reference],
             },
             spec,

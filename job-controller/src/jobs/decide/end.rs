@@ -8,7 +8,7 @@ use jiff::SignedDuration;
 use super::failure::is_failed;
 use crate::{
     jobs::{
-        plan::{End, Situation, Verdict, reasons},
+        plan::{End, Situation, Verdict},
         snapshot::Snapshot,
     },
     objects::{Job, kinds},
@@ -23,16 +23,16 @@ pub fn end(snapshot: &Snapshot, situation: &Situation) -> Option<End> {
         .or_else(|| failing_pod(job, situation))
         .or_else(|| {
             too_many_failures(job, situation)
-                .then(|| End::failure(reasons::BACKOFF_LIMIT_EXCEEDED, "Job has reached the specified backoff limit"))
+                .then(|| End::failure("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
         })
         .or_else(|| {
             let over = time_left(snapshot, situation).is_some_and(|left| left.is_zero());
-            over.then(|| End::failure(reasons::DEADLINE_EXCEEDED, "Job was active longer than specified deadline"))
+            over.then(|| End::failure("DeadlineExceeded", "Job was active longer than specified deadline"))
         })
         .or_else(|| failed_indexes(job, situation))
         .or_else(|| {
             let rule = job.success_policy.as_ref()?.met_by(&situation.completed, job.indexes())?;
-            Some(End::new(Verdict::Success, reasons::SUCCESS_POLICY, &format!("Matched rules at index {rule}")))
+            Some(End::new(Verdict::Success, "SuccessPolicy", &format!("Matched rules at index {rule}")))
         })
 }
 
@@ -51,7 +51,7 @@ fn failing_pod(job: &Job, situation: &Situation) -> Option<End> {
     let policy = job.failure_policy.as_ref()?;
     let mut failed = situation.pods.iter().map(|c| &*c.pod).filter(|pod| is_failed(job, pod));
     let message = failed.find_map(|pod| policy.fails_job(pod))?;
-    Some(End::failure(reasons::POD_FAILURE_POLICY, &message))
+    Some(End::failure("PodFailurePolicy", &message))
 }
 
 fn too_many_failures(job: &Job, situation: &Situation) -> bool {
@@ -80,10 +80,10 @@ fn failed_indexes(job: &Job, situation: &Situation) -> Option<End> {
     let failed = situation.given_up.as_ref()?.len();
     if job.max_failed_indexes.is_some_and(|most| failed > most as usize) {
         let message = "Job has exceeded the specified maximal number of failed indexes";
-        return Some(End::failure(reasons::MAX_FAILED_INDEXES_EXCEEDED, message));
+        return Some(End::failure("MaxFailedIndexesExceeded", message));
     }
     let all = failed + situation.completed.len() >= job.indexes() as usize;
-    (failed > 0 && all).then(|| End::failure(reasons::FAILED_INDEXES, "Job has failed indexes"))
+    (failed > 0 && all).then(|| End::failure("FailedIndexes", "Job has failed indexes"))
 }
 
 /// Whether enough has succeeded, with so many Pods active.

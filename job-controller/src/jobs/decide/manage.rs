@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use common::{map::HashSet, pods::sort_for_deletion};
 
-use super::{backoff, end, failure::is_counted};
+use super::{end, failure::is_counted};
 use crate::{
     jobs::{
         plan::{Claimed, End, Failures, Manage, NewPod, PodWrites, Situation, Verdict, Victim, Why},
-        snapshot::Snapshot,
+        snapshot::{Record, Snapshot},
     },
     objects::Job,
 };
@@ -143,7 +143,7 @@ fn create(snapshot: &Snapshot, situation: &Situation, missing: usize) -> Manage 
         let last = situation.kept.get(&index).map(|at| &situation.pods[*at]);
         let delay = last.map_or(Duration::ZERO, |last| {
             let failures = last.pod.failures_before().saturating_add(1);
-            backoff::remaining(limits, failures, Some(last.finished), now)
+            Record { failures, last: Some(last.finished) }.remaining(limits, now)
         });
         if delay.is_zero() {
             pods.push(NewPod { index: Some(index), failures: Some(inherited(job, last)) });

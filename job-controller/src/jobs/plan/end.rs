@@ -4,24 +4,6 @@ use common::intern::Text;
 
 use crate::objects::kinds;
 
-/// Reasons of conditions, as users and other programs know them.
-pub mod reasons {
-    /// A rule of the failure policy says so.
-    pub const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
-    /// Too many Pods failed.
-    pub const BACKOFF_LIMIT_EXCEEDED: &str = "BackoffLimitExceeded";
-    /// It took too long.
-    pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
-    /// Too many indexes failed.
-    pub const MAX_FAILED_INDEXES_EXCEEDED: &str = "MaxFailedIndexesExceeded";
-    /// All indexes are over and some have failed.
-    pub const FAILED_INDEXES: &str = "FailedIndexes";
-    /// A rule of the success policy says so.
-    pub const SUCCESS_POLICY: &str = "SuccessPolicy";
-    /// Everything has succeeded.
-    pub const COMPLETIONS_REACHED: &str = "CompletionsReached";
-}
-
 /// Which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -36,7 +18,7 @@ pub enum Verdict {
 pub struct End {
     /// Which.
     pub verdict: Verdict,
-    /// One word for machines.
+    /// The reason of the condition, as users and other programs know it.
     pub reason: Text,
     /// A sentence for people.
     pub message: Box<str>,
@@ -55,7 +37,7 @@ impl End {
 
     /// Everything has succeeded.
     pub fn completions_reached() -> Self {
-        Self::new(Verdict::Success, reasons::COMPLETIONS_REACHED, "Reached expected number of succeeded pods")
+        Self::new(Verdict::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 
     /// The condition that says that it is decided.
