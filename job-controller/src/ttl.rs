@@ -1,8 +1,7 @@
-//! Finished Jobs are removed when their time is over.
+//! Finished Jobs are removed when their time to live has passed.
 //!
-//! Only a Job that has finished is removed, only the one that was looked at (by uid), and not before its time by this
-//! machine's clock. Its Pods go first (foreground). Nobody's finalizer is touched. Upstream:
-//! `pkg/controller/ttlafterfinished`.
+//! Only a Job that has finished is removed, with its uid and version as preconditions, and not before its time by the clock of this
+//! machine. Its Pods are deleted first (foreground). Finalizers are left alone. Upstream: `pkg/controller/ttlafterfinished`.
 
 pub mod decide;
 pub mod plan;
