@@ -20,6 +20,7 @@ use common::{
     informer::{AnyInformer, SharedInformer},
     io::{Io, Outcome},
     meta::{Key, Uid},
+    metrics::Histogram,
     queue::{Backoff, Queue},
     runtime::{Context, Running},
 };
@@ -27,7 +28,7 @@ use jiff::Timestamp;
 
 use self::{carry_out::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
-    metrics::TtlMetrics,
+    metrics::ttl_deletion_duration,
     objects::{JOBS, Job},
     options::CONCURRENT_TTL_SYNCS,
 };
@@ -35,7 +36,7 @@ use crate::{
 /// The loop.
 pub struct TtlController {
     jobs: Arc<SharedInformer<Job>>,
-    metrics: TtlMetrics,
+    deletion_duration: Histogram,
 }
 
 /// Starts the loop.
@@ -45,8 +46,7 @@ pub(crate) fn start(name: &'static str, context: Context) -> Arc<dyn Running> {
     let keys = queue.clone();
     jobs.add_handler(Box::new(move |event, origin| watch::on_job(&keys, event, origin)));
     let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
-    let metrics = TtlMetrics::new(&context.metrics);
-    let controller = TtlController { jobs, metrics };
+    let controller = TtlController { jobs, deletion_duration: ttl_deletion_duration(&context.metrics) };
     Loop::start(name, context, Arc::new(controller), queue, workers)
 }
 
@@ -79,7 +79,7 @@ impl Controller for TtlController {
                 tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is removed when its time has come");
             }
             Note::Removed(late, finished) => {
-                self.metrics.removed(late);
+                self.deletion_duration.observe(late.as_secs_f64());
                 tracing::info!(logger = "ttl-after-finished", key = %key, finished = ?finished.map(seconds::text), "Removed a finished Job");
             }
         }

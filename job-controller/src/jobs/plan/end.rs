@@ -27,11 +27,11 @@ pub struct End {
 }
 
 impl End {
-    pub(in crate::jobs) fn new(verdict: Verdict, reason: &str, message: &str) -> Self {
+    pub(crate) fn new(verdict: Verdict, reason: &str, message: &str) -> Self {
         Self { verdict, reason: Text::new(reason), message: message.into(), is_new: true }
     }
 
-    pub(in crate::jobs) fn failure(reason: &str, message: &str) -> Self {
+    pub(crate) fn failure(reason: &str, message: &str) -> Self {
         Self::new(Verdict::Failure, reason, message)
     }
 
