@@ -27,8 +27,8 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-pub use decision::Decision;
 use differences::Differences;
+pub use decision::Decision;
 pub use sequenced::Sequenced;
 
 pub use crate::io::{Failed, Outcome, Requeue, Retry};

@@ -18,10 +18,10 @@ use crate::{
     events::Recorder,
     gate::Gate,
     informer::{self, Cached, FilteredInformer, Handler, Informer, SharedInformer, SinkInformer},
-    io::AccountObserver,
     metrics::Metrics,
     object::Object,
     second_writer::{OwnedWrites, WriteSampler},
+    io::AccountObserver,
     settings::{EXPECTATIONS_TIMEOUT, Settings, WATCH_LIST_CLIENT},
     store::Store,
 };

@@ -12,12 +12,12 @@ use crate::{
     clock::Clock,
     events::{Recorder, Sender, Source},
     gate::{self, Gate, Keeper},
-    io::AccountObserver,
     leader::{self, Election, End},
     metrics::{Metrics, Requests},
     pace::Pace,
     runtime::{Context, LoopDefinition, Running, Shared},
     second_writer::{SecondWriterWatch, WriteSampler},
+    io::AccountObserver,
     settings::Settings,
     succession::Writes,
 };

@@ -152,8 +152,7 @@ impl<'a, C: HasMeta> Claimed<'a, C> {
 
     /// A child that was gone before it was adopted.
     pub fn gone(&self) -> Option<&'a C> {
-        let is_gone =
-            |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
+        let is_gone = |result: &Result<(), Refusal>| result.as_ref().is_err_and(|refusal| !is_adoption_failure(refusal));
         self.adopted.iter().find(|(_, result)| is_gone(result)).map(|(child, _)| *child)
     }
 
@@ -188,11 +187,8 @@ impl<'a, C: HasMeta> Claimed<'a, C> {
             let failures = results.iter().filter_map(|(child, result)| Some((*child, result.as_ref().err()?)));
             failures.filter(move |(_, refusal)| is_failure(refusal)).map(move |(child, refusal)| (verb, child, refusal))
         }
-        failures("release", &self.released, is_release_failure).chain(failures(
-            "adopt",
-            &self.adopted,
-            is_adoption_failure,
-        ))
+        failures("release", &self.released, is_release_failure)
+            .chain(failures("adopt", &self.adopted, is_adoption_failure))
     }
 
     fn failure(&self, (verb, child, refusal): (&str, &C, &Refusal)) -> String {
@@ -215,8 +211,7 @@ impl<'a, C: HasMeta> Claimed<'a, C> {
 
     /// How it went. An error names every child that could be neither released nor adopted.
     pub fn outcome(&mut self) -> Result<Claims, Failed> {
-        let is_changed =
-            self.recheck.is_none() && self.failures().all(|(_, _, refusal)| refusal.class == Class::Changed);
+        let is_changed = self.recheck.is_none() && self.failures().all(|(_, _, refusal)| refusal.class == Class::Changed);
         match self.result() {
             Ok(()) => Ok(Claims::Done),
             Err(_) if is_changed => Ok(Claims::Changed),

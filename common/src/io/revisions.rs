@@ -118,7 +118,12 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// A change of this revision; `doing` and `why` are its words in explanations.
-    pub fn new(owner: &'a Owner, revision: &'a Meta, doing: &'static str, why: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(
+        owner: &'a Owner,
+        revision: &'a Meta,
+        doing: &'static str,
+        why: impl Into<Cow<'static, str>>,
+    ) -> Self {
         Self { owner, revision, doing, why: why.into() }
     }
 

@@ -80,13 +80,8 @@ fn world(script: impl Fn(&str, &str, &Value) -> (u16, Value) + Send + Sync + 'st
     let ledger = Ledger::new(clock, Duration::from_mins(5));
     let ends: Arc<Mutex<bool>> = Arc::default();
     let ended = Arc::clone(&ends);
-    let executor = Executor {
-        api,
-        recorder,
-        ledger: Some(ledger.clone()),
-        accounts: None,
-        is_ending: Arc::new(move || *ended.lock()),
-    };
+    let executor =
+        Executor { api, recorder, ledger: Some(ledger.clone()), accounts: None, is_ending: Arc::new(move || *ended.lock()) };
     World { executor, keeper, ledger, requests, events, notes: Mutex::default(), ends }
 }
 
