@@ -61,6 +61,7 @@ use common::{
     informer::{AnyInformer, Informer, handler},
     io::{Failed, Io, Outcome},
     meta::{Key, Uid},
+    metrics::Histogram,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
@@ -71,7 +72,6 @@ use jiff::Timestamp;
 
 use crate::{
     carry_out::Note,
-    metrics::ControllerMetrics,
     objects::{CRON_JOBS, CronJob, JOBS, Job},
     plan::Plan,
     snapshot::Snapshot,
@@ -110,7 +110,7 @@ pub struct CronJobController {
     crons: Informer<CronJob>,
     jobs: Informer<Job>,
     ledger: Ledger,
-    metrics: ControllerMetrics,
+    creation_skew: Histogram,
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
@@ -134,8 +134,7 @@ impl CronJobController {
         });
         let crons = context.informer(crons, handler(&watch, Watch::on_cron));
         let jobs = context.informer(Arc::default(), handler(&watch, Watch::on_job));
-        let metrics = ControllerMetrics::new(&context.metrics);
-        Self { crons, jobs, ledger, metrics }
+        Self { crons, jobs, ledger, creation_skew: metrics::creation_skew(&context.metrics) }
     }
 }
 
@@ -164,7 +163,7 @@ impl Controller for CronJobController {
 
     fn note(&self, snapshot: &Snapshot, note: Note) {
         match note {
-            Note::Created(skew) => self.metrics.observe_skew(skew),
+            Note::Created(skew) => self.creation_skew.observe(skew.as_secs_f64()),
             Note::Recorded(version) => self.ledger.wrote(&snapshot.cron.metadata.uid, JOBS, version),
         }
     }

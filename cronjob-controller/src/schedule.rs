@@ -13,6 +13,7 @@
 //! and walks as robfig/cron does where clocks change nearby. Times outside of this module are jiff's, as everywhere else in this
 //! project; inside of it they are Unix seconds and chrono's dates.
 
+mod error;
 mod fields;
 mod next;
 mod parse;
@@ -22,19 +23,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-pub use fields::Fields;
-pub use zone::{UnknownZone, Zone};
-
-/// Why a schedule cannot be read, in the words of upstream's parser.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ParseError(String);
-
-impl ParseError {
-    fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-}
+use self::zone::second;
+pub use self::{
+    error::ParseError,
+    fields::Fields,
+    zone::{UnknownZone, Zone},
+};
 
 /// A schedule that has been read.
 #[derive(Clone, Debug)]
@@ -51,13 +45,6 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Reads a schedule.
-    ///
-    /// A prefix `TZ=...` names the time zone; without one the schedule is in the zone of the process.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        parse::schedule(text)
-    }
-
     /// The first time after `after` at which the schedule fires, if there is one within five years.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = second(after);
@@ -105,11 +92,6 @@ impl Schedule {
         }
         Some(latest)
     }
-}
-
-/// The Unix second that contains an instant.
-fn second(at: Timestamp) -> i64 {
-    at.as_nanosecond().div_euclid(1_000_000_000) as i64
 }
 
 /// The length of an interval in seconds, at least one.

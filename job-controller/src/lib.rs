@@ -5,11 +5,10 @@
 //! Each Pod of a Job that ends adds one to `succeeded` or to `failed` (or its index to `completedIndexes`), once, whatever
 //! crashes, lags or is lost meanwhile: a Pod cannot go before it was counted, since it carries a finalizer, and is not
 //! counted again, since the status names it until the finalizer is gone ([`jobs::decide::track`]). No more Pods are active than
-//! are wanted; none is created while the Job is suspended, being deleted or over, or on a view of the cluster older than
-//! this process's own last writes. A Job says that its end is decided before it says that it has ended, and has ended when
-//! nothing of it is left to be counted.
+//! are wanted; none is created while the Job is suspended, being deleted or finished, or while the caches do not show the last writes
+//! of this process. The status tells first that the end is decided, and that the Job has ended once every Pod is counted.
 //!
-//! Beside that, finished Jobs are removed when their time is over ([`ttl`]), by a loop of its own.
+//! A second loop removes finished Jobs when their time to live has passed ([`ttl`]).
 //!
 //! # How it is laid out
 //!

@@ -1,6 +1,6 @@
 //! What this controller counts besides its queues.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use common::metrics::{Counter, Counters, Histogram, Histograms, Metrics, Stability, exponential_buckets};
 use jiff::SignedDuration;
@@ -201,27 +201,14 @@ impl ControllerMetrics {
     }
 }
 
-/// What the loop that removes finished Jobs measures.
-#[derive(Clone, Debug)]
-pub struct TtlMetrics {
-    deletion: Histogram,
-}
-
-impl TtlMetrics {
-    /// Registers the family.
-    pub fn new(metrics: &Metrics) -> Self {
-        let deletion = metrics.histogram(
-            "ttl_after_finished_controller_job_deletion_duration_seconds",
-            Stability::Alpha,
-            "How long after it was to be removed a finished Job was removed",
-            &[],
-            exponential_buckets(0.1, 2.0, 14),
-        );
-        Self { deletion: deletion.with(&[]) }
-    }
-
-    /// A Job was removed that long after it was to be.
-    pub fn removed(&self, late: Duration) {
-        self.deletion.observe(late.as_secs_f64());
-    }
+/// Registers the time between the end of the time to live of a finished Job and its removal, in seconds.
+pub(crate) fn ttl_deletion_duration(metrics: &Metrics) -> Histogram {
+    let duration = metrics.histogram(
+        "ttl_after_finished_controller_job_deletion_duration_seconds",
+        Stability::Alpha,
+        "How long after it was to be removed a finished Job was removed",
+        &[],
+        exponential_buckets(0.1, 2.0, 14),
+    );
+    duration.with(&[])
 }

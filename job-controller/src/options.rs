@@ -9,8 +9,8 @@ pub const MUTABLE_SCHEDULING_DIRECTIVES: FeatureGate =
     FeatureGate::on("MutableSchedulingDirectivesForSuspendedJobs", "Suspending a Job clears status.startTime");
 /// The gate of waiting for the caches.
 ///
-/// Off, a Job whose caches lag is counted all the same, as upstream does. Pods are neither created nor deleted on such a
-/// view in either position.
+/// With the gate off, Pods of a Job are counted while the caches do not show the last writes for it, as upstream does. Pods are neither
+/// created nor deleted meanwhile in either position.
 pub const STALE_CONSISTENCY: FeatureGate = FeatureGate::on(
     "StaleControllerConsistencyJob",
     "A Job is not synced before the caches show what was last written for it; needs AtomicFIFO",
@@ -56,13 +56,13 @@ pub const POD_FAILURE_BACKOFF_MAX: Tune = Tune::duration(
     Duration::from_mins(10),
     "How long the replacement of a failed Pod of a Job waits at most",
 );
-/// For how long events are gathered. Upstream: `SyncJobBatchPeriod`.
+/// How long events of Pods are debounced. Upstream: `SyncJobBatchPeriod`.
 pub const SYNC_BATCH_PERIOD: Tune = Tune::duration(
     "job-sync-batch-period",
     Duration::from_secs(1),
     "For how long events of the Pods of a Job are gathered before the Job is synced",
 );
-/// How many Pods one status names. Upstream: `MaxUncountedPods`.
+/// How many terminated Pods one status names as being counted. Upstream: `MaxUncountedPods`.
 pub const MAX_UNCOUNTED_PODS: Tune =
     Tune::count("job-max-uncounted-pods", 500, "How many terminated Pods one status of a Job names as being counted");
 /// How many Pods one sync creates or deletes. Upstream: `MaxPodCreateDeletePerSync`.
@@ -78,10 +78,10 @@ pub const TUNES: &[Tune] = &[
     EXPECTATIONS_TIMEOUT,
 ];
 
-/// How many Jobs are synced at once; also, how many orphans.
+/// How many Jobs are synced at once, and how many keys of orphans.
 pub const CONCURRENT_JOB_SYNCS: WorkersFlag =
     WorkersFlag::new("concurrent-job-syncs", 5, "How many Jobs are synced at once");
-/// How many finished Jobs are looked at at once.
+/// How many finished Jobs are removed at once.
 pub const CONCURRENT_TTL_SYNCS: WorkersFlag = WorkersFlag {
     name: "concurrent-ttl-after-finished-syncs",
     default: 5,

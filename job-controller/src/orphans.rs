@@ -1,4 +1,4 @@
-//! Pods that carry the tracking finalizer and that no Job counts any more: it is taken off, or they could never go.
+//! Pods that carry the tracking finalizer and that no Job counts any more: without the finalizer they can be deleted.
 //!
 //! A loop of its own beside that of the Jobs, with a queue and workers of its own (`job_orphan_pod`). Its keys come from the handlers of
 //! the loop of Jobs, whose caches it reads.

@@ -1,8 +1,7 @@
-//! Finished Jobs are removed when their time is over.
+//! Finished Jobs are removed when their time to live has passed.
 //!
-//! Only a Job that has finished is removed, only the one that was looked at (by uid), and not before its time by this
-//! machine's clock. Its Pods go first (foreground). Nobody's finalizer is touched. Upstream:
-//! `pkg/controller/ttlafterfinished`.
+//! Only a Job that has finished is removed, with its uid and version as preconditions, and not before its time by the clock of this
+//! machine. Its Pods are deleted first (foreground). Finalizers are left alone. Upstream: `pkg/controller/ttlafterfinished`.
 
 pub mod decide;
 pub mod plan;
@@ -21,6 +20,7 @@ use common::{
     informer::{AnyInformer, SharedInformer},
     io::{Io, Outcome},
     meta::{Key, Uid},
+    metrics::Histogram,
     queue::{Backoff, Queue},
     runtime::{Context, Running},
 };
@@ -28,7 +28,7 @@ use jiff::Timestamp;
 
 use self::{carry_out::Note, plan::Plan, snapshot::Snapshot};
 use crate::{
-    metrics::TtlMetrics,
+    metrics::ttl_deletion_duration,
     objects::{JOBS, Job},
     options::CONCURRENT_TTL_SYNCS,
 };
@@ -36,7 +36,7 @@ use crate::{
 /// The loop.
 pub struct TtlController {
     jobs: Arc<SharedInformer<Job>>,
-    metrics: TtlMetrics,
+    deletion_duration: Histogram,
 }
 
 /// Starts the loop.
@@ -46,8 +46,7 @@ pub(crate) fn start(name: &'static str, context: Context) -> Arc<dyn Running> {
     let keys = queue.clone();
     jobs.add_handler(Box::new(move |event, origin| watch::on_job(&keys, event, origin)));
     let workers = context.settings.workers(&CONCURRENT_TTL_SYNCS);
-    let metrics = TtlMetrics::new(&context.metrics);
-    let controller = TtlController { jobs, metrics };
+    let controller = TtlController { jobs, deletion_duration: ttl_deletion_duration(&context.metrics) };
     Loop::start(name, context, Arc::new(controller), queue, workers)
 }
 
@@ -80,7 +79,7 @@ impl Controller for TtlController {
                 tracing::warn!(logger = "ttl-after-finished", key = %key, "Found a Job that finished in the future; it is removed when its time has come");
             }
             Note::Removed(late, finished) => {
-                self.metrics.removed(late);
+                self.deletion_duration.observe(late.as_secs_f64());
                 tracing::info!(logger = "ttl-after-finished", key = %key, finished = ?finished.map(seconds::text), "Removed a finished Job");
             }
         }

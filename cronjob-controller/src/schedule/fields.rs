@@ -9,7 +9,7 @@
 use chrono::{Datelike as _, NaiveDate, NaiveDateTime, TimeDelta};
 use cron::{Schedule as Rule, TimeUnitSpec as _};
 
-use super::ParseError;
+use super::error::ParseError;
 
 /// The values that each field allows: bit `n` is set if the value `n` is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

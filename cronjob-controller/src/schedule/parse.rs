@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use common::duration;
 
-use super::{Fields, ParseError, Schedule, Zone, fields::Sets};
+use super::{
+    Schedule,
+    error::ParseError,
+    fields::{Fields, Sets},
+    zone::Zone,
+};
 
 /// One of the five fields.
 struct Field {
@@ -23,44 +28,50 @@ const MONTH: Field = Field {
 };
 const DAY_OF_WEEK: Field = Field { least: 0, most: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
-pub(super) fn schedule(text: &str) -> Result<Schedule, ParseError> {
-    if text.is_empty() {
-        return Err(ParseError::new("empty spec string"));
-    }
-    let mut rest = text;
-    let mut zone = None;
-    if let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
-        // Upstream's parser panics without a blank, and its callers make an error of it.
-        let Some((name, fields)) = prefixed.split_once(' ') else {
-            return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
+impl Schedule {
+    /// Reads a schedule.
+    ///
+    /// A prefix `TZ=...` names the time zone; without one the schedule is in the zone of the process.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        if text.is_empty() {
+            return Err(ParseError::new("empty spec string"));
+        }
+        let mut rest = text;
+        let mut zone = None;
+        if let Some(prefixed) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) {
+            // Upstream's parser panics without a blank, and its callers make an error of it.
+            let Some((name, fields)) = prefixed.split_once(' ') else {
+                return Err(ParseError::new("invalid schedule format: runtime error: slice bounds out of range [:-1]"));
+            };
+            let found =
+                Zone::named(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
+            zone = Some(found);
+            rest = fields.trim();
+        }
+        if rest.starts_with('@') {
+            return descriptor(rest, zone);
+        }
+        let parts: Vec<&str> = rest.split_whitespace().collect();
+        let [minute, hour, day_of_month, month, day_of_week] = parts[..] else {
+            let found = parts.len();
+            return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
         };
-        let found = Zone::named(name).map_err(|error| ParseError(format!("provided bad location {name}: {error}")))?;
-        zone = Some(found);
-        rest = fields.trim();
+        // Fields are read from left to right: the first error counts.
+        let minute = field(minute, &MINUTE)?;
+        let hour = field(hour, &HOUR)?;
+        let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
+        let month = field(month, &MONTH)?;
+        let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
+        let fields = Fields::new(&Sets {
+            minutes: minute.values,
+            hours: hour.values,
+            days_of_month: day_of_month.values,
+            months: month.values,
+            days_of_week: day_of_week.values,
+            any_day: day_of_month.is_star || day_of_week.is_star,
+        })?;
+        Ok(Schedule::Fields { fields, zone: zone.unwrap_or_else(Zone::local) })
     }
-    if rest.starts_with('@') {
-        return descriptor(rest, zone);
-    }
-    let parts: Vec<&str> = rest.split_whitespace().collect();
-    let [minute, hour, day_of_month, month, day_of_week] = parts[..] else {
-        let found = parts.len();
-        return Err(ParseError(format!("expected exactly 5 fields, found {found}: [{}]", parts.join(" "))));
-    };
-    // Fields are read from left to right: the first error counts.
-    let minute = field(minute, &MINUTE)?;
-    let hour = field(hour, &HOUR)?;
-    let day_of_month = field(day_of_month, &DAY_OF_MONTH)?;
-    let month = field(month, &MONTH)?;
-    let day_of_week = field(day_of_week, &DAY_OF_WEEK)?;
-    let fields = Fields::new(&Sets {
-        minutes: minute.values,
-        hours: hour.values,
-        days_of_month: day_of_month.values,
-        months: month.values,
-        days_of_week: day_of_week.values,
-        any_day: day_of_month.is_star || day_of_week.is_star,
-    })?;
-    Ok(Schedule::Fields { fields, zone: zone.unwrap_or_else(Zone::local) })
 }
 
 fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
@@ -77,7 +88,7 @@ fn descriptor(text: &str, zone: Option<Zone>) -> Result<Schedule, ParseError> {
             return every(duration).map_err(|error| ParseError(format!("failed to parse duration {text}: {error}")));
         }
     };
-    let mut schedule = schedule(fields)?;
+    let mut schedule = Schedule::parse(fields)?;
     if let (Schedule::Fields { zone: of, .. }, Some(zone)) = (&mut schedule, zone) {
         *of = zone;
     }

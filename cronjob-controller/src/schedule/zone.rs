@@ -65,7 +65,7 @@ impl Zone {
 
     /// A time in RFC 3339, to the second, with the offset of the zone.
     pub fn rfc3339(&self, at: Timestamp) -> String {
-        let second = super::second(at);
+        let second = second(at);
         let offset = self.offset_at(second).and_then(|offset| FixedOffset::east_opt(offset as i32));
         match (DateTime::from_timestamp(second, 0), offset) {
             (Some(utc), Some(offset)) => utc.with_timezone(&offset).to_rfc3339_opts(SecondsFormat::Secs, true),
@@ -87,4 +87,9 @@ impl Zone {
         };
         Some(i64::from(seconds))
     }
+}
+
+/// The Unix second that contains an instant.
+pub(super) fn second(at: Timestamp) -> i64 {
+    at.as_nanosecond().div_euclid(1_000_000_000) as i64
 }

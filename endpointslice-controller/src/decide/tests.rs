@@ -3,7 +3,10 @@ mod packing;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use common::{controller::Decision, intern::Text};
+use common::{
+    controller::Decision,
+    intern::Text,
+};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What one process remembers of Jobs beyond what the API server does. All of it may be lost at any time.
+//! What this process remembers of Jobs. All of it may be lost at any time.
 
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use crate::objects::{Action, Job, Status};
 pub struct Plan {
     /// The Job it is about.
     pub job: Arc<Job>,
-    /// Why the Job is left alone, if it is.
+    /// Why the Job is left alone; `None` if it is synced.
     pub left_alone: Option<LeftAlone>,
     /// Pods to adopt.
     pub adopt: Vec<PodRef>,
@@ -49,15 +49,15 @@ pub struct Plan {
 pub enum LeftAlone {
     /// It has finished.
     Finished,
-    /// Somebody else manages it.
+    /// Another controller manages it.
     ManagedBy(String),
-    /// Its completion mode is of a later version.
+    /// This version does not know its completion mode.
     UnknownCompletionMode,
     /// Its selector breaks the rules.
     Selector(SelectorError),
 }
 
-/// What is written first, and what may happen after that.
+/// The first status, and what may follow once it is written.
 #[derive(Clone, Debug)]
 pub struct Tracked {
     /// The status.
@@ -66,7 +66,7 @@ pub struct Tracked {
     pub writes: bool,
     /// The Pods whose finalizer goes once it is written, as positions in [`Situation::pods`].
     pub release: Vec<usize>,
-    /// Pods that carry the finalizer and were not dealt with before.
+    /// Pods that carry the finalizer and are not counted yet.
     pub uncounted: HashSet<Uid>,
     /// Whether there are more Pods to count than one status names.
     pub capped: bool,
@@ -74,18 +74,18 @@ pub struct Tracked {
     pub actions: BTreeMap<Action, u64>,
     /// How the Job ends, if it does.
     pub end: Option<End>,
-    /// How many Pods are going.
+    /// How many Pods are terminating.
     pub terminating: usize,
     /// Whether the Job was suspended or resumed.
     pub suspension: Option<Suspension>,
 }
 
-/// What became of a Job.
+/// A change of `spec.suspend` that the status does not tell yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspension {
-    /// It runs no Pods any more.
+    /// The Job was suspended.
     Suspended,
-    /// It runs Pods again.
+    /// The Job was resumed.
     Resumed,
 }
 
@@ -98,7 +98,7 @@ impl Suspension {
         }
     }
 
-    /// What users are told.
+    /// The message of the Event and of the condition.
     pub fn message(self) -> &'static str {
         match self {
             Self::Suspended => "Job suspended",

@@ -21,13 +21,13 @@ pub struct Snapshot {
     pub job: Arc<Job>,
     /// The Job as an owner of Pods.
     pub owner: Owner,
-    /// Its Pods: kept, to be adopted, to be released.
+    /// Its Pods: those to keep, to adopt and to release.
     pub claims: Claims<PodRef>,
     /// Pods that the Job controls but does not claim, because its selector does not match them and it is being deleted.
     pub unselected: Vec<PodRef>,
-    /// Pods whose finalizer was removed, though the cache does not show it yet: they have been dealt with.
+    /// Pods whose finalizer this process removed although the cache still shows it. They count no more.
     pub processed: Arc<HashSet<Uid>>,
-    /// When Pods ended whose node says that this is yet to come: when that was seen first.
+    /// Pods that ended in the future by the clock of their node, each with the time at which that was first seen.
     pub ends: Arc<HashMap<Uid, Timestamp>>,
     /// Failures of Pods since the last success.
     pub backoff: Record,
@@ -35,9 +35,9 @@ pub struct Snapshot {
     pub scheduling: Option<Scheduling>,
     /// Whether the Job's namespace terminates: the server refuses every Pod.
     pub terminating_namespace: bool,
-    /// Why Pods may be neither created nor deleted now: something this process did is not seen yet.
+    /// Why Pods may be neither created nor deleted now: the caches do not show a write of this process yet.
     pub blocked: Option<Blocked>,
-    /// How far a sync may go.
+    /// The limits of one sync.
     pub limits: Limits,
     /// The time of the sync.
     pub now: Timestamp,
@@ -61,29 +61,29 @@ pub struct Scheduling {
     pub groups: Vec<Arc<PodGroup>>,
 }
 
-/// Why nothing is created or deleted for the time being.
+/// Why Pods are neither created nor deleted for now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// What is waited for.
+    /// The write that the caches do not show, in words.
     pub why: String,
-    /// How long at most.
+    /// How long to wait for it at most.
     pub at_most: Duration,
-    /// Whether the Pods may be in another state than it seems.
+    /// Whether the Pods may be in another state than the cache shows.
     pub is_stale: bool,
 }
 
-/// What the operator has set, as far as decisions depend on it.
+/// The settings on which decisions depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The most uids one status names as being counted.
     pub uncounted: usize,
     /// The most Pods one sync creates or deletes.
     pub pods: usize,
-    /// The replacement of a failed Pod waits that long at first.
+    /// How long the first replacement of a failed Pod waits.
     pub failure_backoff: Duration,
-    /// And never longer than that.
+    /// How long a replacement waits at most.
     pub failure_backoff_max: Duration,
-    /// Events of Pods are gathered for that long.
+    /// How long events of Pods are debounced.
     pub batch: Duration,
     /// Whether suspending a Job clears its start (gate `MutableSchedulingDirectivesForSuspendedJobs`).
     pub clears_start_time: bool,

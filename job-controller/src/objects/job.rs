@@ -14,10 +14,16 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{CachedPod, FailurePolicy, JOB_CONTROLLER, Status, SuccessPolicy};
+use super::{
+    pod::CachedPod,
+    policy::{FailurePolicy, SuccessPolicy},
+    status::Status,
+};
 
 /// Jobs on the API server.
 pub const JOBS: Resource = Resource { group: "batch", version: "v1", plural: "jobs", kind: "Job", namespaced: true };
+/// The value of `spec.managedBy` that means this controller.
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
 
 /// How a Job counts its completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

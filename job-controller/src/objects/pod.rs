@@ -15,8 +15,18 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::value::RawValue;
 
-use super::{COMPLETION_INDEX, INDEX_FAILURE_COUNT, INDEX_IGNORED_FAILURE_COUNT, JOB_TRACKING};
 use crate::indexes::completion_index;
+
+/// The finalizer that keeps a Pod until its end has been counted.
+pub const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// Annotation and label of Pods of Indexed Jobs: which index a Pod works on.
+pub const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// Annotation: how often the Pod's index has failed before, failures that were ignored aside.
+pub const INDEX_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
+/// Annotation: how many failures of the Pod's index were ignored.
+pub const INDEX_IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
+/// The variable in which a container of an Indexed Job finds its index.
+pub const COMPLETION_INDEX_ENV: &str = "JOB_COMPLETION_INDEX";
 
 /// A Pod that may concern a Job.
 ///

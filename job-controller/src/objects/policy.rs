@@ -3,7 +3,7 @@
 use common::{intern::Text, json::null_as_default};
 use serde::{Deserialize, Deserializer};
 
-use super::CachedPod;
+use super::pod::CachedPod;
 use crate::indexes::IndexSet;
 
 /// What is done about a failed Pod.

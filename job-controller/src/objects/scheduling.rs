@@ -12,7 +12,7 @@ use common::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::JOBS;
+use super::job::JOBS;
 
 /// Workloads on the API server.
 pub const WORKLOADS: Resource = Resource {

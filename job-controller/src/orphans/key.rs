@@ -1,4 +1,4 @@
-//! What brings orphaned Pods to the queue.
+//! The keys of the queue of orphans.
 
 use std::{fmt, sync::Arc};
 
@@ -8,17 +8,17 @@ use common::{
     queue::QueueKey,
 };
 
-/// What to look at: one Pod, or all Pods of one Job.
+/// One Pod, or all Pods of one Job, that may be orphans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Orphan {
-    /// The Pod of that name.
+    /// The Pod of this name.
     Pod {
         /// Its namespace.
         namespace: Text,
         /// Its name.
         name: Arc<str>,
     },
-    /// The Pods that the Job with that uid controls, or controlled.
+    /// The Pods that the Job with this uid controls, or controlled.
     Job {
         /// Its namespace.
         namespace: Text,

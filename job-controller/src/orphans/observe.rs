@@ -32,8 +32,8 @@ impl OrphanController {
         if pods.is_empty() { Observed::Gone } else { Observed::Ready(Snapshot { pods }) }
     }
 
-    /// Whether there is a Job with that uid which counts its Pods, here or with whoever manages it. One that cannot be read
-    /// may be such a one.
+    /// Whether there is a Job with this uid whose Pods are counted, by this controller or by the one that manages the Job. A Job that cannot
+    /// be read may be one.
     fn counts(&self, namespace: &str, name: &str, uid: &Uid) -> bool {
         let jobs = self.0.jobs.store();
         match jobs.get(namespace, name) {

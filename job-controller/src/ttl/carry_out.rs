@@ -18,9 +18,9 @@ use crate::objects::{JOBS, Job};
 /// A change of memory or metrics.
 #[derive(Debug)]
 pub enum Note {
-    /// The Job finished at a time that is yet to come.
+    /// The Job finished in the future.
     Ahead,
-    /// The Job was removed so long after its time, which began when it finished.
+    /// The Job was removed this long after its time to live had ended, and had finished at this time.
     Removed(Duration, Option<Timestamp>),
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     Ok(Requeue::No)
 }
 
-/// Removes a Job if the server agrees that it is time.
+/// Reads a Job live and removes it.
 ///
 /// The cache may be old: the time to live of the Job may have been changed, or the Job may be another one of that name.
 async fn remove(job: &Job, io: Io<'_>) -> Outcome {

@@ -7,18 +7,18 @@ use jiff::{SignedDuration, Timestamp};
 use super::plan::Plan;
 use crate::objects::Job;
 
-/// What becomes of a Job.
+/// Whether and when a Job is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is not to be removed: it runs, it is going already, or nobody said when.
+    /// It is not removed: it is not finished, it is terminating already, or it has no time to live.
     Stays,
-    /// It has finished, and nobody wrote when.
+    /// It has finished, and its status does not tell when.
     Unknown,
-    /// It is to be removed then.
+    /// It is removed at this time.
     Expires(Timestamp),
 }
 
-/// Decides what becomes of a Job.
+/// Decides whether and when a Job is removed.
 pub fn fate(job: &Job) -> Fate {
     let Some(ttl) = job.ttl_seconds_after_finished.filter(|_| !job.metadata.is_deleting()) else { return Fate::Stays };
     let Some(finished) = job.status.finished() else { return Fate::Stays };
@@ -26,12 +26,12 @@ pub fn fate(job: &Job) -> Fate {
     Fate::Expires(at.saturating_add(SignedDuration::from_secs(ttl)).unwrap_or(Timestamp::MAX))
 }
 
-/// Whether the Job has finished at a time that is yet to come: the clock of whoever wrote that is ahead.
+/// Whether the Job has finished in the future by the clock of the controller that wrote its status.
 pub fn is_ahead(job: &Job, now: Timestamp) -> bool {
     job.status.finished().and_then(|condition| condition.last_transition_time).is_some_and(|at| at > now)
 }
 
-/// Decides what is done about a Job at `now`.
+/// Decides what one sync does about a Job at `now`.
 pub fn decide(job: &Job, now: Timestamp) -> Plan {
     match fate(job) {
         Fate::Stays => Plan::Nothing,

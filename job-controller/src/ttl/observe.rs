@@ -7,7 +7,7 @@ use super::{TtlController, snapshot::Snapshot};
 
 impl TtlController {
     pub(super) fn observe(&self, key: &Key, now: Timestamp) -> Observed<Snapshot> {
-        // One that cannot be read can have no time: it comes back when it can.
+        // A Job that cannot be read has no time to live. The event of the change that makes it readable enqueues it.
         let job = self.jobs.store().get_readable(&key.namespace, &key.name);
         job.map_or(Observed::Gone, |job| Observed::Ready(Snapshot { job, now }))
     }

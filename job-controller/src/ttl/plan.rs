@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use common::controller::Explain;
 
-/// What is done about a Job.
+/// What one sync does about a finished Job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
     /// Nothing.
     Nothing,
-    /// Nothing can be done: it is not known when the Job finished.
+    /// Nothing, with an error: the status does not tell when the Job finished.
     Unknown,
-    /// It is too early, by that much.
+    /// Nothing yet: this is the rest of the time to live.
     Wait(Duration),
-    /// It is removed if the server agrees that it is time.
+    /// Removes the Job, if it is still to be removed by what the API server has.
     Remove {
-        /// For how long it has been time.
+        /// How long ago the time to live ended.
         late: Duration,
     },
 }

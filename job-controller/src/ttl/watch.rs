@@ -10,7 +10,7 @@ use common::{
 use super::decide::{Fate, fate};
 use crate::objects::Job;
 
-/// Every Job that is to be removed some time comes to the queue, whenever something of it changes.
+/// Enqueues a Job that is to be removed at some time.
 pub(super) fn on_job(queue: &Queue<Key>, event: &Event<Job>, origin: Origin) {
     if let Event::Added(job) | Event::Updated { new: job, .. } = event
         && fate(job) != Fate::Stays

@@ -19,15 +19,15 @@ use crate::{
 pub enum Note {
     /// The selector breaks the rules, so that nothing is done.
     BrokenSelector(String),
-    /// Pods were created, and so many refused.
+    /// Pods were created for that reason: the number of creations that were granted, and of those that were refused.
     Created(CreationReason, usize, usize),
     /// The server refuses Pods because the namespace terminates.
     NamespaceTerminates,
-    /// The status was written; from this one to that one.
+    /// The status was written: the status before, and the one that is stored now.
     Counted(Box<[Status; 2]>),
-    /// The failures that the status knows of now.
+    /// Failures since the last success, all of which the status names or counts.
     Backoff(Record),
-    /// A failure policy has decided about Pods.
+    /// The failure policy has decided about Pods: their number by action.
     Policy(BTreeMap<Action, u64>),
     /// The finalizers of these Pods are about to be removed.
     Process(Vec<Uid>),
@@ -35,7 +35,7 @@ pub enum Note {
     Unprocess(Vec<Uid>),
     /// The Job has ended.
     Finished(Box<End>),
-    /// The sync has ended, well or not; it was about that.
+    /// The sync has ended: whether it succeeded, the label of what it did, and how long it took.
     Synced(bool, &'static str, SignedDuration),
 }
 

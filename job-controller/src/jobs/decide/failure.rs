@@ -4,15 +4,15 @@ use common::pods::Phase;
 
 use crate::objects::{Action, CachedPod, Job};
 
-/// Whether a Pod has failed: it is over and did not succeed, or, unless only such Pods are replaced, is going.
+/// Whether a Pod has failed: its phase is `Failed`, or it is terminating and such Pods are replaced at once.
 ///
 /// Upstream: `pkg/controller/job`, `isPodFailed`.
 pub fn is_failed(job: &Job, pod: &CachedPod) -> bool {
-    let goes = pod.meta().is_deleting() && pod.phase != Phase::Succeeded;
-    pod.phase == Phase::Failed || (goes && !job.only_replaces_failed())
+    let is_terminating = pod.meta().is_deleting() && pod.phase != Phase::Succeeded;
+    pod.phase == Phase::Failed || (is_terminating && !job.only_replaces_failed())
 }
 
-/// What the Job's policy says of a Pod.
+/// The action of the first rule of the failure policy that matches a Pod.
 pub fn action(job: &Job, pod: &CachedPod) -> Option<Action> {
     job.failure_policy.as_ref().and_then(|policy| policy.action(pod))
 }

@@ -4,7 +4,7 @@ use common::intern::Text;
 
 use crate::objects::kinds;
 
-/// Which end.
+/// Whether a Job completes or fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The Job completes.
@@ -16,31 +16,31 @@ pub enum Verdict {
 /// An end that is decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Which.
+    /// Whether the Job completes or fails.
     pub verdict: Verdict,
     /// The reason of the condition, as users and other programs know it.
     pub reason: Text,
-    /// A sentence for people.
+    /// The message of the condition.
     pub message: Box<str>,
-    /// Whether the status does not say so yet.
+    /// Whether the status does not tell it yet.
     pub is_new: bool,
 }
 
 impl End {
-    pub(in crate::jobs) fn new(verdict: Verdict, reason: &str, message: &str) -> Self {
+    pub(crate) fn new(verdict: Verdict, reason: &str, message: &str) -> Self {
         Self { verdict, reason: Text::new(reason), message: message.into(), is_new: true }
     }
 
-    pub(in crate::jobs) fn failure(reason: &str, message: &str) -> Self {
+    pub(crate) fn failure(reason: &str, message: &str) -> Self {
         Self::new(Verdict::Failure, reason, message)
     }
 
-    /// Everything has succeeded.
+    /// The end of a Job of which enough Pods have succeeded.
     pub fn completions_reached() -> Self {
         Self::new(Verdict::Success, "CompletionsReached", "Reached expected number of succeeded pods")
     }
 
-    /// The condition that says that it is decided.
+    /// The type of the condition that is set once the end is decided.
     pub fn interim(&self) -> &'static str {
         match self.verdict {
             Verdict::Success => kinds::SUCCESS_CRITERIA_MET,
@@ -48,7 +48,7 @@ impl End {
         }
     }
 
-    /// The condition that says that it has happened.
+    /// The type of the condition that is set once every Pod is counted.
     pub fn terminal(&self) -> &'static str {
         match self.verdict {
             Verdict::Success => kinds::COMPLETE,

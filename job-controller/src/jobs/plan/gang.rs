@@ -9,11 +9,11 @@ use crate::objects::Workload;
 /// How the Pods of a Job are scheduled.
 #[derive(Clone, Debug)]
 pub enum Gang {
-    /// One by one.
+    /// One by one; with a reason if the Job could be a gang.
     Ordinary(Option<Ordinary>),
     /// Together, as this group.
     Group(Text),
-    /// Together, as a group that this Workload has yet to get.
+    /// Together, as a group that is to be created for this Workload.
     Make(Arc<Workload>),
     /// Together; there is neither a Workload nor a group yet.
     MakeBoth,
@@ -22,15 +22,15 @@ pub enum Gang {
 /// Why the Pods of a Job that could be a gang are scheduled one by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordinary {
-    /// It has been started, and there is no Workload, or none any more.
+    /// The Job has been started, and there is no Workload.
     Started,
-    /// So many Workloads refer to it.
+    /// This number of Workloads refer to the Job.
     Workloads(usize),
-    /// The Workload of that name is somebody else's.
+    /// The object of this kind and name is not controlled by the Job.
     Foreign(&'static str, Text),
-    /// The Workload of that name has so many templates.
+    /// The Workload of this name has this number of templates, not one.
     Templates(Text, usize),
-    /// So many groups refer to the Workload of that name.
+    /// More than one group refers to the Workload of this name: this number.
     Groups(Text, usize),
 }
 

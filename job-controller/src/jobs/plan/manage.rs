@@ -7,42 +7,42 @@ use super::situation::Situation;
 /// What is done about the number of Pods.
 #[derive(Clone, Debug)]
 pub enum Manage {
-    /// It is as wanted.
+    /// There are as many Pods as wanted.
     Nothing,
-    /// Nothing may be done now.
+    /// Pods may be neither created nor deleted now, for this reason.
     NotAllowed(String),
-    /// The Job is being deleted: its Pods are the garbage collector's.
+    /// The Job is being deleted: the garbage collector deletes its Pods.
     Deleting,
-    /// The Job fails: all active Pods go, and have failed with it.
+    /// The Job fails: all active Pods are deleted, and count as failed.
     End(Vec<Victim>),
-    /// The Job has succeeded: all active Pods go, uncounted.
+    /// The Job has succeeded: all active Pods are deleted and do not count.
     ///
-    /// Their finalizers go before they do. A process that dies after that leaves Pods that cannot be taken for failed by
-    /// whoever comes next; upstream deletes them first, and its successor counts them.
+    /// They lose their finalizers first, so that the next leader does not count them as failed if this process dies in between. Upstream
+    /// deletes them first.
     DeleteUncounted(Vec<Victim>),
-    /// The Job is suspended: all active Pods go, uncounted.
+    /// The Job is suspended: all active Pods are deleted and do not count.
     Suspend(Vec<Victim>),
-    /// There are too many Pods, or wrong ones: these go, uncounted.
+    /// There are too many Pods, or wrong ones: these are deleted and do not count.
     Remove(Vec<Victim>),
     /// Pods are missing.
     Create {
-        /// Those to create now.
+        /// The Pods to create now.
         pods: Vec<NewPod>,
         /// How many are missing.
         missing: usize,
-        /// After how long more of them may be created.
+        /// How long until more of them may be created.
         wait: Option<Duration>,
     },
-    /// Pods are missing, and no index is left that one could work on: some have failed for good.
+    /// Pods are missing, and no index is left for them: some indexes have failed for good.
     NoIndexLeft {
         /// How many are missing.
         missing: usize,
     },
-    /// Pods are missing, and are not created before a while has passed.
+    /// Pods are missing, and the back-off after a failure has not passed yet.
     Postpone {
         /// How many are missing.
         missing: usize,
-        /// How long.
+        /// How long until it has passed.
         wait: Duration,
     },
 }
@@ -50,20 +50,20 @@ pub enum Manage {
 /// A Pod to delete, as a position among the Job's Pods, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// Its position.
+    /// Its position in [`Situation::pods`].
     pub at: usize,
-    /// Why this one.
+    /// Why it is deleted.
     pub why: Why,
 }
 
-/// Why a Pod goes.
+/// Why a Pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The Job ends.
     Ends,
     /// The Job is suspended.
     Suspended,
-    /// It names no index that there is.
+    /// It names no index of the Job.
     NoIndex,
     /// Another Pod works on its index.
     SameIndex,
@@ -89,16 +89,16 @@ pub struct Failures {
     pub ignored: u32,
 }
 
-/// How requests for Pods went.
+/// What became of the creations and deletions of Pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PodWrites {
-    /// How many are gone or going.
+    /// How many Pods are gone or terminating.
     pub removed: usize,
     /// How many of those were ready.
     pub removed_ready: usize,
     /// How many were created.
     pub created: usize,
-    /// How many were left alone because they have changed since they were judged.
+    /// How many Pods have changed since they were judged, and were left alone.
     pub changed: usize,
 }
 
@@ -118,7 +118,7 @@ impl Manage {
         }
     }
 
-    /// What comes of it if every request succeeds.
+    /// The outcome if every request is granted.
     pub fn as_planned(&self, situation: &Situation) -> PodWrites {
         match self {
             Self::Create { pods, .. } => PodWrites { created: pods.len(), ..PodWrites::default() },
@@ -129,7 +129,7 @@ impl Manage {
         }
     }
 
-    /// As metrics name it.
+    /// The value of the label `action` of metrics.
     pub fn label(&self) -> &'static str {
         match self {
             Self::NotAllowed(_) | Self::Deleting | Self::End(_) | Self::DeleteUncounted(_) => "reconciling",
@@ -139,6 +139,7 @@ impl Manage {
         }
     }
 }
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

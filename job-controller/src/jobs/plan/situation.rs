@@ -19,7 +19,7 @@ pub struct Claimed {
     pub tracked: bool,
     /// Whether its finalizer was removed though the cache does not show it yet.
     pub processed: bool,
-    /// When it ended, if it has; never in the future.
+    /// When it ended; never in the future. Means nothing for a Pod that still runs.
     pub finished: Timestamp,
 }
 
@@ -35,15 +35,15 @@ impl Claimed {
 pub struct Situation {
     /// The Pods.
     pub pods: Vec<Claimed>,
-    /// Those that are neither over nor going, as positions in `pods`.
+    /// The Pods that are neither finished nor terminating, as positions in `pods`.
     pub active: Vec<usize>,
     /// How many of them are ready.
     pub ready: usize,
-    /// How many are going and not over.
+    /// How many are terminating and not finished.
     pub terminating: usize,
-    /// How many have succeeded, known ones included that are not counted yet; of an Indexed Job: indexes.
+    /// How many Pods have succeeded, counted or not; for an Indexed Job, how many indexes.
     pub succeeded: usize,
-    /// How many have failed, known ones included that are not counted yet.
+    /// How many Pods have failed, counted or not.
     pub failed: usize,
     /// The indexes that had succeeded before.
     pub before: IndexSet,
@@ -51,7 +51,7 @@ pub struct Situation {
     pub completed: IndexSet,
     /// The indexes that have failed for good, where that is limited per index.
     pub given_up: Option<IndexSet>,
-    /// For an index that waits for its next Pod: the failed one which that inherits from, as a position in `pods`.
+    /// For each index that waits for its next Pod: the failed Pod whose counters the next one inherits, as a position in `pods`.
     pub kept: BTreeMap<u32, usize>,
     /// Failures since the last success.
     pub backoff: Record,
