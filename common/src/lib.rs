@@ -29,7 +29,7 @@
 //! There is no knowledge of any one controller here, and no global state but the table of interned texts and the seed of
 //! hash maps.
 
-pub use nonet_client::{api, batch, client, consistency, events, gate, informer, store, succession};
+pub use nonet_client::{api, batch, client, consistency, events, gate, informer, owners, store, succession};
 pub use nonet_control::{controller, explain, io, leader, queue, runtime, sequence, settings, terminating_namespaces};
 pub use nonet_objects::{
     conditions, duration, hash, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,

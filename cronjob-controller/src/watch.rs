@@ -8,8 +8,8 @@ use common::{
     controller::priority,
     events::{ObjectRef, Recorder},
     meta::{Key, Meta},
+    owners::owner_of,
     queue::{Priority, Queue},
-    refs,
     store::{Event, Origin, Store},
 };
 
@@ -77,8 +77,7 @@ impl Watch {
     }
 
     fn add_owner(&self, job: &Meta) {
-        let lookup = |name: &str| self.crons.get_readable(&job.namespace, name);
-        if let Some(cron) = job.controller().and_then(|owner| refs::resolve(owner, CRON_JOBS.kind, lookup)) {
+        if let Some(cron) = owner_of(&self.crons, job) {
             self.queue.add(cron.metadata.key(), Priority::Normal);
         }
     }

@@ -8,16 +8,16 @@ use common::{
     intern::Text,
     meta::{Key, Meta, OwnerRef, Uid},
     object::Object,
+    owners::{adopters_of, owner_of},
     parsed::Parsed,
     queue::{Priority, Queue},
-    refs,
     revision::CONTROLLER_REVISIONS,
-    store::{ByNamespace, Event, IndexValue, Origin, Store},
+    store::{Event, Origin, Store},
     terminating_namespaces::TerminatingNamespaces,
 };
 
 use crate::{
-    objects::{CachedPod, ControllerRevision, DAEMON_SETS, DaemonSet, DaemonTemplate, Node},
+    objects::{CachedPod, ControllerRevision, DaemonSet, DaemonTemplate, Node},
     rosters::Rosters,
 };
 
@@ -131,22 +131,14 @@ impl Watch {
     }
 
     fn add_owner(&self, child: &Meta) {
-        let lookup = |name: &str| self.sets.get_readable(&child.namespace, name);
-        let owner = child.controller().and_then(|controller| refs::resolve(controller, DAEMON_SETS.kind, lookup));
-        if let Some(set) = owner {
+        if let Some(set) = owner_of(&self.sets, child) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 
     fn add_adopters(&self, child: &Meta) {
-        if child.is_deleting() || child.labels.is_empty() {
-            return;
-        }
-        let namespace = IndexValue::Text(child.namespace.clone());
-        for set in self.sets.readable_by_index(ByNamespace, &namespace) {
-            if set.selector.matches_orphan(&child.labels) {
-                self.queue.add(set.metadata.key(), Priority::Normal);
-            }
+        for set in adopters_of(&self.sets, child, |set| set.selector.matches_orphan(&child.labels)) {
+            self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 }

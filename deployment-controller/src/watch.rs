@@ -9,14 +9,14 @@ use common::{
     informer::{Config, Informer},
     map::{HashMap, HashSet},
     meta::{Key, Meta, Uid, Version},
+    owners::{adopters_of, owner_of},
     queue::{Priority, Queue},
-    refs,
-    store::{ByNamespace, Event, IndexValue, Origin, Store},
+    store::{Event, Origin, Store},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::objects::{DEPLOYMENTS, Deployment, Pod, ReplicaSet};
+use crate::objects::{Deployment, Pod, ReplicaSet};
 
 /// Turns events into keys. Upstream: `pkg/controller/deployment`, `addDeployment`, `addReplicaSet`, `deletePod`, ...
 pub(crate) struct Watch {
@@ -83,13 +83,8 @@ impl Watch {
         }
     }
 
-    fn owner(&self, set: &Meta) -> Option<Arc<Deployment>> {
-        let lookup = |name: &str| self.deployments.get_readable(&set.namespace, name);
-        refs::resolve(set.controller()?, DEPLOYMENTS.kind, lookup)
-    }
-
     fn add_owner(&self, set: &Meta, priority: Priority) {
-        if let Some(deployment) = self.owner(set) {
+        if let Some(deployment) = owner_of(&self.deployments, set) {
             self.queue.add(deployment.metadata.key(), priority);
         }
     }
@@ -98,14 +93,9 @@ impl Watch {
         if set.controller().is_some() {
             return self.add_owner(set, priority);
         }
-        if set.labels.is_empty() {
-            return;
-        }
-        let namespace = IndexValue::Text(set.namespace.clone());
-        for deployment in self.deployments.readable_by_index(ByNamespace, &namespace) {
-            if deployment.spec.selector.compiled.matches_orphan(&set.labels) {
-                self.queue.add(deployment.metadata.key(), priority);
-            }
+        let selects = |deployment: &Deployment| deployment.spec.selector.compiled.matches_orphan(&set.labels);
+        for deployment in adopters_of(&self.deployments, set, selects) {
+            self.queue.add(deployment.metadata.key(), priority);
         }
     }
 }

@@ -6,9 +6,9 @@ use common::{
     consistency::Ledger,
     controller::priority,
     meta::{Key, Meta, Uid},
+    owners::{adopters_of, owner_of},
     queue::{Priority, Queue},
-    refs,
-    store::{ByNamespace, Event, IndexValue, Origin, Store},
+    store::{Event, Origin, Store},
     terminating_namespaces::TerminatingNamespaces,
 };
 
@@ -58,7 +58,7 @@ impl<K: Kind> Watch<K> {
         }
         match event {
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
-            Event::Added(pod) => self.add_adopters(pod),
+            Event::Added(pod) => self.add_adopters(pod.meta()),
             Event::Updated { old, new } => self.on_pod_update(old, new),
             Event::Deleted(pod) => self.add_owner(pod.meta()),
             Event::Unreadable(pod) => self.add_owner(&pod.meta),
@@ -69,7 +69,7 @@ impl<K: Kind> Watch<K> {
     ///
     /// What is missing from a later full set may have failed or been deleted: nobody knows, and it has not failed.
     fn note(&self, backoff: &PodBackoff, event: &Event<CachedPod>, origin: Origin) {
-        let Some(set) = self.owner(event.meta()) else { return };
+        let Some(set) = owner_of(&self.sets, event.meta()) else { return };
         let (set, pod) = (&set.set().metadata.uid, &event.meta().uid);
         match event {
             Event::Added(new) if new.is_ready() => backoff.forget(set),
@@ -99,7 +99,7 @@ impl<K: Kind> Watch<K> {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = self.owner(after) {
+            if let Some(set) = owner_of(&self.sets, after) {
                 let set = set.set();
                 let ripens = set.min_ready_seconds > 0 && !after.is_deleting() && !old.is_ready() && new.is_ready();
                 let counts = moved || old.is_active() != new.is_active() || before.labels != after.labels;
@@ -113,31 +113,19 @@ impl<K: Kind> Watch<K> {
                 }
             }
         } else if moved || before.labels != after.labels {
-            self.add_adopters(new);
+            self.add_adopters(after);
         }
     }
 
-    fn owner(&self, pod: &Meta) -> Option<Arc<Set<K>>> {
-        let lookup = |name: &str| self.sets.get_readable(&pod.namespace, name);
-        refs::resolve(pod.controller()?, K::RESOURCE.kind, lookup)
-    }
-
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = self.owner(pod) {
+        if let Some(set) = owner_of(&self.sets, pod) {
             self.queue.add(set.set().metadata.key(), Priority::Normal);
         }
     }
 
-    fn add_adopters(&self, pod: &CachedPod) {
-        let meta = pod.meta();
-        if meta.is_deleting() || meta.labels.is_empty() {
-            return;
-        }
-        let namespace = IndexValue::Text(meta.namespace.clone());
-        for set in self.sets.readable_by_index(ByNamespace, &namespace) {
-            if set.set().selector.matches_orphan(&meta.labels) {
-                self.queue.add(set.set().metadata.key(), Priority::Normal);
-            }
+    fn add_adopters(&self, pod: &Meta) {
+        for set in adopters_of(&self.sets, pod, |set| set.set().selector.matches_orphan(&pod.labels)) {
+            self.queue.add(set.set().metadata.key(), Priority::Normal);
         }
     }
 }

@@ -7,17 +7,17 @@ use common::{
     controller::priority,
     meta::{Key, Meta},
     object::Resource,
+    owners::{adopters_of, owner_of},
     parsed::Parsed,
     queue::{Priority, Queue},
-    refs,
     revision::{CONTROLLER_REVISIONS, template::PodTemplate},
-    store::{ByNamespace, Event, IndexValue, Origin, Store},
+    store::{Event, Origin, Store},
 };
 
 use crate::{
     awaited::{AwaitedClaims, AwaitedWrites},
     metrics::ControllerMetrics,
-    objects::{CLAIMS, CachedPod, Claim, ControllerRevision, STATEFUL_SETS, StatefulSet},
+    objects::{CLAIMS, CachedPod, Claim, ControllerRevision, StatefulSet},
     reports::Reports,
 };
 
@@ -109,7 +109,7 @@ impl Watch {
             self.add_owner(before);
         }
         if after.controller().is_some() {
-            if let Some(set) = self.owner(after) {
+            if let Some(set) = owner_of(&self.sets, after) {
                 self.queue.add(set.metadata.key(), Priority::Normal);
                 if set.min_ready_seconds > 0 && !old.is_ready() && new.is_ready() {
                     let delay = Duration::from_secs(u64::from(set.min_ready_seconds.unsigned_abs()));
@@ -121,13 +121,8 @@ impl Watch {
         }
     }
 
-    fn owner(&self, pod: &Meta) -> Option<Arc<StatefulSet>> {
-        let lookup = |name: &str| self.sets.get_readable(&pod.namespace, name);
-        refs::resolve(pod.controller()?, STATEFUL_SETS.kind, lookup)
-    }
-
     fn add_owner(&self, pod: &Meta) {
-        if let Some(set) = self.owner(pod) {
+        if let Some(set) = owner_of(&self.sets, pod) {
             self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
@@ -142,14 +137,8 @@ impl Watch {
     }
 
     fn add_adopters(&self, pod: &Meta) {
-        if pod.is_deleting() || pod.labels.is_empty() {
-            return;
-        }
-        let namespace = IndexValue::Text(pod.namespace.clone());
-        for set in self.sets.readable_by_index(ByNamespace, &namespace) {
-            if set.selector.matches_orphan(&pod.labels) {
-                self.queue.add(set.metadata.key(), Priority::Normal);
-            }
+        for set in adopters_of(&self.sets, pod, |set| set.selector.matches_orphan(&pod.labels)) {
+            self.queue.add(set.metadata.key(), Priority::Normal);
         }
     }
 }

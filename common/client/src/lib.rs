@@ -7,9 +7,10 @@ pub mod consistency;
 pub mod events;
 pub mod gate;
 pub mod informer;
+pub mod owners;
 pub mod sampler;
 pub mod store;
 pub mod succession;
 
-use nonet_objects::{index, intern, json, map, meta, object, siphash};
+use nonet_objects::{index, intern, json, map, meta, object, refs, siphash};
 use nonet_platform::{clock, metrics, pace, version, watched};

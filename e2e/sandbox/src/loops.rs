@@ -6,9 +6,9 @@ use common::{
     app::{Assembly, Leadership, Parts, assemble},
     clock::Clock,
     gate::{Keeper, gate},
+    io::AccountObserver,
     metrics::Metrics,
     runtime::{LoopDefinition, Running},
-    io::AccountObserver,
     settings::Settings,
     succession::{Writes, WrittenVersions},
 };

@@ -3,10 +3,7 @@ mod packing;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use common::{
-    controller::Decision,
-    intern::Text,
-};
+use common::{controller::Decision, intern::Text};
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;

@@ -6,9 +6,9 @@ use common::{
     controller::priority,
     meta::{Key, Meta, Uid},
     object::{Object as _, Resource},
+    owners::{adopters_of, owner_of},
     queue::{Priority, Queue},
-    refs,
-    store::{ByNamespace, Event, IndexValue, Origin, Store},
+    store::{Event, Origin, Store},
 };
 
 use super::memory::Memory;
@@ -89,7 +89,7 @@ impl Watch {
             Event::Added(pod) if pod.meta().controller().is_some() => self.add_owner(pod.meta()),
             Event::Added(pod) => {
                 self.strip(pod);
-                self.add_adopters(pod);
+                self.add_adopters(pod.meta());
             }
             Event::Updated { old, new } => self.on_pod_update(old, new),
             Event::Deleted(pod) => self.add_owner(pod.meta()),
@@ -116,13 +116,13 @@ impl Watch {
         }
         self.strip(new);
         if moved || before.labels != after.labels {
-            self.add_adopters(new);
+            self.add_adopters(after);
         }
     }
 
     /// A Pod that is going concerns its Job, or, where there is none that counts any more, whoever takes the finalizer off.
     fn on_pod_going(&self, pod: &CachedPod) {
-        match self.owner(pod.meta()).filter(|job| !job.is_finished()) {
+        match owner_of(&self.jobs, pod.meta()).filter(|job| !job.is_finished()) {
             Some(job) => self.add(&job.metadata),
             None => self.strip(pod),
         }
@@ -151,7 +151,7 @@ impl Watch {
 
     /// Brings a Job to the queue if this, which it wrote, is what it waits to see.
     pub(crate) fn on_shown(&self, written: &Meta, resource: Resource) {
-        if let Some(job) = self.owner(written)
+        if let Some(job) = owner_of(&self.jobs, written)
             && self.memory.has_waited_for(&job.metadata.uid, resource, written.resource_version)
         {
             self.queue.add(job.metadata.key(), Priority::Normal);
@@ -163,27 +163,15 @@ impl Watch {
             || self.memory.has_waited_for(job, JOBS, self.jobs.version())
     }
 
-    fn owner(&self, pod: &Meta) -> Option<Arc<Job>> {
-        let lookup = |name: &str| self.jobs.get_readable(&pod.namespace, name);
-        refs::resolve(pod.controller()?, JOBS.kind, lookup)
-    }
-
     fn add_owner(&self, pod: &Meta) {
-        if let Some(job) = self.owner(pod) {
+        if let Some(job) = owner_of(&self.jobs, pod) {
             self.add(&job.metadata);
         }
     }
 
-    fn add_adopters(&self, pod: &CachedPod) {
-        let meta = pod.meta();
-        if meta.is_deleting() || meta.labels.is_empty() {
-            return;
-        }
-        let namespace = IndexValue::Text(meta.namespace.clone());
-        for job in self.jobs.readable_by_index(ByNamespace, &namespace) {
-            if !job.is_finished() && job.selector.matches(&meta.labels) {
-                self.add(&job.metadata);
-            }
+    fn add_adopters(&self, pod: &Meta) {
+        for job in adopters_of(&self.jobs, pod, |job| !job.is_finished() && job.selector.matches(&pod.labels)) {
+            self.add(&job.metadata);
         }
     }
 
