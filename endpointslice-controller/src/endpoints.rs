@@ -9,14 +9,14 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
+    io::{Failed, Io, Outcome},
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
@@ -25,17 +25,20 @@ use crate::{
     members::SharedMembership,
     memory::Memories,
     objects::{Endpoints, object_ref},
-    observe::drop_satisfied_record,
+    observe::{drop_satisfied_record, record},
     watch::Parked,
 };
-use decide::{EndpointsPlan, EndpointsSnapshot};
-use sequence::Note;
+use carry_out::Note;
+use plan::Plan;
+use snapshot::Snapshot;
 use watch::Watch;
 
 pub mod decide;
+pub mod plan;
+pub mod snapshot;
 
+mod carry_out;
 mod observe;
-mod sequence;
 mod watch;
 
 /// The flag that says how many Services are synced at once.
@@ -69,11 +72,6 @@ pub struct EndpointsController {
     ledger: Ledger,
 }
 
-/// The owner of the record in the ledger about the Endpoints of that name: they outlive their Service.
-fn record(key: &Key) -> Uid {
-    Uid::new(&key.to_string())
-}
-
 impl EndpointsController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
@@ -98,29 +96,29 @@ impl EndpointsController {
     }
 }
 
-impl Sequenced for EndpointsController {
+impl Controller for EndpointsController {
     type Key = Key;
-    type Snapshot = EndpointsSnapshot;
-    type Plan = EndpointsPlan;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<EndpointsSnapshot>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key)
     }
 
-    fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
+    fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a EndpointsSnapshot, plan: &'a EndpointsPlan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &EndpointsSnapshot) -> (ObjectRef, Uid) {
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
     }
 
-    fn note(&self, snapshot: &EndpointsSnapshot, note: Note) {
+    fn note(&self, snapshot: &Snapshot, note: Note) {
         let key = &snapshot.key;
         match note {
             Note::Decide(memory) => {
@@ -135,7 +133,7 @@ impl Sequenced for EndpointsController {
         }
     }
 
-    fn ended(&self, snapshot: &EndpointsSnapshot) {
+    fn ended(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
             // There may be no other sync.
             drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.endpoints.store());

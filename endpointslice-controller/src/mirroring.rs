@@ -8,34 +8,37 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
     objects::{Endpoints, MANAGED_BY, MIRRORING, SLICE_WRITES, Service, Slice, object_ref},
-    observe::drop_satisfied_record,
+    observe::{drop_satisfied_record, record},
     own_writes::{OwnWrites, WriteMemory},
     watch::{Parked, SliceWatch},
 };
-use decide::{MirrorPlan, MirrorSnapshot, mirrored};
+use carry_out::Note;
 use metrics::MirroringMetrics;
-use sequence::Note;
+use plan::Plan;
+use snapshot::Snapshot;
 use watch::Watch;
 
 pub mod decide;
+pub mod plan;
+pub mod snapshot;
 
+mod carry_out;
 mod metrics;
 mod observe;
-mod sequence;
 mod watch;
 
 /// The flag that says how many Endpoints are mirrored at once.
@@ -82,11 +85,6 @@ pub struct MirroringController {
     max_endpoints_per_subset: usize,
 }
 
-/// The owner of the record in the ledger about the slices of that name: they outlive the Endpoints that they mirror.
-fn record(key: &Key) -> Uid {
-    Uid::new(&key.to_string())
-}
-
 impl MirroringController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
@@ -122,29 +120,29 @@ impl MirroringController {
     }
 }
 
-impl Sequenced for MirroringController {
+impl Controller for MirroringController {
     type Key = Key;
-    type Snapshot = MirrorSnapshot;
-    type Plan = MirrorPlan;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<MirrorSnapshot>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key)
     }
 
-    fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
+    fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a MirrorSnapshot, plan: &'a MirrorPlan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &MirrorSnapshot) -> (ObjectRef, Uid) {
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
     }
 
-    fn note(&self, snapshot: &MirrorSnapshot, note: Note) {
+    fn note(&self, snapshot: &Snapshot, note: Note) {
         match note {
             Note::Decide(totals) => self.metrics.planned(&snapshot.key, totals.as_ref()),
             Note::Write(note) => self.writes.note(&snapshot.key, &note),
@@ -152,9 +150,9 @@ impl Sequenced for MirroringController {
         }
     }
 
-    fn ended(&self, snapshot: &MirrorSnapshot) {
+    fn ended(&self, snapshot: &Snapshot) {
         self.writes.end(&snapshot.key);
-        if mirrored(snapshot).is_none() {
+        if snapshot.mirrored().is_none() {
             // There may be no other sync.
             drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.slices.store());
         }

@@ -10,7 +10,7 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use crate::sequence::WriteNote;
+use crate::carry_out::WriteNote;
 
 /// The last own write of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,42 +1,43 @@
 //! The loop that keeps the slices of Services with a selector.
-//!
-//! Deciding is in [`crate::decide`].
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
-    decide,
     members::SharedMembership,
     memory::Memories,
     objects::{CONTROLLER, MANAGED_BY, Node, SERVICES, SLICE_WRITES, Slice},
     own_writes::{OwnWrites, WriteMemory},
-    plan::Plan,
-    snapshot::Snapshot,
     topology::Topology,
     watch::{Parked, SliceWatch},
 };
+use carry_out::Note;
 use metrics::SliceMetrics;
-use sequence::Note;
+use plan::Plan;
+use snapshot::Snapshot;
 use watch::Watch;
 
+pub mod decide;
+pub mod plan;
+pub mod snapshot;
+
+mod carry_out;
 mod metrics;
 mod observe;
-mod sequence;
 mod watch;
 
 /// The number of endpoints up to which a slice is filled.
@@ -157,7 +158,7 @@ impl SliceController {
     }
 }
 
-impl Sequenced for SliceController {
+impl Controller for SliceController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -171,8 +172,8 @@ impl Sequenced for SliceController {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

@@ -13,10 +13,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    decide::zones::{Capacity, Ratios, is_overloaded},
     memory::{Hints, Memories},
     objects::Node,
-    snapshot::Zones,
+    zones::{Capacity, Ratios, Zones, is_overloaded},
 };
 
 /// How long changes of Nodes are gathered before hints are checked: a zone that fails is one check, not one for each Node.

@@ -10,12 +10,10 @@ use common::{
     store::{Event, Origin, Store},
 };
 
-use super::record;
 use crate::{
     memory::Memories,
-    mirroring::decide::LEADER,
     objects::{Endpoints, Service},
-    observe::drop_satisfied_record,
+    observe::{drop_satisfied_record, record},
     watch::Parked,
 };
 
@@ -52,7 +50,7 @@ impl Watch {
         let key = event.meta().key();
         let comes = match event {
             // What a predecessor left behind is deleted; a lock has no Service and stays.
-            Event::Added(there) => origin == Origin::Initial && there.metadata.annotations.get(LEADER).is_none(),
+            Event::Added(there) => origin == Origin::Initial && !there.is_lock(),
             Event::Deleted(_) => true,
             Event::Updated { .. } | Event::Unreadable(_) => false,
         };

@@ -10,10 +10,9 @@ use common::{
     store::{Event, Origin, Store},
 };
 
-use super::{decide::is_mirrorable, record};
 use crate::{
     objects::{Endpoints, SERVICE_NAME, Service, Slice},
-    observe::drop_satisfied_record,
+    observe::{drop_satisfied_record, record},
     own_writes::OwnWrites,
     watch::SliceWatch,
 };
@@ -45,8 +44,8 @@ impl Watch {
     /// Enqueues Endpoints that are or were mirrored.
     pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
         let concerns = match event {
-            Event::Added(endpoints) | Event::Deleted(endpoints) => is_mirrorable(endpoints),
-            Event::Updated { old, new } => is_mirrorable(old) || is_mirrorable(new),
+            Event::Added(endpoints) | Event::Deleted(endpoints) => endpoints.is_mirrorable(),
+            Event::Updated { old, new } => old.is_mirrorable() || new.is_mirrorable(),
             Event::Unreadable(_) => true,
         };
         let key = event.meta().key();

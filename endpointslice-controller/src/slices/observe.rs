@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
+use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
 
-use super::SliceController;
+use super::{
+    SliceController,
+    snapshot::{MAX_NEW_PORTS, Snapshot},
+};
 use crate::{
     by_name::Pods,
     objects::CONTROLLER,
     observe::{slices_of, wait_for_index},
-    snapshot::{MAX_NEW_PORTS, Snapshot},
 };
 
 impl SliceController {

@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::{
     by_name::Pods,
-    decide::{
-        decide,
-        packing::Scope,
-        world::{node, pod, service, slice, snapshot},
-        zones::{Capacity, Ratios},
-    },
     memory::Memory,
     objects::{AddressType, Endpoint, Pod, Service, Slice},
-    plan::{Draft, Plan, Writes},
-    snapshot::{Snapshot, Zones},
+    plan::{Draft, Writes},
+    slices::{
+        decide::{decide, scope::Scope},
+        plan::Plan,
+        snapshot::Snapshot,
+    },
+    world::{node, pod, service, slice, snapshot},
+    zones::{Capacity, Ratios, Zones},
 };
 
 const PODS: usize = 80;
