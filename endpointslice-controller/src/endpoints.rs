@@ -11,7 +11,7 @@ use common::{
     consistency::Ledger,
     controller::{Controller, Loop, Observed},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer},
+    informer::{AnyInformer, SharedInformer, handler},
     io::{Failed, Io, Outcome},
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
@@ -67,32 +67,25 @@ fn start(context: Context) -> Arc<dyn Running> {
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
     endpoints: Arc<SharedInformer<Endpoints>>,
-    memories: Arc<Memories>,
-    parked: Arc<Parked>,
-    ledger: Ledger,
+    watch: Arc<Watch>,
 }
 
 impl EndpointsController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
-        let settings = Arc::clone(&context.settings);
-        let ledger = context.ledger();
         let members = SharedMembership::shared(context);
         let endpoints = context.shared_informer::<Endpoints>();
-        let (memories, parked): (Arc<Memories>, Arc<Parked>) = Default::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
-            memories: Arc::clone(&memories),
-            parked: Arc::clone(&parked),
-            ledger: ledger.clone(),
+            memories: Memories::default(),
+            parked: Parked::default(),
+            ledger: context.ledger(),
             cache: Arc::clone(endpoints.store()),
-            batch: settings.duration(&UPDATES_BATCH_PERIOD),
         });
-        let (service_watch, pod_watch) = (Arc::clone(&watch), Arc::clone(&watch));
-        members.services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
-        members.add_handler(move |concerned| pod_watch.on_pod(concerned));
-        endpoints.add_handler(Box::new(move |event, origin| watch.on_endpoints(event, origin)));
-        Self { members, endpoints, memories, parked, ledger }
+        members.services.add_handler(handler(&watch, Watch::on_service));
+        members.enqueue_to(queue, context.settings.duration(&UPDATES_BATCH_PERIOD));
+        endpoints.add_handler(handler(&watch, Watch::on_endpoints));
+        Self { members, endpoints, watch }
     }
 }
 
@@ -124,24 +117,24 @@ impl Controller for EndpointsController {
             Note::Decide(memory) => {
                 let is_there = |meta: &Meta| meta.uid == memory.uid;
                 if self.members.services.store().peek(&key.namespace, &key.name, is_there) == Some(true) {
-                    self.memories.keep(key, memory);
+                    self.watch.memories.keep(key, memory);
                 }
             }
             // The cache may show the state before the write for a while, in which a sync finds nothing to do. The event of
             // the write, if it was made, brings the key back.
-            Note::LoseAnswer => self.parked.park(key),
+            Note::LoseAnswer => self.watch.parked.park(key),
         }
     }
 
     fn ended(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
             // There may be no other sync.
-            drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.endpoints.store());
+            drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.endpoints.store());
         }
     }
 
     fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+        Some(&self.watch.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -150,6 +143,6 @@ impl Controller for EndpointsController {
     }
 
     fn waiting(&self, key: &Key) {
-        self.parked.park(key);
+        self.watch.parked.park(key);
     }
 }

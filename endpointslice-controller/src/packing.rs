@@ -73,26 +73,3 @@ pub struct GroupSize {
 
 /// The sizes of groups by their numbers.
 pub type GroupSizes = BTreeMap<Arc<Numbers>, GroupSize>;
-
-#[cfg(test)]
-impl Packing {
-    /// Whether two packings say the same.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let sorted = |packing: &TypePacking| {
-            let mut names = packing.pending.clone();
-            names.sort();
-            names
-        };
-        let is_alike = |a: &UpToDateSlice, b: &UpToDateSlice| Arc::ptr_eq(&a.slice, &b.slice) && a.numbers == b.numbers;
-        let alike = |(a, b): (&TypePacking, &TypePacking)| {
-            a.up_to_date.len() == b.up_to_date.len()
-                && a.up_to_date.iter().zip(&b.up_to_date).all(|(a, b)| is_alike(a, b))
-                && ByName::differences(&a.places, &b.places, Place::is_same).is_empty()
-                && a.sizes == b.sizes
-                && sorted(a) == sorted(b)
-        };
-        self.of_types.keys().eq(other.of_types.keys())
-            && self.of_types.values().zip(other.of_types.values()).all(alike)
-            && self.pods.is_same(&other.pods)
-    }
-}

@@ -68,7 +68,7 @@ pub(crate) fn generate_name(service: &str) -> String {
 }
 
 /// What is done about the slices of one address type, in this order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Writes {
     /// The address type.
     pub kind: AddressType,

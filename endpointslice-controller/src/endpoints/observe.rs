@@ -15,13 +15,13 @@ impl EndpointsController {
     pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
         let store = self.endpoints.store();
         let caches: [&dyn Cache; 1] = [&**store];
-        if let Some(behind) = self.ledger.behind(&record(key), &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(&record(key), &caches, Default::default) {
             return Ok(Observed::behind(behind));
         }
         let members = match self.members.services.store().get(&key.namespace, &key.name)? {
             Some(service) => {
                 let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
-                let Memory { seen, settled, .. } = self.memories.of(key, &service.metadata.uid);
+                let Memory { seen, settled, .. } = self.watch.memories.of(key, &service.metadata.uid);
                 Some(Members { service, pods, seen, settled })
             }
             None => None,

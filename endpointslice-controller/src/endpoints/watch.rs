@@ -1,6 +1,6 @@
 //! Which event brings which Endpoints to the queue.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
@@ -17,15 +17,13 @@ use crate::{
     watch::Parked,
 };
 
-/// Turns events into keys. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
+/// Turns events into keys, and holds what they change. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
 pub(super) struct Watch {
     pub(super) queue: Queue<Key>,
-    pub(super) memories: Arc<Memories>,
-    pub(super) parked: Arc<Parked>,
+    pub(super) memories: Memories,
+    pub(super) parked: Parked,
     pub(super) ledger: Ledger,
     pub(super) cache: Arc<Store<Endpoints>>,
-    /// How long changes of Pods are gathered.
-    pub(super) batch: Duration,
 }
 
 impl Watch {
@@ -36,13 +34,6 @@ impl Watch {
             self.memories.forget(&key, &service.metadata.uid);
         }
         self.queue.add(key, priority(origin));
-    }
-
-    /// Enqueues the Services that an event of a Pod concerns.
-    pub(super) fn on_pod(&self, concerned: &BTreeSet<Key>) {
-        for key in concerned {
-            self.queue.add_debounced(key.clone(), self.batch);
-        }
     }
 
     /// Enqueues Endpoints that were deleted, or whose sync waited for this event.

@@ -32,10 +32,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
 pub fn decide(snapshot: &Snapshot) -> Plan {
     let Some(endpoints) = snapshot.mirrored() else {
-        let delete = snapshot.slices.clone();
-        let kind = AddressType::Ipv4;
-        let (create, update, left_out, put_off, events) = Default::default();
-        let writes = Writes { kind, create, update, delete, left_out, put_off, events, counts: Counts::default() };
+        let writes = Writes { delete: snapshot.slices.clone(), ..Writes::default() };
         return Plan { writes: vec![writes], ..Plan::default() };
     };
     let mut plan = Plan { mirrors: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
@@ -130,8 +127,7 @@ fn one_type(
     }
     delete.extend(there.into_values().flatten());
     let OrderedWrites { create, update, delete } = order_writes(create, update, delete, creation, |_| true);
-    let (left_out, put_off, events) = Default::default();
-    Writes { kind, create, update, delete, left_out, put_off, events, counts }
+    Writes { kind, create, update, delete, counts, ..Writes::default() }
 }
 
 /// What happens to the endpoints of a slice.

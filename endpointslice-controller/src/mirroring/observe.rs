@@ -11,7 +11,7 @@ use crate::{
 impl MirroringController {
     pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
         let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some(behind) = self.ledger.behind(&record(key), &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(&record(key), &caches, Default::default) {
             return Ok(Observed::behind(behind));
         }
         Ok(Observed::Ready(Snapshot {

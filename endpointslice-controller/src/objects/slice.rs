@@ -23,9 +23,10 @@ pub const ENDPOINT_SLICES: Resource = Resource {
 };
 
 /// The address type of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum AddressType {
     /// IPv4 addresses.
+    #[default]
     #[serde(rename = "IPv4")]
     Ipv4,
     /// IPv6 addresses.
