@@ -9,14 +9,14 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer},
+    informer::{AnyInformer, SharedInformer, handler},
+    io::{Failed, Io, Outcome},
     meta::{Key, Meta, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
@@ -25,17 +25,20 @@ use crate::{
     members::SharedMembership,
     memory::Memories,
     objects::{Endpoints, object_ref},
-    observe::drop_satisfied_record,
+    observe::{drop_satisfied_record, record},
     watch::Parked,
 };
-use decide::{EndpointsPlan, EndpointsSnapshot};
-use sequence::Note;
+use carry_out::Note;
+use plan::Plan;
+use snapshot::Snapshot;
 use watch::Watch;
 
 pub mod decide;
+pub mod plan;
+pub mod snapshot;
 
+mod carry_out;
 mod observe;
-mod sequence;
 mod watch;
 
 /// The flag that says how many Services are synced at once.
@@ -64,86 +67,74 @@ fn start(context: Context) -> Arc<dyn Running> {
 pub struct EndpointsController {
     members: Arc<SharedMembership>,
     endpoints: Arc<SharedInformer<Endpoints>>,
-    memories: Arc<Memories>,
-    parked: Arc<Parked>,
-    ledger: Ledger,
-}
-
-/// The owner of the record in the ledger about the Endpoints of that name: they outlive their Service.
-fn record(key: &Key) -> Uid {
-    Uid::new(&key.to_string())
+    watch: Arc<Watch>,
 }
 
 impl EndpointsController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
-        let settings = Arc::clone(&context.settings);
-        let ledger = context.ledger();
         let members = SharedMembership::shared(context);
         let endpoints = context.shared_informer::<Endpoints>();
-        let (memories, parked): (Arc<Memories>, Arc<Parked>) = Default::default();
         let watch = Arc::new(Watch {
             queue: queue.clone(),
-            memories: Arc::clone(&memories),
-            parked: Arc::clone(&parked),
-            ledger: ledger.clone(),
+            memories: Memories::default(),
+            parked: Parked::default(),
+            ledger: context.ledger(),
             cache: Arc::clone(endpoints.store()),
-            batch: settings.duration(&UPDATES_BATCH_PERIOD),
         });
-        let (service_watch, pod_watch) = (Arc::clone(&watch), Arc::clone(&watch));
-        members.services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
-        members.add_handler(move |concerned| pod_watch.on_pod(concerned));
-        endpoints.add_handler(Box::new(move |event, origin| watch.on_endpoints(event, origin)));
-        Self { members, endpoints, memories, parked, ledger }
+        members.services.add_handler(handler(&watch, Watch::on_service));
+        members.enqueue_to(queue, context.settings.duration(&UPDATES_BATCH_PERIOD));
+        endpoints.add_handler(handler(&watch, Watch::on_endpoints));
+        Self { members, endpoints, watch }
     }
 }
 
-impl Sequenced for EndpointsController {
+impl Controller for EndpointsController {
     type Key = Key;
-    type Snapshot = EndpointsSnapshot;
-    type Plan = EndpointsPlan;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<EndpointsSnapshot>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key)
     }
 
-    fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
+    fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a EndpointsSnapshot, plan: &'a EndpointsPlan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &EndpointsSnapshot) -> (ObjectRef, Uid) {
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
     }
 
-    fn note(&self, snapshot: &EndpointsSnapshot, note: Note) {
+    fn note(&self, snapshot: &Snapshot, note: Note) {
         let key = &snapshot.key;
         match note {
             Note::Decide(memory) => {
                 let is_there = |meta: &Meta| meta.uid == memory.uid;
                 if self.members.services.store().peek(&key.namespace, &key.name, is_there) == Some(true) {
-                    self.memories.keep(key, memory);
+                    self.watch.memories.keep(key, memory);
                 }
             }
             // The cache may show the state before the write for a while, in which a sync finds nothing to do. The event of
             // the write, if it was made, brings the key back.
-            Note::LoseAnswer => self.parked.park(key),
+            Note::LoseAnswer => self.watch.parked.park(key),
         }
     }
 
-    fn ended(&self, snapshot: &EndpointsSnapshot) {
+    fn ended(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
             // There may be no other sync.
-            drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.endpoints.store());
+            drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.endpoints.store());
         }
     }
 
     fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+        Some(&self.watch.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -152,6 +143,6 @@ impl Sequenced for EndpointsController {
     }
 
     fn waiting(&self, key: &Key) {
-        self.parked.park(key);
+        self.watch.parked.park(key);
     }
 }

@@ -15,17 +15,15 @@
 //! one has a folder of its own, laid out like this; a file of the same name beside the folders holds what they share:
 //!
 //! ```text
-//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide ──► Plan ──► sequence.rs ──► API server
-//!     ▲                      ▲                       (pure)                (pure)
-//!     │                      ├────────── memory.rs ◄────────────────────── notes
-//!     └──────────────────────┼───────── own_writes.rs ◄──────────────────────┘
+//! watch.rs ──► queue ──► observe.rs ──► Snapshot ──► decide.rs ──► Plan ──► carry_out.rs ──► API server
+//!     ▲                      ▲                        (pure)                    │
+//!     │                      ├────────── memory.rs ◄──────────── notes ─────────┤
+//!     └──────────────────────┼───────── own_writes.rs ◄─────────────────────────┘
 //!                        members.rs: the Pods of each Service (membership.rs, by_name.rs)
-//!                        topology.rs: the zones and the capacity of Nodes
+//!                        topology.rs: the zones and the capacity of Nodes (zones.rs)
 //! ```
 //!
-//! [`decide`] belongs to [`slices`], and has what the other loops decide by, too: [`decide::ports`] finds the numbers of ports on
-//! each Pod, [`decide::packing`] finds the Pods and slices that have changed, [`decide::desired`] turns Pods into candidates,
-//! [`decide::pack`] puts them into slices, [`decide::distribution`] gives hints, [`decide::write_order`] orders the writes.
+//! [`decide::ports`] finds the numbers of ports on each Pod, [`decide::write_order`] orders the writes.
 //!
 //! # Where it differs from upstream
 //!
@@ -57,18 +55,21 @@ pub mod membership;
 pub mod memory;
 pub mod mirroring;
 pub mod objects;
+pub mod packing;
 pub mod plan;
 pub mod slices;
-pub mod snapshot;
+pub mod zones;
 
 mod body;
+mod carry_out;
 mod members;
 mod metrics;
 mod observe;
 mod own_writes;
-mod sequence;
 mod topology;
 mod watch;
+#[cfg(test)]
+mod world;
 
 use common::{
     app::Definition,

@@ -1,6 +1,6 @@
 //! The index of members that the loops of one process share, and the Services that an event of a Pod concerns.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{
     informer::SharedInformer,
@@ -8,6 +8,7 @@ use common::{
     map::HashSet,
     meta::Key,
     object::Unreadable,
+    queue::Queue,
     runtime::Context,
     store::{Event, Origin, Store},
 };
@@ -19,16 +20,16 @@ use crate::{
     objects::{Pod, Service},
 };
 
-/// A function that is called with the Services that an event of a Pod concerns.
-type Handler = Box<dyn Fn(&BTreeSet<Key>) + Send + Sync>;
-
 /// The Pods of every Service.
 pub(crate) struct SharedMembership {
     pub(crate) services: Arc<SharedInformer<Service>>,
     pub(crate) pods: Arc<SharedInformer<Pod>>,
     index: Arc<Mutex<Membership>>,
-    handlers: Arc<Mutex<Vec<Handler>>>,
+    queues: Arc<Mutex<Queues>>,
 }
+
+/// Queues of Services, each with the time that changes of Pods are gathered.
+type Queues = Vec<(Queue<Key>, Duration)>;
 
 impl SharedMembership {
     /// The index of this process. The first call starts the watches of Services and Pods.
@@ -40,23 +41,27 @@ impl SharedMembership {
     }
 
     fn new(services: Arc<SharedInformer<Service>>, pods: Arc<SharedInformer<Pod>>) -> Self {
-        let (index, handlers): (Arc<Mutex<Membership>>, Arc<Mutex<Vec<Handler>>>) = Default::default();
+        let (index, queues): (Arc<Mutex<Membership>>, Arc<Mutex<Queues>>) = Default::default();
         let of_services = Arc::clone(&index);
         services.add_handler(Box::new(move |event, _| on_service(&mut of_services.lock(), event)));
-        let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&handlers), Arc::clone(pods.store()));
+        let (of_pods, called, store) = (Arc::clone(&index), Arc::clone(&queues), Arc::clone(pods.store()));
         pods.add_handler(Box::new(move |event, origin| {
             let concerned = on_pod(&mut of_pods.lock(), &store, event);
             // After the first list, every Service is enqueued on its own account.
-            if origin != Origin::Initial && !concerned.is_empty() {
-                called.lock().iter().for_each(|handler| handler(&concerned));
+            if origin != Origin::Initial {
+                for (queue, batch) in &*called.lock() {
+                    for key in &concerned {
+                        queue.add_debounced(key.clone(), *batch);
+                    }
+                }
             }
         }));
-        Self { services, pods, index, handlers }
+        Self { services, pods, index, queues }
     }
 
-    /// Calls `handler` with the Services that an event of a Pod concerns, from now on.
-    pub(crate) fn add_handler(&self, handler: impl Fn(&BTreeSet<Key>) + Send + Sync + 'static) {
-        self.handlers.lock().push(Box::new(handler));
+    /// Enqueues the Services that an event of a Pod concerns, from now on. Changes are gathered for `batch`.
+    pub(crate) fn enqueue_to(&self, queue: Queue<Key>, batch: Duration) {
+        self.queues.lock().push((queue, batch));
     }
 
     /// The Services that select a Pod on one of these Nodes.

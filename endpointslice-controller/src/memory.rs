@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 
 use crate::{
     by_name::Pods,
-    decide::{packing::Packing, zones::Counts},
     objects::{AddressType, Endpoints, Service},
+    packing::Packing,
+    zones::Counts,
 };
 
 /// How many endpoints serve each zone, by address type.

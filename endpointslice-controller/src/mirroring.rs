@@ -8,34 +8,36 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer},
+    informer::{AnyInformer, SharedInformer, handler},
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 
 use crate::{
     objects::{Endpoints, MANAGED_BY, MIRRORING, SLICE_WRITES, Service, Slice, object_ref},
-    observe::drop_satisfied_record,
-    own_writes::{OwnWrites, WriteMemory},
-    watch::{Parked, SliceWatch},
+    observe::{drop_satisfied_record, record},
+    watch::SliceWatch,
 };
-use decide::{MirrorPlan, MirrorSnapshot, mirrored};
+use carry_out::Note;
 use metrics::MirroringMetrics;
-use sequence::Note;
+use plan::Plan;
+use snapshot::Snapshot;
 use watch::Watch;
 
 pub mod decide;
+pub mod plan;
+pub mod snapshot;
 
+mod carry_out;
 mod metrics;
 mod observe;
-mod sequence;
 mod watch;
 
 /// The flag that says how many Endpoints are mirrored at once.
@@ -66,7 +68,7 @@ pub const ENDPOINT_SLICE_MIRRORING: LoopDefinition =
 fn start(context: Context) -> Arc<dyn Running> {
     let queue = context.queue("endpoint_slice_mirroring", BACKOFF);
     let workers = context.settings.workers(&CONCURRENT_SYNCS);
-    let controller = MirroringController::new(&context, queue.clone());
+    let controller = MirroringController::new(&context, &queue);
     Loop::start(ENDPOINT_SLICE_MIRRORING.name, context, Arc::new(controller), queue, workers)
 }
 
@@ -75,93 +77,72 @@ pub struct MirroringController {
     services: Arc<SharedInformer<Service>>,
     endpoints: Arc<SharedInformer<Endpoints>>,
     slices: Arc<SharedInformer<Slice>>,
-    parked: Arc<Parked>,
-    ledger: Ledger,
-    writes: WriteMemory,
+    watch: Arc<Watch>,
     metrics: MirroringMetrics,
     max_endpoints_per_subset: usize,
 }
 
-/// The owner of the record in the ledger about the slices of that name: they outlive the Endpoints that they mirror.
-fn record(key: &Key) -> Uid {
-    Uid::new(&key.to_string())
-}
-
 impl MirroringController {
     /// Starts watching; keys go to `queue`.
-    pub fn new(context: &Context, queue: Queue<Key>) -> Self {
-        let settings = Arc::clone(&context.settings);
-        let delay = settings.duration(&UPDATES_BATCH_PERIOD);
-        let ledger = context.ledger();
+    pub fn new(context: &Context, queue: &Queue<Key>) -> Self {
         let services = context.shared_informer::<Service>();
         let endpoints = context.shared_informer::<Endpoints>();
         let slices = context.shared_informer::<Slice>();
-        let (own, parked): (Arc<OwnWrites>, Arc<Parked>) = Default::default();
-        let watch = Arc::new(Watch {
-            queue: queue.clone(),
-            own: Arc::clone(&own),
-            ledger: ledger.clone(),
-            cache: Arc::clone(slices.store()),
-            slices: SliceWatch {
-                queue: queue.clone(),
-                managed_by: MIRRORING,
-                own: Arc::clone(&own),
-                parked: Arc::clone(&parked),
-                delay,
-            },
-        });
-        let (service_watch, endpoints_watch) = (Arc::clone(&watch), Arc::clone(&watch));
-        services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
-        endpoints.add_handler(Box::new(move |event, origin| endpoints_watch.on_endpoints(event, origin)));
-        slices.add_handler(Box::new(move |event, origin| watch.on_slice(event, origin)));
-        let max_endpoints_per_subset = settings.size(&MAX_ENDPOINTS_PER_SUBSET);
         let metrics = MirroringMetrics::new(&context.metrics);
-        let changes = metrics.changes.clone();
-        let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
-        Self { services, endpoints, slices, parked, ledger, writes, metrics, max_endpoints_per_subset }
+        let delay = context.settings.duration(&UPDATES_BATCH_PERIOD);
+        let watch = Arc::new(Watch {
+            ledger: context.ledger(),
+            cache: Arc::clone(slices.store()),
+            slices: SliceWatch::new(queue, MIRRORING, delay, &metrics.changes),
+        });
+        services.add_handler(handler(&watch, Watch::on_service));
+        endpoints.add_handler(handler(&watch, Watch::on_endpoints));
+        slices.add_handler(handler(&watch, Watch::on_slice));
+        let max_endpoints_per_subset = context.settings.size(&MAX_ENDPOINTS_PER_SUBSET);
+        Self { services, endpoints, slices, watch, metrics, max_endpoints_per_subset }
     }
 }
 
-impl Sequenced for MirroringController {
+impl Controller for MirroringController {
     type Key = Key;
-    type Snapshot = MirrorSnapshot;
-    type Plan = MirrorPlan;
+    type Snapshot = Snapshot;
+    type Plan = Plan;
     type Note = Note;
 
-    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<MirrorSnapshot>, Failed> {
+    fn observe(&self, key: &Key, _now: Timestamp) -> Result<Observed<Snapshot>, Failed> {
         self.observe(key)
     }
 
-    fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
+    fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a MirrorSnapshot, plan: &'a MirrorPlan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
-    fn object(snapshot: &MirrorSnapshot) -> (ObjectRef, Uid) {
+    fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
         (object_ref(&snapshot.key, snapshot.endpoints.as_deref()), record(&snapshot.key))
     }
 
-    fn note(&self, snapshot: &MirrorSnapshot, note: Note) {
+    fn note(&self, snapshot: &Snapshot, note: Note) {
         match note {
             Note::Decide(totals) => self.metrics.planned(&snapshot.key, totals.as_ref()),
-            Note::Write(note) => self.writes.note(&snapshot.key, &note),
+            Note::Write(note) => self.watch.slices.note(&snapshot.key, &note),
             Note::End(took) => self.metrics.took.observe(took),
         }
     }
 
-    fn ended(&self, snapshot: &MirrorSnapshot) {
-        self.writes.end(&snapshot.key);
-        if mirrored(snapshot).is_none() {
+    fn ended(&self, snapshot: &Snapshot) {
+        self.watch.slices.end(&snapshot.key);
+        if snapshot.mirrored().is_none() {
             // There may be no other sync.
-            drop_satisfied_record(&self.ledger, &record(&snapshot.key), &**self.slices.store());
+            drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.slices.store());
         }
     }
 
     fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+        Some(&self.watch.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -169,6 +150,6 @@ impl Sequenced for MirroringController {
     }
 
     fn waiting(&self, key: &Key) {
-        self.parked.park(key);
+        self.watch.slices.parked.park(key);
     }
 }

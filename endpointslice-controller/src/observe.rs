@@ -20,6 +20,12 @@ pub(crate) fn slices_of(store: &Store<Slice>, key: &Key, managed_by: &str) -> Re
     Ok(slices)
 }
 
+/// The owner of the record in the ledger about the objects of that name that this process wrote: they outlive the object that they
+/// are made from.
+pub(crate) fn record(key: &Key) -> Uid {
+    Uid::new(&key.to_string())
+}
+
 /// Drops the record of an owner if the cache shows all its writes. A sync does so by itself; this is for owners that may
 /// have had their last sync.
 pub(crate) fn drop_satisfied_record(ledger: &Ledger, owner: &Uid, cache: &dyn Cache) {

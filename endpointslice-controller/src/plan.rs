@@ -1,18 +1,15 @@
-//! What one sync does about the slices of a Service.
+//! What plans for slices consist of: the same for both loops of slices.
 
 use std::sync::Arc;
 
 use common::{
-    controller::Explain,
     events::EventType,
     intern::{Labels, Text},
     meta::{Annotations, OwnerRef},
+    selector,
 };
 
-use crate::{
-    memory::Memory,
-    objects::{AddressType, Endpoint, Port, Slice},
-};
+use crate::objects::{AddressType, Endpoint, Port, Slice};
 
 /// An Event on the Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +62,13 @@ pub struct SliceMetadata {
     pub trigger_time: Option<String>,
 }
 
+/// The beginning of the names of slices: the Service's name and a dash, where a name can begin like that.
+pub(crate) fn generate_name(service: &str) -> String {
+    if selector::is_dns_subdomain(&format!("{service}a")) { format!("{service}-") } else { service.to_owned() }
+}
+
 /// What is done about the slices of one address type, in this order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Writes {
     /// The address type.
     pub kind: AddressType,
@@ -78,7 +80,7 @@ pub struct Writes {
     pub delete: Vec<Arc<Slice>>,
     /// Pods that were left out, and why.
     pub left_out: Vec<String>,
-    /// Endpoints and slices that the next sync deals with, because of [`crate::snapshot::Snapshot::max_new_ports`].
+    /// Endpoints and slices that the next sync deals with, because of [`crate::slices::snapshot::Snapshot::max_new_ports`].
     pub put_off: PutOff,
     /// Events to emit afterwards.
     pub events: Vec<Event>,
@@ -121,11 +123,10 @@ impl Writes {
         self.len() == 0
     }
 
-    /// The write at that position in their order.
-    pub(crate) fn get(&self, position: usize) -> Option<Write<'_>> {
-        let draft = self.create.iter().chain(&self.update).nth(position);
-        let delete = || self.delete.get(position.checked_sub(self.create.len() + self.update.len())?);
-        draft.map(Write::Put).or_else(|| delete().map(Write::Delete))
+    /// The writes in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Write<'_>> {
+        let puts = self.create.iter().chain(&self.update).map(Write::Put);
+        puts.chain(self.delete.iter().map(Write::Delete))
     }
 }
 
@@ -136,57 +137,6 @@ pub(crate) enum Write<'a> {
     Put(&'a Draft),
     /// Deletes a slice.
     Delete(&'a Arc<Slice>),
-}
-
-/// How the endpoints of a Service are spread, for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spread {
-    /// Whether by the capacity of zones.
-    pub by_capacity: bool,
-    /// What `spec.trafficDistribution` says, if it counts.
-    pub distribution: Option<&'static str>,
-}
-
-/// What one sync does.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// Whether the Service has a selector.
-    pub is_ours: bool,
-    /// The metadata of every slice that is written.
-    pub slice_metadata: SliceMetadata,
-    /// By address type.
-    pub writes: Vec<Writes>,
-    /// Slices of other address types, which go last.
-    pub unsupported: Vec<Arc<Slice>>,
-    /// What the next sync is to know.
-    pub memory: Memory,
-    /// How endpoints are spread.
-    pub spread: Spread,
-}
-
-impl Explain for Plan {
-    fn situation(&self) -> String {
-        if !self.is_ours {
-            return "the Service has no selector, or is a name for another one: its slices are left alone".to_owned();
-        }
-        situation(&self.writes)
-    }
-
-    fn waiting(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        for writes in &self.writes {
-            out.extend(writes.left_out.iter().cloned());
-            let PutOff { endpoints, slices } = writes.put_off;
-            if writes.put_off != PutOff::default() {
-                let kind = writes.kind;
-                out.push(format!(
-                    "the new slices of one sync may have a limited number of ports: {endpoints} {kind} endpoints and {slices} \
-                     slices are left to the next sync"
-                ));
-            }
-        }
-        out
-    }
 }
 
 /// How many endpoints and slices of each address type there are to be.

@@ -1,42 +1,42 @@
 //! The loop that keeps the slices of Services with a selector.
-//!
-//! Deciding is in [`crate::decide`].
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::Ledger,
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
-    informer::{AnyInformer, SharedInformer},
+    informer::{AnyInformer, SharedInformer, handler},
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
     second_writer::OwnedWrites,
-    sequence::{Failed, Sequence},
     settings::{Tune, WorkersFlag},
 };
 use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::{
-    decide,
     members::SharedMembership,
     memory::Memories,
     objects::{CONTROLLER, MANAGED_BY, Node, SERVICES, SLICE_WRITES, Slice},
-    own_writes::{OwnWrites, WriteMemory},
-    plan::Plan,
-    snapshot::Snapshot,
     topology::Topology,
-    watch::{Parked, SliceWatch},
+    watch::SliceWatch,
 };
+use carry_out::Note;
 use metrics::SliceMetrics;
-use sequence::Note;
+use plan::Plan;
+use snapshot::Snapshot;
 use watch::Watch;
 
+pub mod decide;
+pub mod plan;
+pub mod snapshot;
+
+mod carry_out;
 mod metrics;
 mod observe;
-mod sequence;
 mod watch;
 
 /// The number of endpoints up to which a slice is filled.
@@ -71,17 +71,13 @@ const BACKOFF: Backoff =
 pub const ENDPOINT_SLICE: LoopDefinition = LoopDefinition::new("endpointslice-controller", "endpointslice", start)
     .known_as("endpointslice-controller", "endpoint-slice-controller")
     .owning(&[OwnedWrites { label: Some((MANAGED_BY, CONTROLLER)), ..SLICE_WRITES }]);
+
 /// The controller of slices of Services with a selector.
 pub struct SliceController {
     members: Arc<SharedMembership>,
     nodes: Arc<SharedInformer<Node>>,
     slices: Arc<SharedInformer<Slice>>,
-    topology: Arc<Topology>,
-    memories: Arc<Memories>,
-    parked: Arc<Parked>,
-    ledger: Ledger,
-    writes: WriteMemory,
-    metrics: Arc<SliceMetrics>,
+    watch: Arc<Watch>,
     max_endpoints_per_slice: usize,
     min_pods_of_packing: usize,
     /// The task that checks zones after changes of Nodes. It ends with the controller.
@@ -98,66 +94,41 @@ fn start(context: Context) -> Arc<dyn Running> {
 impl SliceController {
     /// Starts watching; keys go to `queue`.
     pub fn new(context: &Context, queue: Queue<Key>) -> Self {
-        let settings = Arc::clone(&context.settings);
+        let settings = &context.settings;
         let batch = settings.duration(&UPDATES_BATCH_PERIOD);
-        let ledger = context.ledger();
         let members = SharedMembership::shared(context);
         let nodes = context.shared_informer::<Node>();
         let slices = context.shared_informer::<Slice>();
-        let topology = Arc::new(Topology::new(Arc::clone(nodes.store())));
-        let memories: Arc<Memories> = Arc::default();
-        let (own, parked): (Arc<OwnWrites>, Arc<Parked>) = Default::default();
-        let metrics = Arc::new(SliceMetrics::new(&context.metrics));
+        let metrics = SliceMetrics::new(&context.metrics);
         let watch = Arc::new(Watch {
-            queue: queue.clone(),
-            topology: Arc::clone(&topology),
-            memories: Arc::clone(&memories),
-            own: Arc::clone(&own),
-            ledger: ledger.clone(),
-            metrics: Arc::clone(&metrics),
-            batch,
+            topology: Topology::new(Arc::clone(nodes.store())),
+            memories: Memories::default(),
+            ledger: context.ledger(),
+            slices: SliceWatch::new(&queue, CONTROLLER, batch.max(SLICE_CHANGES), &metrics.changes),
+            metrics,
         });
-        let delay = batch.max(SLICE_CHANGES);
-        let slice_watch = SliceWatch {
-            queue: queue.clone(),
-            managed_by: CONTROLLER,
-            own: Arc::clone(&own),
-            parked: Arc::clone(&parked),
-            delay,
-        };
-        let service_watch = Arc::clone(&watch);
-        members.services.add_handler(Box::new(move |event, origin| service_watch.on_service(event, origin)));
-        let pod_watch = Arc::clone(&watch);
-        members.add_handler(move |concerned| pod_watch.on_pod(concerned));
-        let of_nodes = Arc::clone(&topology);
-        nodes.add_handler(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
-        slices.add_handler(Box::new(move |event, origin| slice_watch.on_slice(event, origin)));
+        members.services.add_handler(handler(&watch, Watch::on_service));
+        members.enqueue_to(queue, batch);
+        nodes.add_handler(handler(&watch, |watch: &Watch, event, origin| watch.topology.on_node(event, origin)));
+        slices.add_handler(handler(&watch, |watch: &Watch, event, origin| watch.slices.on_slice(event, origin)));
         let mut recheck = JoinSet::new();
-        let (clock, of_nodes) = (context.clock.clone(), Arc::clone(&topology));
-        let of_pods = Arc::clone(&members);
-        recheck.spawn(async move { of_nodes.recheck_after_changes(&clock, || watch.recheck_zones(&of_pods)).await });
-        let max_endpoints_per_slice = settings.size(&MAX_ENDPOINTS_PER_SLICE);
-        let min_pods_of_packing = settings.size(&MIN_PODS_OF_PACKING);
-        let changes = metrics.changes.clone();
-        let writes = WriteMemory { own, queue: queue.clone(), delay, changes };
+        recheck.spawn({
+            let (clock, watch, members) = (context.clock.clone(), Arc::clone(&watch), Arc::clone(&members));
+            async move { watch.topology.recheck_after_changes(&clock, || watch.recheck_zones(&members)).await }
+        });
         Self {
             members,
             nodes,
             slices,
-            topology,
-            memories,
-            parked,
-            ledger,
-            writes,
-            metrics,
-            max_endpoints_per_slice,
-            min_pods_of_packing,
+            watch,
+            max_endpoints_per_slice: settings.size(&MAX_ENDPOINTS_PER_SLICE),
+            min_pods_of_packing: settings.size(&MIN_PODS_OF_PACKING),
             _recheck: recheck,
         }
     }
 }
 
-impl Sequenced for SliceController {
+impl Controller for SliceController {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
@@ -171,8 +142,8 @@ impl Sequenced for SliceController {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -186,16 +157,16 @@ impl Sequenced for SliceController {
         match note {
             Note::Decide(memory, totals) => {
                 if self.members.services.store().shows(service) {
-                    self.memories.keep(&key, memory);
+                    self.watch.memories.keep(&key, memory);
                     if let Some(totals) = totals {
-                        self.metrics.planned(&key, &totals);
+                        self.watch.metrics.planned(&key, &totals);
                     }
                 }
             }
-            Note::Write(note) => self.writes.note(&key, &note),
-            Note::Complete(spread, writes) => self.metrics.done(spread, writes),
-            Note::End(false) => drop(self.metrics.succeeded.inc()),
-            Note::End(true) => drop(self.metrics.failed.inc()),
+            Note::Write(note) => self.watch.slices.note(&key, &note),
+            Note::Complete(spread, writes) => self.watch.metrics.done(spread, writes),
+            Note::End(false) => drop(self.watch.metrics.succeeded.inc()),
+            Note::End(true) => drop(self.watch.metrics.failed.inc()),
         }
     }
 
@@ -203,21 +174,21 @@ impl Sequenced for SliceController {
     fn ended(&self, snapshot: &Snapshot) {
         let service = &snapshot.service.metadata;
         let (key, services) = (service.key(), self.members.services.store());
-        self.writes.end(&key);
+        self.watch.slices.end(&key);
         if services.shows(service) {
             return;
         }
-        self.ledger.forget(&service.uid);
-        self.memories.forget(&key, &service.uid);
+        self.watch.ledger.forget(&service.uid);
+        self.watch.memories.forget(&key, &service.uid);
         // What is remembered by its name belongs to its successor, if there is one.
         if services.peek(&key.namespace, &key.name, |_| ()).is_none() {
-            self.writes.own.forget(&key);
-            self.metrics.forget(&key);
+            self.watch.slices.own.forget(&key);
+            self.watch.metrics.forget(&key);
         }
     }
 
     fn ledger(&self) -> Option<&Ledger> {
-        Some(&self.ledger)
+        Some(&self.watch.ledger)
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
@@ -226,7 +197,7 @@ impl Sequenced for SliceController {
     }
 
     fn waiting(&self, key: &Key) {
-        self.metrics.stale.inc();
-        self.parked.park(key);
+        self.watch.metrics.stale.inc();
+        self.watch.slices.parked.park(key);
     }
 }

@@ -13,10 +13,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
-    decide::zones::{Capacity, Ratios, is_overloaded},
     memory::{Hints, Memories},
     objects::Node,
-    snapshot::Zones,
+    zones::{Capacity, Ratios, Zones, is_overloaded},
 };
 
 /// How long changes of Nodes are gathered before hints are checked: a zone that fails is one check, not one for each Node.
@@ -136,85 +135,4 @@ impl Topology {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use common::meta::Version;
-    use serde_json::json;
-
-    use super::*;
-
-    fn node(index: usize, zone: &str, ready: &str) -> Node {
-        serde_json::from_value(json!({"metadata": {"name": format!("n{index}"), "uid": format!("n{index}"),
-            "resourceVersion": "1", "labels": {"topology.kubernetes.io/zone": zone}},
-            "status": {"allocatable": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": ready}]}}))
-        .unwrap()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_zone_of_a_thousand_nodes_that_fails_is_one_check() {
-        let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let topology = Topology::new(Arc::default());
-        let nodes: Vec<Arc<Node>> = (0..2_000).map(|n| Arc::new(node(n, ["a", "b"][n % 2], "True"))).collect();
-        for new in &nodes {
-            topology.on_node(&Event::Added(Arc::clone(new)), Origin::Initial);
-        }
-        assert!(topology.ratios().is_some());
-        let checks = Cell::new(0);
-        let checking = topology.recheck_after_changes(&clock, || checks.set(checks.get() + 1));
-        let failing = async {
-            clock.sleep(Duration::from_secs(10)).await;
-            assert_eq!(checks.get(), 1, "after the first list");
-            for (index, old) in nodes.iter().enumerate().filter(|(index, _)| index % 2 == 0) {
-                let (old, new) = (Arc::clone(old), Arc::new(node(index, "a", "False")));
-                topology.on_node(&Event::Updated { old, new }, Origin::Watch);
-            }
-            clock.sleep(Duration::from_secs(10)).await;
-        };
-        tokio::select! { () = checking => {}, () = failing => {} }
-        assert_eq!(checks.get(), 2);
-        assert_eq!(topology.ratios(), None, "one zone is left");
-    }
-
-    #[test]
-    fn a_node_has_moved_when_it_comes_and_when_its_zone_changes() {
-        let topology = Topology::new(Arc::default());
-        let put = |old: Option<Node>, new: Node, origin: Origin| {
-            let new = Arc::new(new);
-            let event = match old.map(Arc::new) {
-                Some(old) => Event::Updated { old, new },
-                None => Event::Added(new),
-            };
-            topology.on_node(&event, origin);
-            topology.take_moved().iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(put(None, node(0, "a", "True"), Origin::Initial), [""; 0]);
-        assert_eq!(put(None, node(1, "", "True"), Origin::Watch), ["n1"]);
-        assert_eq!(put(Some(node(1, "", "True")), node(1, "", "False"), Origin::Watch), [""; 0]);
-        assert_eq!(put(Some(node(1, "", "False")), node(1, "b", "False"), Origin::Watch), ["n1"]);
-        topology.on_node(&Event::Deleted(Arc::new(node(1, "b", "False"))), Origin::Watch);
-        assert!(topology.take_moved().is_empty(), "its Pods still serve");
-        assert_eq!(put(None, node(1, "b", "True"), Origin::Relist), ["n1"], "a sync may have left its Pods out");
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn capacity_follows_every_node() {
-        let topology = Topology::new(Arc::default());
-        let store: Store<Node> = Store::default();
-        let tell = |nodes: Vec<Node>, version: &str| {
-            for event in &store.fill(nodes, Version::parse(version)) {
-                topology.on_node(event, Origin::Relist);
-            }
-        };
-        tell(vec![node(0, "a", "True"), node(1, "b", "True")], "2");
-        let two = topology.ratios();
-        assert!(two.is_some());
-        assert_eq!(topology.zones().zone_of(&"n1".into()).map(common::intern::Text::as_str), Some("b"));
-        tell(vec![node(0, "a", "True")], "3");
-        assert_eq!((topology.ratios(), topology.zones().zone_of(&"n1".into())), (None, None));
-        tell(vec![node(0, "a", "True"), node(1, "b", "True"), node(2, "", "True")], "4");
-        assert_eq!(topology.ratios(), None, "a Node without a zone");
-        tell(vec![node(0, "a", "True"), node(1, "b", "True")], "5");
-        assert_eq!(topology.ratios(), two);
-    }
-}
+mod tests;

@@ -4,15 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     map::HashSet,
-    meta::{Key, Meta},
+    meta::{Key, Meta, Uid},
+    metrics::Counters,
     queue::{Priority, Queue},
     store::{Event, Origin},
 };
 use parking_lot::Mutex;
 
 use crate::{
+    carry_out::WriteNote,
     objects::{SERVICE_NAME, Slice},
-    own_writes::{Author, OwnWrites},
+    own_writes::{Author, OwnWrites, Wrote},
 };
 
 /// Keys whose sync waits for a cache.
@@ -31,73 +33,102 @@ impl Parked {
     }
 }
 
-/// Turns events of slices into keys of their Services. Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`,
-/// `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
+/// The slices that a loop writes: turns events of them into keys of their Services, and knows the loop's own writes.
+///
+/// Upstream: `pkg/controller/endpointslice`, `onEndpointSliceAdd`, `onEndpointSliceUpdate`, `onEndpointSliceDelete`.
 pub(crate) struct SliceWatch {
     pub(crate) queue: Queue<Key>,
     /// The value of the label [`MANAGED_BY`](crate::objects::MANAGED_BY) of the slices that this loop writes.
     pub(crate) managed_by: &'static str,
-    pub(crate) own: Arc<OwnWrites>,
-    pub(crate) parked: Arc<Parked>,
     /// How long changes by others are gathered.
     pub(crate) delay: Duration,
+    /// Changes by operation.
+    pub(crate) changes: Counters,
+    pub(crate) own: OwnWrites,
+    pub(crate) parked: Parked,
 }
 
-fn service_key(slice: &Meta) -> Option<Key> {
+/// The key of the Service of a slice.
+pub(crate) fn service_key(slice: &Meta) -> Option<Key> {
     let name = slice.labels.get(SERVICE_NAME).filter(|name| !name.is_empty())?;
     Some(Key { namespace: slice.namespace.clone(), name: Arc::from(name) })
 }
 
 impl SliceWatch {
+    /// Watches the slices of that writer. Changes by others are gathered for `delay`.
+    pub(crate) fn new(queue: &Queue<Key>, managed_by: &'static str, delay: Duration, changes: &Counters) -> Self {
+        let (queue, changes) = (queue.clone(), changes.clone());
+        Self { queue, managed_by, delay, changes, own: OwnWrites::default(), parked: Parked::default() }
+    }
+
     /// Enqueues the Service of a slice that somebody else changed. Own writes do so only if a sync waits to see them.
     pub(crate) fn on_slice(&self, event: &Event<Slice>, origin: Origin) {
         let ours = |slice: &Slice| slice.is_managed_by(self.managed_by);
         match event {
             // After the first list, every Service is enqueued on its own account.
             Event::Added(_) if origin == Origin::Initial => {}
-            Event::Added(slice) if ours(slice) => self.on_change(&slice.metadata),
-            Event::Deleted(slice) if ours(slice) => self.on_deletion(&slice.metadata),
+            Event::Added(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of),
+            Event::Deleted(slice) if ours(slice) => self.on_change(&slice.metadata, OwnWrites::author_of_deletion),
             Event::Added(_) | Event::Deleted(_) => {}
             Event::Updated { old, new } if !ours(old) || !ours(new) || old.service() != new.service() => {
                 for slice in [old, new].into_iter().filter(|slice| ours(slice)) {
                     self.enqueue(&slice.metadata);
                 }
             }
-            Event::Updated { new, .. } => self.on_change(&new.metadata),
+            Event::Updated { new, .. } => self.on_change(&new.metadata, OwnWrites::author_of),
             Event::Unreadable(slice) => self.enqueue(&slice.meta),
         }
     }
 
-    fn on_change(&self, slice: &Meta) {
+    fn on_change(&self, slice: &Meta, author_of: fn(&OwnWrites, &Key, &Meta) -> Author) {
         let Some(key) = service_key(slice) else { return };
-        match self.own.author_of(&key, slice) {
-            Author::Own => self.wake(key),
+        match author_of(&self.own, &key, slice) {
+            Author::Own => drop(self.wake(&key)),
             Author::Other => self.enqueue(slice),
             Author::Undecided => {}
         }
     }
 
-    fn on_deletion(&self, slice: &Meta) {
-        let Some(key) = service_key(slice) else { return };
-        match self.own.author_of_deletion(&key, &slice.uid) {
-            Author::Own => self.wake(key),
-            Author::Other => self.enqueue(slice),
-            Author::Undecided => {}
+    /// Enqueues a Service whose sync waits. Returns whether it does.
+    fn wake(&self, key: &Key) -> bool {
+        let waits = self.parked.wake(key);
+        if waits {
+            self.queue.add(key.clone(), Priority::Normal);
         }
-    }
-
-    fn wake(&self, key: Key) {
-        if self.parked.wake(&key) {
-            self.queue.add(key, Priority::Normal);
-        }
+        waits
     }
 
     fn enqueue(&self, slice: &Meta) {
         let Some(key) = service_key(slice) else { return };
-        if self.parked.wake(&key) {
-            self.queue.add(key, Priority::Normal);
-        } else {
+        if !self.wake(&key) {
             self.queue.add_debounced(key, self.delay);
+        }
+    }
+
+    /// Notes what happens to a write for the Service of that key.
+    pub(crate) fn note(&self, key: &Key, note: &WriteNote) {
+        let (operation, wrote) = match note {
+            WriteNote::Begin => return self.own.begin(key),
+            WriteNote::Fail => (None, None),
+            WriteNote::Put(operation, uid, version) => (Some(*operation), Some((uid, Wrote::Version(*version)))),
+            WriteNote::Delete(uid) => (Some("delete"), Some((uid, Wrote::Deletion))),
+            WriteNote::FindGone => (Some("delete"), None),
+        };
+        self.finish(key, wrote);
+        if let Some(operation) = operation {
+            self.changes.with(&[operation]).inc();
+        }
+    }
+
+    /// Notes that a sync has ended: a request that was broken off has no answer.
+    pub(crate) fn end(&self, key: &Key) {
+        self.finish(key, None);
+    }
+
+    /// Notes an answer. If somebody else changed a slice meanwhile, the Service is synced again.
+    fn finish(&self, key: &Key, wrote: Option<(&Uid, Wrote)>) {
+        if self.own.finish(key, wrote) {
+            self.queue.add_debounced(key.clone(), self.delay);
         }
     }
 }

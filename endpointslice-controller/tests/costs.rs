@@ -8,17 +8,17 @@ use cap::Cap;
 use common::controller::Decision;
 use endpointslice_controller::{
     by_name::Pods,
-    decide::decide,
-    endpoints::{
-        self, EndpointsController,
-        decide::{EndpointsPlan, EndpointsSnapshot, Members as OfService},
-    },
+    endpoints::{self, EndpointsController, snapshot::Members as OfService},
     membership::{Members, Membership},
     memory::{Memory, Settled},
     objects::{Endpoints, Pod, Service, Slice},
     plan::{Draft, Writes},
-    slices::SliceController,
-    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
+    slices::{
+        SliceController,
+        decide::decide,
+        snapshot::{MAX_NEW_PORTS, Snapshot},
+    },
+    zones::Zones,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -158,14 +158,15 @@ fn a_change_of_one_pod_costs_the_same_in_a_large_service() {
 fn endpoints_that_are_as_wanted_are_not_built_again() {
     let service = Arc::new(service());
     let pods: Pods = (0..1_000).map(|n| pod(n, true)).collect();
-    let snapshot = |pods: &Pods, seen, settled, endpoints: &Arc<Endpoints>| EndpointsSnapshot {
+    let snapshot = |pods: &Pods, seen, settled, endpoints: &Arc<Endpoints>| endpoints::snapshot::Snapshot {
         key: service.metadata.key(),
         members: Some(OfService { service: Arc::clone(&service), pods: pods.clone(), seen, settled }),
         endpoints: Some(Arc::clone(endpoints)),
     };
     let mut there: Endpoints =
         serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}})).unwrap();
-    let EndpointsPlan::Keep(wanted) = endpoints::decide::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())))
+    let endpoints::plan::Plan::Keep(wanted) =
+        endpoints::decide::decide(&snapshot(&pods, None, None, &Arc::new(there.clone())))
     else {
         panic!("the Endpoints are empty");
     };
@@ -173,13 +174,13 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     (there.metadata.labels, there.subsets) = (wanted.labels, wanted.subsets);
     let there = Arc::new(there);
     let (for_all, plan) = allocated(|| endpoints::decide::decide(&snapshot(&pods, None, None, &there)));
-    let EndpointsPlan::Keep(wanted) = plan else { panic!("nothing is known of a sync before") };
+    let endpoints::plan::Plan::Keep(wanted) = plan else { panic!("nothing is known of a sync before") };
     assert!(!wanted.write && for_all > 100 * 1_000, "all are built, and compared: {for_all} bytes");
 
     let (seen, settled) = (Some(Arc::new(wanted.seen)), Some(Settled::new(&service, &there)));
     let (for_nothing, plan) =
         allocated(|| endpoints::decide::decide(&snapshot(&pods, seen.clone(), settled.clone(), &there)));
-    assert!(matches!(plan, EndpointsPlan::Settled(_)));
+    assert!(matches!(plan, endpoints::plan::Plan::Settled(_)));
     assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
     let snapshot_of_nothing = snapshot(&pods, seen.clone(), settled.clone(), &there);
     let (with_forecast, _) =
@@ -190,13 +191,13 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     let others: Pods = pods.iter().cloned().collect();
     assert!(matches!(
         endpoints::decide::decide(&snapshot(&others, seen.clone(), settled.clone(), &there)),
-        EndpointsPlan::Keep(_)
+        endpoints::plan::Plan::Keep(_)
     ));
     let mut changed = Endpoints::clone(&there);
     changed.metadata.resource_version = common::meta::Version::parse("7");
     changed.subsets.clear();
     let plan = endpoints::decide::decide(&snapshot(&pods, seen, settled, &Arc::new(changed)));
-    assert!(matches!(plan, EndpointsPlan::Keep(wanted) if wanted.write));
+    assert!(matches!(plan, endpoints::plan::Plan::Keep(wanted) if wanted.write));
 }
 
 /// One after the other: what a test allocates is counted for the whole process.

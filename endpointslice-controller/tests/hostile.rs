@@ -6,20 +6,18 @@
 use std::{alloc::System, sync::Arc};
 
 use cap::Cap;
-use common::{controller::Sequenced as _, meta::Key, object::Object};
+use common::{controller::Decision, meta::Key, object::Object};
 use endpointslice_controller::{
-    endpoints::{
-        EndpointsController,
-        decide::{EndpointsSnapshot, MAX_PORTS, Members},
-    },
+    decide::subsets::MAX_ADDRESSES,
+    endpoints::{self, EndpointsController, decide::MAX_PORTS, snapshot::Members},
     memory::Memory,
-    mirroring::{
-        MirroringController,
-        decide::{MAX_ADDRESSES, MirrorSnapshot},
-    },
+    mirroring::{self, MirroringController},
     objects::{Endpoints, Pod, Service},
-    slices::SliceController,
-    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
+    slices::{
+        SliceController,
+        snapshot::{MAX_NEW_PORTS, Snapshot},
+    },
+    zones::Zones,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -154,15 +152,15 @@ fn allocated_and_limit(
         min_pods_of_packing: 0,
     };
     let before = ALLOCATOR.total_allocated();
-    let _ = SliceController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);
+    let _ = Decision::<SliceController>::of(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     let of_slices = (ALLOCATOR.total_allocated() - before, limit);
     let Snapshot { service, pods, .. } = snapshot;
     let new_ports = (ports * pods.len()).min(MAX_PORTS);
     let limit = BESIDES + EACH_BYTE * bytes + EACH_NEW_PORT * new_ports;
     let members = Some(Members { service, pods, seen: None, settled: None });
-    let snapshot = EndpointsSnapshot { key: Key::new("ns", "web"), members, endpoints: None };
+    let snapshot = endpoints::snapshot::Snapshot { key: Key::new("ns", "web"), members, endpoints: None };
     let before = ALLOCATOR.total_allocated();
-    let _ = EndpointsController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);
+    let _ = Decision::<EndpointsController>::of(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     Some([of_slices, (ALLOCATOR.total_allocated() - before, limit)])
 }
 
@@ -221,7 +219,7 @@ proptest! {
         let object = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "e"}, "subsets": subsets});
         let bytes = object.to_string().len();
         let service = json!({"metadata": {"name": "web", "namespace": "ns", "uid": "s"}});
-        let snapshot = MirrorSnapshot {
+        let snapshot = mirroring::snapshot::Snapshot {
             key: Key::new("ns", "web"),
             endpoints: read::<Endpoints>(&object),
             service: read::<Service>(&service),
@@ -231,7 +229,7 @@ proptest! {
         prop_assert!(snapshot.endpoints.is_some());
         let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(MAX_ADDRESSES);
         let before = ALLOCATOR.total_allocated();
-        let _ = MirroringController::explain(&snapshot, jiff::Timestamp::UNIX_EPOCH);
+        let _ = Decision::<MirroringController>::of(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
         let allocated = ALLOCATOR.total_allocated() - before;
         prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
     }

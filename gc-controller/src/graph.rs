@@ -24,8 +24,6 @@ mod todo;
 mod view;
 
 #[cfg(test)]
-mod properties;
-#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

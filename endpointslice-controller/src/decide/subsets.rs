@@ -6,6 +6,8 @@ use common::meta::Uid;
 
 use crate::objects::{Address, Subset, SubsetPort};
 
+/// The most addresses of one object that are looked at, each counted once for every distinct list of ports it has.
+pub const MAX_ADDRESSES: usize = 100_000;
 /// What makes two addresses of a port the same one: the text, whether something is behind it, and what.
 type Identity<'a> = (&'a str, Option<&'a Uid>);
 

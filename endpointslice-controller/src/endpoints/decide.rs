@@ -2,24 +2,29 @@
 
 use std::{collections::BTreeMap, net::IpAddr, sync::Arc};
 
-use common::{controller::Explain, intern::Labels, meta::Key};
+use common::intern::Labels;
 
+use super::{
+    plan::{OVER_CAPACITY, Plan, Wanted},
+    snapshot::{Members, Snapshot},
+};
 use crate::{
     address,
     by_name::Pods,
-    decide::{desired, ports::ServicePorts, subsets, trigger},
-    memory::{Seen, Settled},
-    mirroring::decide::MAX_ADDRESSES,
-    objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TRIGGER_TIME, TargetRef},
+    decide::{
+        ports::ServicePorts,
+        subsets::{self, MAX_ADDRESSES},
+        trigger,
+    },
+    memory::Settled,
+    objects::{Address, AddressType, Endpoints, HEADLESS, Pod, Service, Subset, SubsetPort, TargetRef},
 };
 
 /// The label of Endpoints that names their writer.
 pub const ENDPOINTS_MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 /// The value of that label for this loop.
 pub const ENDPOINT_CONTROLLER: &str = "endpoint-controller";
-/// The annotation of Endpoints that lack some addresses.
-pub const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// Its value.
+/// The value of the annotation [`OVER_CAPACITY`].
 const TRUNCATED: &str = "truncated";
 /// The most addresses of one object. Upstream: `maxCapacity`.
 const MAX_CAPACITY: usize = 1000;
@@ -27,81 +32,24 @@ const MAX_CAPACITY: usize = 1000;
 /// The most ports of one object. One with more of them is larger than what the API server accepts.
 pub const MAX_PORTS: usize = 100_000;
 
-/// A Service and its Pods.
-#[derive(Clone, Debug)]
-pub struct Members {
-    /// The Service.
-    pub service: Arc<Service>,
-    /// The Pods that it selects, by name.
-    pub pods: Pods,
-    /// What the last sync saw; `None` before the first one.
-    pub seen: Option<Arc<Seen>>,
-    /// The state that needed no write, if the last sync found one.
-    pub settled: Option<Settled>,
-}
-
-/// Everything one sync may look at.
-#[derive(Clone, Debug)]
-pub struct EndpointsSnapshot {
-    /// The key of the Service and of the Endpoints.
-    pub key: Key,
-    /// The Service and its Pods; `None` if the Service is gone.
-    pub members: Option<Members>,
-    /// The Endpoints in the cache.
-    pub endpoints: Option<Arc<Endpoints>>,
-}
-
-/// What is done about the Endpoints of a Service.
-#[derive(Clone, Debug, Default)]
-pub enum EndpointsPlan {
-    /// Nothing.
-    #[default]
-    Leave,
-    /// Delete them: the Service is gone.
-    Delete(Arc<Endpoints>),
-    /// Nothing: neither they nor the Service or its Pods have changed since they were found to be as wanted.
-    Settled(Arc<Endpoints>),
-    /// Bring them to this state. They may be in it already.
-    Keep(Box<Wanted>),
-}
-
-/// The wanted state of Endpoints.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// Whether the Endpoints in the cache differ.
-    pub write: bool,
-    /// The Endpoints in the cache.
-    pub base: Option<Arc<Endpoints>>,
-    /// Their labels.
-    pub labels: Labels,
-    /// When the change happened that this sync reacts to, if it is known.
-    pub trigger_time: Option<String>,
-    /// What the next sync is to know of this one.
-    pub seen: Seen,
-    /// The value of the annotation [`OVER_CAPACITY`], if any.
-    pub over_capacity: Option<&'static str>,
-    /// Their addresses.
-    pub subsets: Vec<Subset>,
-}
-
 /// Decides what the Endpoints of a Service are.
 ///
 /// Upstream: `pkg/controller/endpoint`, `syncService`.
-pub fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
+pub fn decide(snapshot: &Snapshot) -> Plan {
     let base = &snapshot.endpoints;
     let Some(members) = &snapshot.members else {
         let base = base.clone().filter(|there| !there.metadata.is_deleting());
-        return base.map_or(EndpointsPlan::Leave, EndpointsPlan::Delete);
+        return base.map_or(Plan::Leave, Plan::Delete);
     };
     let Members { service, pods, seen, settled } = members;
     if !service.selects() {
-        return EndpointsPlan::Leave;
+        return Plan::Leave;
     }
     if let Some(there) = base
         && seen.as_ref().is_some_and(|seen| seen.pods.is_same(pods))
         && *settled == Some(Settled::new(service, there))
     {
-        return EndpointsPlan::Settled(Arc::clone(there));
+        return Plan::Settled(Arc::clone(there));
     }
     let (subsets, truncated) = subsets_of(service, pods);
     let labels = labels(service);
@@ -117,7 +65,7 @@ pub fn decide(snapshot: &EndpointsSnapshot) -> EndpointsPlan {
     };
     let write = !base.as_deref().is_some_and(is_as_wanted);
     let base = base.clone();
-    EndpointsPlan::Keep(Box::new(Wanted { write, base, labels, trigger_time, seen, over_capacity, subsets }))
+    Plan::Keep(Box::new(Wanted { write, base, labels, trigger_time, seen, over_capacity, subsets }))
 }
 
 fn labels(service: &Service) -> Labels {
@@ -257,7 +205,7 @@ fn first<'a>(pods: impl Iterator<Item = &'a (&'a Pod, IpAddr)>, most: usize, ser
     pods.sort_unstable_by(order);
     let address = |(_, ip, pod): (TextOrder, IpAddr, &Pod)| Address {
         ip: ip.to_string().into(),
-        hostname: desired::hostname(pod, service).cloned().unwrap_or_default(),
+        hostname: pod.hostname_in(service).cloned().unwrap_or_default(),
         node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
         target_ref: Some(TargetRef::to_pod(pod)),
     };
@@ -297,26 +245,6 @@ impl TextOrder {
             push(b'0' + octet % 10);
         }
         Self { head, tail: Box::default() }
-    }
-}
-
-impl Wanted {
-    /// The annotations that this loop writes, each with its value.
-    pub fn annotations(&self) -> [(&'static str, Option<&str>); 2] {
-        [(TRIGGER_TIME, self.trigger_time.as_deref()), (OVER_CAPACITY, self.over_capacity)]
-    }
-}
-
-impl Explain for EndpointsPlan {
-    fn situation(&self) -> String {
-        let subsets = match self {
-            Self::Leave => return "there is nothing to keep".to_owned(),
-            Self::Delete(_) => return "the Service is gone".to_owned(),
-            Self::Settled(there) => &there.subsets,
-            Self::Keep(wanted) => &wanted.subsets,
-        };
-        let (ready, not_ready) = subsets::count(subsets);
-        format!("{ready} addresses, and {not_ready} that are not ready")
     }
 }
 

@@ -1,30 +1,32 @@
 //! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
-use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
+use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
 
 use super::{
     EndpointsController,
-    decide::{EndpointsSnapshot, Members},
-    record,
+    snapshot::{Members, Snapshot},
 };
-use crate::{memory::Memory, observe::wait_for_index};
+use crate::{
+    memory::Memory,
+    observe::{record, wait_for_index},
+};
 
 impl EndpointsController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<EndpointsSnapshot>, Failed> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
         let store = self.endpoints.store();
         let caches: [&dyn Cache; 1] = [&**store];
-        if let Some(behind) = self.ledger.behind(&record(key), &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(&record(key), &caches, Default::default) {
             return Ok(Observed::behind(behind));
         }
         let members = match self.members.services.store().get(&key.namespace, &key.name)? {
             Some(service) => {
                 let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
-                let Memory { seen, settled, .. } = self.memories.of(key, &service.metadata.uid);
+                let Memory { seen, settled, .. } = self.watch.memories.of(key, &service.metadata.uid);
                 Some(Members { service, pods, seen, settled })
             }
             None => None,
         };
         let endpoints = store.get(&key.namespace, &key.name)?;
-        Ok(Observed::Ready(EndpointsSnapshot { key: key.clone(), members, endpoints }))
+        Ok(Observed::Ready(Snapshot { key: key.clone(), members, endpoints }))
     }
 }

@@ -1,6 +1,6 @@
 //! Which event brings which Endpoints to the queue.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{
     consistency::Ledger,
@@ -10,24 +10,20 @@ use common::{
     store::{Event, Origin, Store},
 };
 
-use super::record;
 use crate::{
     memory::Memories,
-    mirroring::decide::LEADER,
     objects::{Endpoints, Service},
-    observe::drop_satisfied_record,
+    observe::{drop_satisfied_record, record},
     watch::Parked,
 };
 
-/// Turns events into keys. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
+/// Turns events into keys, and holds what they change. Upstream: `pkg/controller/endpoint`, `onServiceUpdate`, `addPod`, `onEndpointsDelete`.
 pub(super) struct Watch {
     pub(super) queue: Queue<Key>,
-    pub(super) memories: Arc<Memories>,
-    pub(super) parked: Arc<Parked>,
+    pub(super) memories: Memories,
+    pub(super) parked: Parked,
     pub(super) ledger: Ledger,
     pub(super) cache: Arc<Store<Endpoints>>,
-    /// How long changes of Pods are gathered.
-    pub(super) batch: Duration,
 }
 
 impl Watch {
@@ -40,19 +36,12 @@ impl Watch {
         self.queue.add(key, priority(origin));
     }
 
-    /// Enqueues the Services that an event of a Pod concerns.
-    pub(super) fn on_pod(&self, concerned: &BTreeSet<Key>) {
-        for key in concerned {
-            self.queue.add_debounced(key.clone(), self.batch);
-        }
-    }
-
     /// Enqueues Endpoints that were deleted, or whose sync waited for this event.
     pub(super) fn on_endpoints(&self, event: &Event<Endpoints>, origin: Origin) {
         let key = event.meta().key();
         let comes = match event {
             // What a predecessor left behind is deleted; a lock has no Service and stays.
-            Event::Added(there) => origin == Origin::Initial && there.metadata.annotations.get(LEADER).is_none(),
+            Event::Added(there) => origin == Origin::Initial && !there.is_lock(),
             Event::Deleted(_) => true,
             Event::Updated { .. } | Event::Unreadable(_) => false,
         };

@@ -12,11 +12,14 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    decide::decide,
     memory::Memory,
     objects::{CONTROLLER, MANAGED_BY, Node, SERVICE_NAME, Slice},
-    plan::{Draft, Plan, PutOff, Writes},
-    snapshot::{MAX_NEW_PORTS, Snapshot},
+    plan::{Draft, PutOff, Writes},
+    slices::{
+        decide::decide,
+        plan::Plan,
+        snapshot::{MAX_NEW_PORTS, Snapshot},
+    },
     topology::Topology,
 };
 

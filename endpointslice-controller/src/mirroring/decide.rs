@@ -3,99 +3,39 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
-    controller::Explain,
     events::EventType,
     intern::{Labels, Text},
     map::HashMap,
-    meta::{Annotations, Key, Meta},
+    meta::{Annotations, Meta},
     refs::Owner,
 };
 
+use super::{plan::Plan, snapshot::Snapshot};
 use crate::{
     address,
     decide::{
-        slice_metadata::generate_name,
-        subsets,
+        subsets::{self, MAX_ADDRESSES},
         write_order::{Creation, OrderedWrites, order_writes},
     },
     objects::{
         Address, AddressType, Conditions, ENDPOINTS, Endpoint, Endpoints, Identity, MANAGED_BY, MIRRORING, Port,
-        SERVICE_NAME, Service, Slice, Subset, TRIGGER_TIME,
+        SERVICE_NAME, Slice, Subset, TRIGGER_TIME,
     },
-    plan::{self, Counts, Draft, Event, SliceMetadata, Writes},
+    plan::{Counts, Draft, Event, SliceMetadata, Writes, generate_name},
 };
 
-/// The label of Endpoints that are not to be mirrored.
-const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
-/// The annotation of Endpoints that are a lock and have no addresses.
-pub const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
-/// The most addresses of one object that are looked at, each counted once for every distinct list of ports it has.
-pub const MAX_ADDRESSES: usize = 100_000;
 /// What is not copied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Everything one sync may look at.
-#[derive(Clone, Debug)]
-pub struct MirrorSnapshot {
-    /// The key of the Endpoints and of their Service.
-    pub key: Key,
-    /// The Endpoints, if they are there.
-    pub endpoints: Option<Arc<Endpoints>>,
-    /// Their Service, if it is there.
-    pub service: Option<Arc<Service>>,
-    /// The slices that mirror them, by name.
-    pub slices: Vec<Arc<Slice>>,
-    /// The most addresses of a subset that are mirrored.
-    pub max_endpoints_per_subset: usize,
-}
-
-/// What one sync does.
-#[derive(Clone, Debug, Default)]
-pub struct MirrorPlan {
-    /// Whether there is something to mirror.
-    pub mirrors: bool,
-    /// What is written into every slice.
-    pub slice_metadata: SliceMetadata,
-    /// By address type.
-    pub writes: Vec<Writes>,
-    /// What is said of the Endpoints.
-    pub events: Vec<Event>,
-    /// Addresses that were left out.
-    pub skipped: usize,
-    /// Endpoints whose content changes.
-    pub updated: usize,
-}
-
-impl Explain for MirrorPlan {
-    fn situation(&self) -> String {
-        if self.mirrors { plan::situation(&self.writes) } else { "there is nothing to mirror".to_owned() }
-    }
-}
-
-/// Whether these Endpoints may be mirrored.
-pub fn is_mirrorable(endpoints: &Endpoints) -> bool {
-    let meta = &endpoints.metadata;
-    meta.labels.get(SKIP_MIRROR) != Some("true") && meta.annotations.get(LEADER).is_none()
-}
-
-/// The Endpoints, if they are to be mirrored.
-pub(super) fn mirrored(snapshot: &MirrorSnapshot) -> Option<&Endpoints> {
-    let is_served = snapshot.service.as_ref().is_some_and(|service| service.spec.selector.is_empty());
-    snapshot.endpoints.as_deref().filter(|endpoints| is_served && is_mirrorable(endpoints))
-}
 
 /// Decides what the slices of hand-made Endpoints are.
 ///
 /// Upstream: `pkg/controller/endpointslicemirroring`, `syncEndpoints` and `reconcile`.
-pub fn decide(snapshot: &MirrorSnapshot) -> MirrorPlan {
-    let Some(endpoints) = mirrored(snapshot) else {
-        let delete = snapshot.slices.clone();
-        let kind = AddressType::Ipv4;
-        let (create, update, left_out, put_off, events) = Default::default();
-        let writes = Writes { kind, create, update, delete, left_out, put_off, events, counts: Counts::default() };
-        return MirrorPlan { writes: vec![writes], ..MirrorPlan::default() };
+pub fn decide(snapshot: &Snapshot) -> Plan {
+    let Some(endpoints) = snapshot.mirrored() else {
+        let writes = Writes { delete: snapshot.slices.clone(), ..Writes::default() };
+        return Plan { writes: vec![writes], ..Plan::default() };
     };
-    let mut plan = MirrorPlan { mirrors: true, slice_metadata: slice_metadata(endpoints), ..MirrorPlan::default() };
+    let mut plan = Plan { mirrors: true, slice_metadata: slice_metadata(endpoints), ..Plan::default() };
     let mut desired = wanted(&endpoints.subsets, snapshot.max_endpoints_per_subset, &mut plan);
     let creation = if endpoints.metadata.is_deleting() { Creation::Forbidden } else { Creation::Allowed };
     for kind in [AddressType::Ipv4, AddressType::Ipv6] {
@@ -151,7 +91,7 @@ impl Mirror {
 }
 
 fn one_type(
-    plan: &mut MirrorPlan,
+    plan: &mut Plan,
     kind: AddressType,
     mut there: BTreeMap<Vec<Port>, Vec<Arc<Slice>>>,
     wanted: Wanted,
@@ -187,8 +127,7 @@ fn one_type(
     }
     delete.extend(there.into_values().flatten());
     let OrderedWrites { create, update, delete } = order_writes(create, update, delete, creation, |_| true);
-    let (left_out, put_off, events) = Default::default();
-    Writes { kind, create, update, delete, left_out, put_off, events, counts }
+    Writes { kind, create, update, delete, counts, ..Writes::default() }
 }
 
 /// What happens to the endpoints of a slice.
@@ -242,7 +181,7 @@ fn slice_metadata(endpoints: &Endpoints) -> SliceMetadata {
 ///
 /// Only so many addresses of an object are looked at that a hostile one costs its owner its mirror and nobody else
 /// anything: with many ports in many subsets, a small object can mean millions of addresses.
-fn wanted(subsets: &[Subset], most: usize, plan: &mut MirrorPlan) -> BTreeMap<AddressType, Wanted> {
+fn wanted(subsets: &[Subset], most: usize, plan: &mut Plan) -> BTreeMap<AddressType, Wanted> {
     let (subsets, beyond_limit) = subsets::canonical_within(subsets, MAX_ADDRESSES);
     plan.skipped = beyond_limit;
     let mut out: BTreeMap<AddressType, Wanted> = BTreeMap::new();

@@ -5,7 +5,7 @@ use common::{
     metrics::{Counters, Gauge, Histogram, Metrics, Stability, exponential_buckets},
 };
 
-use super::sequence::Totals;
+use super::carry_out::Totals;
 use crate::{metrics::Shares, plan::Counts};
 
 /// The metrics of the mirroring loop.

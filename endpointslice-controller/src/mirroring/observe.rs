@@ -1,17 +1,20 @@
 //! From a key to a snapshot: reads of caches and indexes, and nothing else.
 
-use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
+use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
 
-use super::{MirroringController, decide::MirrorSnapshot, record};
-use crate::{objects::MIRRORING, observe::slices_of};
+use super::{MirroringController, snapshot::Snapshot};
+use crate::{
+    objects::MIRRORING,
+    observe::{record, slices_of},
+};
 
 impl MirroringController {
-    pub(super) fn observe(&self, key: &Key) -> Result<Observed<MirrorSnapshot>, Failed> {
+    pub(super) fn observe(&self, key: &Key) -> Result<Observed<Snapshot>, Failed> {
         let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some(behind) = self.ledger.behind(&record(key), &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(&record(key), &caches, Default::default) {
             return Ok(Observed::behind(behind));
         }
-        Ok(Observed::Ready(MirrorSnapshot {
+        Ok(Observed::Ready(Snapshot {
             key: key.clone(),
             endpoints: self.endpoints.store().get(&key.namespace, &key.name)?,
             service: self.services.store().get(&key.namespace, &key.name)?,

@@ -28,6 +28,22 @@ pub struct Endpoints {
     pub subsets: Vec<Subset>,
 }
 
+/// The label of Endpoints that are not to be mirrored.
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// The annotation of Endpoints that are a lock and have no addresses.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+impl Endpoints {
+    /// Whether they may be mirrored.
+    pub fn is_mirrorable(&self) -> bool {
+        self.metadata.labels.get(SKIP_MIRROR) != Some("true") && !self.is_lock()
+    }
+
+    /// Whether they are a lock and have no addresses.
+    pub fn is_lock(&self) -> bool {
+        self.metadata.annotations.get(LEADER).is_some()
+    }
+}
+
 /// The Endpoints of that key, as Events name them; `endpoints` if they are there.
 pub(crate) fn object_ref(key: &Key, endpoints: Option<&Endpoints>) -> ObjectRef {
     match endpoints {

@@ -12,6 +12,7 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
+use super::Service;
 use crate::address;
 
 /// A Pod: how it is reached, and whether it is ready.
@@ -57,6 +58,12 @@ impl Pod {
     /// Whether the Pod has, or may have, endpoints.
     pub fn is_eligible(&self) -> bool {
         !self.is_over && self.has_address
+    }
+
+    /// Its name in the DNS domain of a Service, if it has one there.
+    pub fn hostname_in(&self, service: &Service) -> Option<&Text> {
+        let is_named = !self.hostname.is_empty() && *self.subdomain == *service.metadata.name;
+        is_named.then_some(&self.hostname)
     }
 
     /// The number of the port with that name and protocol.

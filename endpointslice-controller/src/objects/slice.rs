@@ -11,7 +11,7 @@ use common::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{CONTROLLER, Endpoint, MANAGED_BY, MIRRORING, SERVICE_NAME, TRIGGER_TIME};
+use super::{CONTROLLER, Endpoint, MANAGED_BY, MIRRORING, SERVICE_NAME, SERVICES, Service, TRIGGER_TIME};
 
 /// EndpointSlices on the API server.
 pub const ENDPOINT_SLICES: Resource = Resource {
@@ -23,9 +23,10 @@ pub const ENDPOINT_SLICES: Resource = Resource {
 };
 
 /// The address type of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum AddressType {
     /// IPv4 addresses.
+    #[default]
     #[serde(rename = "IPv4")]
     Ipv4,
     /// IPv6 addresses.
@@ -100,6 +101,13 @@ impl Slice {
     /// Whether its label names that writer.
     pub fn is_managed_by(&self, writer: &str) -> bool {
         self.metadata.labels.get(MANAGED_BY) == Some(writer)
+    }
+
+    /// Whether it belongs to this very Service.
+    pub(crate) fn is_owned_by(&self, service: &Service) -> bool {
+        self.metadata.owners.iter().any(|owner| {
+            owner.kind == SERVICES.kind && owner.api_version == SERVICES.version && owner.uid == service.metadata.uid
+        })
     }
 
     /// Whether its addresses are of that type.

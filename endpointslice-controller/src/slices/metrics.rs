@@ -7,8 +7,8 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use super::sequence::Totals;
-use crate::{metrics::Shares, plan::Spread};
+use super::{carry_out::Totals, plan::Spread};
+use crate::metrics::Shares;
 
 /// Upper bounds where upstream names none.
 const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use common::{consistency::Cache, controller::Observed, meta::Key, sequence::Failed};
+use common::{consistency::Cache, controller::Observed, io::Failed, meta::Key};
 
-use super::SliceController;
+use super::{
+    SliceController,
+    snapshot::{MAX_NEW_PORTS, Snapshot},
+};
 use crate::{
     by_name::Pods,
     objects::CONTROLLER,
     observe::{slices_of, wait_for_index},
-    snapshot::{MAX_NEW_PORTS, Snapshot},
 };
 
 impl SliceController {
@@ -19,10 +21,10 @@ impl SliceController {
         };
         let uid = &service.metadata.uid;
         let mut snapshot = Snapshot {
-            memory: self.memories.of(key, uid),
+            memory: self.watch.memories.of(key, uid),
             service: Arc::clone(&service),
             pods: Pods::default(),
-            zones: self.topology.zones(),
+            zones: self.watch.topology.zones(),
             slices: Vec::new(),
             ratios: None,
             max_endpoints_per_slice: self.max_endpoints_per_slice,
@@ -33,14 +35,14 @@ impl SliceController {
             return Ok(Observed::Ready(snapshot));
         }
         let caches: [&dyn Cache; 1] = [&**self.slices.store()];
-        if let Some(behind) = self.ledger.behind(uid, &caches, Default::default) {
+        if let Some(behind) = self.watch.ledger.behind(uid, &caches, Default::default) {
             return Ok(Observed::behind(behind));
         }
         let Some(pods) = self.members.pods_of(&service)? else { return Ok(wait_for_index()) };
         snapshot.pods = pods;
         snapshot.slices = slices_of(self.slices.store(), key, CONTROLLER)?;
         if service.wants_topology_hints() {
-            snapshot.ratios = self.topology.ratios().map(Arc::new);
+            snapshot.ratios = self.watch.topology.ratios().map(Arc::new);
         }
         Ok(Observed::Ready(snapshot))
     }

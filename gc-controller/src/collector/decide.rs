@@ -1,7 +1,7 @@
 //! What becomes of an object: pure.
 //!
 //! [`decide`] says, from the graph alone, whether anything is to be done and whether enough is known to do it;
-//! [`verdict`] says what is done once every owner has been looked up.
+//! [`verdict()`] says what is done once every owner has been looked up.
 //!
 //! # Why deleting without reading the object first is safe
 //!

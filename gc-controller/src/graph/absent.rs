@@ -40,25 +40,4 @@ impl Absent {
 }
 
 #[cfg(test)]
-mod tests {
-    use common::meta::Uid;
-
-    use super::*;
-    use crate::graph::Graph;
-
-    #[test]
-    fn what_is_asked_for_stays_and_the_rest_is_bounded() {
-        let kind = Graph::new().kind_id("v1", "ConfigMap");
-        let nth = |n: usize| Identity { kind, namespace: "ns".into(), name: "n".into(), uid: Uid::new(&n.to_string()) };
-        let mut absent = Absent::default();
-        for n in 0..3 * ABSENT {
-            absent.insert(nth(n));
-            assert!(absent.contains(&nth(0)), "{n}");
-        }
-        assert!(!absent.contains(&nth(1)));
-        assert!(absent.young.len() + absent.old.len() <= ABSENT);
-        let long = Identity { name: "n".repeat(LONGEST + 1).as_str().into(), ..nth(0) };
-        absent.insert(long.clone());
-        assert!(!absent.contains(&long));
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! How the graph changes, change by change.
 
+mod properties;
+
 use common::{intern::Text, meta::Uid};
 
 use super::OwnerState;

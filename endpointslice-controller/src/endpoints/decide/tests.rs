@@ -1,24 +1,18 @@
 //! What Endpoints hold.
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{EndpointsPlan, EndpointsSnapshot, Members, TextOrder, Wanted, decide};
-use crate::{
-    decide::{
-        subsets,
-        world::{pod, service},
-    },
-    objects::{Pod, Service, Subset},
-};
+use super::*;
+use crate::world::{pod, service};
 
 fn wanted(service: &Arc<Service>, pods: impl IntoIterator<Item = Pod>) -> Wanted {
     let pods = pods.into_iter().map(Arc::new).collect();
     let members = Some(Members { service: Arc::clone(service), pods, seen: None, settled: None });
-    match decide(&EndpointsSnapshot { key: service.metadata.key(), members, endpoints: None }) {
-        EndpointsPlan::Keep(wanted) => *wanted,
+    match decide(&Snapshot { key: service.metadata.key(), members, endpoints: None }) {
+        Plan::Keep(wanted) => *wanted,
         other => panic!("{other:?}"),
     }
 }

@@ -1,64 +1,34 @@
 //! Mirrored Endpoints.
 
-use std::sync::Arc;
-
-use common::meta::Key;
 use serde_json::{Value, json};
 
-use super::{MAX_ADDRESSES, MirrorPlan, MirrorSnapshot, decide};
-use crate::{
-    decide::subsets,
-    objects::{Slice, Subset},
-};
+use super::*;
+use crate::world::{mirrored, mirrored_slice as slice, port};
 
-/// Hand-made Endpoints `web` with these subsets, and the slices that mirror them.
-fn snapshot(subsets: &Value, slices: &[Value]) -> MirrorSnapshot {
-    let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
-    let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
-    MirrorSnapshot {
-        key: Key::new("ns", "web"),
-        endpoints: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "subsets": subsets})).unwrap())),
-        service: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "spec": {}})).unwrap())),
-        slices: slices.iter().map(read_slice).collect(),
-        max_endpoints_per_subset: 1000,
-    }
-}
-
-fn slice(name: &str, family: &str, addresses: &[&str]) -> Value {
-    let endpoints: Vec<Value> =
-        addresses.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
-    json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "addressType": family, "endpoints": endpoints,
-        "ports": [{"name": "", "port": 80, "protocol": "TCP"}]})
-}
-
-fn port() -> Value {
-    json!([{"port": 80, "protocol": "TCP"}])
-}
-
-fn removed(plan: &MirrorPlan) -> usize {
+fn removed(plan: &Plan) -> usize {
     plan.writes.iter().map(|writes| writes.counts.removed).sum()
 }
 
 #[test]
 fn two_spellings_of_an_address_are_one_endpoint() {
     let ips = json!([{"ip": "10.2.0.1"}, {"ip": "010.2.0.1"}, {"ip": "::ffff:10.2.0.1"}, {"ip": "10.2.0.2"}]);
-    let plan = decide(&snapshot(&json!([{"addresses": ips, "ports": port()}]), &[]));
+    let plan = decide(&mirrored(&json!([{"addresses": ips, "ports": port()}]), &[]));
     let addresses: Vec<&str> = plan.writes[0].create[0].endpoints.iter().map(|e| &*e.addresses[0]).collect();
     assert_eq!(addresses, ["10.2.0.1", "10.2.0.2"]);
     // Another hostname is another endpoint.
     let ips = json!([{"ip": "10.2.0.1"}, {"ip": "010.2.0.1", "hostname": "b"}]);
-    let plan = decide(&snapshot(&json!([{"addresses": ips, "ports": port()}]), &[]));
+    let plan = decide(&mirrored(&json!([{"addresses": ips, "ports": port()}]), &[]));
     assert_eq!(plan.writes[0].create[0].endpoints.len(), 2);
 }
 
 #[test]
 fn endpoints_of_a_family_that_lost_all_addresses_count_as_removed() {
     let there = [slice("a", "IPv4", &["10.2.0.1"]), slice("b", "IPv6", &["fd00::1", "fd00::2"])];
-    let plan = decide(&snapshot(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port()}]), &there));
+    let plan = decide(&mirrored(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port()}]), &there));
     assert_eq!(removed(&plan), 2);
     assert_eq!(plan.writes[1].delete.len(), 1);
     let there = [slice("a", "IPv4", &["10.2.0.1", "10.2.0.2"])];
-    let plan = decide(&snapshot(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port()}]), &there));
+    let plan = decide(&mirrored(&json!([{"addresses": [{"ip": "10.2.0.1"}], "ports": port()}]), &there));
     assert_eq!((removed(&plan), plan.writes[0].update.len()), (1, 1));
 }
 
@@ -76,7 +46,7 @@ fn many_ports_times_many_addresses_are_not_multiplied_out() {
         (canonical.len(), canonical[0].ports.len(), canonical[0].addresses.len(), left_out),
         (1, 5_000, 5_000, 0)
     );
-    let plan = decide(&snapshot(&json!([{"addresses": ips(0, 5_000), "ports": ports}]), &[]));
+    let plan = decide(&mirrored(&json!([{"addresses": ips(0, 5_000), "ports": ports}]), &[]));
     assert_eq!((plan.writes[0].create.len(), plan.writes[0].create[0].endpoints.len()), (1, 1000));
     assert_eq!((plan.skipped, plan.events[0].reason), (4_000, "TooManyAddressesToMirror"));
     // Each port is in another combination of subsets.
@@ -86,7 +56,7 @@ fn many_ports_times_many_addresses_are_not_multiplied_out() {
             json!({"addresses": ips(at * 500, 500), "ports": own})
         })
         .collect();
-    let plan = decide(&snapshot(&json!(subsets), &[]));
+    let plan = decide(&mirrored(&json!(subsets), &[]));
     let endpoints: usize = plan.writes.iter().flat_map(|w| &w.create).map(|draft| draft.endpoints.len()).sum();
     assert!(endpoints <= MAX_ADDRESSES && plan.skipped > MAX_ADDRESSES, "{endpoints}, {}", plan.skipped);
 }

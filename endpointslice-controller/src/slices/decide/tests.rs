@@ -9,16 +9,17 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::{
-    decide, slice_metadata, subsets, trigger,
-    world::{NODE, node, pod, service, slice, snapshot},
+    decide,
     zones::{self, Refused},
 };
 use crate::{
+    decide::{subsets, trigger},
     memory::Seen,
     objects::{AddressType, Slice, Subset},
-    plan::{Plan, Writes},
-    slices::SliceController,
-    snapshot::Snapshot,
+    plan::{Writes, generate_name},
+    slices::{SliceController, plan::Plan, snapshot::Snapshot},
+    world::{NODE, node, pod, service, slice, snapshot},
+    zones::{Capacity, Ratios, is_overloaded},
 };
 
 /// Sizes of slices that are created and changed, and names of those that go.
@@ -158,11 +159,8 @@ fn who_has_no_selector_is_left_alone() {
 
 #[test]
 fn names_begin_with_that_of_the_service() {
-    assert_eq!(
-        (slice_metadata::generate_name("web"), slice_metadata::generate_name(&"a".repeat(63))),
-        ("web-".into(), "a".repeat(63) + "-")
-    );
-    assert_eq!(slice_metadata::generate_name(&"a".repeat(253)), "a".repeat(253));
+    assert_eq!((generate_name("web"), generate_name(&"a".repeat(63))), ("web-".into(), "a".repeat(63) + "-"));
+    assert_eq!(generate_name(&"a".repeat(253)), "a".repeat(253));
 }
 
 fn at(text: &str) -> Timestamp {
@@ -200,8 +198,8 @@ fn the_earliest_change_that_was_not_seen_counts() {
     }
 }
 
-fn shares(of: &[(&str, &str)]) -> Option<zones::Ratios> {
-    let mut capacity = zones::Capacity::default();
+fn shares(of: &[(&str, &str)]) -> Option<Ratios> {
+    let mut capacity = Capacity::default();
     for (zone, cpu) in of {
         capacity.add(&node(zone, cpu));
     }
@@ -241,11 +239,11 @@ fn zones_have_their_share() {
 fn hints_that_no_longer_fit_are_noticed() {
     let two = shares(&[("a", "1"), ("b", "1")]);
     let counts = |a: usize, b: usize| [(Text::new("a"), a), (Text::new("b"), b)].into();
-    assert!(!zones::is_overloaded(two.as_ref(), &counts(3, 3)));
-    assert!(!zones::is_overloaded(two.as_ref(), &counts(5, 5)));
-    assert!(zones::is_overloaded(two.as_ref(), &counts(5, 1)));
-    assert!(zones::is_overloaded(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without any");
-    assert!(zones::is_overloaded(None, &counts(3, 3)));
+    assert!(!is_overloaded(two.as_ref(), &counts(3, 3)));
+    assert!(!is_overloaded(two.as_ref(), &counts(5, 5)));
+    assert!(is_overloaded(two.as_ref(), &counts(5, 1)));
+    assert!(is_overloaded(two.as_ref(), &[(Text::new("a"), 2)].into()), "a zone without any");
+    assert!(is_overloaded(None, &counts(3, 3)));
 }
 
 #[test]

@@ -4,11 +4,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::intern::Text;
 
-use super::ports::{Numbers, ServicePorts};
 use crate::{
     address,
+    decide::ports::{Numbers, ServicePorts},
     objects::{AddressType, Conditions, Endpoint, Pod, Service, TargetRef},
-    snapshot::Snapshot,
+    packing::{GroupSize, GroupSizes},
+    slices::snapshot::Snapshot,
 };
 
 /// A Pod that is to be an endpoint of one address type.
@@ -33,18 +34,6 @@ pub struct Group<'a> {
     /// The candidates among the Pods that were considered, by the names of their Pods.
     pub candidates: Vec<Candidate<'a>>,
 }
-
-/// The number of Pods of a Service that have the same ports.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupSize {
-    /// Pods that have, or may have, endpoints.
-    pub eligible: usize,
-    /// Those of them that are candidates.
-    pub candidates: usize,
-}
-
-/// The sizes of groups by their numbers.
-pub type GroupSizes = BTreeMap<Arc<Numbers>, GroupSize>;
 
 /// The endpoints wanted for one address type.
 #[derive(Clone, Debug, Default)]
@@ -142,12 +131,6 @@ pub(super) fn has_address(pod: &Pod, address_type: AddressType) -> bool {
     pod.ips.iter().any(|ip| address::family(*ip) == address_type)
 }
 
-/// The name of a Pod in the DNS domain of a Service, if it has one there.
-pub fn hostname<'a>(pod: &'a Pod, service: &Service) -> Option<&'a Text> {
-    let is_named = !pod.hostname.is_empty() && *pod.subdomain == *service.metadata.name;
-    is_named.then_some(&pod.hostname)
-}
-
 impl<'a> Candidate<'a> {
     /// The name of the Pod.
     pub fn name(&self) -> &'a str {
@@ -160,7 +143,7 @@ impl<'a> Candidate<'a> {
         *target.name == *self.pod.metadata.name
             && target.namespace == self.pod.metadata.namespace
             && there.hostname.as_deref().unwrap_or_default()
-                == hostname(self.pod, self.service).map_or("", |name| name.as_str())
+                == self.pod.hostname_in(self.service).map_or("", |name| name.as_str())
             && self.has_addresses(&there.addresses)
     }
 
@@ -209,7 +192,7 @@ impl<'a> Candidate<'a> {
         Endpoint {
             addresses: self.addresses(),
             conditions: self.conditions(),
-            hostname: hostname(pod, self.service).cloned(),
+            hostname: pod.hostname_in(self.service).cloned(),
             target_ref: Some(TargetRef::to_pod(pod)),
             node_name: Some(pod.node.clone()).filter(|node| !node.is_empty()),
             zone: self.zone.cloned(),

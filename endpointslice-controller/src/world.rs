@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use common::intern::Text;
+use common::{intern::Text, meta::Key};
 use serde_json::{Value, json};
 
 use crate::{
     memory::Memory,
+    mirroring,
     objects::{CONTROLLER, MANAGED_BY, Node, Pod, SERVICE_NAME, Service, Slice},
-    snapshot::{MAX_NEW_PORTS, Snapshot, Zones},
+    slices::snapshot::{MAX_NEW_PORTS, Snapshot},
+    zones::Zones,
 };
 
 const UID: &str = "service-uid";
@@ -81,4 +83,30 @@ pub(crate) fn slice(name: &str, pods: impl IntoIterator<Item = usize>) -> Arc<Sl
             "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}]}))
         .unwrap(),
     )
+}
+
+/// Hand-made Endpoints `web` with these subsets, and the slices that mirror them.
+pub(crate) fn mirrored(subsets: &Value, slices: &[Value]) -> mirroring::snapshot::Snapshot {
+    let meta = json!({"name": "web", "namespace": "ns", "uid": "e"});
+    let read_slice = |slice: &Value| Arc::new(serde_json::from_value::<Slice>(slice.clone()).unwrap());
+    mirroring::snapshot::Snapshot {
+        key: Key::new("ns", "web"),
+        endpoints: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "subsets": subsets})).unwrap())),
+        service: Some(Arc::new(serde_json::from_value(json!({"metadata": meta, "spec": {}})).unwrap())),
+        slices: slices.iter().map(read_slice).collect(),
+        max_endpoints_per_subset: 1000,
+    }
+}
+
+/// A slice that mirrors these addresses at port 80.
+pub(crate) fn mirrored_slice(name: &str, family: &str, addresses: &[&str]) -> Value {
+    let endpoints: Vec<Value> =
+        addresses.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
+    json!({"metadata": {"name": name, "namespace": "ns", "uid": name}, "addressType": family, "endpoints": endpoints,
+        "ports": [{"name": "", "port": 80, "protocol": "TCP"}]})
+}
+
+/// Port 80 of a subset.
+pub(crate) fn port() -> Value {
+    json!([{"port": 80, "protocol": "TCP"}])
 }

@@ -5,8 +5,8 @@ use common::{events::EventType, intern::Text};
 use super::{pack::Sorted, zones};
 use crate::{
     objects::{AddressType, Endpoint, Hints, Service, Slice},
-    plan::{Event, Plan},
-    snapshot::Snapshot,
+    plan::Event,
+    slices::{plan::Plan, snapshot::Snapshot},
 };
 
 /// How the endpoints of a Service are spread.

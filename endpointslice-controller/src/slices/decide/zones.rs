@@ -1,21 +1,14 @@
-//! Shares of zones by the CPUs of their nodes, and hints that follow them.
+//! Hints that follow the shares of zones in the CPUs of all Nodes.
 
 use std::collections::BTreeMap;
 
 use common::intern::Text;
 
 use super::pack::Sorted;
-use crate::objects::{Endpoint, Hints, Node};
-
-/// How much more than its share a zone may have to serve. Upstream: `OverloadThreshold`.
-const OVERLOAD: f64 = 1.2;
-
-/// The share of each zone in the CPUs of all.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ratios(BTreeMap<Text, f64>);
-
-/// How many endpoints serve a zone.
-pub type Counts = BTreeMap<Text, usize>;
+use crate::{
+    objects::{Endpoint, Hints},
+    zones::{Counts, Ratios, needed},
+};
 
 /// Why there are no hints by the capacity of zones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,71 +30,6 @@ pub enum Refused {
     /// No endpoint is ready.
     #[error("No hints allocated for zones")]
     Nothing,
-}
-
-/// The CPU of all zones, kept up to date Node by Node.
-#[derive(Clone, Debug, Default)]
-pub struct Capacity {
-    /// Thousandths of CPUs, and the number of Nodes.
-    zones: BTreeMap<Text, (i128, usize)>,
-    /// The number of Nodes without a zone or without CPUs.
-    incomplete: usize,
-}
-
-impl Capacity {
-    /// Adds the CPU of a Node. A Node that is not ready, or is excluded by its labels, counts for nothing.
-    pub fn add(&mut self, node: &Node) {
-        if !(node.counts && node.is_ready) {
-            return;
-        }
-        if node.zone.is_empty() || node.cpu == 0 {
-            self.incomplete += 1;
-            return;
-        }
-        let (cpu, nodes) = self.zones.entry(node.zone.clone()).or_default();
-        *cpu += i128::from(node.cpu);
-        *nodes += 1;
-    }
-
-    /// Takes the CPU of a Node away that was added in this state.
-    pub fn remove(&mut self, node: &Node) {
-        if !(node.counts && node.is_ready) {
-            return;
-        }
-        if node.zone.is_empty() || node.cpu == 0 {
-            self.incomplete = self.incomplete.saturating_sub(1);
-            return;
-        }
-        if let Some((cpu, nodes)) = self.zones.get_mut(&node.zone) {
-            *cpu -= i128::from(node.cpu);
-            *nodes = nodes.saturating_sub(1);
-            if *nodes == 0 {
-                self.zones.remove(&node.zone);
-            }
-        }
-    }
-
-    /// The share of each zone; `None` if a Node lacks information, or if there are not two zones.
-    pub fn ratios(&self) -> Option<Ratios> {
-        let total: i128 = self.zones.values().map(|(cpu, _)| cpu).sum();
-        if self.incomplete > 0 || self.zones.len() < 2 || total == 0 {
-            return None;
-        }
-        let share = |(zone, (cpu, _)): (&Text, &(i128, usize))| (zone.clone(), *cpu as f64 / total as f64);
-        Some(Ratios(self.zones.iter().map(share).collect()))
-    }
-}
-
-/// Whether hints that were given no longer fit: a zone has fewer endpoints than it needs.
-pub fn is_overloaded(ratios: Option<&Ratios>, given: &Counts) -> bool {
-    let Some(ratios) = ratios else { return true };
-    let total: usize = given.values().sum();
-    ratios.0.iter().any(|(zone, share)| given.get(zone).is_none_or(|count| *count < needed(total as f64 * share)))
-}
-
-/// What a zone needs at least whose share that is.
-fn needed(share: f64) -> usize {
-    (share * (1.0 / OVERLOAD)).ceil() as usize
 }
 
 /// What a zone is to have.
@@ -128,8 +56,8 @@ pub fn allocations(ratios: Option<&Ratios>, endpoints: usize) -> Result<BTreeMap
         let least = needed(desired);
         out.insert(zone.clone(), Allocation { least, most: 0, desired: desired.max(least as f64) });
     }
-    let needed: usize = out.values().map(|allocation| allocation.least).sum();
-    let Some(free) = endpoints.checked_sub(needed) else { return Err(Refused::Unbalanced(endpoints, zones)) };
+    let least: usize = out.values().map(|allocation| allocation.least).sum();
+    let Some(free) = endpoints.checked_sub(least) else { return Err(Refused::Unbalanced(endpoints, zones)) };
     for allocation in out.values_mut() {
         allocation.most = allocation.least + free;
     }

@@ -2,38 +2,15 @@
 
 use std::sync::Arc;
 
-use common::{intern::Text, map::HashMap};
-
 use crate::{
     by_name::Pods,
-    decide::zones::Ratios,
     memory::Memory,
     objects::{Service, Slice},
+    zones::{Ratios, Zones},
 };
 
 /// The value of [`Snapshot::max_new_ports`]. A Service of 100 ports needs 5,000 new slices at once to exceed it.
 pub const MAX_NEW_PORTS: usize = 500_000;
-
-/// The zone of every Node in the cache, by the Node's name.
-#[derive(Clone, Debug, Default)]
-pub struct Zones(HashMap<Text, Text>);
-
-impl Zones {
-    /// The zone of a Node, empty if the Node has none; `None` if the Node is not in the cache.
-    pub fn zone_of(&self, node: &Text) -> Option<&Text> {
-        self.0.get(node)
-    }
-
-    /// Sets the zone of a Node.
-    pub fn insert(&mut self, node: Text, zone: Text) {
-        self.0.insert(node, zone);
-    }
-
-    /// Forgets a Node.
-    pub fn remove(&mut self, node: &Text) {
-        self.0.remove(node);
-    }
-}
 
 /// A Service, its Pods and its slices.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ use common::map::HashMap;
 
 use super::{
     desired::{Candidate, Desired, Group},
-    is_owned,
-    ports::{Numbers, ServicePorts},
     slice_metadata::same_labels,
 };
 use crate::{
+    decide::ports::{Numbers, ServicePorts},
     objects::{Endpoint, Port, Service, Slice},
+    packing::UpToDateSlice,
     plan::{Draft, PutOff, SliceMetadata},
 };
 
@@ -78,15 +78,6 @@ impl Sorted {
 /// Where the candidate of a Pod is: its group, and its position there.
 type Places<'a> = HashMap<&'a str, (usize, usize)>;
 
-/// A slice that is as wanted: each endpoint is a candidate of one group in its wanted state, and so are labels and hints.
-#[derive(Clone, Debug)]
-pub struct UpToDateSlice {
-    /// The slice.
-    pub slice: Arc<Slice>,
-    /// The numbers of the group.
-    pub numbers: Arc<Numbers>,
-}
-
 /// The slices of a Service of one address type, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
@@ -136,7 +127,7 @@ pub fn pack<'a>(
     }
     let mut mixed: Vec<(usize, &Arc<Slice>)> = Vec::new();
     for slice in &slices.compared {
-        let numbers = ports.numbers_of(&slice.ports).filter(|_| is_owned(slice, service));
+        let numbers = ports.numbers_of(&slice.ports).filter(|_| slice.is_owned_by(service));
         match numbers.and_then(|numbers| group_of.get(&*numbers)) {
             Some(group) if may_put_off && has_others(*group, slice, &places, &packings) => mixed.push((*group, slice)),
             Some(group) => packings[*group].sort_in(*group, slice, &places, metadata, &mut sorted),
@@ -151,7 +142,7 @@ pub fn pack<'a>(
             packings[group].sort_in(group, slice, &places, metadata, &mut sorted);
         }
     }
-    for slice in sorted.delete.iter().filter(|slice| is_owned(slice, service)) {
+    for slice in sorted.delete.iter().filter(|slice| slice.is_owned_by(service)) {
         let mut shared: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (group, place) in slice.endpoints.iter().filter_map(|there| find(there, &places, &packings)) {
             shared.entry(group).or_default().push(place);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::{
     api::Patch,
+    io::{Class, Failed, Io, Note, Refusal, Request, Role},
     meta::{Key, Uid, Version},
-    sequence::{Failed, Note, Refusal, Request, Role, Turn},
 };
 
 use crate::{
@@ -32,38 +32,54 @@ pub enum WriteNote {
     FindGone,
 }
 
-/// Makes requests of the writes of a plan.
-pub(crate) struct SliceRequests<'a> {
+/// How the writes of an address type ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// All are done.
+    All,
+    /// The namespace terminates, so that nothing can be created in it, which is no failure.
+    NamespaceTerminates,
+}
+
+/// Sends the writes of a plan.
+pub(crate) struct SliceWriter<'a, N: Note> {
     /// The kind of the object whose endpoints the slices hold.
     pub(crate) kind: &'static str,
     /// The key of that object.
-    pub(crate) key: Key,
+    pub(crate) key: &'a Key,
     /// What is written into every slice.
     pub(crate) metadata: &'a SliceMetadata,
     /// The difference between a slice and a draft.
     pub(crate) change: fn(&'a SliceMetadata, &'a Slice, &'a Draft) -> Change<'a>,
+    pub(crate) io: Io<'a, N>,
 }
 
-impl<'a> SliceRequests<'a> {
-    /// Sends a write of these.
-    pub(crate) fn send<N: Note + From<WriteNote>>(
-        &self,
-        turn: &mut Turn<N>,
-        writes: &Writes,
-        write: Write<'a>,
-    ) -> Request {
-        turn.note(WriteNote::Begin.into());
-        match write {
-            Write::Put(draft) => match &draft.base {
-                Some(base) => {
-                    let body = turn.body(|| (self.change)(self.metadata, base, draft));
-                    let request = Request::patch(ENDPOINT_SLICES, &base.metadata, Patch::Merge, body);
-                    request.role(Role::Awaited).doing("update").because(shown(std::slice::from_ref(draft)))
+impl<'a, N: Note + From<WriteNote>> SliceWriter<'a, N> {
+    /// Sends the writes of an address type one after the other. The first failure ends that.
+    pub(crate) async fn write_all(&self, writes: &'a Writes) -> Result<Written, Failed> {
+        for write in writes.iter() {
+            let request = match write {
+                Write::Put(draft) => match &draft.base {
+                    Some(base) => self.update(base, draft),
+                    None => self.create(writes, draft),
+                },
+                Write::Delete(slice) => delete(slice, "nothing is to be in it"),
+            };
+            match self.send(request, write).await {
+                Ok(()) => {}
+                Err(refusal) if refusal.class == Class::NamespaceTerminating => {
+                    return Ok(Written::NamespaceTerminates);
                 }
-                None => self.create(turn, writes, draft),
-            },
-            Write::Delete(slice) => delete(slice, "nothing is to be in it"),
+                Err(refusal) => return Err(self.failed(write, &refusal)),
+            }
         }
+        Ok(Written::All)
+    }
+
+    fn update(&self, base: &'a Slice, draft: &'a Draft) -> Request {
+        let body = self.io.body(|| (self.change)(self.metadata, base, draft));
+        let request = Request::patch(ENDPOINT_SLICES, &base.metadata, Patch::Merge, body);
+        request.role(Role::Awaited).doing("update").because(shown(std::slice::from_ref(draft)))
     }
 
     /// Creates a slice.
@@ -71,8 +87,8 @@ impl<'a> SliceRequests<'a> {
     /// A create whose answer is lost is retried after the back-off like any other failure. By then the cache usually shows
     /// a slice that was created after all. If it does not, there are two slices with the same endpoints for a moment, and
     /// the next sync removes one. Waiting for certainty instead would leave dead endpoints ready in the other slices.
-    fn create<N: Note>(&self, turn: &Turn<N>, writes: &Writes, draft: &Draft) -> Request {
-        let body = turn.body(|| Whole::new(self.metadata, writes.kind, draft));
+    fn create(&self, writes: &Writes, draft: &Draft) -> Request {
+        let body = self.io.body(|| Whole::new(self.metadata, writes.kind, draft));
         let request = Request::create(ENDPOINT_SLICES, &self.metadata.namespace, &Arc::default(), body);
         let request = request.generate_name(self.metadata.generate_name.as_str());
         // All creates are one line of an explanation, for which the first one speaks.
@@ -81,8 +97,28 @@ impl<'a> SliceRequests<'a> {
         request.role(Role::Awaited).kind(writes.kind.slice_kind()).because(why)
     }
 
-    /// The failure of a refused write.
-    pub(crate) fn failed(&self, write: Write<'_>, refusal: &Refusal) -> Failed {
+    /// Deletes a slice.
+    pub(crate) async fn delete(&self, slice: &Arc<Slice>, why: &'static str) -> Result<(), Refusal> {
+        self.send(delete(slice, why), Write::Delete(slice)).await
+    }
+
+    /// Sends a write, and notes what happens to it. A slice to delete that is gone already counts as deleted.
+    async fn send(&self, request: Request, write: Write<'_>) -> Result<(), Refusal> {
+        self.io.note(WriteNote::Begin.into());
+        let (note, result) = match (self.io.send(request).await, write) {
+            (Ok(answer), Write::Put(draft)) => {
+                let operation = if draft.base.is_some() { "update" } else { "create" };
+                (WriteNote::Put(operation, answer.fields.uid, answer.fields.version), Ok(()))
+            }
+            (Ok(_), Write::Delete(slice)) => (WriteNote::Delete(slice.metadata.uid.clone()), Ok(())),
+            (Err(refusal), Write::Delete(_)) if refusal.error.is_not_found() => (WriteNote::FindGone, Ok(())),
+            (Err(refusal), _) => (WriteNote::Fail, Err(refusal)),
+        };
+        self.io.note(note.into());
+        result
+    }
+
+    fn failed(&self, write: Write<'_>, refusal: &Refusal) -> Failed {
         let (doing, slice) = match write {
             Write::Put(Draft { base: None, .. }) => ("create", None),
             Write::Put(Draft { base, .. }) => ("update", base.as_ref()),
@@ -96,23 +132,8 @@ impl<'a> SliceRequests<'a> {
 /// Deletes a slice in the version that was decided on.
 ///
 /// A conflict is a failure: somebody has changed the slice, and the next sync decides again on a newer cache.
-pub(crate) fn delete(slice: &Slice, why: &'static str) -> Request {
+fn delete(slice: &Slice, why: &'static str) -> Request {
     Request::delete(ENDPOINT_SLICES, &slice.metadata).role(Role::Awaited).because(why)
-}
-
-/// Reads the answer to a write. A slice to delete that is gone already counts as deleted.
-pub(crate) fn answered<N: Note + From<WriteNote>>(turn: &mut Turn<N>, write: Write<'_>) -> Result<(), Refusal> {
-    let (note, result) = match (turn.written(), write) {
-        (Ok(fields), Write::Put(draft)) => {
-            let operation = if draft.base.is_some() { "update" } else { "create" };
-            (WriteNote::Put(operation, fields.uid, fields.version), Ok(()))
-        }
-        (Ok(_), Write::Delete(slice)) => (WriteNote::Delete(slice.metadata.uid.clone()), Ok(())),
-        (Err(refusal), Write::Delete(_)) if refusal.error.is_not_found() => (WriteNote::FindGone, Ok(())),
-        (Err(refusal), _) => (WriteNote::Fail, Err(refusal)),
-    };
-    turn.note(note.into());
-    result
 }
 
 /// The endpoints of drafts in words.

@@ -1,10 +1,10 @@
 //! The labels, owner and names of the slices of a Service.
 
-use common::{intern::Labels, meta::Annotations, refs::Owner, selector};
+use common::{intern::Labels, meta::Annotations, refs::Owner};
 
 use crate::{
     objects::{CONTROLLER, HEADLESS, MANAGED_BY, SERVICE_NAME, SERVICES, Service},
-    plan::SliceMetadata,
+    plan::{SliceMetadata, generate_name},
 };
 
 /// Labels of slices that are not copied from the Service.
@@ -26,11 +26,6 @@ pub fn slice_metadata(service: &Service, trigger_time: Option<String>) -> SliceM
         owner: Owner::new(SERVICES, meta).controller_ref(),
         trigger_time,
     }
-}
-
-/// The beginning of the names of slices: the Service's name and a dash, where a name can begin like that.
-pub fn generate_name(service: &str) -> String {
-    if selector::is_dns_subdomain(&format!("{service}a")) { format!("{service}-") } else { service.to_owned() }
 }
 
 /// Whether a slice has the labels it is to have; a change of the reserved ones alone does not count.

@@ -10,15 +10,16 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
-    decide::{
-        decide,
-        distribution::Distribution,
-        world::{NODE, pod, service, slice, snapshot},
-        write_order::{Creation, order_writes},
-    },
+    decide::write_order::{Creation, order_writes},
     objects::{AddressType, Endpoint, Pod, Slice},
-    plan::{Draft, Plan, PutOff, Writes},
-    snapshot::{Snapshot, Zones},
+    plan::{Draft, PutOff, Writes},
+    slices::{
+        decide::{decide, distribution::Distribution},
+        plan::Plan,
+        snapshot::Snapshot,
+    },
+    world::{NODE, pod, service, slice, snapshot},
+    zones::Zones,
 };
 
 /// Slices by name.

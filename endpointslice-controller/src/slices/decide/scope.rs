@@ -1,4 +1,4 @@
-//! What one sync knows of the packing of a Service, so that the next one considers only what has changed.
+//! The Pods and slices that a sync considers: where the packing that the last sync left is known, only those that have changed.
 //!
 //! A sync that finds nothing changed but Pods and slices considers these alone:
 //!
@@ -9,68 +9,21 @@
 //! sync which considers everything. Anything else that changes, such as the Service or the zone of a Node, makes the next sync
 //! consider everything.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{cmp::Ordering, collections::BTreeSet, sync::Arc};
 
 use common::map::HashMap;
 
 use super::{
-    desired::{Desired, GroupSizes, desired_among, has_address},
-    pack::{Slices, Sorted, UpToDateSlice},
-    ports::Numbers,
+    desired::{Desired, desired_among, has_address},
+    pack::{Slices, Sorted},
 };
 use crate::{
-    by_name::{ByName, Named, Pods},
-    objects::{AddressType, Endpoint, Pod, Service, Slice},
-    snapshot::{Snapshot, Zones},
+    by_name::{Named, Pods},
+    decide::ports::Numbers,
+    objects::{AddressType, Endpoint, Pod, Slice},
+    packing::{GroupSizes, Packing, Place, TypePacking, UpToDateSlice},
+    slices::snapshot::Snapshot,
 };
-
-/// The packing of a Service at the end of a sync, and the state that it was decided on.
-#[derive(Clone, Debug)]
-pub struct Packing {
-    service: Arc<Service>,
-    zones: Arc<Zones>,
-    max_endpoints: usize,
-    pods: Pods,
-    of_types: BTreeMap<AddressType, TypePacking>,
-}
-
-/// The packing of one address type.
-#[derive(Clone, Debug)]
-pub struct TypePacking {
-    /// The slices that were as wanted, by name. None of them is empty.
-    up_to_date: Vec<UpToDateSlice>,
-    /// The eligible Pods.
-    places: ByName<Place>,
-    /// The names of the Pods in slices that were about to be written.
-    pending: Vec<Arc<str>>,
-    sizes: GroupSizes,
-}
-
-/// Where a Pod is.
-#[derive(Clone, Debug)]
-struct Place {
-    pod: Arc<Pod>,
-    /// The numbers of its group.
-    numbers: Arc<Numbers>,
-    /// The name of the slice that has its endpoint, or is about to get it; `None` if that slice is yet to be created.
-    slice: Option<Arc<str>>,
-}
-
-impl Named for Place {
-    fn name(&self) -> &str {
-        self.pod.name()
-    }
-}
-
-impl Place {
-    fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.pod, &other.pod) && self.numbers == other.numbers && self.slice == other.slice
-    }
-}
 
 /// The Pods and slices that a sync considers for one address type.
 pub struct Scope<'a> {
@@ -98,7 +51,7 @@ impl<'a> Scope<'a> {
 
     /// What has changed since the last sync; `None` if that is not known. `slices` are those of the address type, by name.
     pub fn changed(snapshot: &'a Snapshot, address_type: AddressType, slices: &'a [Arc<Slice>]) -> Option<Self> {
-        let packing = snapshot.memory.packing.as_deref().filter(|packing| packing.fits(snapshot))?;
+        let packing = snapshot.memory.packing.as_deref().filter(|packing| fits(packing, snapshot))?;
         let base = packing.of_types.get(&address_type)?;
         let differences = Pods::differences(&packing.pods, &snapshot.pods, Arc::ptr_eq);
         let changed = differences.into_iter().filter_map(|(old, new)| old.or(new)).map(Named::name);
@@ -164,14 +117,14 @@ impl<'a> Scope<'a> {
     }
 }
 
-impl TypePacking {
-    /// The packing once a sync with that scope has sorted all slices.
-    pub fn after(
-        scope: &Scope<'_>,
+impl Scope<'_> {
+    /// The packing once a sync with this scope has sorted all slices.
+    pub fn packing_after(
+        &self,
         eligible: &[(&Arc<Pod>, Arc<Numbers>)],
         sizes: GroupSizes,
         sorted: &Sorted,
-    ) -> Self {
+    ) -> TypePacking {
         let kept = sorted.keep.iter().map(|slice| (&slice.metadata.name, slice.endpoints.as_slice()));
         let update = sorted.update.iter();
         let updated =
@@ -186,12 +139,12 @@ impl TypePacking {
             slice: slice_of.get(pod.name()).map(|slice| Arc::clone(slice)),
         };
         let mut new = eligible.iter().map(place);
-        let places = match scope.base {
+        let places = match self.base {
             None => new.collect(),
             Some(base) => {
                 let mut places = base.places.clone();
                 let mut new = new.by_ref().peekable();
-                for name in &scope.names {
+                for name in &self.names {
                     match new.next_if(|place| place.name() == *name) {
                         Some(place) if places.get(name).is_some_and(|known| known.is_same(&place)) => {}
                         Some(place) => places.put(place),
@@ -209,32 +162,19 @@ impl TypePacking {
         up_to_date.sort_by(|a, b| a.slice.metadata.name.cmp(&b.slice.metadata.name));
         let drafts = sorted.create.iter().chain(&sorted.update);
         let pending = drafts.flat_map(|draft| &draft.endpoints).filter_map(target).cloned().collect();
-        Self { up_to_date, places, pending, sizes }
+        TypePacking { up_to_date, places, pending, sizes }
     }
+}
+
+/// Whether a snapshot differs from the state of a packing in its Pods and slices alone.
+fn fits(packing: &Packing, snapshot: &Snapshot) -> bool {
+    Arc::ptr_eq(&packing.service, &snapshot.service)
+        && Arc::ptr_eq(&packing.zones, &snapshot.zones)
+        && packing.max_endpoints == snapshot.max_endpoints_per_slice
 }
 
 fn target(endpoint: &Endpoint) -> Option<&Arc<str>> {
     Some(&endpoint.target_ref.as_ref()?.name)
-}
-
-impl Packing {
-    /// The packing of a snapshot's Service.
-    pub fn new(snapshot: &Snapshot, of_types: BTreeMap<AddressType, TypePacking>) -> Self {
-        Self {
-            service: Arc::clone(&snapshot.service),
-            zones: Arc::clone(&snapshot.zones),
-            max_endpoints: snapshot.max_endpoints_per_slice,
-            pods: snapshot.pods.clone(),
-            of_types,
-        }
-    }
-
-    /// Whether a snapshot differs from the state of this packing in its Pods and slices alone.
-    fn fits(&self, snapshot: &Snapshot) -> bool {
-        Arc::ptr_eq(&self.service, &snapshot.service)
-            && Arc::ptr_eq(&self.zones, &snapshot.zones)
-            && self.max_endpoints == snapshot.max_endpoints_per_slice
-    }
 }
 
 #[cfg(test)]
@@ -242,28 +182,5 @@ impl Scope<'_> {
     /// How many Pods and slices are considered.
     pub(super) fn considered(&self) -> (usize, usize) {
         (self.pods.len(), self.slices.compared.len())
-    }
-}
-
-#[cfg(test)]
-impl Packing {
-    /// Whether two packings say the same.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        let sorted = |packing: &TypePacking| {
-            let mut names = packing.pending.clone();
-            names.sort();
-            names
-        };
-        let is_alike = |a: &UpToDateSlice, b: &UpToDateSlice| Arc::ptr_eq(&a.slice, &b.slice) && a.numbers == b.numbers;
-        let alike = |(a, b): (&TypePacking, &TypePacking)| {
-            a.up_to_date.len() == b.up_to_date.len()
-                && a.up_to_date.iter().zip(&b.up_to_date).all(|(a, b)| is_alike(a, b))
-                && ByName::differences(&a.places, &b.places, Place::is_same).is_empty()
-                && a.sizes == b.sizes
-                && sorted(a) == sorted(b)
-        };
-        self.of_types.keys().eq(other.of_types.keys())
-            && self.of_types.values().zip(other.of_types.values()).all(alike)
-            && self.pods.is_same(&other.pods)
     }
 }

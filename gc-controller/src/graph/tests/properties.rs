@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use common::meta::{Meta, Uid};
 use proptest::prelude::*;
 
-use crate::world::{Thing, World, thing};
+use crate::{
+    graph::Node,
+    world::{Thing, World, thing},
+};
 
 /// One thing that happens to one of a few objects.
 #[derive(Clone, Debug)]
@@ -91,7 +94,7 @@ proptest! {
                 }
                 Step::Absent(number) => {
                     let node = world.graph.node(&Uid::new(&format!("o{number}")));
-                    if let Some(identity) = node.filter(|n| n.is_virtual()).map(super::Node::identity) {
+                    if let Some(identity) = node.filter(|n| n.is_virtual()).map(Node::identity) {
                         world.absent(&identity);
                     }
                 }

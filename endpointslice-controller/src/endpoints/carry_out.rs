@@ -1,0 +1,110 @@
+//! Carries out the plan for the Endpoints of a Service.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use common::{
+    api::Patch,
+    events::EventType,
+    io::{self, Class, Failed, Outcome, Refusal, Request, Requeue, Role},
+    meta::Key,
+};
+use serde_json::{Value, json};
+
+use super::{
+    plan::{Plan, Wanted},
+    snapshot::Snapshot,
+};
+use crate::{
+    memory::{Memory, Settled},
+    objects::{ENDPOINTS, Endpoints, Service},
+};
+
+/// A change of the controller's memory.
+#[derive(Debug)]
+pub enum Note {
+    /// What the next sync is to know.
+    Decide(Memory),
+    /// A write without an answer may have taken effect.
+    LoseAnswer,
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// Carries a plan out.
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    match (plan, &snapshot.members) {
+        (Plan::Delete(endpoints), _) => {
+            let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(Role::Awaited);
+            match io.send(request.because("the Service is gone")).await {
+                Err(refusal) if !refusal.error.is_not_found() => Err(failed("delete", &snapshot.key, &refusal)),
+                _ => Ok(Requeue::No),
+            }
+        }
+        (Plan::Keep(wanted), Some(members)) => keep(&snapshot.key, &members.service, wanted, io).await,
+        (Plan::Keep(_) | Plan::Settled(_) | Plan::Leave, _) => Ok(Requeue::No),
+    }
+}
+
+/// Writes the Endpoints if they differ.
+async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Outcome {
+    let settled = wanted.base.as_deref().filter(|_| !wanted.write).map(|base| Settled::new(service, base));
+    let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.seen.clone())));
+    io.note(Note::Decide(Memory { uid, seen, settled, ..Memory::default() }));
+    if !wanted.write {
+        return Ok(Requeue::No);
+    }
+    let request = match &wanted.base {
+        Some(base) => {
+            let body = io.body(|| patch(base, wanted));
+            Request::patch(ENDPOINTS, &base.metadata, Patch::Merge, body).doing("update")
+        }
+        None => Request::create(ENDPOINTS, &key.namespace, &key.name, io.body(|| whole(key, wanted))),
+    };
+    let refusal = match io.send(request.role(Role::Awaited)).await {
+        Err(refusal) if refusal.class != Class::NamespaceTerminating => refusal,
+        _ => return Ok(Requeue::No),
+    };
+    if refusal.class == Class::Unknown {
+        io.note(Note::LoseAnswer);
+    }
+    let error = &refusal.error;
+    let (reason, message) = match &wanted.base {
+        None => ("FailedToCreateEndpoint", format!("Failed to create endpoint for service {key}: {error}")),
+        Some(_) => ("FailedToUpdateEndpoint", format!("Failed to update endpoint {key}: {error}")),
+    };
+    io.event(EventType::Warning, reason, message);
+    Err(failed("write", key, &refusal))
+}
+
+fn failed(doing: &str, key: &Key, refusal: &Refusal) -> Failed {
+    Failed::request(&format!("failed to {doing} endpoints {key}"), refusal)
+}
+
+fn whole(key: &Key, wanted: &Wanted) -> Value {
+    let annotations: BTreeMap<&str, &str> =
+        wanted.annotations().into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    json!({
+        "apiVersion": ENDPOINTS.api_version(), "kind": ENDPOINTS.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace, "labels": wanted.labels, "annotations": annotations},
+        "subsets": wanted.subsets,
+    })
+}
+
+/// A merge patch. Annotations of others stay.
+fn patch(base: &Endpoints, wanted: &Wanted) -> Value {
+    let meta = &base.metadata;
+    let gone = meta.labels.iter().filter(|(key, _)| wanted.labels.get(key).is_none()).map(|(key, _)| (key, None));
+    let labels: BTreeMap<&str, Option<&str>> =
+        wanted.labels.iter().map(|(key, value)| (key, Some(value))).chain(gone).collect();
+    let annotations: BTreeMap<&str, Option<&str>> =
+        wanted.annotations().into_iter().filter(|(name, value)| meta.annotations.get(name) != *value).collect();
+    json!({
+        "metadata": {"labels": labels, "annotations": annotations},
+        "subsets": wanted.subsets,
+    })
+}

@@ -1,0 +1,69 @@
+//! Carries out the plan for mirrored slices. The first failure ends it.
+
+use common::io::{self, Outcome, Requeue};
+
+use super::{plan::Plan, snapshot::Snapshot};
+use crate::{
+    body::Change,
+    carry_out::{SliceWriter, WriteNote, Written},
+    objects::ENDPOINTS,
+    plan::Counts,
+};
+
+/// A change of the controller's memory.
+#[derive(Debug)]
+pub enum Note {
+    /// What metrics tell of the Endpoints; nothing if they are not mirrored.
+    Decide(Option<Totals>),
+    /// A write of a slice.
+    Write(WriteNote),
+    /// The sync has ended; how many seconds it took.
+    End(f64),
+}
+
+/// What metrics tell of Endpoints.
+#[derive(Debug)]
+pub struct Totals {
+    /// The numbers of each address type.
+    pub(super) counts: Vec<Counts>,
+    /// Endpoints whose content changes.
+    pub(super) updated: usize,
+    /// Addresses that were left out.
+    pub(super) skipped: usize,
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+impl From<WriteNote> for Note {
+    fn from(note: WriteNote) -> Self {
+        Self::Write(note)
+    }
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// Carries a plan out.
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    let began = io.now();
+    let Plan { writes, updated, skipped, .. } = plan;
+    let counts = || writes.iter().map(|writes| writes.counts).collect();
+    let totals = || Totals { counts: counts(), updated: *updated, skipped: *skipped };
+    io.note(Note::Decide(plan.mirrors.then(totals)));
+    for event in &plan.events {
+        io.event(event.kind, event.reason, event.message.clone());
+    }
+    let (key, metadata) = (&snapshot.key, &plan.slice_metadata);
+    let writer = SliceWriter { kind: ENDPOINTS.kind, key, metadata, change: Change::everything, io };
+    let mut written = Ok(Written::All);
+    for writes in writes {
+        written = writer.write_all(writes).await;
+        if !matches!(written, Ok(Written::All)) {
+            break;
+        }
+    }
+    io.note(Note::End(io.now().duration_since(began).as_secs_f64().max(0.0)));
+    written.map(|_| Requeue::No)
+}

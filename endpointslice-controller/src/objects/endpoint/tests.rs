@@ -1,0 +1,89 @@
+//! What is read and written of endpoints.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read(value: &Value) -> Endpoint {
+    serde_json::from_value(value.clone()).unwrap()
+}
+
+/// Texts of addresses, among them some whose order as texts is not that of their numbers.
+fn any_address() -> impl Strategy<Value = String> {
+    prop_oneof![
+        prop::sample::select(vec!["10.0.0.10", "10.0.0.9", "9.0.0.1", "fd00::a", "fd00::1:0", "example.com", ""])
+            .prop_map(str::to_owned),
+        any::<u32>().prop_map(|bits| std::net::Ipv4Addr::from(bits).to_string()),
+        any::<u128>().prop_map(|bits| std::net::Ipv6Addr::from(bits).to_string()),
+    ]
+}
+
+prop_compose! {
+    fn addresses_in_two_orders()(list in prop::collection::vec(any_address(), 0..6))
+        (shuffled in Just(list.clone()).prop_shuffle(), list in Just(list)) -> (Vec<String>, Vec<String>) {
+        (list, shuffled)
+    }
+}
+
+proptest! {
+    /// The API documents that the addresses of an endpoint are alternatives without an order.
+    #[test]
+    fn the_order_of_addresses_means_nothing((list, shuffled) in addresses_in_two_orders()) {
+        let with = |addresses: &[String]| read(&json!({"addresses": addresses, "hostname": "h",
+            "targetRef": {"kind": "Pod", "namespace": "ns", "name": "p"}, "conditions": {"ready": true}}));
+        let (one, other) = (with(&list), with(&shuffled));
+        prop_assert_eq!(&one, &other);
+        prop_assert_eq!(one.identity(), other.identity());
+        prop_assert!(one.says_the_same(&other));
+        // Nothing is lost, and nothing is added: a second address of the same text stays a second one.
+        let (mut sorted, read): (_, Vec<&str>) = (list, one.addresses.iter().map(|text| &**text).collect());
+        sorted.sort_unstable_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        prop_assert_eq!(read, sorted);
+    }
+
+    /// Lists that differ in more than their order are other endpoints.
+    #[test]
+    fn other_addresses_are_another_endpoint(
+        list in prop::collection::vec(any_address(), 0..4), other in prop::collection::vec(any_address(), 0..4),
+    ) {
+        let with = |addresses: &[String]| read(&json!({ "addresses": addresses }));
+        let sorted = |list: &[String]| { let mut list = list.to_vec(); list.sort(); list };
+        let is_same = sorted(&list) == sorted(&other);
+        prop_assert_eq!(with(&list).identity() == with(&other).identity(), is_same);
+        prop_assert_eq!(with(&list) == with(&other), is_same);
+    }
+
+    /// What is written and read again is the same, so that a sync writes it once.
+    #[test]
+    fn an_endpoint_survives_the_round_trip((list, _) in addresses_in_two_orders(), ready in any::<Option<bool>>()) {
+        let conditions = ready.map_or_else(|| json!({}), |ready| json!({ "ready": ready }));
+        let endpoint = read(&json!({"addresses": list, "conditions": conditions, "zone": "a",
+            "hints": {"forZones": [{"name": "b"}, {"name": "a"}], "forNodes": [{"name": "n"}]}}));
+        let written = serde_json::to_value(&endpoint).unwrap();
+        prop_assert_eq!(&read(&written), &endpoint);
+        prop_assert_eq!(serde_json::to_value(read(&written)).unwrap(), written);
+    }
+}
+
+#[test]
+fn an_endpoint_without_addresses_is_read() {
+    for value in [json!({}), json!({"addresses": null, "conditions": null}), json!({"addresses": []})] {
+        assert_eq!(read(&value), Endpoint::default(), "{value}");
+    }
+}
+
+/// Hints are lists of names: several zones are not the hint to one of them, in whatever order.
+#[test]
+fn hints_to_several_zones_are_none_to_one_of_them() {
+    let with = |zones: &[&str]| {
+        let zones: Vec<Value> = zones.iter().map(|name| json!({ "name": name })).collect();
+        read(&json!({"hints": {"forZones": zones}}))
+    };
+    let (a, both) = (Text::new("a"), Text::new("b"));
+    assert!(with(&["a"]).is_hinted_to(Some(&a), None));
+    for endpoint in [with(&["a", "b"]), with(&["b", "a"]), with(&["b"]), with(&[])] {
+        assert!(!endpoint.is_hinted_to(Some(&a), None), "{endpoint:?}");
+    }
+    assert!(!with(&["a"]).is_hinted_to(None, Some(&both)) && with(&[]).is_hinted_to(None, None));
+}

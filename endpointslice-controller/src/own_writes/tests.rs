@@ -1,0 +1,54 @@
+//! Who caused an event.
+
+use super::*;
+
+fn meta(uid: &str, version: &str) -> Meta {
+    Meta { uid: Uid::new(uid), resource_version: Version::parse(version), ..Meta::default() }
+}
+
+fn version(text: &str) -> Wrote {
+    Wrote::Version(Version::parse(text))
+}
+
+#[test]
+fn an_event_that_overtakes_its_answer_is_an_own_one() {
+    let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
+    own.begin(&service);
+    assert_eq!(own.author_of(&service, &meta("a", "5")), Author::Undecided);
+    assert!(!own.finish(&service, Some((&Uid::new("a"), version("5")))));
+    assert_eq!(own.author_of(&service, &meta("a", "5")), Author::Own);
+    assert_eq!(own.author_of(&service, &meta("a", "6")), Author::Other);
+}
+
+#[test]
+fn what_others_do_meanwhile_is_not_lost() {
+    let (own, service) = (OwnWrites::default(), Key::new("ns", "web"));
+    let a = Uid::new("a");
+    for (uid, seen, wrote) in [("a", "6", Some("5")), ("b", "4", Some("5")), ("a", "5", None)] {
+        own.begin(&service);
+        assert_eq!(own.author_of(&service, &meta(uid, seen)), Author::Undecided);
+        assert!(own.finish(&service, wrote.map(|wrote| (&a, version(wrote)))));
+        own.forget(&service);
+    }
+}
+
+#[test]
+fn nothing_is_left_of_slices_that_are_gone() {
+    let (own, service, a) = (OwnWrites::default(), Key::new("ns", "web"), Uid::new("a"));
+    // The event comes first, or the answer; or the write fails.
+    own.begin(&service);
+    assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), Author::Undecided);
+    assert!(!own.finish(&service, Some((&a, Wrote::Deletion))));
+    assert!(own.0.lock().is_empty());
+    own.begin(&service);
+    assert!(!own.finish(&service, Some((&a, Wrote::Deletion))));
+    assert_eq!(own.author_of_deletion(&service, &meta("a", "5")), Author::Own);
+    assert!(own.0.lock().is_empty());
+    own.begin(&service);
+    assert!(!own.finish(&service, None));
+    assert!(own.0.lock().is_empty());
+    own.begin(&service);
+    own.forget(&service);
+    assert!(!own.finish(&service, Some((&a, version("5")))));
+    assert!(own.0.lock().is_empty());
+}

@@ -1,0 +1,112 @@
+//! Carries out the plan for the slices of a Service.
+//!
+//! A failure ends the work on its address type; the other one goes on.
+
+use std::time::Duration;
+
+use common::{
+    events::EventType,
+    io::{self, Failed, Outcome, Requeue},
+};
+
+use super::{
+    plan::{Plan, Spread},
+    snapshot::Snapshot,
+};
+use crate::{
+    body::Change,
+    carry_out::{SliceWriter, WriteNote, Written},
+    memory::Memory,
+    objects::SERVICES,
+    plan::{Counts, PutOff},
+};
+
+/// A change of the controller's memory.
+#[derive(Debug)]
+pub enum Note {
+    /// What the next sync is to know, and what metrics tell of the Service if it has a selector.
+    Decide(Memory, Option<Totals>),
+    /// A write of a slice.
+    Write(WriteNote),
+    /// All slices of an address type are written: how endpoints are spread, and how many writes it took.
+    Complete(Spread, usize),
+    /// The sync has ended; whether it failed.
+    End(bool),
+}
+
+/// What metrics tell of a Service.
+#[derive(Debug)]
+pub struct Totals {
+    /// The numbers of each address type.
+    pub(super) counts: Vec<Counts>,
+    /// What `spec.trafficDistribution` says, if it counts.
+    pub(super) distribution: Option<&'static str>,
+}
+
+impl io::Note for Note {
+    type Question = ();
+    type Fresh = ();
+}
+
+impl From<WriteNote> for Note {
+    fn from(note: WriteNote) -> Self {
+        Self::Write(note)
+    }
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// Carries a plan out.
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    let counts = || plan.writes.iter().map(|writes| writes.counts).collect();
+    let totals = plan.is_ours.then(|| Totals { counts: counts(), distribution: plan.spread.distribution });
+    io.note(Note::Decide(plan.memory.clone(), totals));
+
+    let key = &snapshot.service.metadata.key();
+    let writer = SliceWriter { kind: SERVICES.kind, key, metadata: &plan.slice_metadata, change: Change::new, io };
+    let mut failures: Vec<Failed> = Vec::new();
+    let mut requeue = Requeue::No;
+    for writes in &plan.writes {
+        failures.extend(writes.left_out.iter().map(|why| Failed::new("node_not_found", why.clone())));
+        match writer.write_all(writes).await {
+            Ok(Written::All) => {
+                io.note(Note::Complete(plan.spread, writes.len()));
+                if writes.put_off != PutOff::default() && !writes.is_empty() {
+                    requeue = Requeue::After(Duration::ZERO);
+                }
+            }
+            Ok(Written::NamespaceTerminates) => {}
+            Err(failed) => failures.push(failed),
+        }
+        for event in &writes.events {
+            io.event(event.kind, event.reason, event.message.clone());
+        }
+    }
+    for slice in &plan.unsupported {
+        if let Err(refusal) = writer.delete(slice, "the Service has no such addresses").await {
+            let what = format!("error deleting {} EndpointSlice for Service {key}", slice.metadata.name);
+            failures.push(Failed::request(&what, &refusal));
+        }
+    }
+
+    let outcome = joined(&failures).map_or(Ok(requeue), Err);
+    io.note(Note::End(outcome.is_err()));
+    if let Err(failed) = &outcome {
+        let message = format!("Error updating Endpoint Slices for Service {key}: {failed}");
+        io.event(EventType::Warning, "FailedToUpdateEndpointSlices", message);
+    }
+    outcome
+}
+
+/// One failure in the place of several, as upstream puts them together: each text once.
+fn joined(failures: &[Failed]) -> Option<Failed> {
+    let first = failures.first()?;
+    let mut texts: Vec<String> = Vec::new();
+    for text in failures.iter().map(ToString::to_string) {
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    let text = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
+    Some(Failed::new(first.label(), text))
+}
