@@ -9,36 +9,38 @@
 //!
 //! Upstream: `pkg/controller/tainteviction`.
 
+mod carry_out;
+mod decide;
 mod nodes;
+mod observe;
+mod plan;
+pub(crate) mod snapshot;
+mod timers;
 mod watch;
 
 use std::sync::Arc;
 
 use common::{
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    map::HashMap,
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     metrics::{Counter, Histogram, Stability},
     pods::PODS,
     queue::{Backoff, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Failed, Sequence},
     settings::FeatureGate,
 };
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
-use crate::{
-    caches::Caches,
-    decide::eviction::{self as decide, Plan, Snapshot, Then, Timer},
-    heartbeats::Heartbeats,
-    objects::CachedPod,
-    sequence::eviction::{self as sequence, Fresh, Note},
-};
+use crate::{caches::Caches, heartbeats::Heartbeats};
 
+use carry_out::{Fresh, Note};
 use nodes::NodeViews;
+use plan::Plan;
+use snapshot::Snapshot;
+use timers::Timers;
 
 /// How many Pods are synced at once.
 const WORKERS: usize = 8;
@@ -62,7 +64,7 @@ pub const TAINT_EVICTION: LoopDefinition = LoopDefinition {
 };
 
 /// The taint eviction controller.
-pub struct Evictor {
+struct Evictor {
     context: Context,
     timers: Timers,
     deleted: Counter,
@@ -72,9 +74,6 @@ pub struct Evictor {
     nodes: NodeViews,
     compares: bool,
 }
-
-/// The timers of Pods that tolerate the taints of their node for a limited time.
-pub(crate) type Timers = Arc<Mutex<HashMap<Key, Timer>>>;
 
 fn start(context: Context) -> Arc<dyn Running> {
     let queue: Queue<Key> = context.queue("noexec_taint_pod", Backoff::default());
@@ -109,31 +108,22 @@ fn start(context: Context) -> Arc<dyn Running> {
     Loop::start(TAINT_EVICTION.name, context, Arc::new(evictor), queue, WORKERS)
 }
 
-impl Sequenced for Evictor {
+impl Controller for Evictor {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        let timer = self.timer(key);
-        let pod = self.caches.pods.store().get_readable(&key.namespace, &key.name);
-        if pod.is_none() && timer.is_none() {
-            return Ok(Observed::Gone);
-        }
-        let node = pod.as_ref().and_then(|pod| self.caches.view().node(&pod.node));
-        let taints = node.map(|node| node.evicting().cloned().collect());
-        let (key, now, compares) = (key.clone(), self.context.clock.instant(), self.compares);
-        let snapshot = Snapshot { key, pod, taints, doubt: None, timer, now, compares };
-        Ok(Observed::Ready(snapshot))
+        Ok(self.observe(key))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {
@@ -142,23 +132,23 @@ impl Sequenced for Evictor {
     }
 
     fn record(&self, snapshot: &Snapshot, plan: &Plan) {
-        self.arm(snapshot, plan);
+        self.timers.follow(&snapshot.key, plan);
     }
 
     fn note(&self, snapshot: &Snapshot, note: Note) {
-        let Snapshot { key, pod, .. } = snapshot;
+        let (key, pod) = (&snapshot.key, snapshot.pod.as_ref().map(|pod| &pod.meta.uid));
         match note {
             Note::Retries(error) => {
                 tracing::debug!(logger = "taint-eviction-controller", pod = %key, err = %error, "Trying again");
             }
-            Note::Revised(live, plan) => self.arm(&live, &plan),
+            Note::Revised(plan) => self.timers.follow(key, &plan),
             Note::Deleted(since) => {
                 self.deleted.inc();
                 let latency = self.context.clock.instant().saturating_duration_since(since);
                 self.latency.observe(latency.as_secs_f64());
-                self.disarm(key, pod.as_deref());
+                self.timers.end(key, pod);
             }
-            Note::Gone => self.disarm(key, pod.as_deref()),
+            Note::Gone => self.timers.end(key, pod),
             Note::Reads(node) => self.nodes.lock().begin(node, key.clone(), self.context.clock.instant()),
             Note::Node(node) => self.heartbeats.node_was_read(&node),
             Note::Lease(node, renewal) => self.heartbeats.lease_was_read(&node, renewal),
@@ -170,37 +160,11 @@ impl Sequenced for Evictor {
         let (key, pod) = (&snapshot.key, &snapshot.pod);
         let (now, node) = (self.context.clock.instant(), pod.as_ref().map_or("", |pod| &pod.node));
         let (view, doubt) = (self.nodes.lock().get(node, now), self.heartbeats.unconfirmed_for(node));
-        Some(Fresh { timer: self.timer(key), now, view, doubt })
+        Some(Fresh { timer: self.timers.get(key), now, view, doubt })
     }
 
     fn informers(&self) -> Vec<&dyn AnyInformer> {
         // Leases are not waited for: most taints do not depend on them.
         vec![self.caches.nodes.informer(), self.caches.pods.informer()]
-    }
-}
-
-impl Evictor {
-    /// The timer under the name of a Pod.
-    fn timer(&self, key: &Key) -> Option<Timer> {
-        self.timers.lock().get(key).cloned()
-    }
-
-    /// Arms and removes timers. The timer of a Pod that is to be deleted stays until it is deleted: a failed deletion is due
-    /// again at once.
-    fn arm(&self, snapshot: &Snapshot, plan: &Plan) {
-        let mut timers = self.timers.lock();
-        match &plan.then {
-            Then::Wait(timer) => _ = timers.insert(snapshot.key.clone(), timer.clone()),
-            Then::Delete { .. } if !plan.cancels => {}
-            Then::Nothing | Then::Delete { .. } => _ = timers.remove(&snapshot.key),
-        }
-    }
-
-    /// Removes the timer of a Pod that is deleted.
-    fn disarm(&self, key: &Key, pod: Option<&CachedPod>) {
-        let mut timers = self.timers.lock();
-        if timers.get(key).is_some_and(|timer| pod.is_some_and(|pod| timer.pod == pod.meta.uid)) {
-            timers.remove(key);
-        }
     }
 }

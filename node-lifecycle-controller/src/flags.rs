@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use common::settings::{Tune, TuneValue};
 
-use crate::decide::tainting::CAP_FLAG;
-
 const fn seconds(count: u64) -> TuneValue {
     TuneValue::Duration(Duration::from_secs(count))
 }
@@ -60,7 +58,7 @@ pub(crate) const NODE_TAINT_ALARM_SHARE: Tune = Tune {
 };
 /// The share of tainted nodes that is never exceeded.
 pub(crate) const NODE_TAINT_MAX_SHARE: Tune = Tune {
-    name: CAP_FLAG,
+    name: "node-taint-max-share",
     default: TuneValue::Ratio(0.0),
     help: "No node gets a NoExecute taint of the node monitor if a larger share of all nodes than this would then have one; between 0 and 1, 0: no limit",
 };

@@ -1,9 +1,11 @@
-//! What is remembered of nodes: one record for each node, the deadlines of nodes, and zones with the nodes that wait there.
+//! What is remembered of nodes: one record for each node, the schedule of passes, and the zones with the nodes that wait there.
 //!
-//! An event of a node and a heartbeat cost a lookup; a pass costs what has changed or is due. A heartbeat does not move the
-//! deadline of its node in the list: an early deadline is put right when it comes up, once in a grace period.
+//! An event of a node and a heartbeat cost a lookup; a pass costs what has changed or is due.
 
+mod lapse;
 mod record;
+mod schedule;
+mod zones;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,78 +13,41 @@ use std::{
     time::Duration,
 };
 
-use common::{clock::Instant, intern::Text, map::HashMap, meta::Uid};
-use jiff::Timestamp;
+use common::{clock::Instant, intern::Text, map::HashMap};
 
 use crate::{
-    decide::{
-        health::{self, Action, Examined, Grace, Judged},
-        rate::Limiter,
-        sight::Sight,
-        tainting::{Head, WaitingZone},
-        taints,
-        upkeep::{Failure, Standing},
-        zones::{self, Count, Disruption, ZoneLimits, ZoneStanding, ZoneState},
+    disruption::{Disruption, ZoneLimits, ZoneStanding, transition},
+    monitor::{
+        rounds::{
+            plan::health::{self, Action, Judged},
+            snapshot::{Examined, HealthSnapshot, Reports, WaitingZone},
+        },
+        upkeep::snapshot::{Failure, Standing},
     },
-    objects::{Node, NodeReady},
+    objects::{Name, Node, NodeReady, Renewal},
+    sight::Sight,
+    silence::{self, Grace},
+    taints::{self, Cause},
 };
 
-use record::{DENIED, Denied, Record};
-
-/// Name of a node.
-pub(crate) type Name = Arc<str>;
-
-/// The renewal of a Lease: none if the Lease has no time.
-pub(crate) type Renewal = Option<Timestamp>;
-
-/// A zone.
-struct Zone {
-    count: Count,
-    excluded: usize,
-    state: ZoneState,
-    limiter: Limiter,
-    waiting: BTreeSet<(Instant, Name)>,
-    /// Whether a pass has told of it.
-    is_told: bool,
-}
-
-impl Zone {
-    fn is_empty(&self) -> bool {
-        self.count.size() == 0 && self.excluded == 0
-    }
-}
+use record::Record;
+use schedule::Schedule;
+use zones::{Zone, Zones};
 
 /// All nodes.
 pub(crate) struct Fleet {
     pub(crate) sight: Sight,
     grace: Grace,
-    limits: ZoneLimits,
     records: HashMap<Name, Record>,
-    deadlines: BTreeSet<(Instant, Name)>,
-    /// Nodes that the next pass looks at.
-    changed: BTreeSet<Name>,
+    schedule: Schedule,
     tainted: BTreeSet<Name>,
-    zones: BTreeMap<Text, Zone>,
-    /// Zones that passes have told of and that have lost their last node, since the last pass.
-    vanished: BTreeSet<Text>,
-    arrived: BTreeMap<Name, Uid>,
-    departed: Vec<(Name, Uid)>,
-    /// Nodes whose conditions were written without an answer.
-    lapsed: Vec<(Name, Uid)>,
+    zones: Zones,
+    /// What passes have not reported yet.
+    unreported: Reports,
     /// Grace periods begin no earlier than this.
     grace_from: Option<Instant>,
-    is_total: bool,
-}
-
-/// What a pass looks at.
-pub(crate) struct Due {
-    pub(crate) examined: Vec<Examined>,
-    pub(crate) zones: BTreeMap<Text, ZoneStanding>,
-    pub(crate) was_total: bool,
-    pub(crate) grace_from: Option<Instant>,
-    pub(crate) arrived: Vec<(Name, Uid)>,
-    pub(crate) departed: Vec<(Name, Uid)>,
-    pub(crate) lapsed: Vec<(Name, Uid)>,
+    /// Whether the last pass found every zone fully disrupted.
+    was_total: bool,
 }
 
 impl Fleet {
@@ -90,18 +55,13 @@ impl Fleet {
         Self {
             sight,
             grace,
-            limits,
             records: HashMap::default(),
-            deadlines: BTreeSet::new(),
-            changed: BTreeSet::new(),
+            schedule: Schedule::default(),
             tainted: BTreeSet::new(),
-            zones: BTreeMap::new(),
-            vanished: BTreeSet::new(),
-            arrived: BTreeMap::new(),
-            departed: Vec::new(),
-            lapsed: Vec::new(),
+            zones: Zones::new(limits),
+            unreported: Reports::default(),
             grace_from: None,
-            is_total: false,
+            was_total: false,
         }
     }
 
@@ -110,162 +70,89 @@ impl Fleet {
     ///
     /// `lease`: the Lease that is there, for a node that was not known.
     pub(crate) fn see(&mut self, node: &Arc<Node>, lease: Option<Renewal>, is_of_set: bool, now: Instant) {
-        let name = &node.metadata.name;
-        let zone = node.zone();
-        let known = self.records.get(name).filter(|known| known.node.metadata.uid == node.metadata.uid);
+        let meta = &node.metadata;
+        let known = self.records.get(&meta.name).filter(|known| known.node.metadata.uid == meta.uid);
         let record = match known {
-            Some(known) if !is_of_set && known.node.metadata.resource_version > node.metadata.resource_version => {
-                return;
-            }
+            Some(known) if !is_of_set && known.node.metadata.resource_version > meta.resource_version => return,
             Some(known) => {
-                // A first report is one of the kubelet unless this program, or another one like it, wrote it.
-                let is_heard = match (known.node.ready(), node.ready()) {
-                    (_, NodeReady::Absent) => false,
-                    (NodeReady::Absent, _) => !health::is_lapsed(node),
-                    _ => node.reported() != known.node.reported(),
-                };
-                let is_reported = node.ready() != known.node.ready() && !health::is_lapsed(node);
-                let mut record = Record { node: Arc::clone(node), zone, ..known.clone() };
-                if is_heard {
-                    (record.heard, record.is_doubted, record.denied) = (now, false, None);
-                }
-                if is_heard || is_reported {
-                    record.reported = Some(now);
-                }
-                if health::is_lapsed(node)
-                    && let Some(before) = record.unanswered.take()
-                {
-                    // The write has taken effect, so the server takes writes.
-                    (record.spared, record.is_doubted, record.failure) = (None, false, None);
-                    if before == NodeReady::True {
-                        self.lapsed.push((Arc::clone(name), node.metadata.uid.clone()));
-                    }
-                } else if is_heard {
-                    record.unanswered = None;
+                let mut record = known.clone();
+                if record.see(node, now) == Some(NodeReady::True) {
+                    self.unreported.lapsed.push((Arc::clone(&meta.name), meta.uid.clone()));
                 }
                 record
             }
             None => {
-                self.forget(name);
-                self.arrived.insert(Arc::clone(name), node.metadata.uid.clone());
-                Record {
-                    node: Arc::clone(node),
-                    zone,
-                    heard: now,
-                    reported: None,
-                    lease,
-                    due: None,
-                    waits: None,
-                    is_announced: false,
-                    failure: None,
-                    is_doubted: false,
-                    spared: None,
-                    unanswered: None,
-                    denied: None,
-                }
+                self.forget(&meta.name);
+                self.unreported.arrived.insert(Arc::clone(&meta.name), meta.uid.clone());
+                Record::new(node, lease, now)
             }
         };
-        self.changed.insert(Arc::clone(name));
+        self.schedule.touch(&meta.name);
         self.put(record, now);
     }
 
     /// Puts a record in the place of the one of that node.
     fn put(&mut self, mut record: Record, now: Instant) {
         let name = Arc::clone(&record.node.metadata.name);
+        self.zones.enter(&record.zone, record.counted(), now);
         if let Some(old) = self.records.remove(&name) {
-            self.uncount(&old);
             // A node that changed its zone or needs its taint no longer loses its place.
-            let needs = taints::Cause::of(&record.node).is_some_and(|cause| !taints::has_cause(&record.node, cause));
+            let needs = Cause::of(&record.node).is_some_and(|cause| !taints::has_cause(&record.node, cause));
             if old.zone != record.zone || !needs {
-                self.unqueue(&old.zone, &name, old.waits);
-                record.waits = None;
+                self.zones.end_wait(&old.zone, &name, record.waits.take());
             }
-            if old.zone != record.zone {
-                self.drop_if_empty(&old.zone);
-            }
+            self.zones.leave(&old.zone, old.counted());
         }
         if taints::has_any_cause(&record.node) {
             self.tainted.insert(Arc::clone(&name));
         } else {
             self.tainted.remove(&name);
         }
-        let limits = &self.limits;
-        let zone = self.zones.entry(record.zone.clone()).or_insert_with(|| {
-            let limiter = Limiter::new(limits.rate, now);
-            let (count, waiting) = (Count::default(), BTreeSet::new());
-            Zone { count, excluded: 0, state: ZoneState::Initial, limiter, waiting, is_told: false }
-        });
-        self.vanished.remove(&record.zone);
-        *counted(zone, &record) += 1;
         self.records.insert(name, record);
-    }
-
-    fn uncount(&mut self, record: &Record) {
-        if let Some(zone) = self.zones.get_mut(&record.zone) {
-            let count = counted(zone, record);
-            *count = count.saturating_sub(1);
-        }
-    }
-
-    fn drop_if_empty(&mut self, zone: &Text) {
-        if self.zones.get(zone).is_some_and(Zone::is_empty)
-            && let Some(empty) = self.zones.remove(zone)
-            && empty.is_told
-        {
-            self.vanished.insert(zone.clone());
-        }
-    }
-
-    fn unqueue(&mut self, zone: &Text, name: &Name, waits: Option<Instant>) {
-        if let (Some(since), Some(zone)) = (waits, self.zones.get_mut(zone)) {
-            zone.waiting.remove(&(since, Arc::clone(name)));
-        }
     }
 
     /// Forgets a node.
     pub(crate) fn forget(&mut self, name: &Name) {
-        let Some(record) = self.records.remove(name) else { return };
-        self.uncount(&record);
-        self.unqueue(&record.zone, name, record.waits);
-        self.drop_if_empty(&record.zone);
+        let Some(mut record) = self.records.remove(name) else { return };
+        self.zones.end_wait(&record.zone, name, record.waits);
+        self.zones.leave(&record.zone, record.counted());
         self.tainted.remove(name);
-        self.changed.remove(name);
-        if let Some(due) = record.due {
-            self.deadlines.remove(&(due, Arc::clone(name)));
-        }
-        self.arrived.remove(name);
+        self.schedule.examined(name);
+        self.schedule.set_deadline(name, &mut record.due, None);
+        self.unreported.arrived.remove(name);
         if record.is_announced {
-            self.departed.push((Arc::clone(name), record.node.metadata.uid.clone()));
+            self.unreported.departed.push((Arc::clone(name), record.node.metadata.uid.clone()));
         }
     }
 
     /// Takes note of a Lease. Any renewal but the last one seen is a sign of life, whatever the clock of the node says.
     pub(crate) fn renewed(&mut self, name: &str, renewal: Renewal, now: Instant) {
-        let Some(record) = self.records.get_mut(name) else { return };
-        if record.lease.replace(renewal) == Some(renewal) {
+        if !self.is_news(name, renewal) {
             return;
         }
-        (record.heard, record.denied) = (now, None);
+        self.update(name, |record| {
+            record.lease = Some(renewal);
+            record.heard = now;
+            record.lapse.heard();
+        });
         // The node may have been found silent.
-        if record.due.is_none() {
-            self.changed.insert(Arc::clone(&record.node.metadata.name));
+        if self.records.get(name).is_some_and(|record| record.due.is_none()) {
+            self.touch(name);
         }
-        self.doubt(name, false);
     }
 
-    /// Counts a node as not ready for its zone, or as what its condition says.
-    fn doubt(&mut self, name: &str, is_doubted: bool) {
-        let Some(record) = self.records.get_mut(name).filter(|record| record.is_doubted != is_doubted) else { return };
-        let Some(zone) = self.zones.get_mut(&record.zone) else { return };
-        *counted(zone, record) -= 1;
-        record.is_doubted = is_doubted;
-        *counted(zone, record) += 1;
+    /// Changes what is remembered of a node, and how the node counts for its zone.
+    fn update(&mut self, name: &str, change: impl FnOnce(&mut Record)) {
+        let Some(record) = self.records.get_mut(name) else { return };
+        let before = record.counted();
+        change(record);
+        self.zones.recount(&record.zone, before, record.counted());
     }
 
-    /// Looks at a node again with the next pass.
+    /// Examines a node again with the next pass.
     pub(crate) fn touch(&mut self, name: &str) {
         if let Some(record) = self.records.get(name) {
-            self.changed.insert(Arc::clone(&record.node.metadata.name));
+            self.schedule.touch(&record.node.metadata.name);
         }
     }
 
@@ -275,39 +162,26 @@ impl Fleet {
     ///
     /// `is_unanswered`: the write may have taken effect.
     pub(crate) fn spare(&mut self, name: &str, is_unanswered: bool, now: Instant) {
-        if let Some(record) = self.records.get_mut(name) {
-            record.spared = Some(now);
-            if is_unanswered {
-                record.unanswered = Some(record.node.ready());
-            }
-        }
-        self.doubt(name, true);
+        self.update(name, |record| record.lapse.not_taken(is_unanswered.then(|| record.node.ready()), now));
         self.touch(name);
     }
 
     /// The server denies the conditions of a silent node, for what they are: it takes those of other nodes, and heartbeats. They
     /// are written again after a pause that grows up to a grace period.
     pub(crate) fn deny(&mut self, name: &str, now: Instant) {
-        if let Some(record) = self.records.get_mut(name) {
-            let pause = record.denied.map_or(DENIED, |denied| denied.pause * 2).min(self.grace.of(&record.node));
-            record.denied = Some(Denied { until: now + pause, pause });
-        }
-        self.doubt(name, true);
+        let grace = self.grace;
+        self.update(name, |record| record.lapse.denied(grace.of(&record.node), now));
         self.touch(name);
     }
 
-    /// The conditions of a silent node were written: what became of an earlier write without an answer does not matter.
+    /// The conditions of a silent node were written.
     pub(crate) fn was_lapsed(&mut self, name: &str) {
-        if let Some(record) = self.records.get_mut(name) {
-            record.unanswered = None;
-        }
+        self.update(name, |record| record.lapse.succeeded());
     }
 
     /// Takes note of a change of a node that failed, or that succeeded.
     pub(crate) fn note_write(&mut self, name: &str, failure: Option<Failure>) {
-        if let Some(record) = self.records.get_mut(name) {
-            record.failure = failure.map(Arc::new);
-        }
+        self.update(name, |record| record.failure = failure.map(Arc::new));
     }
 
     /// Nodes whose last change failed, at most this many.
@@ -341,121 +215,102 @@ impl Fleet {
 
     /// How many nodes wait for a taint.
     pub(crate) fn waiting(&self) -> usize {
-        self.zones.values().map(|zone| zone.waiting.len()).sum()
+        self.zones.iter().map(|(_, zone)| zone.waiting.len()).sum()
     }
 
     /// How many of them are in a zone where nodes are tainted now.
     pub(crate) fn expected(&self) -> usize {
-        let zones = self.zones.values().filter(|zone| zone.limiter.rate() > 0.0);
-        zones.map(|zone| zone.waiting.len()).sum()
+        let zones = self.zones.iter().filter(|(_, zone)| zone.limiter.rate() > 0.0);
+        zones.map(|(_, zone)| zone.waiting.len()).sum()
     }
 
-    /// What a pass has to look at. Changes nothing.
-    pub(crate) fn due(&self, now: Instant) -> Due {
-        let expired = self.deadlines.iter().take_while(|(due, _)| *due < now).map(|(_, name)| name);
-        let names: BTreeSet<&Name> = self.changed.iter().chain(expired).collect();
-        let examined = names.into_iter().filter_map(|name| self.records.get(name)).map(|record| Examined {
+    /// What a pass decides on. Changes nothing. `trouble`: what is wrong with a watch; `period`: the pause between two passes.
+    pub(crate) fn pass(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
+        let examined = self.schedule.due(now).into_iter().filter_map(|name| self.records.get(name));
+        let examined = examined.map(|record| Examined {
             node: Arc::clone(&record.node),
-            // The first pass that looks at a node counts as a sign of life, as upstream has it.
+            // The first pass that examines a node counts as a sign of life, as upstream has it.
             heard: if record.is_announced { record.patient_since() } else { now },
-            denied_until: record.denied.map(|denied| denied.until),
+            denied_until: record.lapse.denied_until(),
             waits: record.waits.is_some(),
-            counts: record.counts() && !record.is_doubted,
+            counts: !record.node.is_excluded() && !record.lapse.has_failed,
         });
-        Due {
+        HealthSnapshot {
+            now,
+            sight: self.sight,
+            trouble,
+            grace_from: self.grace_from,
+            grace: self.grace,
             examined: examined.collect(),
             zones: self.standings(),
-            was_total: self.is_total,
-            grace_from: self.grace_from,
-            arrived: self.arrived.iter().map(|(name, uid)| (Arc::clone(name), uid.clone())).collect(),
-            departed: self.departed.clone(),
-            lapsed: self.lapsed.clone(),
+            was_total: self.was_total,
+            limits: self.zones.limits,
+            reports: self.unreported.clone(),
+            period,
         }
     }
 
     /// All zones.
     pub(crate) fn standings(&self) -> BTreeMap<Text, ZoneStanding> {
-        let standing = |zone: &Zone| ZoneStanding { state: zone.state, count: zone.count };
-        self.zones.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
+        self.zones.standings()
     }
 
     /// The zones that have no node any more, once.
     pub(crate) fn take_vanished(&mut self) -> BTreeSet<Text> {
-        std::mem::take(&mut self.vanished)
+        self.zones.take_vanished()
     }
 
     /// Takes over what a pass has decided.
     pub(crate) fn passed(&mut self, plan: &health::Plan, now: Instant) {
-        // Nodes may have come and gone since the pass looked at them.
-        for (name, uid) in &plan.arrived {
-            if self.arrived.get(name) == Some(uid) {
-                self.arrived.remove(name);
-            }
+        // Nodes may have come and gone since the snapshot of the pass.
+        self.unreported.remove(&plan.reports);
+        for (name, uid) in &plan.reports.arrived {
             if let Some(record) = self.records.get_mut(name).filter(|record| record.node.metadata.uid == *uid) {
                 record.is_announced = true;
                 record.heard = now;
             }
         }
-        self.departed.drain(..plan.departed.len().min(self.departed.len()));
-        self.lapsed.drain(..plan.lapsed.len().min(self.lapsed.len()));
-        self.zones.values_mut().for_each(|zone| zone.is_told = true);
-        for (name, change) in &plan.zones {
-            if let Some(zone) = self.zones.get_mut(name) {
-                zone.state = change.state;
-                zone.limiter.set_rate(change.rate, now);
-            }
-        }
+        self.zones.passed(&plan.zones, now);
         for judged in &plan.judged {
             self.judged(judged, now);
         }
         match plan.disruption {
-            Disruption::Begins => self.changed.extend(self.tainted.iter().cloned()),
+            Disruption::Begins => self.tainted.iter().for_each(|name| self.schedule.touch(name)),
             Disruption::Ends => self.grace_from = Some(now),
             Disruption::None | Disruption::Lasts => {}
         }
-        self.is_total = plan.disruption.is_total();
+        self.was_total = plan.disruption.is_total();
     }
 
     fn judged(&mut self, Judged { node, due, action }: &Judged, now: Instant) {
         let name = &node.metadata.name;
-        // A node that has changed since is looked at again.
+        // A node that has changed since is examined again.
         let Some(record) = self.records.get_mut(name).filter(|record| Arc::ptr_eq(&record.node, node)) else { return };
-        if let Some(old) = record.due.take() {
-            self.deadlines.remove(&(old, Arc::clone(name)));
-        }
-        record.due = *due;
-        if let Some(due) = due {
-            self.deadlines.insert((*due, Arc::clone(name)));
-        }
+        self.schedule.set_deadline(name, &mut record.due, *due);
         match action {
-            // It is looked at until the action has had its effect.
-            Some(Action::Lapse(_) | Action::Relieve | Action::Swap(_)) => {
-                self.changed.insert(Arc::clone(name));
-                return;
-            }
+            // It is examined until the action has had its effect.
+            Some(Action::Lapse(_) | Action::Relieve | Action::Swap(_)) => return self.schedule.touch(name),
             Some(Action::Wait(_)) => {
                 record.waits = Some(now);
-                if let Some(zone) = self.zones.get_mut(&record.zone) {
-                    zone.waiting.insert((now, Arc::clone(name)));
-                }
+                self.zones.wait(&record.zone, name, now);
             }
-            None if record.waits.is_none() && !record.is_doubted => record.failure = None,
+            None if record.waits.is_none() && !record.lapse.has_failed => record.failure = None,
             None => {}
         }
-        self.changed.remove(name);
+        self.schedule.examined(name);
     }
 
     /// Zones with nodes that wait, each with the one that has waited longest.
-    pub(crate) fn heads(&self, now: Instant) -> Vec<WaitingZone> {
-        let head = |(name, zone): (&Text, &Zone)| {
+    pub(crate) fn waiting_zones(&self, now: Instant) -> Vec<WaitingZone> {
+        let waiting = |(name, zone): (&Text, &Zone)| {
             let (_, first) = zone.waiting.first()?;
             let record = self.records.get(first)?;
-            let is_heard = health::is_lapsed(&record.node) && self.silent_in(record, now).is_some();
-            let is_over = is_heard || taints::Cause::of(&record.node).is_none();
-            let head = Head { node: Arc::clone(&record.node), is_over };
-            Some(WaitingZone { zone: name.clone(), head, count: zone.waiting.len(), limiter: zone.limiter })
+            let is_heard = silence::is_lapsed(&record.node) && self.silent_in(record, now).is_some();
+            let is_over = is_heard || Cause::of(&record.node).is_none();
+            let (node, count) = (Arc::clone(&record.node), zone.waiting.len());
+            Some(WaitingZone { zone: name.clone(), node, is_over, count, limiter: zone.limiter })
         };
-        self.zones.iter().filter_map(head).collect()
+        self.zones.iter().filter_map(waiting).collect()
     }
 
     /// The time until a node counts as silent; none if it does.
@@ -465,34 +320,28 @@ impl Fleet {
 
     fn silent_after(&self, record: &Record, heard: Instant, now: Instant) -> Option<Duration> {
         let from = self.sight.since(now).into_iter().chain(self.grace_from).max().unwrap_or(now);
-        let at = health::silent_at(&record.node, heard, from, self.grace);
+        let at = self.grace.end(&record.node, heard, from);
         (at >= now).then(|| at - now)
     }
 
     /// Takes the token for a node of a zone.
     pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
-        if let Some(zone) = self.zones.get_mut(zone) {
-            zone.limiter.take(now);
-        }
+        self.zones.spend(zone, now);
     }
 
-    /// A node waits no longer; the next pass looks at it.
+    /// A node waits no longer; the next pass examines it.
     pub(crate) fn release(&mut self, name: &Name) {
         let Some(record) = self.records.get_mut(name) else { return };
-        let (waits, zone) = (record.waits.take(), record.zone.clone());
-        self.unqueue(&zone, name, waits);
-        self.touch(name);
+        self.zones.end_wait(&record.zone, name, record.waits.take());
+        self.schedule.touch(name);
     }
 
     /// Lets a node whose turn could not be used wait behind the others of its zone. A node that has recovered while its taint was
     /// on its way waits no longer.
     pub(crate) fn postpone(&mut self, name: &Name, now: Instant) {
-        let Some(record) = self.records.get_mut(name) else { return };
-        let Some(zone) = self.zones.get_mut(&record.zone) else { return };
-        let Some(since) = record.waits else { return };
-        record.waits = Some(now);
-        zone.waiting.remove(&(since, Arc::clone(name)));
-        zone.waiting.insert((now, Arc::clone(name)));
+        let Some(record) = self.records.get_mut(name).filter(|record| record.waits.is_some()) else { return };
+        self.zones.end_wait(&record.zone, name, record.waits.replace(now));
+        self.zones.wait(&record.zone, name, now);
     }
 
     /// Whether nothing has been heard of a node for its grace period, while this process would have heard.
@@ -505,12 +354,12 @@ impl Fleet {
     /// says itself that it is not ready has said so since this process sees, or has had a grace period to say otherwise. What a
     /// process finds when it starts is no memory of a time before it was blind.
     pub(crate) fn unconfirmed_for(&self, name: &str, now: Instant) -> Option<Duration> {
-        // Who sees nothing now has to see for a grace period.
+        // A process that sees nothing now has to see for a grace period.
         let (Some(record), Some(since)) = (self.records.get(name), self.sight.since(now)) else {
             return Some(self.grace.monitor);
         };
         match record.node.ready() {
-            NodeReady::False | NodeReady::Unknown if !health::is_lapsed(&record.node) => {
+            NodeReady::False | NodeReady::Unknown if !silence::is_lapsed(&record.node) => {
                 let is_news = !self.sight.was_lost() || record.reported.is_some_and(|reported| reported >= since);
                 let left = (since + self.grace.of(&record.node)).saturating_duration_since(now);
                 Some(left).filter(|left| !is_news && !left.is_zero())
@@ -525,10 +374,10 @@ impl Fleet {
     /// Whether a node may get its taint, by what its zone and all zones are now: since its turn came, others may have failed.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
         let Some(record) = self.records.get(name).filter(|_| self.sight.since(now).is_some()) else { return false };
-        let (changes, disruption) = zones::decide(&self.standings(), self.is_total, &self.limits);
+        let (changes, disruption) = transition(&self.standings(), self.was_total, &self.zones.limits);
         let rate = changes.get(&record.zone).map(|change| change.rate);
         let rate = rate.or_else(|| Some(self.zones.get(&record.zone)?.limiter.rate())).unwrap_or_default();
-        let is_cause = !health::is_lapsed(&record.node) || self.silent_in(record, now).is_none();
+        let is_cause = !silence::is_lapsed(&record.node) || self.silent_in(record, now).is_none();
         is_cause && rate > 0.0 && !disruption.is_total()
     }
 
@@ -539,21 +388,10 @@ impl Fleet {
             heard_ago: now.saturating_duration_since(record.heard),
             silent_in: self.silent_in(record, now).filter(|_| record.node.ready() != NodeReady::Unknown),
             waiting: record.waits.map(|since| now.saturating_duration_since(since)),
-            zone: self.zones.get(&record.zone).map_or(ZoneState::Initial, |zone| zone.state),
+            zone: self.zones.state(&record.zone),
             blind_for,
             failure: record.failure.clone(),
         })
-    }
-}
-
-/// Where a record is counted.
-fn counted<'a>(zone: &'a mut Zone, record: &Record) -> &'a mut usize {
-    if !record.counts() {
-        &mut zone.excluded
-    } else if record.counts_as_ready() {
-        &mut zone.count.ready
-    } else {
-        &mut zone.count.not_ready
     }
 }
 

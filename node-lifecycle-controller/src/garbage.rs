@@ -1,41 +1,45 @@
 //! Removes Pods that no kubelet will ever finish: terminated Pods above a threshold, Pods of nodes that no longer exist,
 //! terminating Pods without a node, and terminating Pods on a node that an operator has declared out of service.
 //!
-//! A pass reads only what it can act on, through indexes of the cache, and ended Pods a part after the other ([`ended`]). Before Pods are removed because of their node, the node
-//! is read from the server. Every write names the uid and the version of the Pod that was judged, where upstream's deletion
+//! A pass reads only what it can act on, through indexes of the cache, and ended Pods a part after the other ([`ended`]). Before
+//! Pods are removed because of their node, the node is read from the server. Every write names the uid and the version of the Pod that was judged, where upstream's deletion
 //! names neither. Finalizers are never touched. Upstream: `pkg/controller/podgc`.
 
+mod carry_out;
+mod decide;
 mod ended;
 mod observe;
+mod pass;
+mod plan;
+pub(crate) mod quarantine;
+pub(crate) mod snapshot;
 
 use std::{sync::Arc, time::Duration};
 
 use common::{
-    controller::{Loop, Observed, Sequenced},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::AnyInformer,
+    io::{Failed, Io, Outcome},
     meta::Uid,
     metrics::{Counters, Stability},
     queue::{Backoff, Priority, Queue},
     runtime::{Context, LoopDefinition, Running},
-    sequence::{Failed, Sequence},
     settings::{Tune, TuneValue},
 };
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::{
-    caches::Caches,
-    decide::{
-        garbage::{self as decide, Plan, Snapshot},
-        quarantine::Quarantine,
-    },
-    objects::CachedPod,
-    pass::Pass,
-    sequence::garbage::{self as sequence, Behind, Note},
-};
+use crate::{caches::Caches, objects::CachedPod};
 
+use carry_out::{Behind, Note};
 use ended::EndedPods;
+use pass::Pass;
+use plan::Plan;
+use quarantine::Quarantine;
+use snapshot::{Limits, Snapshot};
+
+pub use snapshot::NODES_PER_PASS;
 
 /// The shortest pause between two passes, whatever is configured.
 const MIN_PERIOD: Duration = Duration::from_millis(10);
@@ -73,7 +77,7 @@ pub const POD_GARBAGE_COLLECTOR: LoopDefinition = LoopDefinition {
 };
 
 /// The Pod garbage collector.
-pub struct PodCollector {
+struct PodCollector {
     context: Context,
     deleted: Counters,
     failed: Counters,
@@ -81,9 +85,7 @@ pub struct PodCollector {
     ended: Arc<Mutex<EndedPods>>,
     /// As the last pass left it.
     quarantine: Mutex<Quarantine>,
-    threshold: i64,
-    period: Duration,
-    quarantine_period: Duration,
+    limits: Limits,
 }
 
 fn start(context: Context) -> Arc<dyn Running> {
@@ -109,29 +111,26 @@ fn start(context: Context) -> Arc<dyn Running> {
         ended: EndedPods::of(&caches.pods),
         caches,
         quarantine: Mutex::default(),
-        threshold: context.settings.integer(&TERMINATED_POD_GC_THRESHOLD),
-        period: context.settings.duration(&POD_GC_PERIOD).max(MIN_PERIOD),
-        quarantine_period: context.settings.duration(&POD_GC_QUARANTINE),
+        limits: Limits {
+            threshold: context.settings.integer(&TERMINATED_POD_GC_THRESHOLD),
+            period: context.settings.duration(&POD_GC_PERIOD).max(MIN_PERIOD),
+            quarantine_period: context.settings.duration(&POD_GC_QUARANTINE),
+        },
     };
     queue.add(Pass, Priority::Normal);
     Loop::start(POD_GARBAGE_COLLECTOR.name, context, Arc::new(collector), queue, 1)
 }
 
-impl Sequenced for PodCollector {
+impl Controller for PodCollector {
     type Key = Pass;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     fn observe(&self, _: &Pass, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        let limits = observe::Limits {
-            threshold: self.threshold,
-            period: self.period,
-            quarantine_period: self.quarantine_period,
-        };
         let now = self.context.clock.instant();
         let quarantine = self.quarantine.lock().clone();
-        let snapshot = observe::observe(self.caches.view(), &self.ended.lock(), quarantine, now, limits);
+        let snapshot = observe::observe(self.caches.view(), &self.ended.lock(), quarantine, now, self.limits);
         Ok(Observed::Ready(snapshot))
     }
 
@@ -139,8 +138,8 @@ impl Sequenced for PodCollector {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(_: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::sequence(plan)
+    async fn carry_out(_: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(plan, io).await
     }
 
     fn object(_: &Snapshot) -> (ObjectRef, Uid) {

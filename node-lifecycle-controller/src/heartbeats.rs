@@ -17,10 +17,12 @@ use parking_lot::Mutex;
 
 use crate::{
     caches::Caches,
-    decide::{health::Grace, sight::Sight, zones::ZoneLimits},
+    disruption::ZoneLimits,
     flags,
-    fleet::{Fleet, Name, Renewal},
-    objects::{LEASE_NAMESPACE, Lease, Node},
+    fleet::Fleet,
+    objects::{LEASE_NAMESPACE, Lease, Name, Node, Renewal},
+    sight::Sight,
+    silence::Grace,
 };
 
 /// The shortest pause between two passes, whatever is configured.
@@ -34,8 +36,7 @@ pub(crate) struct Heartbeats {
     pub(crate) leases: SharedInformer<Lease>,
     caches: Arc<Caches>,
     clock: Clock,
-    pub(crate) grace: Grace,
-    pub(crate) limits: ZoneLimits,
+    grace: Grace,
     /// The pause between two passes.
     pub(crate) period: Duration,
     /// How long the machine had been suspended when that was last taken into account.
@@ -75,7 +76,7 @@ impl Heartbeats {
         let (records, time) = (Arc::clone(&fleet), clock.clone());
         leases.add_handler(Box::new(move |event, origin| on_lease(&mut records.lock(), event, origin, time.instant())));
         let suspended = Mutex::new(clock.suspended());
-        Self { fleet, leases, caches, clock, grace, limits, period, suspended }
+        Self { fleet, leases, caches, clock, grace, period, suspended }
     }
 
     /// Why the caches do not show what nodes do, if they do not.

@@ -11,7 +11,7 @@
 //! loses no Pod because of a taint that says it is silent, whatever its status says.
 //!
 //! It errs on the side of doing nothing. A process that was paused, cut off or just started has not seen what nodes do: it
-//! judges no node before it has seen for a whole grace period ([`decide::sight`]).
+//! judges no node before it has seen for a whole grace period (`sight.rs`).
 //!
 //! # How it is laid out
 //!
@@ -20,14 +20,16 @@
 //! runs alone; the Pod garbage collector does not.
 //!
 //! ```text
-//! Leases ──► heartbeats.rs: fleet.rs ──► decide/health, decide/tainting ──► sequence/rounds: Nodes
+//! Leases ──► heartbeats.rs: fleet.rs ──► monitor/rounds: conditions and taints of nodes
 //!              ▲           └── may a node be well? ─┐
-//!              ├── events ──► queues of nodes, Pods ──► decide/upkeep, decide/readiness ──► sequence/node, sequence/readiness
+//!              ├── events ──► queues of nodes, Pods ──► monitor/upkeep: labels and taints of one node, monitor/readiness: one Pod
 //! caches.rs ───┤                                    ▼
-//! (Nodes, Pods ├── events ──► queue of Pods ──► decide/eviction ──► sequence/eviction: condition, deletion
+//! (Nodes, Pods ├── events ──► queue of Pods ──► eviction: condition, deletion
 //!  by node)    │                 ▲ timers
-//!              └── every 20 s ───┴────────────► decide/garbage ───► sequence/garbage: phase, deletion without grace
+//!              └── every 20 s ───┴────────────► garbage: phase, deletion without grace
 //! ```
+//!
+//! The folder of each loop has the same files: `observe.rs`, `snapshot.rs`, `plan.rs`, `decide.rs` and `carry_out.rs`.
 //!
 //! # Where it differs from upstream
 //!
@@ -52,22 +54,24 @@
 //! - A terminating Pod that has its condition is not deleted again.
 //! - A node that is back ends its quarantine, and removals of Pods of one node run in parallel.
 
-pub mod decide;
 pub mod eviction;
 pub mod garbage;
 pub mod monitor;
 pub mod objects;
-pub mod sequence;
+pub mod silence;
+pub mod taints;
 
 mod caches;
+mod disruption;
 mod flags;
 mod fleet;
 mod heartbeats;
-mod pass;
+mod rate;
+mod sight;
+#[cfg(test)]
+mod world;
 
 use common::{app::Definition, runtime::LoopDefinition, settings::FeatureGate, settings::Tune};
-
-pub use pass::Pass;
 
 /// All loops of this program.
 pub const LOOPS: &[LoopDefinition] =

@@ -3,8 +3,5 @@
 mod node;
 mod pod;
 
-pub use node::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node, NodeReady, READY};
-pub use pod::{ByNode, CachedPod, DisruptedSince, ReadyCondition, TerminatingByNode};
-
-/// Condition of a Pod: it goes because of something that happened to where it runs.
-pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+pub use node::{LEASE_NAMESPACE, LEASES, Lease, NODES, Name, Node, NodeReady, READY, Renewal};
+pub use pod::{ByNode, CachedPod, DISRUPTION_TARGET, DisruptedSince, ReadyCondition, TerminatingByNode};

@@ -13,8 +13,8 @@ use std::{alloc::System, sync::Arc};
 use cap::Cap;
 use common::object::Object;
 use node_lifecycle_controller::{
-    decide::{health, taints},
     objects::{CachedPod, Node},
+    silence, taints,
 };
 use parking_lot::Mutex;
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ proptest! {
         let node = json!({"metadata": {"name": "n"}, "spec": {"taints": listed}, "status": {"conditions": conditions}});
         let Some(node) = read::<Node>(&node) else { return Ok(()) };
         limited(&ALLOCATOR, DECISIONS, || {
-            prop_assert!(health::lapsing(&node).len() <= 4);
+            prop_assert!(silence::lapsing(&node).len() <= 4);
             let mut changes = vec![taints::by_condition(&node), taints::to_reachable(&node)];
             changes.extend(taints::Cause::of(&node).map(|cause| taints::to_cause(&node, cause)));
             for change in changes {

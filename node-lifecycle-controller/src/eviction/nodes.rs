@@ -2,13 +2,22 @@
 
 use std::{sync::Arc, time::Duration};
 
-use common::{clock::Instant, intern::Text, map::HashMap, meta::Key};
+use common::{clock::Instant, intern::Text, map::HashMap, meta::Key, taints::Taint};
 use parking_lot::Mutex;
-
-use crate::sequence::eviction::View;
 
 /// How old the state of a node may be on which a Pod is deleted. The read that brought it counts from when it was sent.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// What the server said lately of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Nothing.
+    Unknown,
+    /// Another sync reads the node.
+    Awaited,
+    /// Its `NoExecute` taints; `None` if it does not exist.
+    Known(Option<Arc<[Taint]>>),
+}
 
 /// The states of nodes.
 pub(super) type NodeViews = Arc<Mutex<Nodes>>;
@@ -56,13 +65,12 @@ impl Nodes {
 
 #[cfg(test)]
 mod tests {
-    use common::taints::Taint;
-
     use super::*;
+    use crate::world::start;
 
     #[test]
     fn a_read_counts_for_a_second_from_when_it_was_sent_and_until_something_happens() {
-        let start = common::clock::Clock::system().instant();
+        let start = start();
         let at = |millis| start + Duration::from_millis(millis);
         let known = || View::Known(Some(Arc::from(Vec::<Taint>::new())));
         let (pod, other) = (Key::new("shop", "a"), Key::new("shop", "b"));

@@ -15,14 +15,14 @@ use crate::{
     objects::{CachedPod, Node},
 };
 
-use super::{NodeViews, Timers};
+use super::{nodes::NodeViews, timers::Timers};
 
 /// Registers the handlers of both caches.
 pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers, nodes: &NodeViews) {
     let watch = || Watch {
         queue: queue.clone(),
         caches: Arc::downgrade(caches),
-        timers: Arc::clone(timers),
+        timers: timers.clone(),
         nodes: Arc::clone(nodes),
     };
     let (of_pods, of_nodes) = (watch(), watch());
@@ -57,7 +57,7 @@ impl Watch {
             return;
         }
         let key = pod.meta().key();
-        let has_timer = self.timers.lock().contains_key(&key);
+        let has_timer = self.timers.has(&key);
         let is_tainted = || {
             let node = self.caches.upgrade().and_then(|caches| caches.view().node(&pod.node));
             node.is_some_and(|node| node.evicting().next().is_some())
@@ -79,13 +79,13 @@ impl Watch {
             Event::Updated { old, new } if !old.evicting().eq(new.evicting()) => Concerned::All,
             Event::Updated { .. } | Event::Deleted(_) | Event::Unreadable(_) => return,
         };
-        if matches!(concerned, Concerned::WithTimer) && self.timers.lock().is_empty() {
+        if matches!(concerned, Concerned::WithTimer) && self.timers.is_empty() {
             return;
         }
         let Some(caches) = self.caches.upgrade() else { return };
         for pod in caches.view().pods_of(&event.meta().name) {
             let key = pod.meta().key();
-            if matches!(concerned, Concerned::All) || self.timers.lock().contains_key(&key) {
+            if matches!(concerned, Concerned::All) || self.timers.has(&key) {
                 self.queue.add(key, priority(origin));
             }
         }

@@ -1,26 +1,15 @@
 //! What is remembered of one node.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use common::{clock::Instant, intern::Text};
 
+use super::{lapse::LapseAttempts, zones::Counted};
 use crate::{
-    decide::upkeep::Failure,
-    objects::{Node, NodeReady},
+    monitor::upkeep::snapshot::Failure,
+    objects::{Node, NodeReady, Renewal},
+    silence,
 };
-
-use super::Renewal;
-
-/// How long the conditions of a silent node are not written again after the server has denied that for the first time.
-pub(super) const DENIED: Duration = Duration::from_secs(5);
-
-/// A write that the server denied for what it holds.
-#[derive(Clone, Copy)]
-pub(super) struct Denied {
-    /// The next attempt comes no earlier.
-    pub(super) until: Instant,
-    pub(super) pause: Duration,
-}
 
 /// What is known of a node.
 #[derive(Clone)]
@@ -34,7 +23,7 @@ pub(super) struct Record {
     pub(super) reported: Option<Instant>,
     /// The Lease as it was seen last.
     pub(super) lease: Option<Renewal>,
-    /// The entry in the list of deadlines.
+    /// The entry in the schedule.
     pub(super) due: Option<Instant>,
     /// Since when it waits for a taint.
     pub(super) waits: Option<Instant>,
@@ -42,27 +31,88 @@ pub(super) struct Record {
     pub(super) is_announced: bool,
     /// The last change of it that failed, until one succeeds or none is necessary.
     pub(super) failure: Option<Arc<Failure>>,
-    /// Whether it was found silent, this could not be written, and nothing has been heard of it since.
-    pub(super) is_doubted: bool,
-    /// When the server took no write about its silence. It may not have taken a heartbeat either.
-    pub(super) spared: Option<Instant>,
-    /// Its condition before a write about its silence that was not answered.
-    pub(super) unanswered: Option<NodeReady>,
-    /// The last write about its silence, if the server denied it.
-    pub(super) denied: Option<Denied>,
+    /// What became of the writes about its silence.
+    pub(super) lapse: LapseAttempts,
+}
+
+/// What another state of a node shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum News {
+    /// A report of the kubelet, which is a sign of life.
+    Report,
+    /// Another condition `Ready` that no report came with. This program has not written it.
+    Condition,
+    /// Nothing that the kubelet did.
+    Nothing,
+}
+
+impl News {
+    fn between(known: &Node, node: &Node) -> Self {
+        let is_report = match (known.ready(), node.ready()) {
+            (_, NodeReady::Absent) => false,
+            // A first report is one of the kubelet unless this program, or another one like it, wrote it.
+            (NodeReady::Absent, _) => !silence::is_lapsed(node),
+            _ => node.reported() != known.reported(),
+        };
+        if is_report {
+            Self::Report
+        } else if node.ready() != known.ready() && !silence::is_lapsed(node) {
+            Self::Condition
+        } else {
+            Self::Nothing
+        }
+    }
 }
 
 impl Record {
-    pub(super) fn counts(&self) -> bool {
-        !self.node.is_excluded()
+    /// A node that was not known; `lease` is the Lease that is there.
+    pub(super) fn new(node: &Arc<Node>, lease: Option<Renewal>, now: Instant) -> Self {
+        Self {
+            node: Arc::clone(node),
+            zone: node.zone(),
+            heard: now,
+            reported: None,
+            lease,
+            due: None,
+            waits: None,
+            is_announced: false,
+            failure: None,
+            lapse: LapseAttempts::default(),
+        }
+    }
+
+    /// Takes over another state of the node. Returns the condition `Ready` before a write of this program that was not answered, if
+    /// that state shows that the write has taken effect.
+    pub(super) fn see(&mut self, node: &Arc<Node>, now: Instant) -> Option<NodeReady> {
+        let news = News::between(&self.node, node);
+        (self.node, self.zone) = (Arc::clone(node), node.zone());
+        let before = if silence::is_lapsed(node) { self.lapse.lapse_seen() } else { None };
+        if before.is_some() {
+            self.failure = None;
+        }
+        if news == News::Report {
+            self.heard = now;
+            self.lapse.reported();
+        }
+        if news != News::Nothing {
+            self.reported = Some(now);
+        }
+        before
+    }
+
+    /// How it counts for its zone.
+    pub(super) fn counted(&self) -> Counted {
+        if self.node.is_excluded() {
+            Counted::Excluded
+        } else if self.node.ready() == NodeReady::True && !self.lapse.has_failed {
+            Counted::Ready
+        } else {
+            Counted::NotReady
+        }
     }
 
     /// When its grace period began.
     pub(super) fn patient_since(&self) -> Instant {
-        self.spared.map_or(self.heard, |spared| spared.max(self.heard))
-    }
-
-    pub(super) fn counts_as_ready(&self) -> bool {
-        self.node.ready() == NodeReady::True && !self.is_doubted
+        self.lapse.not_taken.map_or(self.heard, |not_taken| not_taken.max(self.heard))
     }
 }

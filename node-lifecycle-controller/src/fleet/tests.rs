@@ -1,115 +1,11 @@
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-
-const GRACE: Grace = Grace { monitor: Duration::from_secs(50), startup: Duration::from_secs(60) };
-const LIMITS: ZoneLimits =
-    ZoneLimits { unhealthy_threshold: 0.55, large_threshold: 50, rate: 0.1, secondary_rate: 0.01 };
-const PERIOD: Duration = Duration::from_secs(5);
-
-/// A fleet, and its passes at a time that the test moves.
-struct World {
-    fleet: Fleet,
-    now: Instant,
-    version: u64,
-}
-
-fn node(name: &str, uid: &str, version: u64, change: impl FnOnce(&mut Value)) -> Arc<Node> {
-    let mut node = json!({"metadata": {"name": name, "uid": uid, "resourceVersion": version.to_string(),
-            "labels": {"topology.kubernetes.io/zone": "a"}},
-        "status": {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-11-21T09:00:00Z"}]}});
-    change(&mut node);
-    Arc::new(serde_json::from_str(&node.to_string()).unwrap())
-}
-
-impl World {
-    fn new(count: usize) -> Self {
-        let now = common::clock::Clock::system().instant();
-        let mut sight = Sight::new(PERIOD, GRACE.monitor);
-        sight.note(now);
-        let mut world = Self { fleet: Fleet::new(sight, GRACE, LIMITS), now, version: 1 };
-        for number in 0..count {
-            world.see(&format!("n{number}"), |_| {});
-        }
-        world
-    }
-
-    fn see(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
-        self.version += 1;
-        self.fleet.see(&node(name, name, self.version, change), None, false, self.now);
-    }
-
-    fn ready(&mut self, name: &str, status: &str, reason: &str) {
-        self.see(name, |node| {
-            node["status"]["conditions"][0]["status"] = json!(status);
-            node["status"]["conditions"][0]["reason"] = json!(reason);
-        });
-    }
-
-    fn wait(&mut self, seconds: u64) {
-        for _ in 0..seconds {
-            self.now += Duration::from_secs(1);
-            self.fleet.sight.note(self.now);
-        }
-    }
-
-    fn renew(&mut self, name: &str) {
-        self.version += 1;
-        let renewal = Timestamp::from_second(1_700_000_000 + self.version as i64).unwrap();
-        self.fleet.renewed(name, Some(renewal), self.now);
-    }
-
-    /// What a pass decides.
-    fn decide(&self) -> health::Plan {
-        let due = self.fleet.due(self.now);
-        let snapshot = health::Snapshot {
-            now: self.now,
-            sight: self.fleet.sight,
-            trouble: None,
-            grace_from: due.grace_from,
-            grace: GRACE,
-            examined: due.examined,
-            zones: due.zones,
-            was_total: due.was_total,
-            limits: LIMITS,
-            arrived: due.arrived,
-            departed: due.departed,
-            lapsed: due.lapsed,
-            period: PERIOD,
-        };
-        health::decide(&snapshot)
-    }
-
-    /// A pass: the nodes it looked at, each with what happens to it.
-    fn pass(&mut self) -> Vec<String> {
-        let plan = self.decide();
-        self.fleet.passed(&plan, self.now);
-        let line = |judged: &Judged| {
-            let action = judged.action.as_ref().map_or("nothing", |action| match action {
-                Action::Lapse(_) => "lapse",
-                Action::Relieve => "relieve",
-                Action::Swap(_) => "swap",
-                Action::Wait(_) => "wait",
-            });
-            format!("{} {action}", judged.node.metadata.name)
-        };
-        plan.judged.iter().map(line).collect()
-    }
-
-    fn heads(&self) -> Vec<String> {
-        let heads = self.fleet.heads(self.now);
-        let line = |zone: &WaitingZone| {
-            let name = &zone.head.node.metadata.name;
-            format!(
-                "{} {name} of {}{}",
-                zone.zone.replace('\0', ""),
-                zone.count,
-                if zone.head.is_over { " over" } else { "" }
-            )
-        };
-        heads.iter().map(line).collect()
-    }
-}
+use crate::{
+    disruption::Count,
+    world::{World, member},
+};
 
 #[test]
 fn a_pass_looks_at_nodes_that_changed_and_at_no_others() {
@@ -228,7 +124,7 @@ fn zones_are_counted_and_forgotten_with_their_last_node() {
     }
     assert!(world.fleet.standings().is_empty());
     assert_eq!(world.fleet.take_vanished(), [zone].into());
-    assert_eq!((world.fleet.len(), world.fleet.waiting(), world.fleet.deadlines.len()), (0, 0, 0));
+    assert_eq!((world.fleet.len(), world.fleet.waiting(), world.fleet.schedule.deadlines.len()), (0, 0, 0));
 }
 
 #[test]
@@ -254,22 +150,22 @@ fn what_happens_during_a_pass_is_left_to_the_next_one() {
     world.fleet.forget(&Arc::from("n1"));
     world.fleet.passed(&plan, world.now);
     assert!(world.heads().is_empty(), "it is ready by now");
-    let due = world.fleet.due(world.now);
+    let due = world.reports();
     assert_eq!((due.arrived.len(), due.departed.len()), (1, 1));
     assert_eq!(world.pass(), ["n0 nothing", "n3 nothing"]);
     // A node that is made again while its arrival is told of arrives twice.
     world.see("n4", |_| {});
     let plan = world.decide();
-    world.fleet.see(&node("n4", "other", 1000, |_| {}), None, false, world.now);
+    world.fleet.see(&member("n4", "other", 1000, |_| {}), None, false, world.now);
     world.fleet.passed(&plan, world.now);
-    assert_eq!(world.fleet.due(world.now).arrived.len(), 1);
+    assert_eq!(world.reports().arrived.len(), 1);
 }
 
 #[test]
 fn a_write_without_an_answer_is_told_of_once() {
     let lapsed = |world: &mut World| {
-        world.ready("n0", "Unknown", health::STOPPED.0);
-        world.fleet.due(world.now).lapsed.len()
+        world.ready("n0", "Unknown", silence::STOPPED.0);
+        world.reports().lapsed.len()
     };
     let mut world = World::new(1);
     world.fleet.spare("n0", true, world.now);
@@ -308,11 +204,11 @@ fn a_re_created_node_begins_anew_and_an_older_state_is_ignored() {
     let mut world = World::new(1);
     world.pass();
     world.wait(45);
-    let again = node("n0", "other", 100, |_| {});
+    let again = member("n0", "other", 100, |_| {});
     world.fleet.see(&again, None, false, world.now);
     world.wait(45);
     assert_eq!(world.pass(), ["n0 nothing"]);
-    let older = node("n0", "other", 99, |node| node["spec"]["unschedulable"] = json!(true));
+    let older = member("n0", "other", 99, |node| node["spec"]["unschedulable"] = json!(true));
     world.fleet.see(&older, None, false, world.now);
     assert!(!world.fleet.node("n0").unwrap().is_unschedulable());
     world.fleet.see(&older, None, true, world.now);
@@ -366,14 +262,14 @@ fn a_lease_counts_when_its_time_changes() {
 fn only_nodes_that_were_announced_are_said_to_leave() {
     let mut world = World::new(2);
     world.fleet.forget(&Arc::from("n0"));
-    let due = world.fleet.due(world.now);
+    let due = world.reports();
     assert_eq!((due.arrived.len(), due.departed.len()), (1, 0));
     world.pass();
     world.fleet.forget(&Arc::from("n1"));
-    let due = world.fleet.due(world.now);
+    let due = world.reports();
     assert_eq!((due.arrived.len(), due.departed.len()), (0, 1));
     world.pass();
-    assert_eq!(world.fleet.due(world.now).departed.len(), 0);
+    assert_eq!(world.reports().departed.len(), 0);
 }
 
 #[test]
@@ -393,7 +289,7 @@ fn a_node_is_not_silent_in_the_first_pass_that_looks_at_it() {
 fn each_row_of_the_table_of_records() {
     let report = |status: &str, reason: &str, at: &str| json!([{"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": at}]);
     let ready = |at: &str| report("True", "KubeletReady", at);
-    let never = report("Unknown", health::NEVER.0, "2026-11-21T08:00:00Z");
+    let never = report("Unknown", silence::NEVER.0, "2026-11-21T08:00:00Z");
     let (none, nine, ten) = (json!([]), "2026-11-21T09:00:00Z", "2026-11-21T10:00:00Z");
     for (row, before, after, heard_ago) in [
         ("a", None, none.clone(), 0),

@@ -6,7 +6,8 @@ use std::{cmp::Ordering, collections::BTreeSet, ops::Bound, sync::Arc};
 use common::{informer::SharedInformer, meta::Meta, pods::Phase, store::Event};
 use parking_lot::Mutex;
 
-use crate::{decide::garbage::removal_order, objects::CachedPod};
+use super::decide::removal_order;
+use crate::objects::CachedPod;
 
 /// All of them.
 #[derive(Default)]
@@ -97,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::sequence::garbage::CHUNK;
+    use crate::{garbage::snapshot::CHUNK, world};
 
     thread_local! {
         pub(super) static COMPARISONS: Cell<usize> = const { Cell::new(0) };
@@ -105,9 +106,7 @@ mod tests {
 
     fn pod(name: &str, second: i64, phase: &str) -> Arc<CachedPod> {
         let created = jiff::Timestamp::from_second(1_800_000_000 + second).unwrap().to_string();
-        let pod = json!({"metadata": {"name": name, "namespace": "shop", "uid": name, "creationTimestamp": created},
-            "status": {"phase": phase}});
-        Arc::new(serde_json::from_str(&pod.to_string()).unwrap())
+        world::pod(name, &json!({"metadata": {"creationTimestamp": created}, "status": {"phase": phase}}))
     }
 
     fn names(pods: &[Arc<CachedPod>]) -> Vec<&str> {

@@ -1,28 +1,16 @@
 //! The part of the caches that a pass of the Pod garbage collector can act on.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use common::{clock::Instant, intern::Text};
 
-use crate::{
-    caches::CacheView,
-    decide::{
-        garbage::{NODES_PER_PASS, Snapshot, excess},
-        quarantine::Quarantine,
-    },
-    objects::CachedPod,
-    sequence::garbage::CHUNK,
+use super::{
+    decide::excess,
+    ended::EndedPods,
+    quarantine::Quarantine,
+    snapshot::{CHUNK, Limits, NODES_PER_PASS, Snapshot},
 };
-
-use super::ended::EndedPods;
-
-/// The configured limits of a pass.
-#[derive(Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) threshold: i64,
-    pub(super) period: Duration,
-    pub(super) quarantine_period: Duration,
-}
+use crate::{caches::CacheView, objects::CachedPod};
 
 /// Reads the caches. Changes nothing, so it can be called for diagnostics as well.
 ///
@@ -34,39 +22,26 @@ pub(super) fn observe(
     now: Instant,
     limits: Limits,
 ) -> Snapshot {
-    let Limits { threshold, period, quarantine_period } = limits;
     let ended_count = ended.len();
-    let ended = ended.first(excess(ended_count, threshold).min(CHUNK), None);
+    let ended = ended.first(excess(ended_count, limits.threshold).min(CHUNK), None);
     let missing = caches.missing_nodes();
     let pods_of_due: BTreeMap<Text, Vec<Arc<CachedPod>>> = quarantine
-        .due(&missing, now, quarantine_period)
+        .due(&missing, now, limits.quarantine_period)
         .take(NODES_PER_PASS)
         .map(|node| (node.clone(), caches.pods_of(node)))
         .collect();
-    let mut terminating = Vec::new();
-    for name in caches.nodes_of_terminating_pods() {
-        if let Some(node) = caches.node(&name).filter(|node| node.is_out_of_service()) {
-            terminating.push((node, caches.terminating_pods_of(&name)));
-        }
-    }
-    Snapshot {
-        ended,
-        ended_count,
-        threshold,
-        terminating,
-        unscheduled: caches.terminating_pods_of(""),
-        missing,
-        pods_of_due,
-        quarantine,
-        quarantine_period,
-        period,
-        now,
-    }
+    let out_of_service = |name: Text| {
+        let node = caches.node(&name).filter(|node| node.is_out_of_service())?;
+        Some((node, caches.terminating_pods_of(&name)))
+    };
+    let terminating = caches.nodes_of_terminating_pods().into_iter().filter_map(out_of_service).collect();
+    let unscheduled = caches.terminating_pods_of("");
+    Snapshot { ended, ended_count, terminating, unscheduled, missing, pods_of_due, quarantine, limits, now }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, time::Duration};
 
     use common::{clock::Clock, meta::Version, store::Store};
     use serde_json::{Value, json};

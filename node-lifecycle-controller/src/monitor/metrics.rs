@@ -13,7 +13,7 @@ use common::{
 };
 use parking_lot::Mutex;
 
-use crate::decide::zones::{Count, ZoneStanding};
+use crate::disruption::{Count, ZoneStanding};
 
 use super::blindness::Blindness;
 
@@ -194,7 +194,7 @@ impl MonitorMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decide::zones::ZoneState;
+    use crate::disruption::ZoneState;
 
     fn zones(names: impl IntoIterator<Item = usize>) -> BTreeMap<Text, ZoneStanding> {
         let standing = ZoneStanding { state: ZoneState::Normal, count: Count { ready: 1, not_ready: 0 } };

@@ -1,56 +1,50 @@
 //! Marks Pods as not ready whose node is not ready.
 
+mod carry_out;
+mod decide;
+mod observe;
+mod plan;
+mod snapshot;
+
 use std::sync::Arc;
 
 use common::{
-    controller::{Observed, Sequenced},
+    controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     pods::PODS,
-    sequence::{Failed, Sequence},
 };
 use jiff::Timestamp;
 
-use crate::{
-    decide::readiness::{self as decide, Plan, Snapshot},
-    sequence::{
-        self,
-        monitor::{Note, Question},
-    },
+use super::{
+    memory::Monitor,
+    notes::{Note, Question},
 };
 
-use super::Monitor;
+use plan::Plan;
+use snapshot::Snapshot;
 
 /// The Pods of nodes that are not ready, by name.
-pub(crate) struct Readiness(pub(crate) Arc<Monitor>);
+pub(crate) struct Readiness(pub(super) Arc<Monitor>);
 
-impl Sequenced for Readiness {
+impl Controller for Readiness {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        let Some(pod) = self.0.caches.pods.store().get_readable(&key.namespace, &key.name) else {
-            return Ok(Observed::Gone);
-        };
-        let now = self.0.context.clock.instant();
-        let fleet = self.0.fleet.lock();
-        if let Some(blind_for) = fleet.sight.blind_for(now) {
-            let why = format!("this process does not see what nodes do, since {}s", blind_for.as_secs());
-            return Ok(Observed::wait(why, self.0.heartbeats.period));
-        }
-        let node = fleet.node(&pod.node).map(|node| node.ready());
-        Ok(Observed::Ready(Snapshot { pod, node }))
+        Ok(observe::observe(&self.0, key))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::readiness::sequence(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

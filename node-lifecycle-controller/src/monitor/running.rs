@@ -27,7 +27,7 @@ impl Running for Trio {
     }
 
     fn troubles(&self) -> Option<String> {
-        self.rounds.controller().0.troubles()
+        self.rounds.controller().monitor.troubles()
     }
 
     fn debug_queue(&self) -> Value {
@@ -53,7 +53,7 @@ impl Running for Trio {
                         all.extend(more);
                     }
                 }
-                let monitor = &self.rounds.controller().0;
+                let monitor = &self.rounds.controller().monitor;
                 if let Some(failing) = out["failing"].as_array_mut() {
                     failing.extend(monitor.fleet.lock().failures(LISTED).into_iter().map(|(node, failure)| {
                         let error = json!({"error": failure.error, "at": failure.at.to_string()});

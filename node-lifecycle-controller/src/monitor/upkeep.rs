@@ -1,51 +1,50 @@
 //! Taints that follow from the conditions of a node, and copies of its labels.
 
+mod carry_out;
+pub(crate) mod decide;
+mod observe;
+mod plan;
+pub(crate) mod snapshot;
+
 use std::sync::Arc;
 
 use common::{
-    controller::{Observed, Sequenced},
+    controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
-    sequence::{Failed, Sequence},
 };
 use jiff::Timestamp;
 
-use crate::{
-    decide::upkeep::{self as decide, Plan, Snapshot},
-    objects::NODES,
-    sequence::{
-        self,
-        monitor::{Note, Question},
-    },
+use super::{
+    memory::Monitor,
+    notes::{Note, Question},
 };
+use crate::objects::NODES;
 
-use super::Monitor;
+use plan::Plan;
+use snapshot::Snapshot;
 
 /// The upkeep of nodes, by name.
-pub(crate) struct Upkeep(pub(crate) Arc<Monitor>);
+pub(crate) struct Upkeep(pub(super) Arc<Monitor>);
 
-impl Sequenced for Upkeep {
+impl Controller for Upkeep {
     type Key = Key;
     type Snapshot = Snapshot;
     type Plan = Plan;
     type Note = Note;
 
     fn observe(&self, key: &Key, _: Timestamp) -> Result<Observed<Snapshot>, Failed> {
-        let blind_for = self.0.blindness.duration();
-        let fleet = self.0.fleet.lock();
-        let standing = fleet.standing(&key.name, self.0.context.clock.instant(), blind_for);
-        let snapshot = |(node, standing)| Snapshot { node: Arc::clone(node), standing };
-        let found = fleet.node(&key.name).zip(standing).map(snapshot);
-        Ok(found.map_or(Observed::Gone, Observed::Ready))
+        Ok(observe::observe(&self.0, &key.name))
     }
 
     fn decide(snapshot: &Snapshot) -> Plan {
         decide::decide(snapshot)
     }
 
-    fn sequence<'a>(snapshot: &'a Snapshot, plan: &'a Plan) -> impl Sequence<Note> + 'a {
-        sequence::node::upkeep(snapshot, plan)
+    async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_, Note>) -> Outcome {
+        carry_out::carry_out(snapshot, plan, io).await
     }
 
     fn object(snapshot: &Snapshot) -> (ObjectRef, Uid) {

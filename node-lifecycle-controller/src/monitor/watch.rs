@@ -11,11 +11,11 @@ use common::{
 };
 use parking_lot::Mutex;
 
+use super::upkeep::decide::is_needed;
 use crate::{
     caches::Caches,
-    decide::upkeep,
-    fleet::{Fleet, Name},
-    objects::{CachedPod, Node, NodeReady, ReadyCondition},
+    fleet::Fleet,
+    objects::{CachedPod, Name, Node, NodeReady, ReadyCondition},
 };
 
 /// What handlers write to. Holds the caches weakly, because the caches hold the handlers. The records of nodes have taken an
@@ -44,7 +44,7 @@ impl Watch {
         };
         let name = &node.metadata.name;
         let newest = self.fleet.lock().node(name).map(Arc::clone);
-        if newest.is_some_and(|node| upkeep::is_needed(&node)) {
+        if newest.is_some_and(|node| is_needed(&node)) {
             self.nodes.add(Key::new("", name), priority(origin));
         }
         // Nobody else marks the Pods of a node that fell silent, or did while nobody watched.

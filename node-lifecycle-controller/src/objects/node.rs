@@ -1,6 +1,6 @@
 //! What is read of Nodes and their Leases.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use common::{
     conditions::{self, Condition, FALSE, TRUE, UNKNOWN},
@@ -31,6 +31,12 @@ const EXCLUDE_DISRUPTION: &str = "node.kubernetes.io/exclude-disruption";
 const REGION: [&str; 2] = ["failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"];
 /// Labels with the zone of a node; the first that is present counts, even if it is empty.
 const ZONE: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+
+/// Name of a node.
+pub type Name = Arc<str>;
+
+/// The renewal time of a Lease, if it has one.
+pub type Renewal = Option<Timestamp>;
 
 /// The status of the condition `Ready`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +189,7 @@ fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>,
 
 impl Lease {
     /// When it was renewed last.
-    pub fn renewed(&self) -> Option<Timestamp> {
+    pub fn renewed(&self) -> Renewal {
         self.spec.as_ref()?.renew_time
     }
 }
@@ -209,9 +215,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::world;
 
-    fn node(labels: Value) -> Node {
-        serde_json::from_str(&json!({"metadata": {"name": "n", "labels": labels}}).to_string()).unwrap()
+    fn node(labels: Value) -> Arc<Node> {
+        world::node("n", json!({"metadata": {"labels": labels}}))
     }
 
     #[test]

@@ -13,7 +13,8 @@ use common::{
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 
-use super::DISRUPTION_TARGET;
+/// Condition of a Pod: it goes because of something that happened to where it runs.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
 /// Whether a Pod says that it can serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

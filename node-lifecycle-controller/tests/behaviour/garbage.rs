@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use common::settings::{Settings, TuneValue};
-use node_lifecycle_controller::{
-    decide::garbage::NODES_PER_PASS,
-    garbage::{POD_GC_PERIOD, POD_GC_QUARANTINE, TERMINATED_POD_GC_THRESHOLD},
+use node_lifecycle_controller::garbage::{
+    NODES_PER_PASS, POD_GC_PERIOD, POD_GC_QUARANTINE, TERMINATED_POD_GC_THRESHOLD,
 };
 use sandbox::{Action, Rule};
 use serde_json::json;

@@ -1,0 +1,143 @@
+//! The zones of nodes: how many nodes of each are ready, and which of them wait for a taint.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{clock::Instant, intern::Text};
+
+use crate::{
+    disruption::{Count, ZoneChange, ZoneLimits, ZoneStanding, ZoneState},
+    objects::Name,
+    rate::Limiter,
+};
+
+/// How a node counts for its zone.
+#[derive(Clone, Copy)]
+pub(super) enum Counted {
+    /// Not at all.
+    Excluded,
+    Ready,
+    NotReady,
+}
+
+/// A zone.
+pub(super) struct Zone {
+    count: Count,
+    excluded: usize,
+    state: ZoneState,
+    pub(super) limiter: Limiter,
+    /// The nodes that wait for a taint, by the time since when.
+    pub(super) waiting: BTreeSet<(Instant, Name)>,
+    /// Whether a pass has reported it.
+    is_reported: bool,
+}
+
+impl Zone {
+    fn new(limits: &ZoneLimits, now: Instant) -> Self {
+        let limiter = Limiter::new(limits.rate, now);
+        let (count, waiting) = (Count::default(), BTreeSet::new());
+        Self { count, excluded: 0, state: ZoneState::Initial, limiter, waiting, is_reported: false }
+    }
+
+    fn counter(&mut self, counted: Counted) -> &mut usize {
+        match counted {
+            Counted::Excluded => &mut self.excluded,
+            Counted::Ready => &mut self.count.ready,
+            Counted::NotReady => &mut self.count.not_ready,
+        }
+    }
+}
+
+/// All zones that have nodes.
+pub(super) struct Zones {
+    pub(super) limits: ZoneLimits,
+    by_name: BTreeMap<Text, Zone>,
+    /// Zones that passes have reported and that have lost their last node, since the last pass.
+    vanished: BTreeSet<Text>,
+}
+
+impl Zones {
+    pub(super) fn new(limits: ZoneLimits) -> Self {
+        Self { limits, by_name: BTreeMap::new(), vanished: BTreeSet::new() }
+    }
+
+    /// A node enters a zone.
+    pub(super) fn enter(&mut self, name: &Text, counted: Counted, now: Instant) {
+        let zone = self.by_name.entry(name.clone()).or_insert_with(|| Zone::new(&self.limits, now));
+        *zone.counter(counted) += 1;
+        self.vanished.remove(name);
+    }
+
+    /// A node leaves a zone. A zone ends with its last node.
+    pub(super) fn leave(&mut self, name: &Text, counted: Counted) {
+        let Some(zone) = self.by_name.get_mut(name) else { return };
+        let count = zone.counter(counted);
+        *count = count.saturating_sub(1);
+        if zone.count.size() + zone.excluded == 0 {
+            if zone.is_reported {
+                self.vanished.insert(name.clone());
+            }
+            self.by_name.remove(name);
+        }
+    }
+
+    /// A node counts otherwise for its zone.
+    pub(super) fn recount(&mut self, zone: &Text, from: Counted, to: Counted) {
+        if let Some(zone) = self.by_name.get_mut(zone) {
+            *zone.counter(from) -= 1;
+            *zone.counter(to) += 1;
+        }
+    }
+
+    /// A node of a zone begins to wait for a taint.
+    pub(super) fn wait(&mut self, zone: &Text, name: &Name, since: Instant) {
+        if let Some(zone) = self.by_name.get_mut(zone) {
+            zone.waiting.insert((since, name.clone()));
+        }
+    }
+
+    /// A node of a zone that waits since that time, if it does, no longer waits.
+    pub(super) fn end_wait(&mut self, zone: &Text, name: &Name, since: Option<Instant>) {
+        if let (Some(since), Some(zone)) = (since, self.by_name.get_mut(zone)) {
+            zone.waiting.remove(&(since, name.clone()));
+        }
+    }
+
+    pub(super) fn get(&self, zone: &Text) -> Option<&Zone> {
+        self.by_name.get(zone)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Text, &Zone)> {
+        self.by_name.iter()
+    }
+
+    pub(super) fn state(&self, zone: &Text) -> ZoneState {
+        self.by_name.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
+    }
+
+    pub(super) fn standings(&self) -> BTreeMap<Text, ZoneStanding> {
+        let standing = |zone: &Zone| ZoneStanding { state: zone.state, count: zone.count };
+        self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
+    }
+
+    pub(super) fn take_vanished(&mut self) -> BTreeSet<Text> {
+        std::mem::take(&mut self.vanished)
+    }
+
+    /// Takes over what a pass has reported and decided.
+    pub(super) fn passed(&mut self, changes: &BTreeMap<Text, ZoneChange>, now: Instant) {
+        self.by_name.values_mut().for_each(|zone| zone.is_reported = true);
+        for (name, change) in changes {
+            if let Some(zone) = self.by_name.get_mut(name) {
+                zone.state = change.state;
+                zone.limiter.set_rate(change.rate, now);
+            }
+        }
+    }
+
+    /// Takes the token of a zone.
+    pub(super) fn spend(&mut self, zone: &Text, now: Instant) {
+        if let Some(zone) = self.by_name.get_mut(zone) {
+            zone.limiter.take(now);
+        }
+    }
+}

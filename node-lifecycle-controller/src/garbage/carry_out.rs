@@ -1,0 +1,167 @@
+//! The removals of one pass of the Pod garbage collector.
+
+use std::{convert::Infallible, sync::Arc};
+
+use common::{
+    api::{self, Patch},
+    conditions::{TRUE, seconds},
+    intern::Text,
+    io::{self, Class, Outcome, Pace, Refusal, Request, Requeue, Role, Verb},
+    pods::PODS,
+};
+use serde_json::json;
+
+use super::{
+    plan::{OfNode, Plan, Reason, Victim},
+    snapshot::CHUNK,
+};
+use crate::objects::{CachedPod, DISRUPTION_TARGET, NODES, Node};
+
+/// How many nodes a pass reads from the server at once, in the order of the plan.
+const NODES_AT_ONCE: usize = 8;
+/// How many Pods of one pass are removed at once.
+const PODS_AT_ONCE: usize = 50;
+/// How often a removal is attempted when the Pod changes meanwhile.
+const ATTEMPTS: usize = 3;
+
+/// What a pass reports to the collector.
+#[derive(Debug)]
+pub(crate) enum Note {
+    /// A Pod is about to be removed.
+    Removes(Arc<CachedPod>, Reason),
+    /// A Pod is removed; the error says why not.
+    Removed(Arc<CachedPod>, Reason, Option<api::Error>),
+    /// A node could not be read.
+    Unread(Text, api::Error),
+}
+
+/// Asks for that many ended Pods that are removed after this one.
+#[derive(Debug)]
+pub(crate) struct Behind(pub(crate) Arc<CachedPod>, pub(crate) usize);
+
+impl io::Note for Note {
+    type Question = Behind;
+    type Fresh = Vec<Arc<CachedPod>>;
+}
+
+type Io<'r> = io::Io<'r, Note>;
+
+/// Carries a plan out.
+pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
+    remove(&plan.terminated, io).await;
+    remove_other_ended(plan, io).await;
+    for (of_nodes, reason) in [(&plan.out_of_service, Reason::OutOfService), (&plan.orphaned, Reason::Orphaned)] {
+        for of_nodes in of_nodes.chunks(NODES_AT_ONCE) {
+            let confirmed = io.all(Pace::AtOnce, of_nodes, |of_node| is_confirmed(of_node, reason, io)).await;
+            for (of_node, _) in of_nodes.iter().zip(confirmed).filter(|(_, is_confirmed)| *is_confirmed == Ok(true)) {
+                remove(&of_node.pods, io).await;
+            }
+        }
+    }
+    remove(&plan.unscheduled, io).await;
+    // The pause begins when the pass ends.
+    Ok(Requeue::After(plan.pause()))
+}
+
+/// Removes the ended Pods that the plan did not take up, a part after the other. A forecast knows of none.
+async fn remove_other_ended(plan: &Plan, io: Io<'_>) {
+    let mut last = plan.terminated.last().map(|victim| Arc::clone(&victim.pod));
+    let mut left = plan.excess.saturating_sub(plan.terminated.len());
+    while let Some(behind) = last.take().filter(|_| left > 0) {
+        let pods = io.observe(Behind(behind, left.min(CHUNK))).unwrap_or_default();
+        left = left.saturating_sub(pods.len());
+        last = pods.last().cloned();
+        let victims: Vec<Victim> = pods.into_iter().map(|pod| Victim { pod, reason: Reason::Terminated }).collect();
+        remove(&victims, io).await;
+    }
+}
+
+async fn remove(victims: &[Victim], io: Io<'_>) {
+    io.all(Pace::AtMost(PODS_AT_ONCE), victims, |victim| remove_pod(victim, io)).await;
+}
+
+/// Reads a node whose Pods are to be removed. If the node cannot be read, its Pods stay.
+async fn is_confirmed(OfNode { node, .. }: &OfNode, reason: Reason, io: Io<'_>) -> Result<bool, Infallible> {
+    let request = Request::get(NODES, &"".into(), &node.as_str().into());
+    let request = request.because("to remove its Pods, it must be as the cache has it");
+    let is_confirmed = match io.read::<Node>(request).await {
+        // A forecast expects the node to be as it is in the cache.
+        Ok(None) => true,
+        Ok(Some(live)) => reason.is_confirmed_by(Some(&live)),
+        Err(refusal) if refusal.error.is_not_found() => reason.is_confirmed_by(None),
+        Err(refusal) => {
+            io.note(Note::Unread(node.clone(), refusal.error));
+            return Ok(false);
+        }
+    };
+    if !is_confirmed {
+        io.deviate(format!("Node {node} is not as the cache has it"));
+    }
+    Ok(is_confirmed)
+}
+
+/// Removes a Pod without the help of its kubelet.
+async fn remove_pod(victim: &Victim, io: Io<'_>) -> Result<(), Infallible> {
+    let Victim { pod, reason } = victim;
+    io.note(Note::Removes(Arc::clone(pod), *reason));
+    let error = remove_while_reason_holds(victim, io).await.err();
+    io.note(Note::Removed(Arc::clone(pod), *reason, error));
+    Ok(())
+}
+
+/// Removes a Pod. One that changed since it was judged is read again, and removed only if the reason still holds.
+async fn remove_while_reason_holds(victim: &Victim, io: Io<'_>) -> Result<(), api::Error> {
+    let mut judged = Arc::clone(&victim.pod);
+    let mut attempt = 1;
+    loop {
+        let refusal = match remove_version(victim, &judged, io).await {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        match refusal.class {
+            Class::Gone => return Ok(()),
+            Class::Changed if attempt < ATTEMPTS => attempt += 1,
+            _ => return Err(refusal.error),
+        }
+        let meta = &victim.pod.meta;
+        let request = Request::get(PODS, &meta.namespace, &meta.name);
+        match io.read::<CachedPod>(request.because("it has changed")).await {
+            Err(refusal) if refusal.error.is_not_found() => return Ok(()),
+            Err(refusal) => return Err(refusal.error),
+            Ok(Some(live)) if victim.reason.still_holds(&victim.pod, &live) => judged = Arc::new(live),
+            Ok(_) => {
+                io.deviate("the reason does not hold any more");
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Writes the phase of a Pod that has not ended, and deletes this version of the Pod without grace.
+async fn remove_version(victim: &Victim, pod: &CachedPod, io: Io<'_>) -> Result<(), Refusal> {
+    let meta = &pod.meta;
+    if !pod.phase.is_terminal() {
+        let body = io.body(|| {
+            let mut status = json!({"phase": "Failed"});
+            if meta.generation > 0 {
+                status["observedGeneration"] = json!(meta.generation);
+            }
+            if victim.reason == Reason::Orphaned {
+                let since = pod.disrupted.get().unwrap_or(io.now());
+                let mut condition = json!({"type": DISRUPTION_TARGET, "status": TRUE, "reason": "DeletionByPodGC",
+                    "message": "PodGC: node no longer exists", "lastTransitionTime": seconds::text(since)});
+                if meta.generation > 0 {
+                    condition["observedGeneration"] = json!(meta.generation);
+                }
+                status["conditions"] = json!([condition]);
+            }
+            json!({"status": status})
+        });
+        let request = Request::patch(PODS, meta, Patch::Strategic, body).role(Role::Child);
+        let request = request.doing("set the phase Failed of").because(victim.why());
+        io.send(Request { subresource: "status", ..request }).await?;
+    }
+    let request = Request::delete(PODS, meta).because(victim.why());
+    io.send(Request { verb: Verb::Delete(None, Some(0)), ..request }).await?;
+    Ok(())
+}

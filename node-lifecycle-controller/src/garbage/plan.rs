@@ -1,0 +1,138 @@
+//! Which Pods a pass removes, and why.
+
+use std::{sync::Arc, time::Duration};
+
+use common::{controller::Explain, duration, intern::Text};
+
+use super::{quarantine::Quarantine, snapshot::Limits};
+use crate::objects::{CachedPod, Node};
+
+/// The pause before a pass that takes up what the last one left.
+pub(crate) const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// The reason of a removal, as metrics name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// The Pod has ended, and more Pods have ended than are kept.
+    Terminated,
+    /// The Pod is terminating on a node that is out of service.
+    OutOfService,
+    /// The node of the Pod does not exist.
+    Orphaned,
+    /// The Pod is terminating and has no node whose kubelet could finish it.
+    Unscheduled,
+}
+
+impl Reason {
+    /// The value of the metric label.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Terminated => "terminated",
+            Self::OutOfService => "out-of-service",
+            Self::Orphaned => "orphaned",
+            Self::Unscheduled => "unscheduled",
+        }
+    }
+
+    /// Whether the reason for which `judged` is removed is true of its live state as well.
+    pub(crate) fn still_holds(self, judged: &CachedPod, live: &CachedPod) -> bool {
+        let holds = match self {
+            Self::Terminated => live.has_ended(),
+            Self::OutOfService | Self::Unscheduled => live.meta.is_deleting() && live.node == judged.node,
+            Self::Orphaned => live.node == judged.node,
+        };
+        holds && live.meta.uid == judged.meta.uid
+    }
+
+    /// Whether the live state of a node is a reason to remove its Pods; `None`: there is no such node.
+    pub(crate) fn is_confirmed_by(self, live: Option<&Node>) -> bool {
+        match self {
+            Self::OutOfService => live.is_some_and(Node::is_out_of_service),
+            Self::Orphaned => live.is_none(),
+            Self::Terminated | Self::Unscheduled => false,
+        }
+    }
+}
+
+/// A Pod to remove.
+#[derive(Clone, Debug)]
+pub(crate) struct Victim {
+    /// The Pod.
+    pub(crate) pod: Arc<CachedPod>,
+    /// The reason.
+    pub(crate) reason: Reason,
+}
+
+/// A node that is read from the server before its Pods are removed.
+#[derive(Clone, Debug)]
+pub(crate) struct OfNode {
+    /// The name of the node.
+    pub(crate) node: Text,
+    /// The Pods to remove if the server confirms the state of the node.
+    pub(crate) pods: Vec<Victim>,
+}
+
+/// What a pass does, in this order.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The first of the Pods that have ended.
+    pub(crate) terminated: Vec<Victim>,
+    /// How many of these are removed in all.
+    pub(crate) excess: usize,
+    /// Terminating Pods on nodes that are out of service.
+    pub(crate) out_of_service: Vec<OfNode>,
+    /// Pods of nodes that do not exist.
+    pub(crate) orphaned: Vec<OfNode>,
+    /// Terminating Pods without a node.
+    pub(crate) unscheduled: Vec<Victim>,
+    /// The quarantine as this pass leaves it.
+    pub(crate) quarantine: Quarantine,
+    /// Nodes that are missing and whose quarantine is not over.
+    pub(crate) quarantined: Vec<Text>,
+    /// Whether more nodes are due than one pass takes up.
+    pub(crate) is_partial: bool,
+    /// The number of Pods that have ended.
+    pub(crate) ended_count: usize,
+    /// The configured limits.
+    pub(crate) limits: Limits,
+}
+
+impl Plan {
+    /// The pause before the next pass.
+    pub(crate) fn pause(&self) -> Duration {
+        if self.is_partial { AT_ONCE } else { self.limits.period }
+    }
+}
+
+impl Explain for Plan {
+    fn situation(&self) -> String {
+        match self.limits.threshold {
+            1.. => format!("{} Pods have ended, {} are kept", self.ended_count, self.limits.threshold),
+            _ => "all Pods that have ended are kept".to_owned(),
+        }
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        let period = duration::format(self.limits.quarantine_period);
+        let missing =
+            |node: &Text| format!("Node {node} is missing; its Pods are removed if it is still missing after {period}");
+        self.quarantined.iter().map(missing).collect()
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        Some(self.pause())
+    }
+}
+
+impl Victim {
+    /// Why it is removed, with its namespace: one pass removes Pods of many.
+    pub(crate) fn why(&self) -> String {
+        let why = match self.reason {
+            Reason::Terminated => "more Pods have ended than are kept",
+            Reason::OutOfService => "it is terminating, and its node is out of service",
+            Reason::Orphaned => "its node does not exist",
+            Reason::Unscheduled => "it is terminating and has no node",
+        };
+        format!("{why} (namespace {})", self.pod.meta.namespace)
+    }
+}

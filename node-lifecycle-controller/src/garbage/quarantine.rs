@@ -1,0 +1,79 @@
+//! How long nodes have been missing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use common::{clock::Instant, intern::Text};
+
+/// The missing nodes that Pods name, each with the time of the pass that first missed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quarantine(BTreeMap<Text, Instant>);
+
+impl Quarantine {
+    /// The nodes of `missing` that have been missing for at least `period`.
+    pub(crate) fn due<'a>(
+        &'a self,
+        missing: &'a BTreeSet<Text>,
+        now: Instant,
+        period: Duration,
+    ) -> impl Iterator<Item = &'a Text> {
+        let is_over = move |since: &Instant| now.saturating_duration_since(*since) >= period;
+        missing.iter().filter(move |node| self.0.get(*node).is_some_and(is_over))
+    }
+
+    /// The quarantine after a pass that examined the nodes of `examined`: their time begins anew, nodes that are missing for
+    /// the first time enter, and nodes that are back leave.
+    pub(crate) fn next<'a>(
+        &self,
+        missing: &BTreeSet<Text>,
+        examined: impl Iterator<Item = &'a Text>,
+        now: Instant,
+    ) -> Self {
+        let since = |node: &Text| self.0.get(node).copied().unwrap_or(now);
+        let mut next: BTreeMap<Text, Instant> = missing.iter().map(|node| (node.clone(), since(node))).collect();
+        for node in examined {
+            next.insert(node.clone(), now);
+        }
+        Self(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::{set, start};
+
+    #[test]
+    fn a_node_is_due_when_it_was_missing_for_the_whole_period() {
+        let origin = start();
+        let period = Duration::from_secs(40);
+        let mut quarantine = Quarantine::default();
+        let mut pass = |names: &[&str], second| {
+            let (missing, now) = (set(names), origin + Duration::from_secs(second));
+            let due: BTreeSet<Text> = quarantine.due(&missing, now, period).cloned().collect();
+            quarantine = quarantine.next(&missing, due.iter(), now);
+            due
+        };
+        assert_eq!(pass(&["a"], 0), set(&[]));
+        assert_eq!(pass(&["a", "b"], 20), set(&[]));
+        assert_eq!(pass(&["a", "b"], 40), set(&["a"]));
+        // The time of "a" begins anew after it was examined; "b" is new again after it was back.
+        assert_eq!(pass(&["a"], 60), set(&[]));
+        assert_eq!(pass(&["a", "b"], 80), set(&["a"]));
+        assert_eq!(pass(&["b"], 119), set(&[]));
+        assert_eq!(pass(&["b"], 120), set(&["b"]));
+    }
+
+    #[test]
+    fn a_due_node_that_was_not_examined_stays_due() {
+        let origin = start();
+        let (missing, period) = (set(&["a", "b"]), Duration::from_secs(40));
+        let first = Quarantine::default().next(&missing, [].iter(), origin);
+        let later = origin + period;
+        let next = first.next(&missing, [Text::new("a")].iter(), later);
+        assert_eq!(next.due(&missing, later, period).collect::<Vec<_>>(), [&Text::new("b")]);
+        assert_eq!(first.due(&missing, later, period).count(), 2, "a look changes nothing");
+    }
+}

@@ -1,0 +1,128 @@
+//! Requests about one node: changes of its taints and labels, decided on what the server says of the node and written onto that version;
+//! and the read of its Lease.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use common::{
+    api::{self, Patch},
+    conditions::seconds,
+    io::{Class, Request, Role},
+    object::Object as _,
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+use serde_json::{Value, value::RawValue};
+
+use super::{
+    change::Change,
+    notes::{Io, Note, Question},
+};
+use crate::objects::{LEASE_NAMESPACE, LEASES, Lease, NODES, Node};
+
+/// How many nodes are worked on at once.
+pub(super) const NODE_WORKERS: usize = 8;
+/// How often a change is attempted in one sync when the node changes meanwhile. Upstream: `UpdateTaintBackoff`.
+const ATTEMPTS: usize = 5;
+/// The pause after a conflict, lengthened by up to itself.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The live state of a node, with its taints as the server wrote them.
+pub(super) struct LiveNode {
+    pub(super) node: Arc<Node>,
+    pub(super) taints: Vec<Value>,
+}
+
+impl<'de> Deserialize<'de> for LiveNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Wire {
+            #[serde(default)]
+            spec: Spec,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Spec {
+            taints: Option<Vec<Value>>,
+        }
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        let mut node: Node = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        node.trim();
+        let Wire { spec } = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
+        Ok(Self { node: Arc::new(node), taints: spec.taints.unwrap_or_default() })
+    }
+}
+
+/// Reads a node. What the server has is noted.
+pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
+    let live = io.read::<LiveNode>(Request::get(NODES, &"".into(), name).because(why)).await;
+    let live = live.map_err(|refusal| refusal.error)?;
+    if let Some(live) = &live {
+        io.note(Note::Seen(Arc::clone(&live.node)));
+    }
+    Ok(live)
+}
+
+/// Makes the change that is found necessary on the live node. Returns whether the node was changed.
+pub(super) async fn change_node(
+    known: &Arc<Node>,
+    change: Change,
+    why: impl Into<Cow<'static, str>>,
+    io: Io<'_>,
+) -> Result<bool, api::Error> {
+    let why = why.into();
+    let mut attempt = 1;
+    loop {
+        let live = match read_node(&known.metadata.name, "changes are made to its current state", io).await {
+            Err(error) if error.is_not_found() => return Ok(false),
+            live => live?,
+        };
+        if live.as_ref().is_some_and(|live| live.node.metadata.uid != known.metadata.uid) {
+            io.deviate("another Node has its name");
+            return Ok(false);
+        }
+        // Something may have been heard of it, or nothing at all, or other nodes may have failed, while requests were on their
+        // way.
+        let may_be_tainted = || io.observe(Question::MayBeTainted(Arc::clone(&known.metadata.name)));
+        let is_due = change != Change::Taint || may_be_tainted().unwrap_or(true);
+        // A forecast expects the node to be as it is in the cache.
+        let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints));
+        let edit = change.edit(node, is_due);
+        if edit.is_empty() {
+            io.deviate(format!("Node {} needs no change any more", node.metadata.name));
+            return Ok(false);
+        }
+        let body = io.body(|| edit.patch(taints, &seconds::text(io.now())));
+        let request = Request::patch(NODES, &node.metadata, Patch::Strategic, body).role(Role::Itself);
+        match io.read::<LiveNode>(request.doing(change.doing()).because(why.clone())).await {
+            Ok(changed) => {
+                if let Some(changed) = changed {
+                    io.note(Note::Seen(changed.node));
+                }
+                return Ok(true);
+            }
+            Err(refusal) if refusal.class == Class::Gone => return Ok(false),
+            Err(refusal) if refusal.class == Class::Changed && attempt < ATTEMPTS => {}
+            Err(refusal) => return Err(refusal.error),
+        }
+        attempt += 1;
+        io.pause_with_jitter(PAUSE, 1.0).await;
+    }
+}
+
+/// Finds out whether the server knows of a renewal of a node's Lease that was not seen here.
+pub(super) async fn has_renewed(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
+    let name = &node.metadata.name;
+    let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), name);
+    let lease = match io.read::<Lease>(request.because("the node must not have renewed it")).await {
+        Err(refusal) if refusal.error.is_not_found() => None,
+        Err(refusal) => return Err(refusal.error),
+        Ok(lease) => lease,
+    };
+    io.note(Note::Answered);
+    let Some(renewal) = lease.map(|lease| lease.renewed()) else { return Ok(false) };
+    let is_news = io.observe(Question::IsNews(Arc::clone(name), renewal)).unwrap_or(false);
+    if is_news {
+        io.note(Note::Renewed(Arc::clone(name), renewal));
+        io.deviate(format!("Node {name} has renewed its Lease"));
+    }
+    Ok(is_news)
+}

@@ -1,0 +1,17 @@
+//! The requests of a round: the conditions and taints of a pass over nodes, or the taints of nodes that wait.
+
+mod health;
+mod tainting;
+
+use common::io::Outcome;
+
+use super::plan::Plan;
+use crate::monitor::notes::Io;
+
+/// Carries a plan out.
+pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
+    match plan {
+        Plan::Health(plan) => health::carry_out(plan, io).await,
+        Plan::Tainting(plan) => tainting::carry_out(plan, io).await,
+    }
+}

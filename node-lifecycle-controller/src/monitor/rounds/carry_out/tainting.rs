@@ -1,0 +1,52 @@
+//! The requests that taint nodes that wait.
+
+use std::{convert::Infallible, sync::Arc};
+
+use common::{
+    api,
+    io::{Outcome, Pace, Requeue},
+};
+
+use crate::{
+    monitor::{
+        change::Change,
+        nodes::{change_node, has_renewed},
+        notes::{Io, Note},
+        rounds::plan::tainting::{Chosen, Plan},
+    },
+    silence,
+};
+
+/// Taints the nodes whose turn it is.
+pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
+    if let Some(alarm) = &plan.alarm {
+        io.note(Note::Alarm(alarm.clone()));
+    }
+    io.all(Pace::InOrder, &plan.chosen, |chosen| taint(chosen, io)).await;
+    Ok(Requeue::No)
+}
+
+/// Taints one node, if it still has to be tainted. Otherwise it waits no longer.
+async fn taint(chosen: &Chosen, io: Io<'_>) -> Result<(), Infallible> {
+    let Some(outcome) = try_taint(chosen, io).await else { return Ok(()) };
+    let Chosen { node, zone, cause } = chosen;
+    let name = Arc::clone(&node.metadata.name);
+    io.note(match outcome {
+        Ok(true) => Note::Tainted(name, zone.clone(), *cause),
+        Ok(false) => Note::Released(name),
+        Err(error) => Note::NotTainted(name, error),
+    });
+    Ok(())
+}
+
+/// Returns whether the node was tainted; `None` if the process shuts down before that is known.
+async fn try_taint(Chosen { node, zone, cause }: &Chosen, io: Io<'_>) -> Option<Result<bool, api::Error>> {
+    if silence::is_lapsed(node) {
+        match has_renewed(node, io).await {
+            Ok(false) => {}
+            renewed => return Some(renewed.map(|_| false)),
+        }
+    }
+    let why = format!("{}:NoExecute, its turn in zone {zone:?}", cause.key());
+    io.unless_ending(change_node(node, Change::Taint, why, io)).await
+}

@@ -1,0 +1,43 @@
+//! What a round does.
+
+pub(crate) mod health;
+pub(crate) mod tainting;
+
+use std::time::Duration;
+
+use common::controller::Explain;
+
+/// What a round does.
+pub(crate) enum Plan {
+    /// Of a pass.
+    Health(Box<health::Plan>),
+    /// Of tainting.
+    Tainting(tainting::Plan),
+}
+
+impl Plan {
+    fn inner(&self) -> &dyn Explain {
+        match self {
+            Self::Health(plan) => &**plan,
+            Self::Tainting(plan) => plan,
+        }
+    }
+}
+
+impl Explain for Plan {
+    fn situation(&self) -> String {
+        self.inner().situation()
+    }
+
+    fn waiting(&self) -> Vec<String> {
+        self.inner().waiting()
+    }
+
+    fn requeue_after(&self) -> Option<Duration> {
+        self.inner().requeue_after()
+    }
+
+    fn is_notable(&self) -> bool {
+        self.inner().is_notable()
+    }
+}

@@ -1,0 +1,19 @@
+//! The change of one node.
+
+use common::io::{Failed, Outcome, Requeue};
+
+use super::{plan::Plan, snapshot::Snapshot};
+use crate::monitor::{change::Change, nodes::change_node, notes::Io};
+
+/// Carries a plan out.
+pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
+    let node = &snapshot.node;
+    if plan.is_needed() {
+        let changed = io.unless_ending(change_node(node, Change::Upkeep, plan.changes().join("; "), io)).await;
+        if let Some(Err(error)) = changed {
+            let what = format!("update taints and labels of Node {}", node.metadata.name);
+            return Err(Failed::request(&what, &error.into()));
+        }
+    }
+    Ok(Requeue::No)
+}

@@ -1,0 +1,89 @@
+//! What follows from the conditions and labels of a node at any time: `NoSchedule` taints, and copies of labels under their
+//! older names.
+
+use std::time::Duration;
+
+use common::{duration, intern::Text};
+
+use super::{
+    plan::Plan,
+    snapshot::{Snapshot, Standing},
+};
+use crate::{objects::Node, taints};
+
+/// Labels and the older names that they are copied to.
+const COPIES: [(&str, &str); 2] =
+    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+
+/// The copies of labels that are missing or differ. Upstream: `reconcileNodeLabels`.
+pub(crate) fn labels(node: &Node) -> Vec<(&'static str, Text)> {
+    let labels = &node.metadata.labels;
+    let copy = |(source, copy): (&str, &'static str)| {
+        let value = labels.get(source)?;
+        (labels.get(copy) != Some(value)).then(|| (copy, Text::new(value)))
+    };
+    COPIES.into_iter().filter_map(copy).collect()
+}
+
+/// Whether there is anything to change.
+pub(crate) fn is_needed(node: &Node) -> bool {
+    !taints::by_condition(node).is_empty() || !labels(node).is_empty()
+}
+
+/// Decides about one node.
+pub(crate) fn decide(snapshot: &Snapshot) -> Plan {
+    let Snapshot { node, standing } = snapshot;
+    let Standing { heard_ago, silent_in, waiting, zone, blind_for, failure } = standing;
+    let seconds = |time: Duration| duration::format(Duration::from_secs(time.as_secs()));
+    let silent_in = silent_in.map_or_else(String::new, |time| format!(", silent in {}", seconds(time)));
+    let situation = format!(
+        "Ready is {}, last sign of life {} ago, its zone is in state {}{silent_in}",
+        node.ready().as_str(),
+        seconds(*heard_ago),
+        zone.as_str()
+    );
+    let mut lines = Vec::new();
+    if let Some(waiting) = waiting {
+        lines.push(format!(
+            "it has waited {} for the rate limit of its zone, to be tainted NoExecute",
+            seconds(*waiting)
+        ));
+    }
+    if let Some(blind_for) = blind_for {
+        lines.push(format!("nodes are not judged: blind since {} ago", seconds(*blind_for)));
+    }
+    if let Some(failure) = failure {
+        lines.push(format!("the last change failed at {}: {}", failure.at, failure.error));
+    }
+    Plan { taints: taints::by_condition(node), labels: labels(node), situation, waiting: lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::world::node;
+
+    fn copies(node_labels: Value) -> Vec<String> {
+        labels(&node("n", json!({"metadata": {"labels": node_labels}})))
+            .into_iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect()
+    }
+
+    #[test]
+    fn labels_are_copied_to_their_older_names() {
+        let none = Vec::<String>::new();
+        assert_eq!(copies(json!({})), none);
+        assert_eq!(copies(json!({"beta.kubernetes.io/os": "linux"})), none, "nothing to copy from");
+        assert_eq!(copies(json!({"kubernetes.io/os": "linux"})), ["beta.kubernetes.io/os=linux"]);
+        assert_eq!(
+            copies(
+                json!({"kubernetes.io/os": "linux", "beta.kubernetes.io/os": "windows", "kubernetes.io/arch": "arm64"})
+            ),
+            ["beta.kubernetes.io/os=linux", "beta.kubernetes.io/arch=arm64"]
+        );
+        assert_eq!(copies(json!({"kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "arm64"})), none);
+    }
+}

@@ -1,0 +1,127 @@
+//! How fast the nodes of a zone are tainted.
+
+use std::time::Duration;
+
+use common::clock::Instant;
+
+/// A token bucket that holds one token and begins full.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limiter {
+    /// Tokens a second; none ever if not positive.
+    rate: f32,
+    /// When the next token is there.
+    next: Instant,
+}
+
+impl Limiter {
+    /// A full bucket.
+    pub(crate) fn new(rate: f32, now: Instant) -> Self {
+        Self { rate, next: now }
+    }
+
+    /// Whether a token is there.
+    pub(crate) fn grants(&self, now: Instant) -> bool {
+        self.rate > 0.0 && self.next <= now
+    }
+
+    /// Takes a token.
+    pub(crate) fn take(&mut self, now: Instant) {
+        self.next = self.after(now);
+    }
+
+    /// When a token is there; none if never.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        (self.rate > 0.0).then_some(self.next)
+    }
+
+    /// Changes the rate. A bucket that has no token now does not get one by the change.
+    pub(crate) fn set_rate(&mut self, rate: f32, now: Instant) {
+        if rate.to_bits() == self.rate.to_bits() {
+            return;
+        }
+        let is_full = self.grants(now);
+        self.rate = rate;
+        self.next = if is_full { now } else { self.after(now) };
+    }
+
+    /// Tokens a second.
+    pub(crate) fn rate(&self) -> f32 {
+        self.rate
+    }
+
+    /// The time of the first token of an empty bucket.
+    fn after(&self, now: Instant) -> Instant {
+        // A rate so small that no clock can hold its period grants nothing for as long as anybody looks.
+        const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+        // Divided as 32 bits: a rate of 0.1 means 10 seconds.
+        let period = if self.rate > 0.0 { f64::from(1.0 / self.rate).min(LONGEST.as_secs_f64()) } else { 0.0 };
+        now + Duration::from_secs_f64(period)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::start;
+
+    /// The seconds at which a limiter grants the first `count` tokens to a caller that takes each at once.
+    fn grants(limiter: &mut Limiter, start: Instant, count: usize) -> Vec<u64> {
+        let mut seconds = Vec::new();
+        while seconds.len() < count {
+            let at = limiter.next().unwrap().max(start);
+            assert!(limiter.grants(at));
+            limiter.take(at);
+            seconds.push((at - start).as_secs_f64().round() as u64);
+        }
+        seconds
+    }
+
+    #[test]
+    fn an_idle_limiter_grants_at_once_and_then_at_its_rate() {
+        let start = start();
+        assert_eq!(grants(&mut Limiter::new(0.1, start), start, 4), [0, 10, 20, 30]);
+        let mut idle = Limiter::new(0.1, start);
+        let later = start + Duration::from_secs(1000);
+        assert_eq!(grants(&mut idle, later, 3), [0, 10, 20], "no more than one token is saved up");
+    }
+
+    #[test]
+    fn a_limiter_that_was_stopped_begins_empty() {
+        let start = start();
+        let mut limiter = Limiter::new(0.1, start);
+        limiter.set_rate(0.0, start);
+        assert!(!limiter.grants(start + Duration::from_secs(1000)) && limiter.next().is_none());
+        limiter.set_rate(0.1, start);
+        assert_eq!(grants(&mut limiter, start, 4), [10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn a_change_of_the_rate_brings_no_token() {
+        let start = start();
+        let mut limiter = Limiter::new(0.1, start);
+        limiter.take(start);
+        limiter.set_rate(0.01, start);
+        assert_eq!(grants(&mut limiter, start, 3), [100, 200, 300]);
+        let mut full = Limiter::new(0.1, start);
+        full.set_rate(0.01, start);
+        assert_eq!(grants(&mut full, start, 2), [0, 100], "a token that is there stays");
+        let mut same = Limiter::new(0.1, start);
+        same.take(start);
+        same.set_rate(0.1, start + Duration::from_secs(5));
+        assert_eq!(grants(&mut same, start, 1), [10], "the same rate changes nothing");
+    }
+
+    #[test]
+    fn odd_rates_neither_grant_nor_overflow() {
+        let start = start();
+        for rate in [0.0, -1.0, f32::NAN] {
+            let mut limiter = Limiter::new(rate, start);
+            limiter.take(start);
+            assert!(!limiter.grants(start + Duration::from_secs(1_000_000)), "{rate}");
+        }
+        let mut slow = Limiter::new(f32::MIN_POSITIVE, start);
+        slow.take(start);
+        assert!(!slow.grants(start + Duration::from_secs(1_000_000)));
+        assert!(Limiter::new(f32::INFINITY, start).grants(start));
+    }
+}

@@ -1,0 +1,233 @@
+//! Which taints of a node belong to this program, and how a list of taints is changed.
+
+use common::{
+    conditions::TRUE,
+    taints::{NO_EXECUTE, NO_SCHEDULE, Taint},
+};
+use serde_json::{Value, json};
+
+use crate::objects::{Node, NodeReady};
+
+/// The taint of nodes that say that they are not ready.
+pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// The taint of nodes that say nothing.
+pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// The taint of nodes on which nothing may be scheduled.
+pub const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Conditions that taint a node while they are `True`.
+const PRESSURES: [(&str, &str); 4] = [
+    ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "node.kubernetes.io/disk-pressure"),
+    ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
+    ("PIDPressure", "node.kubernetes.io/pid-pressure"),
+];
+
+/// The taint that Pods have to leave a node for, by its condition `Ready`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The node says that it is not ready.
+    NotReady,
+    /// The node says nothing.
+    Unreachable,
+}
+
+impl Cause {
+    /// The cause that a node gives; none if it gives no reason to leave.
+    pub fn of(node: &Node) -> Option<Self> {
+        match node.ready() {
+            NodeReady::False => Some(Self::NotReady),
+            NodeReady::Unknown => Some(Self::Unreachable),
+            NodeReady::Absent | NodeReady::True | NodeReady::Other => None,
+        }
+    }
+
+    /// The key of its taint.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::NotReady => NOT_READY,
+            Self::Unreachable => UNREACHABLE,
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::NotReady => Self::Unreachable,
+            Self::Unreachable => Self::NotReady,
+        }
+    }
+}
+
+/// Whether Pods have to leave the node for that cause.
+pub fn has_cause(node: &Node, cause: Cause) -> bool {
+    node.evicting().any(|taint| taint.key == cause.key())
+}
+
+/// Whether Pods have to leave the node for any cause of this program.
+pub fn has_any_cause(node: &Node) -> bool {
+    has_cause(node, Cause::NotReady) || has_cause(node, Cause::Unreachable)
+}
+
+/// Whether Pods have to leave a node with these `NoExecute` taints only for causes of this program.
+pub fn are_ours(taints: &[Taint]) -> bool {
+    taints.iter().all(|taint| taint.key == NOT_READY || taint.key == UNREACHABLE)
+}
+
+/// A change of the taints of one effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaintChange {
+    /// The effect of all taints that change.
+    pub effect: &'static str,
+    /// Keys of taints to add, in their order.
+    pub add: Vec<&'static str>,
+    /// Keys of taints to remove.
+    pub remove: Vec<&'static str>,
+}
+
+impl TaintChange {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.add.is_empty() && self.remove.is_empty()
+    }
+
+    /// In words.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
+        let Self { effect, add, remove } = self;
+        let added = add.iter().map(move |key| format!("add taint {key}:{effect}"));
+        added.chain(remove.iter().map(move |key| format!("remove taint {key}:{effect}")))
+    }
+}
+
+/// The change that makes the `NoSchedule` taints of a node those that its conditions and its spec ask for.
+///
+/// Upstream: `doNoScheduleTaintingPass`.
+pub fn by_condition(node: &Node) -> TaintChange {
+    let mut wanted = Vec::new();
+    let mut want = |key| {
+        if !wanted.contains(&key) {
+            wanted.push(key);
+        }
+    };
+    for condition in node.conditions() {
+        if condition.kind == crate::objects::READY {
+            match condition.status.as_str() {
+                common::conditions::FALSE => want(NOT_READY),
+                common::conditions::UNKNOWN => want(UNREACHABLE),
+                _ => {}
+            }
+        } else if condition.status == TRUE
+            && let Some((_, key)) = PRESSURES.iter().find(|(kind, _)| condition.kind == *kind)
+        {
+            want(key);
+        }
+    }
+    if node.is_unschedulable() {
+        want(UNSCHEDULABLE);
+    }
+    let ours = [NOT_READY, UNREACHABLE, UNSCHEDULABLE].into_iter().chain(PRESSURES.map(|(_, key)| key));
+    let has = |key: &str| node.taints().iter().any(|taint| taint.effect == NO_SCHEDULE && taint.key == key);
+    let remove = ours.filter(|key| !wanted.contains(key) && has(key)).collect();
+    let add = wanted.iter().copied().filter(|key| !has(key)).collect();
+    TaintChange { effect: NO_SCHEDULE, add, remove }
+}
+
+/// The change that makes Pods leave the node for this cause and not for the other one.
+pub fn to_cause(node: &Node, cause: Cause) -> TaintChange {
+    let add = if has_cause(node, cause) { Vec::new() } else { vec![cause.key()] };
+    let remove = if has_cause(node, cause.other()) { vec![cause.other().key()] } else { Vec::new() };
+    TaintChange { effect: NO_EXECUTE, add, remove }
+}
+
+/// The change after which Pods may stay on the node. Upstream: `markNodeAsReachable`.
+pub fn to_reachable(node: &Node) -> TaintChange {
+    let present = [Cause::Unreachable, Cause::NotReady].into_iter().filter(|cause| has_cause(node, *cause));
+    TaintChange { effect: NO_EXECUTE, add: Vec::new(), remove: present.map(Cause::key).collect() }
+}
+
+/// The list of taints after a change. Other taints stay as they are, fields that are not known here included.
+///
+/// `since` is the time of the change, as it is written.
+pub fn applied(taints: &[Value], changes: &[&TaintChange], since: &str) -> Vec<Value> {
+    let is_changed = |taint: &Value| {
+        changes.iter().any(|change| {
+            let key = taint["key"].as_str().unwrap_or_default();
+            taint["effect"] == change.effect && (change.remove.contains(&key) || change.add.contains(&key))
+        })
+    };
+    let kept = taints.iter().filter(|taint| !is_changed(taint)).cloned();
+    let added = changes.iter().flat_map(|change| {
+        change.add.iter().map(|key| json!({"key": key, "effect": change.effect, "timeAdded": since}))
+    });
+    kept.chain(added).collect()
+}
+
+/// The taints of a list that have that effect, by their keys; for messages and tests.
+pub fn keys<'a>(taints: &'a [Taint], effect: &'a str) -> impl Iterator<Item = &'a str> {
+    taints.iter().filter(move |taint| taint.effect == effect).map(|taint| taint.key.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::node_with;
+
+    /// As `+added -removed`.
+    fn short(change: &TaintChange) -> String {
+        let short = |key: &str| key.trim_start_matches("node.kubernetes.io/").to_owned();
+        let added = change.add.iter().map(|key| format!("+{}", short(key)));
+        added.chain(change.remove.iter().map(|key| format!("-{}", short(key)))).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The table of the specification, and the conditions one by one.
+    #[test]
+    fn conditions_ask_for_taints() {
+        let no_schedule = |keys: &[&'static str]| keys.iter().map(|key| (*key, NO_SCHEDULE)).collect::<Vec<_>>();
+        for (conditions, unschedulable, taints, expected) in [
+            (&[("Ready", "True")][..], false, no_schedule(&["not-ready"]), "-not-ready"),
+            (&[("Ready", "Unknown")], false, no_schedule(&["not-ready"]), "+unreachable -not-ready"),
+            (&[("Ready", "False"), ("DiskPressure", "True")], false, vec![], "+not-ready +disk-pressure"),
+            (&[("Ready", "True")], true, no_schedule(&["example.com/x"]), "+unschedulable"),
+            (&[("MemoryPressure", "Unknown")], false, no_schedule(&["memory-pressure"]), "-memory-pressure"),
+            (&[("MemoryPressure", "True"), ("Ready", "True")], false, vec![], "+memory-pressure"),
+            (
+                &[("PIDPressure", "True"), ("NetworkUnavailable", "True")],
+                false,
+                vec![],
+                "+pid-pressure +network-unavailable",
+            ),
+            // A node that has not reported yet loses the taint that admission gave it.
+            (&[], false, no_schedule(&["not-ready"]), "-not-ready"),
+            (&[], false, no_schedule(&["unschedulable", "out-of-service"]), "-unschedulable"),
+            (&[("Ready", "True")], false, vec![("not-ready", NO_EXECUTE)], ""),
+            (&[("Ready", "Odd")], false, vec![], ""),
+            (&[("Ready", "False"), ("Ready", "False")], false, vec![], "+not-ready"),
+        ] {
+            let node = node_with(conditions, &taints, unschedulable);
+            assert_eq!(short(&by_condition(&node)), expected, "{conditions:?} {taints:?}");
+        }
+    }
+
+    #[test]
+    fn one_cause_takes_the_place_of_the_other() {
+        let with = |keys: &[&str]| {
+            let taints: Vec<_> = keys.iter().map(|key| (*key, NO_EXECUTE)).collect();
+            node_with(&[("Ready", "Unknown")], &taints, false)
+        };
+        assert_eq!(short(&to_cause(&with(&[]), Cause::Unreachable)), "+unreachable");
+        assert_eq!(short(&to_cause(&with(&["not-ready"]), Cause::Unreachable)), "+unreachable -not-ready");
+        assert_eq!(short(&to_cause(&with(&["unreachable"]), Cause::Unreachable)), "");
+        assert_eq!(short(&to_reachable(&with(&["unreachable", "not-ready"]))), "-unreachable -not-ready");
+        assert_eq!(short(&to_reachable(&with(&["example.com/x"]))), "");
+    }
+
+    #[test]
+    fn taints_of_others_stay_as_they_are() {
+        let foreign = json!({"key": "example.com/x", "effect": "NoExecute", "value": "v", "newer": [1]});
+        let own = json!({"key": NOT_READY, "effect": "NoExecute", "timeAdded": "2026-11-21T09:00:00Z"});
+        let change = TaintChange { effect: NO_EXECUTE, add: vec![UNREACHABLE], remove: vec![NOT_READY] };
+        let after = applied(&[own.clone(), foreign.clone(), own], &[&change], "2026-11-21T10:00:00Z");
+        let added = json!({"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"});
+        assert_eq!(after, [foreign, added], "one that is there twice goes as a whole");
+    }
+}
