@@ -30,7 +30,7 @@
 //! hash maps.
 
 pub use nonet_client::{api, batch, client, consistency, events, gate, informer, owners, store, succession};
-pub use nonet_control::{controller, explain, io, leader, queue, runtime, sequence, settings, terminating_namespaces};
+pub use nonet_control::{controller, explain, io, leader, queue, runtime, settings, terminating_namespaces};
 pub use nonet_objects::{
     conditions, duration, hash, intern, intstr, json, map, meta, object, parsed, pods, quantity, refs, revision,
     selector, taints, template,

@@ -65,7 +65,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
             match question {
                 Question::CronJob => {
                     let live = read_cron_job(&snapshot.cron, question.why(), io).await?;
-                    let Some(live) = live else { return Ok(Requeue::No) };
+                    let Some(live) = live else { return Ok(Requeue::AsPlanned) };
                     let snapshot = snapshot.to_mut();
                     snapshot.cron = live;
                     snapshot.is_live = true;
@@ -87,13 +87,13 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     taken?;
     // The plan may have been decided anew, and requests take time: the delay counts from the snapshot.
     let elapsed = Duration::try_from(io.now().duration_since(snapshot.now)).unwrap_or_default();
-    Ok(plan.requeue_after.map_or(Requeue::No, |delay| Requeue::After(delay.saturating_sub(elapsed))))
+    Ok(plan.requeue_after.map_or(Requeue::AsPlanned, |delay| Requeue::After(delay.saturating_sub(elapsed))))
 }
 
 /// The CronJob as the API server has it; `None` if it is gone or was created anew, so that it needs no sync.
 async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> Result<Option<Arc<CronJob>>, Failed> {
     let Meta { namespace, name, uid, resource_version, .. } = &cached.metadata;
-    let live = match io.read::<CronJob>(Request::get(CRON_JOBS, namespace, name).because(why)).await {
+    let live = match io.send_and_read::<CronJob>(Request::get(CRON_JOBS, namespace, name).because(why)).await {
         Ok(Some(live)) => live,
         // A forecast expects what the cache shows.
         Ok(None) => return Ok(Some(Arc::clone(cached))),
@@ -112,7 +112,7 @@ async fn read_cron_job(cached: &Arc<CronJob>, why: &'static str, io: Io<'_>) -> 
 
 /// The Job of that name as the API server has it, if there is one. A forecast expects none, as in the cache.
 async fn look_up(snapshot: &Snapshot, name: &str, why: &'static str, io: Io<'_>) -> Result<Option<Arc<Job>>, Failed> {
-    match io.read::<Job>(get_job(snapshot, name).because(why)).await {
+    match io.send_and_read::<Job>(get_job(snapshot, name).because(why)).await {
         Ok(Some(job)) => {
             io.deviate(format!("Job {name} exists, and the cache does not hold it"));
             Ok(Some(Arc::new(job)))
@@ -194,7 +194,7 @@ async fn create(
             Ok(())
         }
         Err(refusal) if refusal.class == Class::Taken => {
-            let existing = io.read::<Job>(get_job(snapshot, name).because("its name is taken")).await;
+            let existing = io.send_and_read::<Job>(get_job(snapshot, name).because("its name is taken")).await;
             let existing = existing.map_err(|refusal| Failed::request(&format!("cannot read Job {name}"), &refusal))?;
             let with_run = existing.and_then(|job| Some((existing_run(snapshot, &job, scheduled)?, job)));
             if let Some((run, job)) = with_run {

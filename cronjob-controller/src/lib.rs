@@ -169,7 +169,7 @@ impl Controller for CronJobController {
     }
 
     /// The event of the deletion of a CronJob may have come before the last answer was noted.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         let cron = &snapshot.cron.metadata;
         if !self.crons.store().shows(cron) {
             self.ledger.forget(&cron.uid);

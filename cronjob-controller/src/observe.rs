@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use common::{
     consistency::Cache,
-    controller::{Failed, Observed},
+    controller::Observed,
+    io::Failed,
     map::HashSet,
     meta::Key,
     refs::{self, Owner},

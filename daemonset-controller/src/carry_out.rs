@@ -27,14 +27,14 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     match (&plan.problem, plan.scope) {
         (Some(problem @ Problem::SelectsEverything), _) => {
             io.event(EventType::Warning, "SelectingAll", problem.to_string());
-            Ok(Requeue::No)
+            Ok(Requeue::AsPlanned)
         }
         (Some(Problem::Selector(error)), _) => {
             io.note(Note::BrokenSelector(error.to_string()));
-            Ok(Requeue::No)
+            Ok(Requeue::AsPlanned)
         }
-        (None, Scope::Nothing) => Ok(Requeue::No),
-        (None, Scope::Status) => write_status(plan, io).await.map(|()| Requeue::No),
+        (None, Scope::Nothing) => Ok(Requeue::AsPlanned),
+        (None, Scope::Status) => write_status(plan, io).await.map(|()| Requeue::AsPlanned),
         (None, Scope::Claims | Scope::Everything) => claim_and_manage(snapshot, plan, io).await,
     }
 }
@@ -44,12 +44,12 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outco
     // The first denial of a change without which the sync goes on. It fails with it in the end.
     let mut denied: Option<Failed> = None;
     if !revisions::claim(snapshot, &mut denied, io).await? {
-        return Ok(Requeue::No);
+        return Ok(Requeue::AsPlanned);
     }
     let relabelled = pods::relabel(snapshot, &mut denied, io).await?;
     revisions::delete_duplicates(snapshot, &relabelled.kept_hashes, &mut denied, io).await?;
     if !revisions::write_current(snapshot, io).await? {
-        return Ok(Requeue::No);
+        return Ok(Requeue::AsPlanned);
     }
     let adopted = pods::claim(snapshot, plan, &mut denied, io).await?;
     if plan.scope == Scope::Claims {
@@ -75,7 +75,7 @@ async fn claim_and_manage(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outco
     }
     Ok(match (plan.deferred.total(), plan.orphans) {
         // A create whose answer was lost has failed; that it is waited for is no success.
-        (0, 0) => snapshot.lost_creates.values().min().map_or(Requeue::No, |left| Requeue::Unfinished(*left)),
+        (0, 0) => snapshot.lost_creates.values().min().map_or(Requeue::AsPlanned, |left| Requeue::Unfinished(*left)),
         (0, _) => Requeue::RateLimited,
         _ => again(managed),
     })

@@ -353,7 +353,7 @@ impl Controller for DaemonSetController {
 
     /// What was noted for a set that was deleted meanwhile would be kept for ever. The watch does not show what was written to hidden
     /// Pods.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.release.iter().chain(&snapshot.unlabelled).chain(&snapshot.adopt) {
             self.pods.read_again(pod.meta());
         }

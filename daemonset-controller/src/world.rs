@@ -350,7 +350,7 @@ impl World {
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain().actions
+        Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().actions
     }
 
     /// What is done about Pods, in short: `+n1` creates one for node `n1`, `-p1` deletes Pod `p1`.

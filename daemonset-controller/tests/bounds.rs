@@ -232,7 +232,7 @@ proptest! {
         };
         let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain();
+            let explanation = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
         prop_assert!(plan.creates.len() <= burst && plan.deletes.len() <= burst);

@@ -272,7 +272,7 @@ impl<'a> Rollout<'a> {
     ) -> Result<(), Stop> {
         let body = self.io.body(|| status_patch(status, revision));
         let request = Request::status(DEPLOYMENTS, self.meta(), body).strategic().because(step.reason());
-        match self.io.read::<StoredDeployment>(request).await {
+        match self.io.send_and_read::<StoredDeployment>(request).await {
             Ok(stored) => {
                 self.status.clone_from(status);
                 if let Some(StoredDeployment { metadata, status: stored }) = stored {
@@ -284,7 +284,7 @@ impl<'a> Rollout<'a> {
                 Ok(())
             }
             // The Deployment is gone and needs no status.
-            Err(refusal) if refusal.error.is_not_found() => Err(Stop::End(Requeue::No)),
+            Err(refusal) if refusal.error.is_not_found() => Err(Stop::End(Requeue::AsPlanned)),
             Err(refusal) => Err(self.refused(step, &refusal)),
         }
     }

@@ -24,7 +24,7 @@ mod properties;
 
 use std::{sync::Arc, time::Duration};
 
-use common::controller::Requeue;
+use common::io::Requeue;
 
 use crate::{
     objects::{ReplicaSet, StrategyType},
@@ -99,7 +99,7 @@ fn refuse_to_select_all(snapshot: &Snapshot) -> Plan {
         steps.push(Step::new(write, "this generation has been looked at").on_failure(OnFailure::Ignore));
     }
     let waiting = vec![Why::SelectsAll];
-    Plan { steps, requeue: Requeue::No, failure: None, situation: Situation::default(), waiting }
+    Plan { steps, requeue: Requeue::AsPlanned, failure: None, situation: Situation::default(), waiting }
 }
 
 /// Adopts and releases. What is released is out of the plan.

@@ -216,7 +216,7 @@ impl Controller for DeploymentController {
     }
 
     /// The event of the deletion of a Deployment may have come before the last answer was noted.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         let deployment = &snapshot.deployment.metadata;
         if !self.deployments.store().shows(deployment) {
             self.watch.forget(&deployment.uid);

@@ -5,8 +5,9 @@ mod why;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use common::{
-    controller::{Explain, Requeue},
+    controller::Explain,
     events::EventType,
+    io::Requeue,
     meta::{Meta, Uid},
 };
 use serde_json::Value;
@@ -243,7 +244,7 @@ impl Explain for Plan {
 
     fn requeue_after(&self) -> Option<Duration> {
         match self.requeue {
-            Requeue::No | Requeue::Conflict => None,
+            Requeue::AsPlanned | Requeue::Conflict => None,
             Requeue::After(delay) | Requeue::Unfinished(delay) => Some(delay),
             // Less than a second is left of the progress deadline.
             Requeue::RateLimited => Some(Duration::from_secs(1)),

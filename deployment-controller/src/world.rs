@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use common::{
     conditions::{self as list, Condition},
-    controller::{Decision, Explanation, Requeue},
+    controller::{Decision, Explanation},
+    io::Requeue,
     meta::Uid,
     object::Object as _,
     refs::{self, Owner},
@@ -154,7 +155,7 @@ impl World {
 
     pub(crate) fn explain(&self) -> Explanation {
         let snapshot = self.snapshot();
-        Decision::<DeploymentController>::of(&snapshot, snapshot.now).explain()
+        Decision::<DeploymentController>::with_forecast(&snapshot, snapshot.now).explain()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
@@ -321,6 +322,6 @@ impl Plan {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.steps.is_empty() && self.requeue == Requeue::No && self.failure.is_none()
+        self.steps.is_empty() && self.requeue == Requeue::AsPlanned && self.failure.is_none()
     }
 }

@@ -171,7 +171,7 @@ proptest! {
         let texts = deployment.to_string().len() + sets.iter().map(|set| set.to_string().len()).sum::<usize>();
         let (plan, explanation) = limited(&ALLOCATOR, DECISION + COPIES * texts, || {
             let plan = decide(&snapshot);
-            let explanation = Decision::<DeploymentController>::of(&snapshot, snapshot.now).explain();
+            let explanation = Decision::<DeploymentController>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
         prop_assert!(plan.steps.len() <= 3 * sets.len() + 4, "{} steps for {} ReplicaSets", plan.steps.len(), sets.len());

@@ -126,7 +126,7 @@ impl Controller for EndpointsController {
         }
     }
 
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         if snapshot.members.is_none() {
             // There may be no other sync.
             drop_satisfied_record(&self.watch.ledger, &record(&snapshot.key), &**self.endpoints.store());

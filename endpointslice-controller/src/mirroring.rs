@@ -133,7 +133,7 @@ impl Controller for MirroringController {
         }
     }
 
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         self.watch.slices.end(&snapshot.key);
         if snapshot.mirrored().is_none() {
             // There may be no other sync.

@@ -171,7 +171,7 @@ impl Controller for SliceController {
     }
 
     /// The event of the deletion of a Service may have come before the last answer was noted.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         let service = &snapshot.service.metadata;
         let (key, services) = (service.key(), self.members.services.store());
         self.watch.slices.end(&key);

@@ -130,9 +130,10 @@ fn allocated_for_one_change(pods: usize) -> [usize; 4] {
     let one = world.snapshot();
     let (for_one, plan) = allocated(|| decide(&one));
     assert_eq!((plan.writes[0].create.len(), plan.writes[0].update.len(), plan.writes[0].delete.len()), (0, 1, 0));
-    let (with_forecast, _) = allocated(|| Decision::<SliceController>::of(&one, Timestamp::UNIX_EPOCH));
+    let (with_forecast, _) = allocated(|| Decision::<SliceController>::with_forecast(&one, Timestamp::UNIX_EPOCH));
     assert!(with_forecast < for_one + 5_000, "a forecast builds no slice: {with_forecast} bytes, {for_one} without");
-    let (with_forecast, _) = allocated(|| Decision::<SliceController>::of(&unchanged, Timestamp::UNIX_EPOCH));
+    let (with_forecast, _) =
+        allocated(|| Decision::<SliceController>::with_forecast(&unchanged, Timestamp::UNIX_EPOCH));
     assert!(
         with_forecast < for_nothing + 2_000,
         "nor where there is no change: {with_forecast} bytes, {for_nothing} without"
@@ -184,7 +185,7 @@ fn endpoints_that_are_as_wanted_are_not_built_again() {
     assert!(for_nothing < 200, "a sync without changes allocates {for_nothing} bytes");
     let snapshot_of_nothing = snapshot(&pods, seen.clone(), settled.clone(), &there);
     let (with_forecast, _) =
-        allocated(|| Decision::<EndpointsController>::of(&snapshot_of_nothing, Timestamp::UNIX_EPOCH));
+        allocated(|| Decision::<EndpointsController>::with_forecast(&snapshot_of_nothing, Timestamp::UNIX_EPOCH));
     assert_eq!(with_forecast, for_nothing, "neither the forecast of a quiet sync nor its account allocates anything");
 
     // Another list of Pods, or another version of an object, is looked at.

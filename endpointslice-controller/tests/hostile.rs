@@ -152,7 +152,7 @@ fn allocated_and_limit(
         min_pods_of_packing: 0,
     };
     let before = ALLOCATOR.total_allocated();
-    let _ = Decision::<SliceController>::of(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
+    let _ = Decision::<SliceController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     let of_slices = (ALLOCATOR.total_allocated() - before, limit);
     let Snapshot { service, pods, .. } = snapshot;
     let new_ports = (ports * pods.len()).min(MAX_PORTS);
@@ -160,7 +160,7 @@ fn allocated_and_limit(
     let members = Some(Members { service, pods, seen: None, settled: None });
     let snapshot = endpoints::snapshot::Snapshot { key: Key::new("ns", "web"), members, endpoints: None };
     let before = ALLOCATOR.total_allocated();
-    let _ = Decision::<EndpointsController>::of(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
+    let _ = Decision::<EndpointsController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
     Some([of_slices, (ALLOCATOR.total_allocated() - before, limit)])
 }
 
@@ -229,7 +229,7 @@ proptest! {
         prop_assert!(snapshot.endpoints.is_some());
         let limit = BESIDES + EACH_BYTE * bytes + EACH_MIRRORED * (addresses * combinations).min(MAX_ADDRESSES);
         let before = ALLOCATOR.total_allocated();
-        let _ = Decision::<MirroringController>::of(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
+        let _ = Decision::<MirroringController>::with_forecast(&snapshot, jiff::Timestamp::UNIX_EPOCH).explain();
         let allocated = ALLOCATOR.total_allocated() - before;
         prop_assert!(allocated <= limit, "{allocated} bytes, {limit} are allowed");
     }

@@ -69,7 +69,7 @@ impl Controller for Collector {
         }
     }
 
-    fn fresh(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Option<Fresh> {
+    fn observe_again(&self, snapshot: &Snapshot, references: Vec<OwnerRef>) -> Option<Fresh> {
         Some(self.observe_again(snapshot, references))
     }
 

@@ -65,7 +65,7 @@ impl Controller for Orphaner {
         }
     }
 
-    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<Vec<Orphan>> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Vec<Orphan>> {
         Some(self.dependents(&snapshot.view.identity.uid))
     }
 

@@ -75,7 +75,7 @@ impl Place {
             return Ok(Live::Absent);
         }
         let request = Request::get_metadata(self.resource, &self.namespace, &self.name);
-        match io.read::<Partial>(request.because(why)).await {
+        match io.send_and_read::<Partial>(request.because(why)).await {
             Ok(None) => Ok(Live::AsExpected),
             Ok(Some(Partial { metadata })) if metadata.uid == self.uid => Ok(Live::Is(metadata)),
             Ok(Some(_)) => {

@@ -90,7 +90,7 @@ fn judge(graph: &mut Graph, source: Source, states: &[Meta]) -> Vec<(usize, usiz
         graph.put(source, state, &mut work);
         let snapshot = snapshot(graph);
         let plan = decide(&snapshot);
-        let explanation = Decision::<Collector>::of(&snapshot, snapshot.now).explain();
+        let explanation = Decision::<Collector>::with_forecast(&snapshot, snapshot.now).explain();
         if let Plan::Verify { uncertain } = plan {
             assert!(uncertain <= state.owners.len());
         }

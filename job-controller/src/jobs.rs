@@ -170,13 +170,13 @@ impl Controller for JobController {
         }
     }
 
-    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<Scheduling> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Scheduling> {
         // What cannot be read is not known.
         self.gangs.as_ref()?.scheduling(&snapshot.job).ok()
     }
 
     /// A Job that was over, or gone, before its last sync ended may have been forgotten already: once more, then.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         let meta = &snapshot.job.metadata;
         let lives = |job: &Job| job.metadata.uid == meta.uid && !job.is_finished();
         let lives = self.jobs.store().get(&meta.namespace, &meta.name).map(|job| job.is_some_and(|job| lives(&job)));

@@ -14,10 +14,10 @@ mod snapshot;
 use std::sync::Arc;
 
 use common::{
-    controller::{Controller, Failed, Observed},
+    controller::{Controller, Observed},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Io, Outcome},
+    io::{Failed, Io, Outcome},
     meta::Uid,
 };
 use jiff::Timestamp;

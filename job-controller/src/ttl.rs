@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 use common::{
     conditions::seconds,
-    controller::{Controller, Failed, Loop, Observed},
+    controller::{Controller, Loop, Observed},
     events::ObjectRef,
     informer::{AnyInformer, SharedInformer},
-    io::{Io, Outcome},
+    io::{Failed, Io, Outcome},
     meta::{Key, Uid},
     metrics::Histogram,
     queue::{Backoff, Queue},

@@ -230,7 +230,7 @@ impl World {
     }
     pub(crate) fn explain(&self) -> Explanation {
         let snapshot = self.snapshot();
-        Decision::<JobController>::of(&snapshot, snapshot.now).explain()
+        Decision::<JobController>::with_forecast(&snapshot, snapshot.now).explain()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -190,7 +190,7 @@ fn is_read_at_bounded_cost(job: &Value, pods: &[Value]) -> Result<bool, TestCase
     let plan = read.map(|job| {
         let snapshot = snapshot(job, pods);
         let plan = decide(&snapshot);
-        let explained = Decision::<JobController>::of(&snapshot, snapshot.now).explain();
+        let explained = Decision::<JobController>::with_forecast(&snapshot, snapshot.now).explain();
         (plan, explained)
     });
     drop(limit);

@@ -156,7 +156,7 @@ impl Controller for Evictor {
         }
     }
 
-    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<Fresh> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<Fresh> {
         let (key, pod) = (&snapshot.key, &snapshot.pod);
         let (now, node) = (self.context.clock.instant(), pod.as_ref().map_or("", |pod| &pod.node));
         let (view, doubt) = (self.nodes.lock().get(node, now), self.heartbeats.unconfirmed_for(node));

@@ -170,7 +170,7 @@ impl Controller for PodCollector {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, Behind(last, count): Behind) -> Option<Vec<Arc<CachedPod>>> {
+    fn observe_again(&self, _: &Snapshot, Behind(last, count): Behind) -> Option<Vec<Arc<CachedPod>>> {
         Some(self.ended.lock().first(count, Some(&last)))
     }
 

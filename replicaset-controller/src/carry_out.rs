@@ -5,7 +5,7 @@ mod body;
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use common::{
-    io::{self, Claim, Claims, Class, Failed, Outcome, Pace, Refusal, Request, Requeue, Role, create_pod, delete_pod},
+    io::{self, Claim, Class, Failed, Outcome, Pace, Refusal, Request, Requeue, Role, create_pod, delete_pod},
     meta::{Meta, Uid, Version},
     pods::PODS,
 };
@@ -47,16 +47,15 @@ const WATCH_LAG: Duration = Duration::from_millis(100);
 pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     if let Some(problem) = plan.set.selector.problem() {
         io.note(Note::BrokenSelector(problem.to_string()));
-        return Ok(Requeue::No);
+        return Ok(Requeue::AsPlanned);
     }
 
     let mut claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release).send(io).await;
     claim.report_denied(io);
-    match claim.outcome() {
-        Ok(Claims::Done) => {}
-        Ok(Claims::Changed) => return Ok(Requeue::Conflict),
-        Err(failed) => return Err(failed.while_doing("cannot claim Pods")),
+    if claim.found_only_changes() {
+        return Ok(Requeue::Conflict);
     }
+    claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
     let claimed: Vec<&PodRef> = snapshot.claims.keep.iter().chain(claim.adopted()).collect();
 
     // The plan counts on every adoption.
@@ -89,7 +88,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     let until_allowed = timer::requeue_after(snapshot, &manage, None);
     // A sync that waits for a create whose answer was lost is no success.
     let requeue = if managed == Managed::NotAllowed { Requeue::Unfinished } else { Requeue::After };
-    Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::No, requeue))
+    Ok(until_available.into_iter().chain(until_allowed).min().map_or(Requeue::AsPlanned, requeue))
 }
 
 /// How managing Pods went, with the failure that the sync ends with.
@@ -173,18 +172,18 @@ async fn write_status(
     if !limits.worth_writing(status, &snapshot.set.status) {
         return Ok(StatusWritten::Done);
     }
-    let first = io.read::<StoredSet>(status_request(snapshot, status, known.resource_version, io)).await;
+    let first = io.send_and_read::<StoredSet>(status_request(snapshot, status, known.resource_version, io)).await;
     if !matches!(first, Err(Refusal { class: Class::Changed, .. })) {
         return status_answered(status, first, io);
     }
     if may_wait {
         io.pause(WATCH_LAG).await;
-        if io.observe(()).is_some() {
+        if io.observe_again(()).is_some() {
             return Ok(StatusWritten::CacheIsNewer);
         }
     }
     let request = Request::get(owner.resource, &owner.namespace, &known.name);
-    let live = match io.read::<StoredSet>(request.because("its status was written by somebody else")).await {
+    let live = match io.send_and_read::<StoredSet>(request.because("its status was written by somebody else")).await {
         Ok(Some(live)) => live,
         answer => return status_answered(status, answer, io),
     };
@@ -192,7 +191,8 @@ async fn write_status(
     if live.metadata.uid != owner.uid || live.status.as_ref().is_some_and(is_there) {
         return Ok(StatusWritten::Done);
     }
-    let second = io.read::<StoredSet>(status_request(snapshot, status, live.metadata.resource_version, io)).await;
+    let second =
+        io.send_and_read::<StoredSet>(status_request(snapshot, status, live.metadata.resource_version, io)).await;
     status_answered(status, second, io)
 }
 

@@ -345,14 +345,14 @@ impl<K: Kind> Controller for ReplicaController<K> {
     }
 
     /// Whether the cache shows another version of the set by now.
-    fn fresh(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
+    fn observe_again(&self, snapshot: &Snapshot, (): ()) -> Option<()> {
         let Meta { namespace, name, resource_version, .. } = &snapshot.set.metadata;
         let is_same = self.sets.store().peek(namespace, name, |meta| meta.resource_version == *resource_version);
         (is_same != Some(true)).then_some(())
     }
 
     /// The event of the deletion of a set may have come before the last answer was noted.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         let set = &snapshot.set.metadata;
         if !self.sets.store().shows(set) {
             self.watch.forget(&set.uid);

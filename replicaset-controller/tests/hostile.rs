@@ -143,7 +143,7 @@ proptest! {
         let plan = serde_json::from_str::<Set<ReplicaSets>>(&text).ok().map(|set| {
             let snapshot = snapshot(&set, &pods);
             let plan = decide(&snapshot);
-            let explained = Decision::<ReplicaController<ReplicaSets>>::of(&snapshot, snapshot.now).explain();
+            let explained = Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explained)
         });
         drop(limit);

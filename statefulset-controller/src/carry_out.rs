@@ -41,7 +41,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
             io.event(EventType::Warning, "TooManyClaims", problem.to_string());
         }
         io.note(Note::Problem(problem.clone()));
-        return Ok(Requeue::No);
+        return Ok(Requeue::AsPlanned);
     }
     for mismatch in &plan.reports {
         io.event(EventType::Warning, "ClaimMismatch", mismatch.to_string());
@@ -59,7 +59,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     }
     let claimed: Vec<PodRef> = pods.keep.iter().chain(claim.adopted()).cloned().collect();
 
-    let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else { return Ok(Requeue::No) };
+    let Some(revisions) = write_revision(snapshot, &plan.revisions, io).await? else { return Ok(Requeue::AsPlanned) };
     // The plan counts on every adoption, and on the name of the new revision.
     let reconcile = if claim.is_complete() && revisions.update.name == plan.revisions.update.name {
         Cow::Borrowed(&plan.reconcile)
@@ -82,7 +82,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
         return Ok(Requeue::After(Duration::ZERO));
     }
     let check = status::next_check(set, &claimed, &status, snapshot.now, io.now());
-    Ok(check.map_or(Requeue::No, Requeue::After))
+    Ok(check.map_or(Requeue::AsPlanned, Requeue::After))
 }
 
 async fn adopt_revisions(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> {

@@ -307,7 +307,7 @@ impl Controller for StatefulSetController {
         }
     }
 
-    fn fresh(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<Namesake> {
+    fn observe_again(&self, snapshot: &Snapshot, pod: Arc<str>) -> Option<Namesake> {
         let cached = self.pods.store().get_readable(&snapshot.owner.namespace, &pod);
         Some(Namesake { cached, taken: self.reports.taken(&snapshot.owner.uid, &pod) })
     }
@@ -319,7 +319,7 @@ impl Controller for StatefulSetController {
 
     /// The event of the deletion of a set may have come before the last answer was noted. The watch does not show what was written to
     /// hidden Pods.
-    fn ended(&self, snapshot: &Snapshot) {
+    fn after_sync(&self, snapshot: &Snapshot) {
         for pod in snapshot.pods.release.iter().chain(snapshot.unlabelled()) {
             self.pods.read_again(pod.meta());
         }

@@ -257,7 +257,7 @@ impl World {
     /// The requests of a sync, as they are explained.
     pub(crate) fn actions(&self) -> Vec<String> {
         let snapshot = self.snapshot();
-        Decision::<StatefulSetController>::of(&snapshot, snapshot.now).explain().actions
+        Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain().actions
     }
 
     /// What is done about Pods, in short: `+1` creates, `-1` deletes, `~1` mends the Pod itself, `pvc 1` makes claims,

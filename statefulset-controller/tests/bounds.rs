@@ -160,7 +160,7 @@ proptest! {
         let Some(snapshot) = snapshot(&object, &pods, limits) else { return Ok(()) };
         let (plan, explanation) = limited(&ALLOCATOR, DECISION, || {
             let plan = decide(&snapshot);
-            let explanation = Decision::<StatefulSetController>::of(&snapshot, snapshot.now).explain();
+            let explanation = Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain();
             (plan, explanation)
         });
         let work: usize = plan.reconcile.phases.iter().map(|phase| phase.work.len()).sum();
@@ -231,8 +231,9 @@ fn a_set_with_more_claims_than_a_cluster_has_pods_is_refused() {
         let snapshot = with_claims(1000, 3000, policy);
         let plan = limited(&ALLOCATOR, DECISION, || decide(&snapshot));
         let problem = "1000 Pods with 3000 claims each are more than the 200000 claims that a StatefulSet may have";
-        let explanation =
-            limited(&ALLOCATOR, DECISION, || Decision::<StatefulSetController>::of(&snapshot, snapshot.now).explain());
+        let explanation = limited(&ALLOCATOR, DECISION, || {
+            Decision::<StatefulSetController>::with_forecast(&snapshot, snapshot.now).explain()
+        });
         assert_eq!(explanation.waiting, [problem]);
         assert!(explanation.actions.is_empty() && plan.problem.is_some());
         assert!(decide(&with_claims(1000, 200, policy)).problem.is_none());

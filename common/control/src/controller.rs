@@ -9,23 +9,19 @@
 
 mod differences;
 mod queues;
-mod sequenced;
 mod worker;
 
 use std::{future::Future, time::Duration};
 
 use jiff::Timestamp;
 
-pub use sequenced::Sequenced;
 pub use worker::{Decision, Loop};
-
-pub use crate::io::{Failed, Outcome, Requeue, Retry};
 
 use crate::{
     consistency::{Behind, Ledger},
     events::ObjectRef,
     informer::AnyInformer,
-    io::{Io, Note},
+    io::{Failed, Io, Note, Outcome},
     map::HashSet,
     meta::Uid,
     object::Resource,
@@ -120,8 +116,8 @@ pub trait Explain {
     /// How long after its snapshot the passing of time alone may change the decision; `None` if only an event can.
     ///
     /// The loop brings the key back at that time whether the sync succeeded, failed or panicked, or, in shadow mode, was not carried out;
-    /// only [`Requeue::After`] takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
-    /// [`Controller::carry_out`] did asks for it with [`Requeue`].
+    /// only [`Requeue::After`](crate::io::Requeue::After) takes its place. A delay of zero is ignored: a key that is to be processed again at once because of what
+    /// [`Controller::carry_out`] did asks for it with [`Requeue`](crate::io::Requeue).
     fn requeue_after(&self) -> Option<Duration> {
         None
     }
@@ -159,8 +155,12 @@ pub trait Controller: Send + Sync + Sized + 'static {
 
     /// Changes memory as a sync asks for it.
     fn note(&self, _: &Self::Snapshot, _: Self::Note) {}
-    /// Reads caches and memory again for a sync; `None` if they say the same as the snapshot.
-    fn fresh(&self, _: &Self::Snapshot, _: <Self::Note as Note>::Question) -> Option<<Self::Note as Note>::Fresh> {
+    /// Reads caches and memory again for a sync that has waited; `None` if they say the same as the snapshot.
+    fn observe_again(
+        &self,
+        _: &Self::Snapshot,
+        _: <Self::Note as Note>::Question,
+    ) -> Option<<Self::Note as Note>::Fresh> {
         None
     }
     /// Updates in-memory state that later snapshots depend on, such as the time at which a Pod has to leave its node.
@@ -168,7 +168,7 @@ pub trait Controller: Send + Sync + Sized + 'static {
     /// Runs before [`Controller::carry_out`], and in shadow mode instead of it. Sends no requests and records no Events.
     fn record(&self, _: &Self::Snapshot, _: &Self::Plan) {}
     /// Tidies memory up after a sync, however it ended.
-    fn ended(&self, _: &Self::Snapshot) {}
+    fn after_sync(&self, _: &Self::Snapshot) {}
     /// The uids of the object's children that the cache shows, for a ledger that has lost the answer to a create.
     fn children(&self, _: &Self::Snapshot) -> HashSet<Uid> {
         HashSet::default()

@@ -24,7 +24,7 @@ mod run;
 mod tests;
 
 pub use account::{Account, AccountObserver, Action, Entry};
-pub use claim::{Claim, Claimed, Claims};
+pub use claim::{Claim, ClaimResults};
 pub use effect::Note;
 pub use group::Pace;
 pub use outcome::{Failed, Outcome, Requeue, Retry};

@@ -6,10 +6,11 @@ pub mod io;
 pub mod leader;
 pub mod queue;
 pub mod runtime;
-pub mod sequence;
 pub mod settings;
 pub mod terminating_namespaces;
 
 use nonet_client::{api, batch, consistency, events, gate, informer, sampler, store, succession};
-use nonet_objects::{duration, intern, map, meta, object, pods, refs, revision};
+#[cfg(test)]
+use nonet_objects::pods;
+use nonet_objects::{duration, intern, map, meta, object, refs, revision};
 use nonet_platform::{clock, metrics, pace, panics};

@@ -20,7 +20,7 @@ use crate::{
 
 /// What is deleted, and why.
 fn deletions(snapshot: &Snapshot) -> Vec<String> {
-    Decision::<CronJobController>::of(snapshot, snapshot.now)
+    Decision::<CronJobController>::with_forecast(snapshot, snapshot.now)
         .explain()
         .actions
         .into_iter()
@@ -144,7 +144,7 @@ fn what_the_caches_do_not_agree_on_is_asked_first() {
     assert_eq!(plan.questions, [Question::CronJob, Question::Job("gone".into())]);
     assert!(plan.steps.is_empty() && !plan.changed);
     let snapshot = world(json!({}), running(&["gone"]), &[]);
-    let explained = Decision::<CronJobController>::of(&snapshot, snapshot.now).explain();
+    let explained = Decision::<CronJobController>::with_forecast(&snapshot, snapshot.now).explain();
     assert_eq!(
         explained.situation,
         "1 active Job; first read Job gone: it is listed as active, and the cache does not hold it"

@@ -243,7 +243,7 @@ struct List {
 async fn read_live(request: &Request, deletion: &Deletion, io: Io<'_>) -> Option<Option<PodRef>> {
     // A list of one, because upstream's role has no right to get Pods.
     let query = format!("fieldSelector=metadata.name%3D{}", request.name);
-    let List { items } = io.read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
+    let List { items } = io.send_and_read(Request::list(PODS, &request.namespace, query)).await.ok().flatten()?;
     let uid = &deletion.pod.meta().uid;
     Some(items.into_iter().find(|live| live.meta().uid == *uid && !live.meta().is_deleting()).map(Arc::new))
 }

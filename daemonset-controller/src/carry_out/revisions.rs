@@ -180,7 +180,7 @@ async fn count_collision(snapshot: &Snapshot, io: Io<'_>) -> Result<(), Failed> 
     const WHY: &str = "it counts the names that are taken";
     let set = &snapshot.set;
     let read = Request::get(DAEMON_SETS, &set.metadata.namespace, &set.metadata.name).because(WHY);
-    let live = io.read::<Live>(read).await.map_err(|refusal| status_failed(set, &refusal))?;
+    let live = io.send_and_read::<Live>(read).await.map_err(|refusal| status_failed(set, &refusal))?;
     // In a forecast no name is taken.
     let Some(live) = live else { return Ok(()) };
     let (cached, live_count) = (set.status.collision_count, live.status.collision_count);

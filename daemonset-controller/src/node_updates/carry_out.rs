@@ -12,5 +12,5 @@ pub(crate) type Note = Infallible;
 
 /// Ends at once.
 pub(crate) fn carry_out(_: Io<'_, Note>) -> Ready<Outcome> {
-    ready(Ok(Requeue::No))
+    ready(Ok(Requeue::AsPlanned))
 }

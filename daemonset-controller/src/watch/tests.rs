@@ -9,7 +9,10 @@ use common::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::world::{PodBuilder, pod, read, world};
+use crate::{
+    objects::DAEMON_SETS,
+    world::{PodBuilder, pod, read, world},
+};
 
 /// The set `agent` selects `app=agent`.
 fn watch() -> Watch {

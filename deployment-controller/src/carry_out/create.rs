@@ -52,7 +52,8 @@ impl Rollout<'_> {
         let (io, snapshot) = (self.io, self.snapshot);
         let query = format!("labelSelector={}", escape(&snapshot.deployment.spec.selector.compiled.to_string()));
         let request = Request::list(REPLICA_SETS, &self.meta().namespace, query);
-        let list = io.read::<List>(request.because("another process may have created the one that is missing")).await;
+        let list =
+            io.send_and_read::<List>(request.because("another process may have created the one that is missing")).await;
         let list =
             list.map_err(|refusal| Failed::request(&format!("cannot look for a ReplicaSet like {name}"), &refusal))?;
         io.note(Note::LookedForSets);
@@ -67,7 +68,7 @@ impl Rollout<'_> {
     /// Judges the ReplicaSet that has the name of the one to create.
     async fn read_namesake(&mut self, step: &Step, name: &Arc<str>, refusal: Refusal) -> Result<(), Stop> {
         let is_unanswered = refusal.class == Class::Unknown;
-        let live = match self.io.read::<ReplicaSet>(self.get_set(name).because("it may exist")).await {
+        let live = match self.io.send_and_read::<ReplicaSet>(self.get_set(name).because("it may exist")).await {
             Ok(Some(live)) => live,
             // It was not created after all.
             Err(gone) if gone.error.is_not_found() && is_unanswered => {

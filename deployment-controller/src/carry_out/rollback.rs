@@ -21,9 +21,9 @@ impl Rollout<'_> {
     pub(super) async fn roll_back(&self, step: &Step, SetRef { name, uid }: &SetRef) -> Result<Fields, Stop> {
         let (io, meta) = (self.io, self.meta());
         let unread = |what: &str, name: &str| format!("cannot read {what} {name}");
-        let live = io.read::<Value>(self.get_deployment().because("it is rolled back as a whole")).await;
+        let live = io.send_and_read::<Value>(self.get_deployment().because("it is rolled back as a whole")).await;
         let live = live.map_err(|refusal| Failed::request(&unread("Deployment", &meta.name), &refusal))?;
-        let set = io.read::<Value>(self.get_set(name).because("its template comes back")).await;
+        let set = io.send_and_read::<Value>(self.get_set(name).because("its template comes back")).await;
         let set = set.map_err(|refusal| Failed::request(&unread("ReplicaSet", name), &refusal))?;
         // A forecast expects both to be as they are in the cache.
         let mut deployment = live.unwrap_or_default();

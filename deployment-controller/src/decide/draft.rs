@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use common::{controller::Requeue, meta::Uid};
+use common::{io::Requeue, meta::Uid};
 use jiff::Timestamp;
 
 use crate::{
@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
             status: deployment.status.clone(),
             revision: deployment.metadata.annotations.get(REVISION).map(str::to_owned),
             steps: Vec::new(),
-            requeue: Requeue::No,
+            requeue: Requeue::AsPlanned,
             failure: None,
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Draft<'a> {
     /// The plan, with what is said of it.
     pub fn finish(self, situation: Situation, waiting: Vec<Why>) -> Plan {
         let requeue = match (self.requeue, self.snapshot.release_again) {
-            (Requeue::No, Some(again)) => Requeue::After(again),
+            (Requeue::AsPlanned, Some(again)) => Requeue::After(again),
             (Requeue::After(other), Some(again)) => Requeue::After(other.min(again)),
             (requeue, _) => requeue,
         };

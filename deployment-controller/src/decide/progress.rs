@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use common::{
     conditions::{self as list, Condition},
-    controller::Requeue,
+    io::Requeue,
 };
 use jiff::{SignedDuration, Timestamp};
 
@@ -106,10 +106,10 @@ fn left(condition: &Condition, deadline: i64, now: Timestamp) -> SignedDuration 
 /// Never after a complete rollout: it cannot time out. Upstream: `requeueStuckDeployment`, which then comes back as fast as
 /// the queue allows.
 fn next_look(draft: &Draft<'_>, deadline: i64) -> Requeue {
-    let Some(condition) = conditions::progress(&draft.status) else { return Requeue::No };
+    let Some(condition) = conditions::progress(&draft.status) else { return Requeue::AsPlanned };
     let settled = [NEW_REPLICA_SET_AVAILABLE, PROGRESS_DEADLINE_EXCEEDED].contains(&condition.reason.as_str());
     if settled || is_complete(draft, &draft.status) {
-        return Requeue::No;
+        return Requeue::AsPlanned;
     }
     match left(condition, deadline, draft.snapshot.now) {
         left if left < SECOND => Requeue::RateLimited,
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(plan.progress(), (PROGRESS_DEADLINE_EXCEEDED, "False", message));
         late.store(&plan);
         let plan = late.plan();
-        assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::No));
+        assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
     }
 
     #[test]
@@ -164,14 +164,14 @@ mod tests {
             let mut world = stuck(NEW_REPLICA_SET, 900_000);
             world.spec["progressDeadlineSeconds"] = none;
             let plan = world.plan();
-            assert_eq!((plan.progress().0, plan.requeue), ("", Requeue::No));
+            assert_eq!((plan.progress().0, plan.requeue), ("", Requeue::AsPlanned));
         }
     }
 
     #[test]
     fn a_complete_rollout_never_times_out_and_is_not_looked_at_again() {
         let plan = stuck(NEW_REPLICA_SET_AVAILABLE, 9_000_000).plan();
-        assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::No));
+        assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
     }
 
     #[test]

@@ -197,7 +197,7 @@ mod tests {
             for request in requests {
                 let _ = io.send(request).await;
             }
-            Ok(Requeue::No)
+            Ok(Requeue::AsPlanned)
         };
         io::forecast(jiff::Timestamp::UNIX_EPOCH, sync).account.unwrap()
     }

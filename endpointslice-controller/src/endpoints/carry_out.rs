@@ -42,11 +42,11 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
             let request = Request::delete(ENDPOINTS, &endpoints.metadata).role(Role::Awaited);
             match io.send(request.because("the Service is gone")).await {
                 Err(refusal) if !refusal.error.is_not_found() => Err(failed("delete", &snapshot.key, &refusal)),
-                _ => Ok(Requeue::No),
+                _ => Ok(Requeue::AsPlanned),
             }
         }
         (Plan::Keep(wanted), Some(members)) => keep(&snapshot.key, &members.service, wanted, io).await,
-        (Plan::Keep(_) | Plan::Settled(_) | Plan::Leave, _) => Ok(Requeue::No),
+        (Plan::Keep(_) | Plan::Settled(_) | Plan::Leave, _) => Ok(Requeue::AsPlanned),
     }
 }
 
@@ -56,7 +56,7 @@ async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Outc
     let (uid, seen) = (service.metadata.uid.clone(), Some(Arc::new(wanted.seen.clone())));
     io.note(Note::Decide(Memory { uid, seen, settled, ..Memory::default() }));
     if !wanted.write {
-        return Ok(Requeue::No);
+        return Ok(Requeue::AsPlanned);
     }
     let request = match &wanted.base {
         Some(base) => {
@@ -67,7 +67,7 @@ async fn keep(key: &Key, service: &Service, wanted: &Wanted, io: Io<'_>) -> Outc
     };
     let refusal = match io.send(request.role(Role::Awaited)).await {
         Err(refusal) if refusal.class != Class::NamespaceTerminating => refusal,
-        _ => return Ok(Requeue::No),
+        _ => return Ok(Requeue::AsPlanned),
     };
     if refusal.class == Class::Unknown {
         io.note(Note::LoseAnswer);

@@ -65,5 +65,5 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
         }
     }
     io.note(Note::End(io.now().duration_since(began).as_secs_f64().max(0.0)));
-    written.map(|_| Requeue::No)
+    written.map(|_| Requeue::AsPlanned)
 }

@@ -65,7 +65,7 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     let key = &snapshot.service.metadata.key();
     let writer = SliceWriter { kind: SERVICES.kind, key, metadata: &plan.slice_metadata, change: Change::new, io };
     let mut failures: Vec<Failed> = Vec::new();
-    let mut requeue = Requeue::No;
+    let mut requeue = Requeue::AsPlanned;
     for writes in &plan.writes {
         failures.extend(writes.left_out.iter().map(|why| Failed::new("node_not_found", why.clone())));
         match writer.write_all(writes).await {

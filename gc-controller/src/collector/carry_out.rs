@@ -81,5 +81,5 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     if !exists {
         io.note(Note::Absent);
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }

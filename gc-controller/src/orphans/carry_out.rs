@@ -43,10 +43,10 @@ type Io<'r> = io::Io<'r, Note>;
 pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     io.note(Note::Unparked);
     match plan {
-        Plan::Nothing => return Ok(Requeue::No),
+        Plan::Nothing => return Ok(Requeue::AsPlanned),
         Plan::Wait(_) => {
             io.note(Note::Parked);
-            return Ok(Requeue::No);
+            return Ok(Requeue::AsPlanned);
         }
         Plan::Release(_) => {}
     }
@@ -66,14 +66,14 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
         let results = io.all(Pace::AtMost(AT_ONCE), &places, |place| release(place, owner, io)).await;
         if results.len() < places.len() {
             // The process ends.
-            return Ok(Requeue::No);
+            return Ok(Requeue::AsPlanned);
         }
         if let Some(failed) = results.into_iter().rev().find_map(Result::err).or(failed) {
             report_denied(&failed, io);
             return Err(failed);
         }
         released.extend(places.into_iter().map(|place| place.uid));
-        let mut new = io.observe(()).unwrap_or_default();
+        let mut new = io.observe_again(()).unwrap_or_default();
         new.retain(|(dependent, _)| !released.contains(&dependent.identity.uid));
         if new.is_empty() {
             break;
@@ -85,5 +85,5 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
     let place = Place::new(resource, &view.identity);
     let why = "orphan; no dependent refers to it any more";
     io.unless_ending(place.remove_finalizer(ORPHAN, why, io)).await.transpose()?;
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }

@@ -12,7 +12,7 @@ use std::{borrow::Cow, time::Duration};
 
 use common::{
     events::EventType,
-    io::{Claim, Claims, Outcome, Requeue},
+    io::{Claim, Outcome, Requeue},
     pods::PODS,
 };
 
@@ -44,7 +44,7 @@ pub(crate) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
             }
             LeftAlone::Selector(problem) => io.note(Note::BrokenSelector(problem.to_string())),
         }
-        return uncounted.failure(UNTRACKING).map_or(Ok(Requeue::No), Err);
+        return uncounted.failure(UNTRACKING).map_or(Ok(Requeue::AsPlanned), Err);
     }
     // What the sync is about, for metrics.
     let mut action = "reconciling";
@@ -66,11 +66,10 @@ async fn sync(
     let claim = Claim::new(&snapshot.owner, PODS, &plan.adopt, &plan.release).finalizers(&[JOB_TRACKING]);
     let mut claim = claim.send(io).await;
     claim.report_denied(io);
-    match claim.outcome() {
-        Ok(Claims::Done) => {}
-        Ok(Claims::Changed) => return Ok(Requeue::Conflict),
-        Err(failed) => return Err(failed.while_doing("cannot claim Pods")),
+    if claim.found_only_changes() {
+        return Ok(Requeue::Conflict);
     }
+    claim.result().map_err(|failed| failed.while_doing("cannot claim Pods"))?;
     // The plan counts on every adoption.
     let plan = if claim.is_complete() {
         Cow::Borrowed(plan)
@@ -107,7 +106,7 @@ async fn sync(
         if has_written_pods { Requeue::After(Duration::ZERO) } else { Requeue::Conflict }
     } else {
         // The loop knows when the plan is due; what replaced a part of the plan may be due earlier.
-        plan.requeue_after.map_or(Requeue::No, Requeue::After)
+        plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After)
     };
     Ok(requeue)
 }

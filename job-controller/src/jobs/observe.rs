@@ -4,8 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use common::{
     consistency::{Behind, Cache},
-    controller::{Failed, Observed, RECHECK},
+    controller::{Observed, RECHECK},
     intern::Text,
+    io::Failed,
     map::{HashMap, HashSet},
     meta::{Key, Uid, Version},
     pods::Phase,

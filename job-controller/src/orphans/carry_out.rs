@@ -22,5 +22,5 @@ pub(super) async fn carry_out(plan: &Plan, io: io::Io<'_, Note>) -> Outcome {
             return Err(Failed::request(&doing, &refusal));
         }
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }

@@ -40,7 +40,7 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
         Plan::Unknown => return Err(no_finish_time(job)),
         Plan::Remove { .. } => return remove(job, io).await,
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 /// Reads a Job live and removes it.
@@ -49,9 +49,9 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
 async fn remove(job: &Job, io: Io<'_>) -> Outcome {
     let Meta { namespace, name, .. } = &job.metadata;
     let read = Request::get(JOBS, namespace, name).because("its time may have been changed");
-    let live = match io.read::<Job>(read).await {
+    let live = match io.send_and_read::<Job>(read).await {
         Ok(live) => live,
-        Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::No),
+        Err(refusal) if refusal.class == Class::Gone => return Ok(Requeue::AsPlanned),
         Err(refusal) => return Err(Failed::request("reading the finished Job", &refusal)),
     };
     // A forecast expects the Job to be as in the cache.
@@ -62,7 +62,7 @@ async fn remove(job: &Job, io: Io<'_>) -> Outcome {
         return match plan {
             Plan::Unknown => Err(no_finish_time(job)),
             Plan::Wait(left) => Ok(Requeue::After(left)),
-            Plan::Nothing | Plan::Remove { .. } => Ok(Requeue::No),
+            Plan::Nothing | Plan::Remove { .. } => Ok(Requeue::AsPlanned),
         };
     };
 
@@ -72,7 +72,7 @@ async fn remove(job: &Job, io: Io<'_>) -> Outcome {
     removed.map_err(|refusal| Failed::request("removing the finished Job", &refusal))?;
     let finished = live.status.finished().and_then(|condition| condition.last_transition_time);
     io.note(Note::Removed(late, finished));
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 fn no_finish_time(job: &Job) -> Failed {

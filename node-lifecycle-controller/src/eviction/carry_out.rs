@@ -76,7 +76,7 @@ type Io<'r> = io::Io<'r, Note>;
 /// Carries a plan out.
 pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     report_cancellation(snapshot, plan, io);
-    let Then::Delete { since } = plan.then else { return Ok(Requeue::No) };
+    let Then::Delete { since } = plan.then else { return Ok(Requeue::AsPlanned) };
     let mut deletion = Deletion { snapshot, why: plan.why, since, live: snapshot.clone(), is_reported: false, io };
     let mut attempt = 1;
     loop {
@@ -153,7 +153,7 @@ impl Deletion<'_> {
             }
         }
         let request = Request::get(PODS, &cached.meta.namespace, &cached.meta.name);
-        let conditions = match io.read(request.because("it must still have to leave its node")).await {
+        let conditions = match io.send_and_read(request.because("it must still have to leave its node")).await {
             Err(refusal) if refusal.error.is_not_found() => return Ok(self.gone()),
             Err(refusal) => return Err(refusal),
             Ok(Some(LivePod { pod, .. })) if pod.meta.uid != cached.meta.uid => {
@@ -191,14 +191,14 @@ impl Deletion<'_> {
             Err(refusal) if refusal.error.is_not_found() => return Ok(self.gone()),
             Err(refusal) => return Err(refusal),
         }
-        Ok(Requeue::No)
+        Ok(Requeue::AsPlanned)
     }
 
     /// Finds out which taints the node has, by a read of it unless another sync has made one a moment ago.
     async fn know_node(&mut self, node: &Text) -> Result<(), Refusal> {
         let io = self.io;
         loop {
-            match io.observe(()).map_or(View::Unknown, |fresh| fresh.view) {
+            match io.observe_again(()).map_or(View::Unknown, |fresh| fresh.view) {
                 View::Unknown => break,
                 View::Awaited => io.pause(PAUSE).await,
                 View::Known(taints) => {
@@ -219,7 +219,7 @@ impl Deletion<'_> {
         let (io, name) = (self.io, Arc::from(&**node));
         let expected = self.live.taints.clone();
         let request = Request::get(NODES, &"".into(), &name);
-        match io.read::<Node>(request.because("it must still have the taint")).await {
+        match io.send_and_read::<Node>(request.because("it must still have the taint")).await {
             // A forecast expects the node to be as it is in the cache.
             Ok(None) => {}
             Ok(Some(mut node)) => {
@@ -236,7 +236,7 @@ impl Deletion<'_> {
         }
         if depends_on_lease {
             let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), &name);
-            let renewal = match io.read::<Lease>(request.because("the node must not have renewed it")).await {
+            let renewal = match io.send_and_read::<Lease>(request.because("the node must not have renewed it")).await {
                 Err(refusal) if refusal.error.is_not_found() => None,
                 Err(refusal) => return Err(refusal),
                 Ok(lease) => lease.map(|lease| lease.renewed()),
@@ -248,7 +248,7 @@ impl Deletion<'_> {
 
     /// Decides again, on what is known by now: if the Pod may stay, when its key comes back.
     fn may_stay(&mut self) -> Option<Requeue> {
-        if let Some(Fresh { timer, now, doubt, .. }) = self.io.observe(()) {
+        if let Some(Fresh { timer, now, doubt, .. }) = self.io.observe_again(()) {
             (self.live.timer, self.live.now, self.live.doubt) = (timer, now, doubt);
         }
         let plan = decide::decide(&self.live);
@@ -257,14 +257,14 @@ impl Deletion<'_> {
         }
         self.io.deviate(plan.why);
         report_cancellation(self.snapshot, &plan, self.io);
-        let requeue = plan.requeue_after.map_or(Requeue::No, Requeue::After);
+        let requeue = plan.requeue_after.map_or(Requeue::AsPlanned, Requeue::After);
         self.io.note(Note::Revised(Box::new(plan)));
         Some(requeue)
     }
 
     fn gone(&self) -> Requeue {
         self.io.note(Note::Gone);
-        Requeue::No
+        Requeue::AsPlanned
     }
 }
 

@@ -68,7 +68,7 @@ async fn remove_other_ended(plan: &Plan, io: Io<'_>) {
     let mut last = plan.terminated.last().map(|victim| Arc::clone(&victim.pod));
     let mut left = plan.excess.saturating_sub(plan.terminated.len());
     while let Some(behind) = last.take().filter(|_| left > 0) {
-        let pods = io.observe(Behind(behind, left.min(CHUNK))).unwrap_or_default();
+        let pods = io.observe_again(Behind(behind, left.min(CHUNK))).unwrap_or_default();
         left = left.saturating_sub(pods.len());
         last = pods.last().cloned();
         let victims: Vec<Victim> = pods.into_iter().map(|pod| Victim { pod, reason: Reason::Terminated }).collect();
@@ -84,7 +84,7 @@ async fn remove(victims: &[Victim], io: Io<'_>) {
 async fn is_confirmed(OfNode { node, .. }: &OfNode, reason: Reason, io: Io<'_>) -> Result<bool, Infallible> {
     let request = Request::get(NODES, &"".into(), &node.as_str().into());
     let request = request.because("to remove its Pods, it must be as the cache has it");
-    let is_confirmed = match io.read::<Node>(request).await {
+    let is_confirmed = match io.send_and_read::<Node>(request).await {
         // A forecast expects the node to be as it is in the cache.
         Ok(None) => true,
         Ok(Some(live)) => reason.is_confirmed_by(Some(&live)),
@@ -125,7 +125,7 @@ async fn remove_while_reason_holds(victim: &Victim, io: Io<'_>) -> Result<(), ap
         }
         let meta = &victim.pod.meta;
         let request = Request::get(PODS, &meta.namespace, &meta.name);
-        match io.read::<CachedPod>(request.because("it has changed")).await {
+        match io.send_and_read::<CachedPod>(request.because("it has changed")).await {
             Err(refusal) if refusal.error.is_not_found() => return Ok(()),
             Err(refusal) => return Err(refusal.error),
             Ok(Some(live)) if victim.reason.still_holds(&victim.pod, &live) => judged = Arc::new(live),

@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for LiveNode {
 
 /// Reads a node. What the server has is noted.
 pub(super) async fn read_node(name: &Arc<str>, why: &'static str, io: Io<'_>) -> Result<Option<LiveNode>, api::Error> {
-    let live = io.read::<LiveNode>(Request::get(NODES, &"".into(), name).because(why)).await;
+    let live = io.send_and_read::<LiveNode>(Request::get(NODES, &"".into(), name).because(why)).await;
     let live = live.map_err(|refusal| refusal.error)?;
     if let Some(live) = &live {
         io.note(Note::Seen(Arc::clone(&live.node)));
@@ -81,7 +81,7 @@ pub(super) async fn change_node(
         }
         // Something may have been heard of it, or nothing at all, or other nodes may have failed, while requests were on their
         // way.
-        let may_be_tainted = || io.observe(Question::MayBeTainted(Arc::clone(&known.metadata.name)));
+        let may_be_tainted = || io.observe_again(Question::MayBeTainted(Arc::clone(&known.metadata.name)));
         let is_due = change != Change::Taint || may_be_tainted().unwrap_or(true);
         // A forecast expects the node to be as it is in the cache.
         let (node, taints) = live.as_ref().map_or((known, &[][..]), |live| (&live.node, &*live.taints));
@@ -92,7 +92,7 @@ pub(super) async fn change_node(
         }
         let body = io.body(|| edit.patch(taints, &seconds::text(io.now())));
         let request = Request::patch(NODES, &node.metadata, Patch::Strategic, body).role(Role::Itself);
-        match io.read::<LiveNode>(request.doing(change.doing()).because(why.clone())).await {
+        match io.send_and_read::<LiveNode>(request.doing(change.doing()).because(why.clone())).await {
             Ok(changed) => {
                 if let Some(changed) = changed {
                     io.note(Note::Seen(changed.node));
@@ -112,14 +112,14 @@ pub(super) async fn change_node(
 pub(super) async fn has_renewed(node: &Node, io: Io<'_>) -> Result<bool, api::Error> {
     let name = &node.metadata.name;
     let request = Request::get(LEASES, &LEASE_NAMESPACE.into(), name);
-    let lease = match io.read::<Lease>(request.because("the node must not have renewed it")).await {
+    let lease = match io.send_and_read::<Lease>(request.because("the node must not have renewed it")).await {
         Err(refusal) if refusal.error.is_not_found() => None,
         Err(refusal) => return Err(refusal.error),
         Ok(lease) => lease,
     };
     io.note(Note::Answered);
     let Some(renewal) = lease.map(|lease| lease.renewed()) else { return Ok(false) };
-    let is_news = io.observe(Question::IsNews(Arc::clone(name), renewal)).unwrap_or(false);
+    let is_news = io.observe_again(Question::IsNews(Arc::clone(name), renewal)).unwrap_or(false);
     if is_news {
         io.note(Note::Renewed(Arc::clone(name), renewal));
         io.deviate(format!("Node {name} has renewed its Lease"));

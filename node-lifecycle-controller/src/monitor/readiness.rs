@@ -56,7 +56,7 @@ impl Controller for Readiness {
         self.0.note(note);
     }
 
-    fn fresh(&self, _: &Snapshot, question: Question) -> Option<bool> {
+    fn observe_again(&self, _: &Snapshot, question: Question) -> Option<bool> {
         Some(self.0.answer(question))
     }
 

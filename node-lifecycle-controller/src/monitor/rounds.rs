@@ -106,7 +106,7 @@ impl Controller for Rounds {
         }
     }
 
-    fn fresh(&self, _: &Snapshot, question: Question) -> Option<bool> {
+    fn observe_again(&self, _: &Snapshot, question: Question) -> Option<bool> {
         Some(self.monitor.answer(question))
     }
 

@@ -30,7 +30,7 @@ fn writes_status(world: &World) -> bool {
 /// What the plan says, requests included.
 fn explained(world: &World) -> Explanation {
     let snapshot = world.snapshot();
-    Decision::<ReplicaController<ReplicaSets>>::of(&snapshot, snapshot.now).explain()
+    Decision::<ReplicaController<ReplicaSets>>::with_forecast(&snapshot, snapshot.now).explain()
 }
 
 /// What is done about the number of Pods, in short.

@@ -224,7 +224,7 @@ impl WorkOnPod<'_> {
     /// refusal.
     async fn examine_namesake(&self, refusal: &Refusal) {
         let Self { snapshot, name, io } = self;
-        let Some(Namesake { cached, taken }) = io.observe(Arc::clone(name)) else { return };
+        let Some(Namesake { cached, taken }) = io.observe_again(Arc::clone(name)) else { return };
         let at = io.now();
         let is_reported = taken.is_some_and(|taken| taken.is_due(at));
         io.note(Note::NameTaken { pod: Arc::clone(name), at, examined: is_reported });
@@ -237,7 +237,7 @@ impl WorkOnPod<'_> {
             return report(pod.meta());
         }
         let request = Request::get(PODS, &snapshot.owner.namespace, name).because("its name is taken");
-        let Ok(Some(pod)) = io.read::<CachedPod>(request).await else { return };
+        let Ok(Some(pod)) = io.send_and_read::<CachedPod>(request).await else { return };
         report(pod.meta());
         let is_foreign = |controller: &OwnerRef| controller.uid != snapshot.owner.uid;
         if pod.is_unlabelled() && !pod.meta().controller().is_some_and(is_foreign) {

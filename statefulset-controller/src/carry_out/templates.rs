@@ -76,7 +76,7 @@ async fn template(snapshot: &Snapshot, revision: &Revision, io: Io<'_>) -> Templ
 async fn read(cached: &RevisionRef, io: Io<'_>) -> Result<Option<Value>, (&'static str, String)> {
     let name = &cached.meta.name;
     let request = Request::get(CONTROLLER_REVISIONS, &cached.meta.namespace, name).because("Pods are made from it");
-    match io.read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
+    match io.send_and_read::<RevisionWithData>(request).await.map(|read| read.map(RevisionWithData::into_parts)) {
         // A forecast expects that Pods can be made from it.
         Ok(None) => Ok(Some(json!({}))),
         Ok(Some((live, template))) if live.meta.uid == cached.meta.uid => Ok(template),

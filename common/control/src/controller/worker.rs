@@ -59,7 +59,7 @@ struct Shared<C: Controller> {
     differences: Differences<C::Key>,
 }
 
-/// A plan that was carried out lately.
+/// A plan that was decided lately.
 struct Recent {
     at: Timestamp,
     key: String,
@@ -181,7 +181,7 @@ impl<C: Controller> Shared<C> {
         let result = match self.controller.observe(key, now) {
             Ok(Observed::Gone) => {
                 self.differences.remove(key);
-                Ok(Requeue::No)
+                Ok(Requeue::AsPlanned)
             }
             Ok(Observed::Waiting { why, at_most, stale }) => {
                 tracing::debug!(logger = self.name, key = %key, why, "Waiting");
@@ -196,7 +196,7 @@ impl<C: Controller> Shared<C> {
                 return;
             }
             Ok(Observed::Ready(snapshot)) => {
-                let decision = Decision::<C>::of(&snapshot, now);
+                let decision = Decision::<C>::with_forecast(&snapshot, now);
                 let delay = decision.requeue_after().filter(|delay| !delay.is_zero());
                 *due = delay.and_then(|delay| began.checked_add(delay));
                 if decision.acts() {
@@ -206,13 +206,13 @@ impl<C: Controller> Shared<C> {
                 if shadow {
                     self.differences.note(key, decision.acts(), began);
                     decision.account().into_iter().for_each(Account::shorten);
-                    Ok(Requeue::No)
+                    Ok(Requeue::AsPlanned)
                 } else {
                     let Decision { plan, forecast } = decision;
                     let subject = SyncOf { controller: &*self.controller, snapshot: &snapshot };
                     let sync = async |io: Io<'_, C::Note>| C::carry_out(&snapshot, &plan, io).await;
                     let outcome = self.executor.run(&subject, forecast, sync).await;
-                    self.controller.ended(&snapshot);
+                    self.controller.after_sync(&snapshot);
                     outcome
                 }
             }
@@ -256,7 +256,7 @@ impl<C: Controller> Shared<C> {
                 return self.arm(key, due);
             }
             Requeue::After(delay) => Some(delay),
-            Requeue::No => due.map(|due| due.saturating_duration_since(self.context.clock.instant())),
+            Requeue::AsPlanned => due.map(|due| due.saturating_duration_since(self.context.clock.instant())),
         };
         self.queue.forget(key);
         if let Some(delay) = delay {
@@ -295,7 +295,7 @@ impl<C: Controller> Shared<C> {
             Ok(Observed::Gone) => json!({"state": "gone"}),
             Ok(Observed::Waiting { why, .. }) => json!({"state": "waiting", "waiting": [why]}),
             Ok(Observed::Ready(snapshot)) => {
-                let decision = Decision::<C>::of(&snapshot, now);
+                let decision = Decision::<C>::with_forecast(&snapshot, now);
                 let mut out = json!(decision.explain());
                 out["state"] = json!(if decision.acts() { "acting" } else { "settled" });
                 out
@@ -326,7 +326,7 @@ impl<C: Controller> Shared<C> {
     fn differences(&self) -> Vec<C::Key> {
         let (clock, now) = (&self.context.clock, self.context.clock.now());
         let keys = self.differences.lasting(clock.instant());
-        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if Decision::<C>::of(&snapshot, now).acts());
+        let wants_to_write = |key: &C::Key| matches!(self.controller.observe(key, now), Ok(Observed::Ready(snapshot)) if Decision::<C>::with_forecast(&snapshot, now).acts());
         let (lasting, settled): (Vec<_>, Vec<_>) = keys.into_iter().partition(wants_to_write);
         for key in &settled {
             self.differences.remove(key);
@@ -403,7 +403,7 @@ pub struct Decision<C: Controller> {
 
 impl<C: Controller> Decision<C> {
     /// Decides, and runs the sync against a server that grants everything.
-    pub fn of(snapshot: &C::Snapshot, now: Timestamp) -> Self {
+    pub fn with_forecast(snapshot: &C::Snapshot, now: Timestamp) -> Self {
         let plan = C::decide(snapshot);
         let forecast = io::forecast(now, async |io| C::carry_out(snapshot, &plan, io).await);
         Self { plan, forecast }
@@ -451,8 +451,8 @@ impl<C: Controller> Subject<C::Note> for SyncOf<'_, C> {
         self.controller.note(self.snapshot, note);
     }
 
-    fn observe(&self, question: <C::Note as Note>::Question) -> Option<<C::Note as Note>::Fresh> {
-        self.controller.fresh(self.snapshot, question)
+    fn observe_again(&self, question: <C::Note as Note>::Question) -> Option<<C::Note as Note>::Fresh> {
+        self.controller.observe_again(self.snapshot, question)
     }
 }
 

@@ -52,7 +52,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
     ///
     /// Each patch names the version of the child that was judged. A child that has changed is left as it is. Every child is tried.
     /// Upstream: `pkg/controller`, `PodControllerRefManager`.
-    pub async fn send<N: Note>(&self, io: Io<'_, N>) -> Claimed<'a, C> {
+    pub async fn send<N: Note>(&self, io: Io<'_, N>) -> ClaimResults<'a, C> {
         let Self { owner, adopt, release, .. } = *self;
         let released = io.all(Pace::AtOnce, release, |child: &'a C| io.send(self.release(child, io))).await;
         let may_adopt = if adopt.is_empty() { None } else { io.unless_ending(may_adopt(io, owner)).await };
@@ -65,7 +65,7 @@ impl<'a, C: HasMeta + Sync> Claim<'a, C> {
             children.iter().zip(results.into_iter().map(|result| result.map(drop))).collect()
         };
         let (released, adopted) = (with_children(release, released), with_children(adopt, adopted));
-        Claimed { resource: self.resource, to_adopt: adopt.len(), released, adopted, recheck }
+        ClaimResults { resource: self.resource, to_adopt: adopt.len(), released, adopted, recheck }
     }
 
     fn release<N: Note>(&self, child: &C, io: Io<'_, N>) -> Request {
@@ -115,24 +115,14 @@ async fn may_adopt<N: Note>(io: Io<'_, N>, owner: &Owner) -> Result<(), Failed> 
 /// Children with what became of each; those that were not begun are missing.
 type Results<'a, C> = Vec<(&'a C, Result<(), Refusal>)>;
 
-/// What became of a [`Claim`].
-pub struct Claimed<'a, C> {
+/// What became of the requests of a [`Claim`].
+pub struct ClaimResults<'a, C> {
     resource: Resource,
     to_adopt: usize,
     released: Results<'a, C>,
     adopted: Results<'a, C>,
     /// Why the owner may not adopt.
     recheck: Option<Failed>,
-}
-
-/// How a claim went.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Claims {
-    /// Every child was released, or adopted if it was still there.
-    Done,
-    /// Some children have changed since the version that was judged; nothing else went wrong. The ledger has the owner wait for
-    /// the newer versions.
-    Changed,
 }
 
 /// Whether a release failed. A child that is gone is released.
@@ -145,7 +135,7 @@ fn is_adoption_failure(refusal: &Refusal) -> bool {
     !refusal.error.is_not_found()
 }
 
-impl<'a, C: HasMeta> Claimed<'a, C> {
+impl<'a, C: HasMeta> ClaimResults<'a, C> {
     /// The children that are adopted.
     pub fn adopted(&self) -> impl Iterator<Item = &'a C> {
         self.adopted.iter().filter(|(_, result)| result.is_ok()).map(|(child, _)| *child)
@@ -163,7 +153,7 @@ impl<'a, C: HasMeta> Claimed<'a, C> {
         self.adopted().count() == self.to_adopt
     }
 
-    /// Takes releases with such a refusal out of the claim, so that [`Claimed::result`] does not count them as failures.
+    /// Takes releases with such a refusal out of the claim, so that [`ClaimResults::result`] does not count them as failures.
     ///
     /// A child that stays controlled by its owner without being selected need not stop the owner.
     pub fn give_up_releases(&mut self, is_given_up: impl Fn(&Refusal) -> bool) -> Vec<(&'a C, Refusal)> {
@@ -214,18 +204,16 @@ impl<'a, C: HasMeta> Claimed<'a, C> {
         io.event(EventType::Warning, "FailedUpdate", format!("Error: {}{others}", self.failure(first)));
     }
 
-    /// How it went. An error names every child that could be neither released nor adopted.
-    pub fn outcome(&mut self) -> Result<Claims, Failed> {
-        let is_changed =
-            self.recheck.is_none() && self.failures().all(|(_, _, refusal)| refusal.class == Class::Changed);
-        match self.result() {
-            Ok(()) => Ok(Claims::Done),
-            Err(_) if is_changed => Ok(Claims::Changed),
-            Err(failed) => Err(failed),
-        }
+    /// Whether all that went wrong is that children have changed since the version that was judged. The ledger has the owner wait for the
+    /// newer versions.
+    pub fn found_only_changes(&self) -> bool {
+        let mut failures = self.failures().peekable();
+        self.recheck.is_none()
+            && failures.peek().is_some()
+            && failures.all(|(_, _, refusal)| refusal.class == Class::Changed)
     }
 
-    /// The same where the change of a child is a failure, too.
+    /// How it went. An error names every child that could be neither released nor adopted.
     pub fn result(&mut self) -> Result<(), Failed> {
         if let Some(failed) = self.recheck.take() {
             return Err(failed);

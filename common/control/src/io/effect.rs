@@ -6,7 +6,7 @@ use crate::events::EventType;
 
 /// A change of the controller's memory that a sync asks for.
 pub trait Note: Send {
-    /// What a sync asks caches and memory for while it runs ([`Io::observe`](super::Io::observe)); `()` if there is one question only.
+    /// What a sync asks caches and memory for while it runs ([`Io::observe_again`](super::Io::observe_again)); `()` if there is one question only.
     type Question: Send;
     /// The answer to the question.
     type Fresh: Send;

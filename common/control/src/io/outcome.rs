@@ -12,7 +12,7 @@ pub type Outcome = Result<Requeue, Failed>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
     /// When its plan is due, or with the next event.
-    No,
+    AsPlanned,
     /// After this long, whatever the plan said.
     After(Duration),
     /// After its back-off, as after a failure, or when its plan is due.

@@ -74,7 +74,7 @@ impl<'a> StoreRevision<'a> {
             Err(refusal) => return Err(refusal),
         };
         let read = Request::get(CONTROLLER_REVISIONS, &owner.namespace, &name).because("its name is taken");
-        Ok(match io.read::<ControllerRevision>(read).await? {
+        Ok(match io.send_and_read::<ControllerRevision>(read).await? {
             Some(there) if there.holds(data) => Stored::There(Box::new(there)),
             _ => Stored::Taken(taken),
         })
@@ -149,7 +149,7 @@ impl<'a> Change<'a> {
     ) -> Result<(), Refused> {
         let Self { owner, revision, doing, why } = self;
         let read = Request::get(CONTROLLER_REVISIONS, &revision.namespace, &revision.name);
-        let live = io.read::<RawMembers>(read.because("it is replaced as the server has it")).await;
+        let live = io.send_and_read::<RawMembers>(read.because("it is replaced as the server has it")).await;
         let live = live.map_err(|refusal| match refusal.class {
             Class::Gone => Refused::Gone,
             _ => Refused::Request(refusal),

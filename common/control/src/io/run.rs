@@ -56,7 +56,7 @@ pub trait Subject<N: Note>: Sync {
     /// Changes the controller's memory.
     fn note(&self, note: N);
     /// Reads the controller's caches and memory.
-    fn observe(&self, question: N::Question) -> Option<N::Fresh>;
+    fn observe_again(&self, question: N::Question) -> Option<N::Fresh>;
 }
 
 /// Everything that a sync does if every request is granted.
@@ -99,7 +99,7 @@ impl Executor {
         };
         self.accounts.iter().for_each(|accounts| accounts.begins(account));
         let mut sync = pin!(sync(Io(Side::Real(&run))));
-        let outcome = poll_fn(|context| run.ended(sync.as_mut().poll(context))).await;
+        let outcome = poll_fn(|context| run.poll_result(sync.as_mut().poll(context))).await;
         match &outcome {
             Err(Stopped) => account.deviates("this process may not write any more"),
             Ok(Err(failed)) => account.deviates_if_unexplained(failed),
@@ -138,7 +138,7 @@ impl<N: Note> Copy for Side<'_, N> {}
 pub struct Answer {
     /// Name, uid and version of the object that was written; empty in a forecast.
     pub fields: Fields,
-    pub(crate) body: Option<Bytes>,
+    body: Option<Bytes>,
 }
 
 impl Answer {
@@ -155,7 +155,7 @@ impl Answer {
 }
 
 impl<'r, N: Note> Io<'r, N> {
-    /// Sends a request. Does not return once this process may no longer write: the sync ends there.
+    /// Sends a request. A write that would leave after this process lost its Lease does not return: the sync ends there.
     pub async fn send(self, request: Request) -> Result<Answer, Refusal> {
         match self.0 {
             Side::Forecast(server) => {
@@ -171,7 +171,7 @@ impl<'r, N: Note> Io<'r, N> {
     }
 
     /// Sends a request and reads the object in the answer; `None` in a forecast.
-    pub async fn read<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
+    pub async fn send_and_read<T: DeserializeOwned>(self, request: Request) -> Result<Option<T>, Refusal> {
         self.send(request).await?.read()
     }
 
@@ -187,11 +187,11 @@ impl<'r, N: Note> Io<'r, N> {
         }
     }
 
-    /// Reads caches and memory again; `None` if nothing has changed since the snapshot, as in a forecast.
-    pub fn observe(self, question: N::Question) -> Option<N::Fresh> {
+    /// Reads caches and memory again, after a wait; `None` if nothing has changed since the snapshot, as in a forecast.
+    pub fn observe_again(self, question: N::Question) -> Option<N::Fresh> {
         match self.0 {
             Side::Forecast(_) => None,
-            Side::Real(run) => run.observe(question),
+            Side::Real(run) => run.subject.observe_again(question),
         }
     }
 
@@ -199,7 +199,7 @@ impl<'r, N: Note> Io<'r, N> {
     pub fn now(self) -> Timestamp {
         match self.0 {
             Side::Forecast(server) => server.now,
-            Side::Real(run) => run.now(),
+            Side::Real(run) => run.executor.api.clock().now(),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'r, N: Note> Io<'r, N> {
     }
 
     /// Whether this is a forecast.
-    pub(crate) fn is_forecast(self) -> bool {
+    pub(super) fn is_forecast(self) -> bool {
         matches!(self.0, Side::Forecast(_))
     }
 }
@@ -290,7 +290,7 @@ impl<'r, N: Note> Run<'r, N> {
     }
 
     /// What a poll of the sync means: it also ends when this process may no longer write and no request is under way.
-    fn ended(&self, poll: Poll<Outcome>) -> Poll<Result<Outcome, Stopped>> {
+    fn poll_result(&self, poll: Poll<Outcome>) -> Poll<Result<Outcome, Stopped>> {
         match poll {
             Poll::Ready(outcome) => Poll::Ready(Ok(outcome)),
             Poll::Pending if self.waits.load(Ordering::Relaxed) > 0 => Poll::Pending,
@@ -309,14 +309,6 @@ impl<'r, N: Note> Run<'r, N> {
         let clock = self.executor.api.clock();
         let _wait = self.waits();
         clock.sleep(clock.jitter(duration, factor)).await;
-    }
-
-    fn observe(&self, question: N::Question) -> Option<N::Fresh> {
-        self.subject.observe(question)
-    }
-
-    fn now(&self) -> Timestamp {
-        self.executor.api.clock().now()
     }
 
     /// Whether the process shuts down, so that nothing new is begun.

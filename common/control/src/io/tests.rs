@@ -100,7 +100,7 @@ impl Subject<Count> for World {
     fn note(&self, Count(note): Count) {
         self.notes.lock().push(note);
     }
-    fn observe(&self, question: u32) -> Option<u32> {
+    fn observe_again(&self, question: u32) -> Option<u32> {
         Some(question + 1)
     }
 }
@@ -156,7 +156,7 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Outcome {
         io.note(Count(1));
         let adopt = [pod("orphan")];
         let mut claim = Claim::new(owner(), PODS, &adopt, &[]).send(io).await;
-        if claim.outcome()? != Claims::Done || !claim.is_complete() {
+        if claim.found_only_changes() || (claim.result().map(|()| !claim.is_complete())?) {
             return Ok(Requeue::After(Duration::ZERO));
         }
         io.note(Count(2));
@@ -167,7 +167,7 @@ fn sync(creates: usize) -> impl AsyncFn(Io<'_, Count>) -> Outcome {
         }
         let delete = Request::delete(PODS, &adopt[0].0).because("there are too many");
         let _ = io.unless_ending(delete_pod(io, delete)).await;
-        Ok(Requeue::No)
+        Ok(Requeue::AsPlanned)
     }
 }
 
@@ -184,7 +184,7 @@ fn granting(method: &str, name: &str, _: &Value) -> (u16, Value) {
 async fn what_is_granted_is_as_forecast() {
     let world = world(granting);
     let (outcome, account) = world.run(sync(3)).await;
-    assert_eq!(outcome.unwrap(), Requeue::No);
+    assert_eq!(outcome.unwrap(), Requeue::AsPlanned);
     assert_eq!(
         account,
         [
@@ -314,7 +314,7 @@ async fn twice(io: Io<'_, Count>) -> Outcome {
     let version = io.send(request()).await.map(|answer| answer.fields.version);
     io.event(EventType::Normal, "Wrote", format!("{version:?}"));
     let _ = io.send(request()).await;
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
@@ -347,10 +347,10 @@ fn a_forecast_that_sends_nothing_is_quiet() {
 async fn asks(io: Io<'_, Count>) -> Outcome {
     let _ = io.send(Request::get_metadata(PODS, &"shop".into(), &"a".into())).await;
     io.pause_with_jitter(Duration::from_secs(10), 0.5).await;
-    if let Some(fresh) = io.observe(41) {
+    if let Some(fresh) = io.observe_again(41) {
         io.note(Count(fresh));
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,13 +368,13 @@ async fn a_pause_is_lengthened_and_a_question_is_answered() {
 /// Lists objects, then patches one for each of several reasons.
 async fn lists_and_patches(io: Io<'_, Count>) -> Outcome {
     let list = Request::list(PODS, &"shop".into(), "labelSelector=app%3Dweb".to_owned());
-    if let Ok(Some(list)) = io.read::<Value>(list).await {
+    if let Ok(Some(list)) = io.send_and_read::<Value>(list).await {
         io.note(Count(u32::from(list["items"].is_array())));
     }
     for why in ["it is old", "it is large", "it is old"] {
         let _ = io.send(Request::patch(PODS, &pod("a").0, Patch::Merge, Body::default()).because(why)).await;
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
@@ -396,7 +396,7 @@ fn what_is_created_is_named_in_the_words_of_the_request() {
         for kind in ["IPv4 Pod", "IPv6 Pod", "IPv4 Pod"] {
             let _ = io.send(create(kind)).await;
         }
-        Ok(Requeue::No)
+        Ok(Requeue::AsPlanned)
     });
     assert_eq!(forecast.account.unwrap().lines(), ["create 2 IPv4 Pods", "create 1 IPv6 Pod"]);
 }
@@ -411,7 +411,7 @@ async fn an_awaited_deletion_is_awaited_once_the_object_is_known_to_be_gone() {
         });
         let delete = async |io: Io<'_, Count>| {
             let _ = io.send(Request::delete(PODS, &pod("a").0).role(Role::Awaited)).await;
-            Ok(Requeue::No)
+            Ok(Requeue::AsPlanned)
         };
         world.run(delete).await.0.unwrap();
         assert_eq!(world.ledger.len(), awaited, "{code}");
@@ -431,7 +431,7 @@ impl Subject<Count> for Nameless {
     fn note(&self, Count(note): Count) {
         self.0.lock().push(note);
     }
-    fn observe(&self, question: u32) -> Option<u32> {
+    fn observe_again(&self, question: u32) -> Option<u32> {
         Some(question)
     }
 }
@@ -456,7 +456,7 @@ async fn members_are_begun_while_there_is_room() {
     let begun = clock.instant();
     let group = async |io: Io<'_, Count>| {
         io.all(Pace::AtMost(2), ["a", "b", "c"], |name| patch(io, name)).await;
-        Ok(Requeue::No)
+        Ok(Requeue::AsPlanned)
     };
     world.run(group).await.0.unwrap();
     assert_eq!(world.requests(), ["PATCH a", "PATCH b", "PATCH c"]);
@@ -470,10 +470,10 @@ async fn a_sync_that_awaits_something_else_is_a_bug() {
     let world = world(granting);
     let foreign = async |io: Io<'_, Count>| {
         let _ = io.send(Request::get(PODS, &"shop".into(), &"a".into())).await;
-        if io.observe(1).is_some() {
+        if io.observe_again(1).is_some() {
             std::future::pending::<()>().await;
         }
-        Ok(Requeue::No)
+        Ok(Requeue::AsPlanned)
     };
     let _ = world.run(foreign).await;
 }

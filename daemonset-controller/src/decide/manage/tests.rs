@@ -143,13 +143,13 @@ fn creations_that_a_terminating_namespace_rules_out_are_not_left_to_later_syncs(
     many.limits.burst = 3;
     let mut snapshot = many.snapshot();
     snapshot.terminating_namespace = true;
-    let waiting = Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain().waiting;
+    let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["no Pods are created: the namespace is terminating"]);
     // Deletions are left to later syncs all the same.
     let mut many = world(7).taint(0, "NoExecute").taint(1, "NoExecute").taint(2, "NoExecute").taint(3, "NoExecute");
     many.limits.burst = 3;
     let mut snapshot = many.snapshot();
     snapshot.terminating_namespace = true;
-    let waiting = Decision::<DaemonSetController>::of(&snapshot, snapshot.now).explain().waiting;
+    let waiting = Decision::<DaemonSetController>::with_forecast(&snapshot, snapshot.now).explain().waiting;
     assert_eq!(waiting, ["1 more nodes are left to the next syncs"]);
 }

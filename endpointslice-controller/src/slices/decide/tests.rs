@@ -31,7 +31,7 @@ fn sizes(writes: &Writes) -> (Vec<usize>, Vec<(String, usize)>, Vec<String>) {
 }
 
 fn is_settled(world: &Snapshot) -> bool {
-    !Decision::<SliceController>::of(world, Timestamp::UNIX_EPOCH).acts()
+    !Decision::<SliceController>::with_forecast(world, Timestamp::UNIX_EPOCH).acts()
 }
 
 /// What is written where slices of these sizes are there and so many Pods come.

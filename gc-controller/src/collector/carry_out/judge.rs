@@ -78,7 +78,7 @@ pub(super) async fn judge(snapshot: &Snapshot, place: &Place, io: Io<'_>) -> Res
 
 /// Whether the object may be part of a cycle: its dependents may have changed while its owners were looked up.
 fn is_in_cycle(view: &View, io: Io<'_>) -> bool {
-    let in_cycle = io.observe(Vec::new()).map_or(view.in_cycle, |fresh| fresh.in_cycle);
+    let in_cycle = io.observe_again(Vec::new()).map_or(view.in_cycle, |fresh| fresh.in_cycle);
     if in_cycle != view.in_cycle {
         io.deviate("whether a dependent waits for its own dependents has changed");
     }
@@ -99,7 +99,7 @@ impl Judged<'_> {
         }
         self.version = meta.resource_version;
         self.propagation = propagation;
-        if let Some(fresh) = io.observe(meta.owners.to_vec())
+        if let Some(fresh) = io.observe_again(meta.owners.to_vec())
             && fresh.owners[..] != self.owners[..]
         {
             io.deviate(format!("the owners of {} have changed", self.place.title()));

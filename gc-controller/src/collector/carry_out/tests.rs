@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn explain(snapshot: &Snapshot) -> Explanation {
-    Decision::<Collector>::of(snapshot, snapshot.now).explain()
+    Decision::<Collector>::with_forecast(snapshot, snapshot.now).explain()
 }
 
 /// An object with one owner, which it blocks, and one dependent.

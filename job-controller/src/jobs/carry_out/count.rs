@@ -111,7 +111,7 @@ impl Stored<'_> {
     async fn write(&mut self, status: &Status, why: String, io: Io<'_>) -> Result<(), Refusal> {
         let body = io.body(|| json!({"status": status}));
         let request = Request::status(JOBS, &self.job.metadata, body).at(Some(self.version)).because(why);
-        let written = match io.read::<Answer>(request).await? {
+        let written = match io.send_and_read::<Answer>(request).await? {
             Some(Answer { metadata, status }) => {
                 self.version = metadata.resource_version;
                 status.unwrap_or_default()

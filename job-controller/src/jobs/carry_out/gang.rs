@@ -43,7 +43,7 @@ pub(super) async fn ensure(
         let (refusal, kind, attempts) = match planned {
             Gang::Ordinary(_) => return Ok(None),
             Gang::Group(name) => return Ok(Some(name)),
-            Gang::MakeBoth => match io.read::<Workload>(workload_request(snapshot, io)).await {
+            Gang::MakeBoth => match io.send_and_read::<Workload>(workload_request(snapshot, io)).await {
                 Ok(made) => {
                     // In a forecast, the names of both objects follow from the Job.
                     let expected = || Workload::to_be_made(&workload_name(job), &template_name(job)).ok();
@@ -58,7 +58,7 @@ pub(super) async fn ensure(
             Gang::Make(workload) => {
                 // There is no group without a template.
                 let Some(request) = group_request(snapshot, &workload, io) else { return Ok(None) };
-                match io.read::<PodGroup>(request).await {
+                match io.send_and_read::<PodGroup>(request).await {
                     Ok(made) => {
                         return Ok(Some(made.map_or_else(Text::default, |made| Text::new(&made.metadata.name))));
                     }
@@ -76,7 +76,7 @@ pub(super) async fn ensure(
         }
         // The cache is about to show what is there already: from a create whose answer was lost, or somebody else's.
         io.pause(PAUSE).await;
-        planned = gang(snapshot, situation, io.observe(()).as_ref());
+        planned = gang(snapshot, situation, io.observe_again(()).as_ref());
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{monitor::notes::Io, objects::READY};
 /// Carries a plan out. The request names the version that was judged: a Pod that changed meanwhile is judged again.
 pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> Outcome {
     if !plan.marks {
-        return Ok(Requeue::No);
+        return Ok(Requeue::AsPlanned);
     }
     let meta = &snapshot.pod.meta;
     let condition = |since| json!({"type": READY, "status": FALSE, "lastTransitionTime": seconds::text(since)});
@@ -27,5 +27,5 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
         Err(refusal) if refusal.class == Class::Gone => {}
         Err(refusal) => return Err(Failed::request(&format!("mark Pod {} as not ready", meta.key()), &refusal)),
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }

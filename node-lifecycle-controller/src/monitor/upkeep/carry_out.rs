@@ -15,5 +15,5 @@ pub(super) async fn carry_out(snapshot: &Snapshot, plan: &Plan, io: Io<'_>) -> O
             return Err(Failed::request(&what, &error.into()));
         }
     }
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }

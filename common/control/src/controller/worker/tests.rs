@@ -6,10 +6,10 @@ use super::*;
 use crate::{
     api::Api,
     clock::Clock,
-    controller::{Explain, Failed, Outcome},
+    controller::Explain,
     events::Recorder,
     gate::{Keeper, gate},
-    io::{Body, Request},
+    io::{Body, Failed, Outcome, Request},
     leader::LEASES,
     meta::{Key, Meta},
     metrics::Metrics,
@@ -93,22 +93,22 @@ impl Controller for Puppet {
 
     async fn carry_out(name: &String, plan: &Obey, io: Io<'_, NextMove>) -> Outcome {
         if plan.is_notable() {
-            return Ok(Requeue::No);
+            return Ok(Requeue::AsPlanned);
         }
         let meta = Meta { name: name.as_str().into(), ..Meta::default() };
         // The first request is refused; what counts is that there is one.
         let _ = io.send(Request::status(LEASES, &meta, Body::default()).doing("obey")).await;
-        let Some(next) = io.observe(()) else { return Ok(Requeue::No) };
+        let Some(next) = io.observe_again(()) else { return Ok(Requeue::AsPlanned) };
         match next {
             Some(Move::Fail) => Err(trouble(Retry::Backoff)),
             Some(Move::GiveUp) => Err(trouble(Retry::Forget)),
             Some(Move::Panic) => panic!("as told"),
             Some(Move::Take(time)) => {
                 io.pause(time).await;
-                Ok(Requeue::No)
+                Ok(Requeue::AsPlanned)
             }
             Some(Move::Again(requeue)) => Ok(requeue),
-            None => Ok(Requeue::No),
+            None => Ok(Requeue::AsPlanned),
         }
     }
 
@@ -116,7 +116,7 @@ impl Controller for Puppet {
         (ObjectRef::default(), Uid::new(name))
     }
 
-    fn fresh(&self, name: &String, (): ()) -> Option<Option<Move>> {
+    fn observe_again(&self, name: &String, (): ()) -> Option<Option<Move>> {
         self.acts.lock().push((name.clone(), (self.clock.instant() - self.started).as_millis()));
         Some(self.script.lock().pop_front())
     }
@@ -384,7 +384,8 @@ async fn a_plan_is_due_in_shadow_mode_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_due_whatever_becomes_of_the_one_before() {
-    for trouble in [Move::Fail, Move::GiveUp, Move::Panic, Move::Again(Requeue::RateLimited), Move::Again(Requeue::No)]
+    for trouble in
+        [Move::Fail, Move::GiveUp, Move::Panic, Move::Again(Requeue::RateLimited), Move::Again(Requeue::AsPlanned)]
     {
         let world = world(Settings::new(), &[trouble; 100]);
         world.keeper.open();

@@ -29,7 +29,7 @@ async fn store(io: Io<'_, Count>) -> Outcome {
         other => format!("{other:?}"),
     };
     io.event(EventType::Normal, "Stored", outcome);
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +54,7 @@ async fn a_revision_whose_name_is_taken_is_compared() {
 async fn store_if_still_there(io: Io<'_, Count>) -> Outcome {
     let store = StoreRevision::new(owner(), "web-1", data(), String::new()).if_still_there();
     let _ = store.send(Body::default(), io).await;
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn renumber(io: Io<'_, Count>) -> Outcome {
     let renumbered = Change::renumber(owner(), &revision, 3, io).await;
     renumbered.map_err(|refused| Failed::new("refused", format!("{refused:?}")))?;
     delete_revision(&revision, "nobody uses it", "cannot delete", io).await?;
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,12 +103,12 @@ async fn lapse(node: &Arc<Node>, io: Io<'_>) -> Result<Treated, api::Error> {
             return Ok(Treated::Otherwise);
         }
         let lapsing = silence::lapsing(&node);
-        let is_silent = io.observe(Question::IsSilent(Arc::clone(&name))).unwrap_or(true);
+        let is_silent = io.observe_again(Question::IsSilent(Arc::clone(&name))).unwrap_or(true);
         if !is_silent || lapsing.is_empty() {
             io.deviate(format!("Node {name} is not silent any more"));
             return Ok(Treated::Otherwise);
         }
-        let refusal = match io.read::<LiveNode>(lapse_request(&node, &lapsing, io)).await {
+        let refusal = match io.send_and_read::<LiveNode>(lapse_request(&node, &lapsing, io)).await {
             Ok(live) => {
                 if node.ready() == NodeReady::True {
                     io.note(Note::NotReady(name, node.metadata.uid.clone()));

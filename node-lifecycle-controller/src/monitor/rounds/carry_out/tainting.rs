@@ -23,7 +23,7 @@ pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
         io.note(Note::Alarm(alarm.clone()));
     }
     io.all(Pace::InOrder, &plan.chosen, |chosen| taint(chosen, io)).await;
-    Ok(Requeue::No)
+    Ok(Requeue::AsPlanned)
 }
 
 /// Taints one node, if it still has to be tainted. Otherwise it waits no longer.
