@@ -68,7 +68,9 @@ impl Monitor {
                     let message = format!("Node {name} event: Removing Node {name} from Controller");
                     self.report(&name, uid, "RemovingNode", message);
                 }
-                lapsed.into_iter().for_each(|(name, uid)| self.not_ready(&name, uid));
+                for (name, uid) in lapsed {
+                    self.not_ready(&name, uid);
+                }
             }
             Note::NotReady(name, uid) => self.not_ready(&name, uid),
             Note::Alarm(alarm) => {
