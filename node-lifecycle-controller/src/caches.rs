@@ -5,9 +5,8 @@ use std::{collections::BTreeSet, sync::Arc};
 use common::{
     informer::SharedInformer,
     intern::Text,
-    object::Object,
     runtime::Context,
-    store::{Has, IndexValue, Store},
+    store::{IndexValue, Store},
 };
 
 use crate::objects::{ByNode, CachedPod, Node, TerminatingByNode};
@@ -53,36 +52,25 @@ impl CacheView<'_> {
 
     /// The Pods that are assigned to a node.
     pub(crate) fn pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods(ByNode, node)
+        self.pods.readable_by_index(ByNode, &IndexValue::Text(Text::new(node)))
     }
 
     /// The nodes that Pods are assigned to and that do not exist.
     pub(crate) fn missing_nodes(&self) -> BTreeSet<Text> {
-        self.pod_nodes(ByNode).filter(|node| !self.has_node(node)).collect()
+        names(self.pods.index_values(ByNode)).filter(|node| !self.has_node(node)).collect()
     }
 
     /// The nodes that terminating Pods are assigned to, and the empty name if there is a terminating Pod without a node.
     pub(crate) fn nodes_of_terminating_pods(&self) -> BTreeSet<Text> {
-        self.pod_nodes(TerminatingByNode).collect()
+        names(self.pods.index_values(TerminatingByNode)).collect()
     }
 
     /// The terminating Pods that are assigned to a node; with an empty name those without a node.
     pub(crate) fn terminating_pods_of(&self, node: &str) -> Vec<Arc<CachedPod>> {
-        self.pods(TerminatingByNode, node)
+        self.pods.readable_by_index(TerminatingByNode, &IndexValue::Text(Text::new(node)))
     }
+}
 
-    fn pods<I, At>(&self, index: I, value: &str) -> Vec<Arc<CachedPod>>
-    where
-        <CachedPod as Object>::Indexes: Has<I, At>,
-    {
-        self.pods.readable_by_index(index, &IndexValue::Text(Text::new(value)))
-    }
-
-    fn pod_nodes<I, At>(&self, index: I) -> impl Iterator<Item = Text> + use<I, At>
-    where
-        <CachedPod as Object>::Indexes: Has<I, At>,
-    {
-        let text = |value| if let IndexValue::Text(text) = value { Some(text) } else { None };
-        self.pods.index_values(index).into_iter().filter_map(text)
-    }
+fn names(values: Vec<IndexValue>) -> impl Iterator<Item = Text> {
+    values.into_iter().filter_map(|value| if let IndexValue::Text(name) = value { Some(name) } else { None })
 }

@@ -4,28 +4,24 @@ use std::time::Duration;
 
 use common::settings::{Tune, TuneValue};
 
-const fn seconds(count: u64) -> TuneValue {
-    TuneValue::Duration(Duration::from_secs(count))
-}
-
 /// The pause between two passes.
-pub(crate) const NODE_MONITOR_PERIOD: Tune = Tune {
-    name: "node-monitor-period",
-    default: seconds(5),
-    help: "The pause between two passes of the node monitor, at least 10ms",
-};
+pub(crate) const NODE_MONITOR_PERIOD: Tune = Tune::duration(
+    "node-monitor-period",
+    Duration::from_secs(5),
+    "The pause between two passes of the node monitor, at least 10ms",
+);
 /// How long a node that has reported a status may be silent.
-pub(crate) const NODE_MONITOR_GRACE_PERIOD: Tune = Tune {
-    name: "node-monitor-grace-period",
-    default: seconds(50),
-    help: "How long a node may be silent before its conditions become Unknown; several times what its kubelet lets pass between two reports",
-};
+pub(crate) const NODE_MONITOR_GRACE_PERIOD: Tune = Tune::duration(
+    "node-monitor-grace-period",
+    Duration::from_secs(50),
+    "How long a node may be silent before its conditions become Unknown; several times what its kubelet lets pass between two reports",
+);
 /// How long a node that has never reported a status may be silent.
-pub(crate) const NODE_STARTUP_GRACE_PERIOD: Tune = Tune {
-    name: "node-startup-grace-period",
-    default: seconds(60),
-    help: "How long a node that has never reported its status may be silent before its conditions become Unknown",
-};
+pub(crate) const NODE_STARTUP_GRACE_PERIOD: Tune = Tune::duration(
+    "node-startup-grace-period",
+    Duration::from_secs(60),
+    "How long a node that has never reported its status may be silent before its conditions become Unknown",
+);
 /// The rate of tainting in zones that are not partially disrupted.
 pub(crate) const NODE_EVICTION_RATE: Tune = Tune {
     name: "node-eviction-rate",
@@ -62,16 +58,3 @@ pub(crate) const NODE_TAINT_MAX_SHARE: Tune = Tune {
     default: TuneValue::Ratio(0.0),
     help: "No node gets a NoExecute taint of the node monitor if a larger share of all nodes than this would then have one; between 0 and 1, 0: no limit",
 };
-
-/// All flags of the node monitor.
-pub(crate) const FLAGS: [Tune; 9] = [
-    NODE_MONITOR_PERIOD,
-    NODE_MONITOR_GRACE_PERIOD,
-    NODE_STARTUP_GRACE_PERIOD,
-    NODE_EVICTION_RATE,
-    SECONDARY_NODE_EVICTION_RATE,
-    LARGE_CLUSTER_SIZE_THRESHOLD,
-    UNHEALTHY_ZONE_THRESHOLD,
-    NODE_TAINT_ALARM_SHARE,
-    NODE_TAINT_MAX_SHARE,
-];

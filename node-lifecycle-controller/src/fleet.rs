@@ -7,16 +7,12 @@ mod record;
 mod schedule;
 mod zones;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use common::{clock::Instant, intern::Text, map::HashMap};
 
 use crate::{
-    disruption::{Disruption, ZoneLimits, ZoneStanding, transition},
+    disruption::{Disruption, ZoneLimits, transition},
     monitor::{
         rounds::{
             plan::health::{self, Action, Judged},
@@ -41,7 +37,7 @@ pub(crate) struct Fleet {
     records: HashMap<Name, Record>,
     schedule: Schedule,
     tainted: BTreeSet<Name>,
-    zones: Zones,
+    pub(crate) zones: Zones,
     /// What passes have not reported yet.
     unreported: Reports,
     /// Grace periods begin no earlier than this.
@@ -213,17 +209,6 @@ impl Fleet {
         self.tainted.len()
     }
 
-    /// How many nodes wait for a taint.
-    pub(crate) fn waiting(&self) -> usize {
-        self.zones.iter().map(|(_, zone)| zone.waiting.len()).sum()
-    }
-
-    /// How many of them are in a zone where nodes are tainted now.
-    pub(crate) fn expected(&self) -> usize {
-        let zones = self.zones.iter().filter(|(_, zone)| zone.limiter.rate() > 0.0);
-        zones.map(|(_, zone)| zone.waiting.len()).sum()
-    }
-
     /// What a pass decides on. Changes nothing. `trouble`: what is wrong with a watch; `period`: the pause between two passes.
     pub(crate) fn pass(&self, now: Instant, trouble: Option<String>, period: Duration) -> HealthSnapshot {
         let examined = self.schedule.due(now).into_iter().filter_map(|name| self.records.get(name));
@@ -242,22 +227,12 @@ impl Fleet {
             grace_from: self.grace_from,
             grace: self.grace,
             examined: examined.collect(),
-            zones: self.standings(),
+            zones: self.zones.standings(),
             was_total: self.was_total,
             limits: self.zones.limits,
             reports: self.unreported.clone(),
             period,
         }
-    }
-
-    /// All zones.
-    pub(crate) fn standings(&self) -> BTreeMap<Text, ZoneStanding> {
-        self.zones.standings()
-    }
-
-    /// The zones that have no node any more, once.
-    pub(crate) fn take_vanished(&mut self) -> BTreeSet<Text> {
-        self.zones.take_vanished()
     }
 
     /// Takes over what a pass has decided.
@@ -324,11 +299,6 @@ impl Fleet {
         (at >= now).then(|| at - now)
     }
 
-    /// Takes the token for a node of a zone.
-    pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
-        self.zones.spend(zone, now);
-    }
-
     /// A node waits no longer; the next pass examines it.
     pub(crate) fn release(&mut self, name: &Name) {
         let Some(record) = self.records.get_mut(name) else { return };
@@ -374,7 +344,7 @@ impl Fleet {
     /// Whether a node may get its taint, by what its zone and all zones are now: since its turn came, others may have failed.
     pub(crate) fn may_be_tainted(&self, name: &str, now: Instant) -> bool {
         let Some(record) = self.records.get(name).filter(|_| self.sight.since(now).is_some()) else { return false };
-        let (changes, disruption) = transition(&self.standings(), self.was_total, &self.zones.limits);
+        let (changes, disruption) = transition(&self.zones.standings(), self.was_total, &self.zones.limits);
         let rate = changes.get(&record.zone).map(|change| change.rate);
         let rate = rate.or_else(|| Some(self.zones.get(&record.zone)?.limiter.rate())).unwrap_or_default();
         let is_cause = !silence::is_lapsed(&record.node) || self.silent_in(record, now).is_none();

@@ -45,17 +45,17 @@ pub use snapshot::NODES_PER_PASS;
 const MIN_PERIOD: Duration = Duration::from_millis(10);
 
 /// The pause between two passes.
-pub const POD_GC_PERIOD: Tune = Tune {
-    name: "pod-gc-period",
-    default: TuneValue::Duration(Duration::from_secs(20)),
-    help: "The pause between two passes of the Pod garbage collector, at least 10ms",
-};
+pub const POD_GC_PERIOD: Tune = Tune::duration(
+    "pod-gc-period",
+    Duration::from_secs(20),
+    "The pause between two passes of the Pod garbage collector, at least 10ms",
+);
 /// How long a node has to be missing before its Pods are removed.
-pub const POD_GC_QUARANTINE: Tune = Tune {
-    name: "pod-gc-quarantine",
-    default: TuneValue::Duration(Duration::from_secs(40)),
-    help: "How long a node has to be missing before the Pod garbage collector removes its Pods",
-};
+pub const POD_GC_QUARANTINE: Tune = Tune::duration(
+    "pod-gc-quarantine",
+    Duration::from_secs(40),
+    "How long a node has to be missing before the Pod garbage collector removes its Pods",
+);
 /// All values of this loop that can be tuned.
 pub const TUNES: &[Tune] = &[POD_GC_PERIOD, POD_GC_QUARANTINE];
 

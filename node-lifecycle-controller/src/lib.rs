@@ -79,10 +79,18 @@ pub const LOOPS: &[LoopDefinition] =
 /// All feature gates of this program.
 pub const GATES: &[FeatureGate] = &[eviction::COMPARISON];
 /// All values that have a flag.
-pub const FLAGS: &[Tune] = &{
-    let [period, grace, startup, rate, secondary, large, unhealthy, alarm, most] = flags::FLAGS;
-    [period, grace, startup, rate, secondary, large, unhealthy, alarm, most, garbage::TERMINATED_POD_GC_THRESHOLD]
-};
+pub const FLAGS: &[Tune] = &[
+    flags::NODE_MONITOR_PERIOD,
+    flags::NODE_MONITOR_GRACE_PERIOD,
+    flags::NODE_STARTUP_GRACE_PERIOD,
+    flags::NODE_EVICTION_RATE,
+    flags::SECONDARY_NODE_EVICTION_RATE,
+    flags::LARGE_CLUSTER_SIZE_THRESHOLD,
+    flags::UNHEALTHY_ZONE_THRESHOLD,
+    flags::NODE_TAINT_ALARM_SHARE,
+    flags::NODE_TAINT_MAX_SHARE,
+    garbage::TERMINATED_POD_GC_THRESHOLD,
+];
 
 /// The program.
 pub const DEFINITION: Definition = Definition {

@@ -148,23 +148,14 @@ pub fn to_reachable(node: &Node) -> TaintChange {
 /// The list of taints after a change. Other taints stay as they are, fields that are not known here included.
 ///
 /// `since` is the time of the change, as it is written.
-pub fn applied(taints: &[Value], changes: &[&TaintChange], since: &str) -> Vec<Value> {
-    let is_changed = |taint: &Value| {
-        changes.iter().any(|change| {
-            let key = taint["key"].as_str().unwrap_or_default();
-            taint["effect"] == change.effect && (change.remove.contains(&key) || change.add.contains(&key))
-        })
+pub fn applied(taints: &[Value], TaintChange { effect, add, remove }: &TaintChange, since: &str) -> Vec<Value> {
+    let is_changed = |taint: &&Value| {
+        let key = taint["key"].as_str().unwrap_or_default();
+        taint["effect"] == *effect && (remove.contains(&key) || add.contains(&key))
     };
     let kept = taints.iter().filter(|taint| !is_changed(taint)).cloned();
-    let added = changes.iter().flat_map(|change| {
-        change.add.iter().map(|key| json!({"key": key, "effect": change.effect, "timeAdded": since}))
-    });
+    let added = add.iter().map(|key| json!({"key": key, "effect": effect, "timeAdded": since}));
     kept.chain(added).collect()
-}
-
-/// The taints of a list that have that effect, by their keys; for messages and tests.
-pub fn keys<'a>(taints: &'a [Taint], effect: &'a str) -> impl Iterator<Item = &'a str> {
-    taints.iter().filter(move |taint| taint.effect == effect).map(|taint| taint.key.as_str())
 }
 
 #[cfg(test)]
@@ -226,7 +217,7 @@ mod tests {
         let foreign = json!({"key": "example.com/x", "effect": "NoExecute", "value": "v", "newer": [1]});
         let own = json!({"key": NOT_READY, "effect": "NoExecute", "timeAdded": "2026-11-21T09:00:00Z"});
         let change = TaintChange { effect: NO_EXECUTE, add: vec![UNREACHABLE], remove: vec![NOT_READY] };
-        let after = applied(&[own.clone(), foreign.clone(), own], &[&change], "2026-11-21T10:00:00Z");
+        let after = applied(&[own.clone(), foreign.clone(), own], &change, "2026-11-21T10:00:00Z");
         let added = json!({"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": "2026-11-21T10:00:00Z"});
         assert_eq!(after, [foreign, added], "one that is there twice goes as a whole");
     }

@@ -4,9 +4,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that panics fails")]
 
-#[path = "behaviour/cluster.rs"]
+#[path = "behaviour/world.rs"]
 #[allow(dead_code, reason = "shared with the other tests")]
-mod cluster;
+mod world;
 
 use std::{alloc::System, sync::Arc};
 
@@ -21,7 +21,7 @@ use proptest::prelude::*;
 use sandbox::memory::limited;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, ME, UNREACHABLE, status};
+use crate::world::{Cluster, ME, UNREACHABLE, status};
 
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
@@ -87,7 +87,7 @@ proptest! {
             changes.extend(taints::Cause::of(&node).map(|cause| taints::to_cause(&node, cause)));
             for change in changes {
                 prop_assert!(change.add.len() + change.remove.len() <= 9, "{change:?}");
-                let after = taints::applied(&listed, &[&change], "2026-11-21T10:00:00Z");
+                let after = taints::applied(&listed, &change, "2026-11-21T10:00:00Z");
                 let is_foreign = |taint: &&Value| !taint["key"].as_str().unwrap_or_default().starts_with("node.kubernetes.io/");
                 prop_assert!(listed.iter().filter(is_foreign).eq(after.iter().filter(is_foreign)));
                 let mut again: Value = json!({"metadata": {"name": "n"}, "spec": {"taints": after},

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use common::{
     controller::priority,
+    informer::handler,
     meta::Key,
     object::Object as _,
     queue::Queue,
@@ -19,15 +20,14 @@ use super::{nodes::NodeViews, timers::Timers};
 
 /// Registers the handlers of both caches.
 pub(super) fn register(caches: &Arc<Caches>, queue: &Queue<Key>, timers: &Timers, nodes: &NodeViews) {
-    let watch = || Watch {
+    let watch = Arc::new(Watch {
         queue: queue.clone(),
         caches: Arc::downgrade(caches),
         timers: timers.clone(),
         nodes: Arc::clone(nodes),
-    };
-    let (of_pods, of_nodes) = (watch(), watch());
-    caches.pods.add_handler(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
-    caches.nodes.add_handler(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
+    });
+    caches.pods.add_handler(handler(&watch, Watch::on_pod));
+    caches.nodes.add_handler(handler(&watch, Watch::on_node));
 }
 
 /// Enqueues Pods. Holds the caches weakly, because the caches hold the handlers.
@@ -36,13 +36,6 @@ struct Watch {
     caches: Weak<Caches>,
     timers: Timers,
     nodes: NodeViews,
-}
-
-/// The Pods of a node that an event of the node concerns.
-enum Concerned {
-    All,
-    /// Only Pods with a timer: nothing else changes on a node without `NoExecute` taints.
-    WithTimer,
 }
 
 impl Watch {
@@ -67,25 +60,24 @@ impl Watch {
         }
     }
 
-    /// Enqueues the Pods of a node whose `NoExecute` taints changed.
+    /// Enqueues the Pods of a node whose `NoExecute` taints changed. On a node that appears without such taints, only Pods with a timer
+    /// are concerned: the node may have been re-created.
     fn on_node(&self, event: &Event<Node>, origin: Origin) {
         if origin != Origin::Resync {
             self.nodes.lock().forget(&event.meta().name);
         }
-        let concerned = match event {
-            Event::Added(node) if node.evicting().next().is_some() => Concerned::All,
-            // A node that was re-created without its taints ends the timers of its Pods.
-            Event::Added(_) => Concerned::WithTimer,
-            Event::Updated { old, new } if !old.evicting().eq(new.evicting()) => Concerned::All,
+        let concerns_all = match event {
+            Event::Added(node) => node.evicting().next().is_some(),
+            Event::Updated { old, new } if !old.evicting().eq(new.evicting()) => true,
             Event::Updated { .. } | Event::Deleted(_) | Event::Unreadable(_) => return,
         };
-        if matches!(concerned, Concerned::WithTimer) && self.timers.is_empty() {
+        if !concerns_all && self.timers.is_empty() {
             return;
         }
         let Some(caches) = self.caches.upgrade() else { return };
         for pod in caches.view().pods_of(&event.meta().name) {
             let key = pod.meta().key();
-            if matches!(concerned, Concerned::All) || self.timers.has(&key) {
+            if concerns_all || self.timers.has(&key) {
                 self.queue.add(key, priority(origin));
             }
         }

@@ -117,14 +117,14 @@ fn zones_are_counted_and_forgotten_with_their_last_node() {
     world.ready("n0", "False", "r");
     world.see("n1", |node| node["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = json!(""));
     let zone = Text::new(":\0:a");
-    assert_eq!(world.fleet.standings()[&zone].count, Count { ready: 1, not_ready: 1 });
+    assert_eq!(world.fleet.zones.standings()[&zone].count, Count { ready: 1, not_ready: 1 });
     world.pass();
     for name in ["n0", "n1", "n2"] {
         world.fleet.forget(&Arc::from(name));
     }
-    assert!(world.fleet.standings().is_empty());
-    assert_eq!(world.fleet.take_vanished(), [zone].into());
-    assert_eq!((world.fleet.len(), world.fleet.waiting(), world.fleet.schedule.deadlines.len()), (0, 0, 0));
+    assert!(world.fleet.zones.standings().is_empty());
+    assert_eq!(world.fleet.zones.take_vanished(), [zone].into());
+    assert_eq!((world.fleet.len(), world.fleet.zones.waiting(), world.fleet.schedule.deadlines.len()), (0, 0, 0));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn zones_that_come_and_go_without_a_pass_leave_nothing() {
             node["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!(format!("zone-{number}"));
         });
     }
-    assert!(world.fleet.take_vanished().is_empty());
-    assert_eq!(world.fleet.standings().len(), 1);
+    assert!(world.fleet.zones.take_vanished().is_empty());
+    assert_eq!(world.fleet.zones.standings().len(), 1);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_write_without_an_answer_is_told_of_once() {
 #[test]
 fn a_silent_node_whose_conditions_could_not_be_written_counts_as_not_ready_until_it_is_heard() {
     let mut world = World::new(3);
-    let ready = |world: &World| world.fleet.standings()[&Text::new(":\0:a")].count.ready;
+    let ready = |world: &World| world.fleet.zones.standings()[&Text::new(":\0:a")].count.ready;
     world.fleet.spare("n0", false, world.now);
     assert_eq!(ready(&world), 2);
     world.see("n0", |node| node["spec"]["unschedulable"] = json!(true));

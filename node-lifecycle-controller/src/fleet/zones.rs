@@ -48,7 +48,7 @@ impl Zone {
 }
 
 /// All zones that have nodes.
-pub(super) struct Zones {
+pub(crate) struct Zones {
     pub(super) limits: ZoneLimits,
     by_name: BTreeMap<Text, Zone>,
     /// Zones that passes have reported and that have lost their last node, since the last pass.
@@ -114,12 +114,24 @@ impl Zones {
         self.by_name.get(zone).map_or(ZoneState::Initial, |zone| zone.state)
     }
 
-    pub(super) fn standings(&self) -> BTreeMap<Text, ZoneStanding> {
+    pub(crate) fn standings(&self) -> BTreeMap<Text, ZoneStanding> {
         let standing = |zone: &Zone| ZoneStanding { state: zone.state, count: zone.count };
         self.by_name.iter().map(|(name, zone)| (name.clone(), standing(zone))).collect()
     }
 
-    pub(super) fn take_vanished(&mut self) -> BTreeSet<Text> {
+    /// How many nodes wait for a taint.
+    pub(crate) fn waiting(&self) -> usize {
+        self.by_name.values().map(|zone| zone.waiting.len()).sum()
+    }
+
+    /// How many of them are in a zone where nodes are tainted now.
+    pub(crate) fn expected(&self) -> usize {
+        let zones = self.by_name.values().filter(|zone| zone.limiter.rate() > 0.0);
+        zones.map(|zone| zone.waiting.len()).sum()
+    }
+
+    /// The zones that have no node any more, once.
+    pub(crate) fn take_vanished(&mut self) -> BTreeSet<Text> {
         std::mem::take(&mut self.vanished)
     }
 
@@ -135,7 +147,7 @@ impl Zones {
     }
 
     /// Takes the token of a zone.
-    pub(super) fn spend(&mut self, zone: &Text, now: Instant) {
+    pub(crate) fn spend(&mut self, zone: &Text, now: Instant) {
         if let Some(zone) = self.by_name.get_mut(zone) {
             zone.limiter.take(now);
         }

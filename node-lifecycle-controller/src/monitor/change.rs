@@ -67,7 +67,7 @@ impl Edit {
             patch["metadata"]["labels"] = Value::Object(labels.collect::<Map<_, _>>());
         }
         if !self.taints.is_empty() {
-            let taints = taints::applied(taints, &[&self.taints], since);
+            let taints = taints::applied(taints, &self.taints, since);
             patch["spec"]["taints"] = if taints.is_empty() { Value::Null } else { Value::Array(taints) };
         }
         patch

@@ -16,6 +16,7 @@ use super::{
     blindness::Blindness,
     metrics::MonitorMetrics,
     notes::{Note, Question},
+    rounds::snapshot::Reports,
     upkeep::snapshot::Failure,
 };
 use crate::{
@@ -58,18 +59,20 @@ impl Monitor {
     pub(super) fn note(&self, note: Note) {
         let now = || self.context.clock.instant();
         match note {
-            Note::Arrived(name, uid) => {
-                let message = format!("Node {name} event: Registered Node {name} in Controller");
-                self.report(&name, uid, "RegisteredNode", message);
+            Note::Reports(Reports { arrived, departed, lapsed }) => {
+                for (name, uid) in arrived {
+                    let message = format!("Node {name} event: Registered Node {name} in Controller");
+                    self.report(&name, uid, "RegisteredNode", message);
+                }
+                for (name, uid) in departed {
+                    let message = format!("Node {name} event: Removing Node {name} from Controller");
+                    self.report(&name, uid, "RemovingNode", message);
+                }
+                for (name, uid) in lapsed {
+                    self.not_ready(&name, uid);
+                }
             }
-            Note::Departed(name, uid) => {
-                let message = format!("Node {name} event: Removing Node {name} from Controller");
-                self.report(&name, uid, "RemovingNode", message);
-            }
-            Note::NotReady(name, uid) => {
-                self.fleet.lock().was_lapsed(&name);
-                self.report(&name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
-            }
+            Note::NotReady(name, uid) => self.not_ready(&name, uid),
             Note::Alarm(alarm) => {
                 tracing::warn!(logger = "node-controller", alarm, "A large share of nodes is tainted");
                 let leases = ObjectRef::bare(NAMESPACES, "", LEASE_NAMESPACE, Uid::default());
@@ -80,11 +83,7 @@ impl Monitor {
                 tracing::warn!(logger = "node-controller", err = %error, "Leases cannot be read");
             }
             Note::Seen(node) => self.heartbeats.node_was_read(&node),
-            Note::Renewed(name, renewal) => {
-                let mut fleet = self.fleet.lock();
-                fleet.renewed(&name, renewal, now());
-                fleet.touch(&name);
-            }
+            Note::Renewed(name, renewal) => self.heartbeats.lease_was_read(&name, Some(renewal)),
             Note::Spared(name, is_unanswered) => self.fleet.lock().spare(&name, is_unanswered, now()),
             Note::Denied(name) => self.fleet.lock().deny(&name, now()),
             Note::Changed(name, what, error) => {
@@ -121,6 +120,12 @@ impl Monitor {
             Question::MayBeTainted(name) => fleet.may_be_tainted(&name, now),
             Question::IsNews(name, renewal) => fleet.is_news(&name, renewal),
         }
+    }
+
+    /// The condition `Ready` of a node is not `True` any more.
+    fn not_ready(&self, name: &str, uid: Uid) {
+        self.fleet.lock().was_lapsed(name);
+        self.report(name, uid, "NodeNotReady", format!("Node {name} status is now: NodeNotReady"));
     }
 
     fn report(&self, name: &str, uid: Uid, reason: &'static str, message: String) {

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use common::{api, intern::Text, io, meta::Uid};
 
+use super::rounds::snapshot::Reports;
 use crate::{
     objects::{Name, Node, Renewal},
     taints::Cause,
@@ -12,10 +13,8 @@ use crate::{
 /// A change of the monitor's memory.
 #[derive(Debug)]
 pub(crate) enum Note {
-    /// A node was added.
-    Arrived(Name, Uid),
-    /// A node was removed.
-    Departed(Name, Uid),
+    /// Nodes came, went, or fell silent.
+    Reports(Reports),
     /// The condition `Ready` of a node is not `True` any more.
     NotReady(Name, Uid),
     /// A large share of nodes is tainted.

@@ -129,15 +129,15 @@ impl Rounds {
         self.monitor.heartbeats.note_trouble(snapshot.trouble.is_some());
         let mut fleet = self.monitor.fleet.lock();
         fleet.passed(plan, snapshot.now);
-        self.monitor.metrics.zones(&fleet.standings(), &fleet.take_vanished());
+        self.monitor.metrics.zones(&fleet.zones.standings(), &fleet.zones.take_vanished());
         self.monitor.metrics.examined.inc_by(plan.judged.len() as u64);
-        let waiting = fleet.waiting();
+        let waiting = fleet.zones.waiting();
         if waiting > 0 {
             self.queue.add(Round::Tainting, Priority::Normal);
         } else {
             self.monitor.metrics.held.set(0.0);
         }
-        let share = Share { count: fleet.tainted() + fleet.expected(), nodes: fleet.len() };
+        let share = Share { count: fleet.tainted() + fleet.zones.expected(), nodes: fleet.len() };
         self.monitor.metrics.tainted_share.set(share.value());
         if !share.is_alarming(self.brake.alarm) {
             *self.is_alarmed.lock() = false;
@@ -168,7 +168,7 @@ impl Rounds {
     fn record_tainting(&self, snapshot: &TaintingSnapshot, plan: &tainting::Plan) {
         let mut fleet = self.monitor.fleet.lock();
         for chosen in &plan.chosen {
-            fleet.spend(&chosen.zone, snapshot.now);
+            fleet.zones.spend(&chosen.zone, snapshot.now);
         }
         for name in &plan.over {
             fleet.release(name);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 
 use common::{
     controller::priority,
+    informer::handler,
     meta::Key,
     object::Object as _,
     queue::Queue,
@@ -20,7 +21,6 @@ use crate::{
 
 /// What handlers write to. Holds the caches weakly, because the caches hold the handlers. The records of nodes have taken an
 /// event in before it comes here.
-#[derive(Clone)]
 pub(super) struct Watch {
     pub(super) fleet: Arc<Mutex<Fleet>>,
     pub(super) caches: Weak<Caches>,
@@ -31,9 +31,9 @@ pub(super) struct Watch {
 impl Watch {
     /// Registers the handlers of both caches.
     pub(super) fn register(self, caches: &Caches) {
-        let (of_nodes, of_pods) = (self.clone(), self);
-        caches.nodes.add_handler(Box::new(move |event, origin| of_nodes.on_node(event, origin)));
-        caches.pods.add_handler(Box::new(move |event, origin| of_pods.on_pod(event, origin)));
+        let watch = Arc::new(self);
+        caches.nodes.add_handler(handler(&watch, Self::on_node));
+        caches.pods.add_handler(handler(&watch, Self::on_pod));
     }
 
     fn on_node(&self, event: &Event<Node>, origin: Origin) {

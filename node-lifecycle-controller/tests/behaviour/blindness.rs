@@ -7,7 +7,7 @@ use serde_json::json;
 
 use common::settings::{Settings, TuneValue};
 
-use crate::cluster::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
+use crate::world::{Cluster, ME, UNREACHABLE, flags, metric, status, taints};
 
 #[tokio::test(start_paused = true)]
 async fn nothing_happens_when_the_api_server_was_away() {

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that panics fails")]
 
 mod blindness;
-mod cluster;
 mod eviction;
 mod garbage;
 mod monitor;

@@ -6,10 +6,7 @@ use http::Method;
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::{
-    cluster::{Cluster, ME, NOT_READY, NS, UNREACHABLE, status, taints},
-    world::condition,
-};
+use crate::world::{Cluster, ME, NOT_READY, NS, UNREACHABLE, condition, status, taints};
 
 /// Leases, as the sandbox counts requests for them.
 const LEASES: &str = "leases.coordination.k8s.io";

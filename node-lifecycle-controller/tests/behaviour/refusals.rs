@@ -3,7 +3,7 @@
 use sandbox::{Action, Rule};
 use serde_json::Value;
 
-use crate::cluster::{Cluster, ME, status, taints};
+use crate::world::{Cluster, ME, status, taints};
 
 const FAILED: &str = "nonet_node_writes_failed_total{error=\"invalid\"}";
 

@@ -3,10 +3,7 @@
 use common::settings::Settings;
 use serde_json::json;
 
-use crate::{
-    cluster::Cluster,
-    world::{ME, NS, World, every, leave},
-};
+use crate::world::{Cluster, ME, NS, World, every, leave};
 
 async fn shadow() -> World {
     World::with(Settings::new().with_shadow(true)).await

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use sandbox::{Action, Rule};
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, ME, flags, status, taints};
+use crate::world::{Cluster, ME, flags, status, taints};
 
 /// The seconds since `since` at which nodes got their `NoExecute` taint, sorted.
 fn taint_times(cluster: &Cluster, since: Timestamp) -> Vec<i64> {

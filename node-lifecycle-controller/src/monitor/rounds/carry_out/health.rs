@@ -31,15 +31,7 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// Carries a plan out.
 pub(super) async fn carry_out(plan: &Plan, io: Io<'_>) -> Outcome {
     let next_pass = |pause| Ok(Requeue::After(pause));
-    for (name, uid) in &plan.reports.arrived {
-        io.note(Note::Arrived(Arc::clone(name), uid.clone()));
-    }
-    for (name, uid) in &plan.reports.departed {
-        io.note(Note::Departed(Arc::clone(name), uid.clone()));
-    }
-    for (name, uid) in &plan.reports.lapsed {
-        io.note(Note::NotReady(Arc::clone(name), uid.clone()));
-    }
+    io.note(Note::Reports(plan.reports.clone()));
     if plan.checks {
         // Any answer proves that this process sees.
         return match io.send(Request::list(LEASES, &LEASE_NAMESPACE.into(), "limit=1".to_owned())).await {

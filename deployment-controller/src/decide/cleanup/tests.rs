@@ -1,0 +1,131 @@
+use std::{cell::Cell, cmp::Ordering};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::by_revision;
+use crate::{objects::REVISION, world::World};
+
+fn world(limit: i64, olds: &[(&str, i64)]) -> World {
+    let mut world = World::new(3);
+    for (revision, size) in olds {
+        world = world.set(&format!("r{revision}"), *size, *size).annotate(REVISION, revision);
+    }
+    world = world.set("new", 3, 3).annotate(REVISION, "99").current("new").complete();
+    world.spec["revisionHistoryLimit"] = json!(limit);
+    world.annotations = json!({REVISION: "99"});
+    // History is cleaned in a pause, too, where old ReplicaSets may have Pods.
+    world.spec["paused"] = json!(true);
+    world
+}
+
+#[test]
+fn the_table_of_histories() {
+    for (limit, olds, want) in [
+        (2, vec![("1", 0), ("2", 3), ("3", 0), ("4", 0), ("5", 0)], vec!["r1", "r3"]),
+        (0, vec![("1", 0), ("2", 0)], vec!["r1", "r2"]),
+        (10, (1..=10).map(|n| (["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"][n - 1], 0)).collect(), vec![]),
+        (1, vec![("5", 0), ("3", 0), ("4", 0)], vec!["r3", "r4"]),
+        (1, vec![("x", 0), ("3", 0)], vec!["rx"]),
+        (i64::from(i32::MAX), vec![("1", 0)], vec![]),
+    ] {
+        assert_eq!(world(limit, &olds).plan().deleted(), want, "{limit} {olds:?}");
+    }
+    let mut unlimited = world(0, &[("1", 0)]);
+    unlimited.spec["revisionHistoryLimit"] = json!(null);
+    assert!(unlimited.plan().deleted().is_empty());
+}
+
+#[test]
+fn busy_sets_and_those_on_their_way_out_stay() {
+    let mut busy = world(0, &[("1", 0), ("2", 0), ("3", 0)]);
+    busy.sets[0]["status"]["replicas"] = json!(1);
+    busy.sets[1]["metadata"]["generation"] = json!(9);
+    assert_eq!(busy.plan().deleted(), ["r3"]);
+    let mut going = world(1, &[("1", 0), ("2", 0)]);
+    going.sets[0]["metadata"]["deletionTimestamp"] = json!("2026-11-21T09:00:00Z");
+    assert!(going.plan().deleted().is_empty(), "it no longer counts");
+}
+
+#[test]
+fn history_waits_for_the_end_of_a_rollout() {
+    let mut rolling = world(0, &[("1", 0)]);
+    rolling.spec["paused"] = json!(false);
+    assert_eq!(rolling.plan().deleted(), ["r1"]);
+    rolling.status["availableReplicas"] = json!(2);
+    assert!(rolling.plan().deleted().is_empty());
+}
+thread_local! {
+    static COMPARISONS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// An age that counts how often it is compared.
+#[derive(PartialEq, Eq)]
+struct Age(usize);
+
+impl PartialOrd for Age {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Age {
+    fn cmp(&self, other: &Self) -> Ordering {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+        self.0.cmp(&other.0)
+    }
+}
+
+type Item = (usize, Option<i64>);
+
+fn sorted(items: Vec<Item>) -> Vec<Item> {
+    by_revision(items, |(_, revision)| *revision, |(age, _)| Age(*age))
+}
+
+/// Puts one after the other behind the last one that it follows, which takes a square of their number in steps.
+fn by_insertion(mut items: Vec<Item>) -> Vec<Item> {
+    items.sort_unstable();
+    let mut out: Vec<Item> = Vec::new();
+    for (age, revision) in items {
+        let follows = |(other, of_other): &Item| match (revision, of_other) {
+            (Some(a), Some(b)) if a != *b => a > *b,
+            _ => age > *other,
+        };
+        let at = out.iter().rposition(follows).map_or(0, |at| at + 1);
+        out.insert(at, (age, revision));
+    }
+    out
+}
+
+proptest! {
+    #[test]
+    fn the_order_is_that_of_revisions_and_ages(
+        revisions in prop::collection::vec(prop::option::weighted(0.8, -2i64..9), 0..20), seed in any::<prop::sample::Index>(),
+    ) {
+        let mut items: Vec<Item> = revisions.into_iter().enumerate().collect();
+        let wanted = by_insertion(items.clone());
+        if !items.is_empty() {
+            let at = seed.index(items.len());
+            items.rotate_left(at);
+        }
+        prop_assert_eq!(sorted(items), wanted);
+    }
+}
+
+#[test]
+fn thousands_of_old_sets_are_ordered_in_few_steps() {
+    const SETS: usize = 10_000;
+    let kinds: [fn(usize) -> Option<i64>; 4] = [
+        |n| Some(n as i64),
+        |n| Some(-(n as i64)),
+        |n| Some((n * 7919 % 10_007) as i64),
+        |n| if n % 2 == 0 { None } else { Some(-(n as i64)) },
+    ];
+    for (at, revision) in kinds.into_iter().enumerate() {
+        let items = (0..SETS).map(|age| (SETS - age, revision(age))).collect();
+        COMPARISONS.set(0);
+        assert_eq!(sorted(items).len(), SETS);
+        // Fourteen halvings of ten thousand.
+        assert!(COMPARISONS.get() <= 15 * SETS, "{at}: {} comparisons", COMPARISONS.get());
+    }
+}

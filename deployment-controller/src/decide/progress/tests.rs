@@ -1,0 +1,113 @@
+use serde_json::json;
+
+use super::*;
+use crate::{decide::conditions::*, world::World};
+
+/// A rollout that waits: nothing changes but the time, in milliseconds since its last progress.
+fn stuck(reason: &str, millis: i64) -> World {
+    let mut world = World::new(8).set("old", 6, 6).set("new", 4, 0).current("new");
+    assert_eq!(world.settle(), 1);
+    world = world.condition(PROGRESSING, reason);
+    world.now += SignedDuration::from_millis(millis);
+    world
+}
+
+#[test]
+fn the_table_of_the_deadline() {
+    for (millis, want) in [
+        (120_000, Requeue::After(Duration::from_secs(481))),
+        (599_400, Requeue::RateLimited),
+        (600_000, Requeue::RateLimited),
+    ] {
+        let plan = stuck(NEW_REPLICA_SET, millis).plan();
+        assert_eq!((plan.steps.len(), plan.requeue), (0, want), "{millis}");
+    }
+    let mut late = stuck(NEW_REPLICA_SET, 600_100);
+    let plan = late.plan();
+    let message = "ReplicaSet \"new\" has timed out progressing.";
+    assert_eq!(plan.progress(), (PROGRESS_DEADLINE_EXCEEDED, "False", message));
+    late.store(&plan);
+    let plan = late.plan();
+    assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::No));
+}
+
+#[test]
+fn without_a_deadline_there_is_no_condition() {
+    for none in [json!(null), json!(i32::MAX)] {
+        let mut world = stuck(NEW_REPLICA_SET, 900_000);
+        world.spec["progressDeadlineSeconds"] = none;
+        let plan = world.plan();
+        assert_eq!((plan.progress().0, plan.requeue), ("", Requeue::No));
+    }
+}
+
+#[test]
+fn a_complete_rollout_never_times_out_and_is_not_looked_at_again() {
+    let plan = stuck(NEW_REPLICA_SET_AVAILABLE, 9_000_000).plan();
+    assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::No));
+}
+
+#[test]
+fn progress_moves_the_update_time_and_keeps_the_transition_time() {
+    let mut world = stuck(NEW_REPLICA_SET, 30_000);
+    let start = world.now - SignedDuration::from_secs(30);
+    for ready in [1, 2] {
+        world.sets[1]["status"]["readyReplicas"] = json!(ready);
+        let plan = world.plan();
+        let status = plan.last_status();
+        let condition = progress(&status).unwrap();
+        assert_eq!(&*condition.message, "ReplicaSet \"new\" is progressing.");
+        assert_eq!(condition.last_update_time, Some(world.now));
+        assert_eq!(condition.last_transition_time, Some(start));
+        world.store(&plan);
+        world.now += SignedDuration::from_secs(10);
+    }
+}
+
+#[test]
+fn progress_after_the_deadline_is_a_transition() {
+    let mut world = stuck(PROGRESS_DEADLINE_EXCEEDED, 30_000);
+    world.sets[1]["status"]["readyReplicas"] = json!(1);
+    let status = world.plan().last_status();
+    let condition = progress(&status).unwrap();
+    assert_eq!((&*condition.reason, condition.last_transition_time), (REPLICA_SET_UPDATED, Some(world.now)));
+}
+
+#[test]
+fn completion_keeps_the_transition_time() {
+    let mut world = World::new(2).set("new", 2, 2).current("new").condition(PROGRESSING, REPLICA_SET_UPDATED);
+    let start = world.now;
+    world.now += SignedDuration::from_secs(5);
+    let status = world.plan().last_status();
+    let condition = progress(&status).unwrap();
+    assert_eq!(&*condition.message, "ReplicaSet \"new\" has successfully progressed.");
+    assert_eq!((condition.last_transition_time, condition.last_update_time), (Some(start), Some(world.now)));
+}
+
+#[test]
+fn a_failure_of_the_new_set_is_passed_on_before_others() {
+    let failure = |message: &str| {
+        json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message,
+            "lastTransitionTime": "2026-11-21T08:00:00Z"}])
+    };
+    let mut world = stuck(NEW_REPLICA_SET, 1_000);
+    world.sets[0]["status"]["conditions"] = failure("old");
+    assert_eq!(passed_on(&world).as_deref(), Some("old"));
+    world.sets[1]["status"]["conditions"] = failure("new");
+    assert_eq!(passed_on(&world).as_deref(), Some("new"));
+    let plan = world.plan();
+    let status = plan.last_status();
+    let condition = list::get(&status.conditions, REPLICA_FAILURE).unwrap();
+    let time: Timestamp = "2026-11-21T08:00:00Z".parse().unwrap();
+    assert_eq!((condition.last_update_time, condition.last_transition_time), (Some(time), Some(time)));
+    world.store(&plan);
+    for at in [0, 1] {
+        world.sets[at]["status"]["conditions"] = json!([]);
+    }
+    assert_eq!(passed_on(&world), None);
+}
+
+fn passed_on(world: &World) -> Option<String> {
+    let status = world.plan().last_status();
+    list::get(&status.conditions, REPLICA_FAILURE).map(|condition| condition.message.to_string())
+}

@@ -1,0 +1,152 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::world::{evicting, eviction as snapshot, timer as timer_of, tolerating as pod};
+
+/// The table of the specification: how long a Pod with these tolerations stays with taints of these keys.
+#[test]
+fn the_first_toleration_of_each_taint_counts_and_the_shortest_decides() {
+    let t = |key: &str, seconds: Value| {
+        let mut json = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+        if !seconds.is_null() {
+            json["tolerationSeconds"] = seconds;
+        }
+        json
+    };
+    let every = || json!({"operator": "Exists"});
+    let seconds = |seconds| Stay::For(Duration::from_secs(seconds));
+    for (tolerations, keys, expected) in [
+        (json!([]), "unreachable", Stay::No),
+        (json!([t("unreachable", json!(300))]), "unreachable", seconds(300)),
+        (json!([every()]), "k", Stay::Always),
+        (json!([t("k", json!(10)), every()]), "k", seconds(10)),
+        (json!([every(), t("k", json!(10))]), "k", Stay::Always),
+        (json!([t("k", json!(-5))]), "k", seconds(0)),
+        (json!([t("a", json!(60)), t("b", json!(null))]), "a b", seconds(60)),
+        (json!([t("a", json!(60))]), "a b", Stay::No),
+        (json!([t("a", json!(60)), t("b", json!(20))]), "a b", seconds(20)),
+        (json!([t("a", json!(i64::MAX))]), "a", Stay::For(FOR_EVER)),
+    ] {
+        assert_eq!(stay(&pod(&tolerations), &evicting(keys), false), expected, "{tolerations} {keys}");
+    }
+}
+
+/// What is done, in words.
+fn does(snapshot: &Snapshot) -> String {
+    let plan = decide(snapshot);
+    let then = match plan.then {
+        Then::Nothing => "nothing".to_owned(),
+        Then::Wait(timer) => format!("wait {}", timer.due.saturating_duration_since(snapshot.now).as_secs()),
+        Then::Delete { .. } => "delete".to_owned(),
+    };
+    if plan.cancels { format!("cancel, {then}") } else { then }
+}
+
+#[test]
+fn timers_are_armed_kept_stopped_and_over() {
+    let (none, always) = (json!([]), json!([{"operator": "Exists"}]));
+    let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
+    for (tolerations, keys, timer, expected) in [
+        (&none, Some("k"), None, "delete"),
+        (&none, Some("k"), Some(("u", 10)), "cancel, delete"),
+        (&none, Some(""), None, "nothing"),
+        (&for_300, Some("k"), None, "wait 300"),
+        (&for_300, Some("k"), Some(("u", 200)), "wait 200"),
+        (&for_300, Some("k"), Some(("u", 0)), "delete"),
+        (&for_300, Some("k"), Some(("u", -5)), "delete"),
+        (&for_300, Some(""), Some(("u", 200)), "cancel, nothing"),
+        (&always, Some("k"), Some(("u", 200)), "cancel, nothing"),
+        (&for_300, None, Some(("u", 200)), "wait 200"),
+        (&for_300, None, Some(("u", -1)), "delete"),
+        (&for_300, None, None, "nothing"),
+        // Another Pod of that name had it.
+        (&for_300, Some("k"), Some(("v", 5)), "cancel, wait 300"),
+        (&always, Some("k"), Some(("v", 5)), "cancel, nothing"),
+        // It was due: its Pod was deleted, and nothing is cancelled.
+        (&always, Some("k"), Some(("v", -5)), "nothing"),
+        (&none, Some("k"), Some(("v", -5)), "delete"),
+        (&none, Some("k"), Some(("u", -5)), "delete"),
+        (&always, Some("k"), Some(("u", -5)), "cancel, nothing"),
+        (&for_300, Some(""), Some(("u", -5)), "cancel, nothing"),
+        (&for_300, None, Some(("v", 5)), "cancel, nothing"),
+    ] {
+        assert_eq!(does(&snapshot(tolerations, keys, timer)), expected, "{tolerations} {keys:?} {timer:?}");
+    }
+    let mut gone = snapshot(&none, Some("k"), Some(("u", 5)));
+    gone.pod = None;
+    assert_eq!(does(&gone), "cancel, nothing");
+    gone.timer = snapshot(&none, None, Some(("u", -5))).timer.map(|timer| Timer { due: gone.now, ..timer });
+    assert_eq!(does(&gone), "nothing", "its Pod was deleted");
+}
+
+/// Each line: what is tolerated, the taints, the timer and whether it was put off, for how long the node may be well.
+#[test]
+fn a_pod_whose_node_may_be_well_is_not_deleted_for_taints_of_the_monitor() {
+    let (none, for_300) = (json!([]), json!([{"operator": "Exists", "tolerationSeconds": 300}]));
+    let (ours, both, others) = (taints::NOT_READY, format!("{} {}", taints::NOT_READY, taints::UNREACHABLE), "k");
+    let mixed = format!("{} k", taints::UNREACHABLE);
+    for (tolerations, keys, timer, is_put_off, doubt, expected) in [
+        (&none, ours, None, false, Some(3600), "wait 15"),
+        (&none, &*both, None, false, Some(3600), "wait 15"),
+        (&none, ours, None, false, None, "delete"),
+        (&none, ours, None, false, Some(1), "wait 1"),
+        (&for_300, ours, Some(("u", 0)), true, Some(2), "wait 2"),
+        (&none, others, None, false, Some(3600), "delete"),
+        (&none, &*mixed, None, false, Some(3600), "delete"),
+        (&none, ours, Some(("u", 10)), true, Some(3600), "wait 10"),
+        // The cache is not asked again before the time is over.
+        (&none, ours, Some(("u", 10)), true, None, "wait 10"),
+        // A taint of somebody else has come.
+        (&none, &*mixed, Some(("u", 10)), true, Some(3600), "cancel, delete"),
+        (&none, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
+        (&none, ours, Some(("u", 0)), true, None, "delete"),
+        (&none, ours, Some(("v", 0)), true, Some(3600), "wait 15"),
+        (&none, ours, Some(("u", 200)), false, Some(3600), "cancel, wait 15"),
+        (&for_300, ours, None, false, Some(3600), "wait 300"),
+        (&for_300, ours, Some(("u", 200)), false, Some(3600), "wait 200"),
+        (&for_300, ours, Some(("u", 0)), false, Some(3600), "wait 15"),
+        (&for_300, ours, Some(("u", -600)), false, Some(3600), "wait 15"),
+        (&for_300, ours, Some(("u", 0)), false, None, "delete"),
+        (&for_300, ours, Some(("u", 0)), true, Some(3600), "wait 15"),
+        (&for_300, others, Some(("u", 0)), false, Some(3600), "delete"),
+    ] {
+        let mut snapshot = snapshot(tolerations, Some(keys), timer);
+        snapshot.doubt = doubt.map(Duration::from_secs);
+        if let Some(timer) = &mut snapshot.timer {
+            timer.is_put_off = is_put_off;
+        }
+        assert_eq!(does(&snapshot), expected, "{tolerations} {keys} {timer:?} {is_put_off} {doubt:?}");
+    }
+}
+
+#[test]
+fn the_time_since_which_a_deletion_is_due_is_that_of_its_timer() {
+    let for_300 = json!([{"operator": "Exists", "tolerationSeconds": 300}]);
+    for (keys, timer, ago) in [(Some("k"), Some(("u", -7)), 7), (None, Some(("u", -7)), 7), (Some("j k"), None, 0)] {
+        let tolerations = if timer.is_some() { for_300.clone() } else { json!([]) };
+        let snapshot = snapshot(&tolerations, keys, timer);
+        let Then::Delete { since } = decide(&snapshot).then else { panic!("{keys:?} is no deletion") };
+        assert_eq!((snapshot.now - since).as_secs(), ago, "{keys:?}");
+    }
+}
+
+#[test]
+fn a_terminating_pod_with_the_condition_is_left_alone() {
+    let mut going = snapshot(&json!([]), Some("k"), None);
+    let mut pod = pod(&json!([]));
+    pod.meta.deleted = Some(jiff::Timestamp::UNIX_EPOCH);
+    going.pod = Some(Arc::new(pod.clone()));
+    assert_eq!(does(&going), "delete", "it does not say why");
+    pod.disrupted = crate::objects::DisruptedSince::new(jiff::Timestamp::UNIX_EPOCH);
+    going.pod = Some(Arc::new(pod));
+    assert_eq!(does(&going), "nothing");
+    going.timer = Some(timer_of("u", going.now));
+    assert_eq!(does(&going), "nothing", "the timer has done its work");
+    going.timer = Some(timer_of("u", going.now + Duration::from_secs(1)));
+    assert_eq!(does(&going), "cancel, nothing");
+    going.taints = None;
+    going.timer = Some(timer_of("u", going.now));
+    assert_eq!(does(&going), "nothing", "its node is gone, and it is deleted already");
+}

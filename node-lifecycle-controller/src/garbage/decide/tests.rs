@@ -1,0 +1,175 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use common::controller::Explain as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    garbage::{carry_out::carry_out, plan::AT_ONCE, quarantine::Quarantine, snapshot::Limits},
+    world::{self, garbage_pass as empty, node_with, set},
+};
+
+fn pod(name: &str, hours: i64, mut fields: Value) -> Arc<CachedPod> {
+    let created = Timestamp::from_second(1_800_000_000 - 3600 * hours).unwrap();
+    fields["metadata"]["creationTimestamp"] = json!(created.to_string());
+    world::pod(name, &fields)
+}
+
+fn terminating() -> Value {
+    json!({"metadata": {"deletionTimestamp": "2026-11-21T09:00:00Z"}})
+}
+
+fn names(victims: &[Victim]) -> Vec<String> {
+    victims.iter().map(|victim| victim.pod.meta.name.to_string()).collect()
+}
+
+fn ended() -> Vec<Arc<CachedPod>> {
+    let over = || json!({"status": {"phase": "Succeeded"}});
+    let evicted = |phase: &str| json!({"status": {"phase": phase, "reason": "Evicted"}});
+    vec![
+        pod("d", 2, over()),
+        pod("a", 5, over()),
+        pod("c", 1, evicted("Failed")),
+        pod("b", 5, over()),
+        pod("e", 1, evicted("Succeeded")),
+    ]
+}
+
+/// What a pass takes up of these Pods.
+fn with_ended(mut pods: Vec<Arc<CachedPod>>, threshold: i64) -> Snapshot {
+    let ended_count = pods.len();
+    pods.sort_by(removal_order);
+    pods.truncate(excess(ended_count, threshold));
+    let limits = Limits { threshold, ..empty().limits };
+    Snapshot { ended: pods, ended_count, limits, ..empty() }
+}
+
+/// What an explanation says is done.
+fn actions(plan: &Plan) -> Vec<String> {
+    let forecast = common::io::forecast(Timestamp::UNIX_EPOCH, async |io| carry_out(plan, io).await);
+    forecast.account.map(|account| account.lines()).unwrap_or_default()
+}
+
+#[test]
+fn the_oldest_of_too_many_ended_pods_are_removed_after_the_evicted_ones() {
+    for (threshold, removed) in [
+        (4, &["c"][..]),
+        (3, &["c", "a"]),
+        (2, &["c", "a", "b"]),
+        (1, &["c", "a", "b", "d"]),
+        (5, &[]),
+        (6, &[]),
+        (0, &[]),
+        (-1, &[]),
+        (i64::MIN, &[]),
+        (i64::MAX, &[]),
+    ] {
+        let plan = decide(&with_ended(ended(), threshold));
+        assert_eq!(names(&plan.terminated), removed, "{threshold}");
+        assert!(plan.terminated.iter().all(|victim| victim.reason == Reason::Terminated));
+        assert_eq!(!actions(&plan).is_empty(), !removed.is_empty());
+    }
+}
+
+#[test]
+fn pods_of_the_same_age_and_name_are_removed_in_the_order_of_their_namespaces() {
+    let over = || json!({"status": {"phase": "Succeeded"}});
+    let mut other = over();
+    other["metadata"] = json!({"namespace": "bazaar"});
+    let pods = vec![pod("a", 1, over()), pod("a", 1, other)];
+    let plan = decide(&with_ended(pods, 1));
+    assert_eq!(plan.terminated[0].pod.meta.namespace.as_str(), "bazaar");
+}
+
+#[test]
+fn only_pods_that_wait_run_or_are_unknown_have_not_ended() {
+    for (phase, expected) in
+        [("Pending", false), ("Running", false), ("Unknown", false), ("", true), ("Succeeded", true), ("Failed", true)]
+    {
+        assert_eq!(pod("p", 1, json!({"status": {"phase": phase}})).has_ended(), expected, "{phase:?}");
+    }
+}
+
+#[test]
+fn terminating_pods_are_removed_from_nodes_that_are_out_of_service() {
+    let taint = "node.kubernetes.io/out-of-service";
+    for (ready, taint, removed) in
+        [("Unknown", taint, true), ("False", taint, true), ("True", taint, false), ("Unknown", "other", false)]
+    {
+        let pods = vec![pod("a", 1, terminating())];
+        let node = node_with(&[("Ready", ready)], &[(taint, "NoExecute")], false);
+        let plan = decide(&Snapshot { terminating: vec![(node, pods)], ..empty() });
+        assert_eq!(plan.out_of_service.len(), usize::from(removed), "{ready} {taint}");
+        assert_eq!(!actions(&plan).is_empty(), removed);
+    }
+}
+
+#[test]
+fn pods_of_missing_nodes_and_unscheduled_terminating_pods_are_removed() {
+    let (missing, origin) = (set(&["gone", "fresh"]), empty().now);
+    let quarantine = Quarantine::default().next(&set(&["gone"]), [].iter(), origin);
+    let now = origin + Duration::from_secs(40);
+    let pods_of_due = BTreeMap::from([(Text::new("gone"), vec![pod("a", 1, json!({}))])]);
+    let unscheduled = vec![pod("c", 1, terminating())];
+    let plan = decide(&Snapshot { unscheduled, missing, pods_of_due, quarantine, now, ..empty() });
+    assert_eq!((plan.orphaned.len(), &*plan.orphaned[0].node), (1, "gone"));
+    assert_eq!(names(&plan.orphaned[0].pods), ["a"]);
+    assert_eq!(names(&plan.unscheduled), ["c"]);
+    assert_eq!(plan.quarantined, ["fresh"]);
+    assert_eq!(plan.requeue_after(), Some(Duration::from_secs(20)));
+    let waiting = plan.waiting();
+    assert!(waiting[0].contains("fresh") && waiting[0].ends_with("after 40s"));
+    let deletions = actions(&plan).into_iter().filter(|action| action.starts_with("delete"));
+    assert_eq!(deletions.count(), 2);
+    let period = plan.limits.quarantine_period;
+    assert_eq!(plan.quarantine.due(&set(&["gone"]), now, period).count(), 0, "its quarantine begins anew");
+}
+
+#[test]
+fn a_pass_that_takes_up_some_of_the_due_nodes_is_followed_at_once() {
+    let origin = empty().now;
+    let missing = set(&["a", "b"]);
+    let quarantine = Quarantine::default().next(&missing, [].iter(), origin);
+    let now = origin + Duration::from_secs(40);
+    let pods_of_due = BTreeMap::from([(Text::new("a"), Vec::new())]);
+    let plan = decide(&Snapshot { missing: missing.clone(), pods_of_due, quarantine, now, ..empty() });
+    assert_eq!(plan.requeue_after(), Some(AT_ONCE));
+    let due: Vec<&Text> = plan.quarantine.due(&missing, now, plan.limits.quarantine_period).collect();
+    assert_eq!(due, [&Text::new("b")]);
+}
+
+#[test]
+fn a_reason_holds_for_the_live_state_of_the_same_pod_only() {
+    let judged = pod("p", 1, json!({"spec": {"nodeName": "n"}}));
+    let live = |change: Value| pod("p", 1, change);
+    let on_node = || live(json!({"spec": {"nodeName": "n"}}));
+    let mut terminating_there = terminating();
+    terminating_there["spec"] = json!({"nodeName": "n"});
+    let ended = || live(json!({"status": {"phase": "Failed"}}));
+    let running = || live(json!({"status": {"phase": "Running"}}));
+    for (reason, live, expected) in [
+        (Reason::Orphaned, on_node(), true),
+        (Reason::Orphaned, running(), false),
+        (Reason::OutOfService, live(terminating_there.clone()), true),
+        (Reason::OutOfService, on_node(), false),
+        (Reason::Unscheduled, live(terminating()), false),
+        (Reason::Unscheduled, live(terminating_there), true),
+        (Reason::Terminated, ended(), true),
+        (Reason::Terminated, running(), false),
+    ] {
+        assert_eq!(reason.still_holds(&judged, &live), expected, "{reason:?} {live:?}");
+        let mut another = CachedPod::clone(&live);
+        another.meta.uid = common::meta::Uid::new("another");
+        assert!(!reason.still_holds(&judged, &another), "{reason:?}");
+    }
+}
+
+#[test]
+fn an_explanation_lists_a_few_pods_and_counts_the_rest() {
+    let unscheduled: Vec<_> = (0..12).map(|n| pod(&format!("p{n}"), 1, terminating())).collect();
+    let plan = decide(&Snapshot { unscheduled, ..empty() });
+    let actions = actions(&plan);
+    assert_eq!((actions.len(), actions[10].as_str()), (11, "... and 14 more"));
+    assert_eq!(actions[0], "set the phase Failed of Pod p0: it is terminating and has no node (namespace shop)");
+}

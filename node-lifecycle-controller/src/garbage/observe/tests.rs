@@ -1,0 +1,107 @@
+use std::{collections::BTreeSet, time::Duration};
+
+use common::{clock::Clock, meta::Version, store::Store};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::objects::Node;
+
+const LIMITS: Limits =
+    Limits { threshold: 1000, period: Duration::from_secs(20), quarantine_period: Duration::from_secs(40) };
+
+fn pod(number: usize, node: &str, change: impl Fn(&mut Value)) -> CachedPod {
+    let mut pod = json!({"metadata": {"name": format!("p{number}"), "namespace": "shop", "uid": format!("u{number}"),
+        "resourceVersion": (number + 1).to_string()}, "spec": {"nodeName": node}, "status": {"phase": "Running"}});
+    change(&mut pod);
+    serde_json::from_str(&pod.to_string()).unwrap()
+}
+
+/// 200 nodes with 100 Pods each; every tenth node is lost.
+struct Cluster {
+    nodes: Store<Node>,
+    pods: Store<CachedPod>,
+    ended: EndedPods,
+}
+
+impl Cluster {
+    fn new(change: impl Fn(usize, &mut Value)) -> Self {
+        let (nodes, pods) = (Store::default(), Store::default());
+        let node = |number: usize| -> Node {
+            let taints = json!([{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]);
+            let taints = if number == 1 { taints } else { json!([]) };
+            let node = json!({"metadata": {"name": format!("n{number}"), "uid": format!("n{number}"),
+                "resourceVersion": (number + 1).to_string()}, "spec": {"taints": taints}});
+            serde_json::from_str(&node.to_string()).unwrap()
+        };
+        nodes.fill((0..200).filter(|number| number % 10 != 0).map(node).collect(), Version::parse("1"));
+        let on_node = |number| pod(number, &format!("n{}", number % 200), |pod| change(number, pod));
+        pods.fill((0..20_000).map(on_node).collect(), Version::parse("1"));
+        let mut ended = EndedPods::default();
+        for pod in pods.all() {
+            ended.insert(&pod);
+        }
+        Self { nodes, pods, ended }
+    }
+
+    fn observe(&self, quarantine: &Quarantine, now: Instant) -> Snapshot {
+        let view = CacheView { nodes: &self.nodes, pods: &self.pods };
+        observe(view, &self.ended, quarantine.clone(), now, LIMITS)
+    }
+
+    /// The number of cached Pods that something besides the cache holds.
+    fn held(&self) -> usize {
+        self.pods.all().iter().filter(|pod| Arc::strong_count(pod) > CACHED + 1).count()
+    }
+}
+
+/// How often the cache holds a running Pod: itself and in the index of the nodes.
+const CACHED: usize = 2;
+
+#[test]
+fn a_pass_takes_up_the_pods_it_can_act_on_and_no_others() {
+    let cluster = Cluster::new(|_, _| {});
+    let first = Clock::system().instant();
+    let snapshot = cluster.observe(&Quarantine::default(), first);
+    assert_eq!((snapshot.missing.len(), cluster.held()), (20, 0), "the quarantine is not over");
+    let quarantine = Quarantine::default().next(&snapshot.missing, [].iter(), first);
+    let later = first + LIMITS.quarantine_period;
+    let snapshot = cluster.observe(&quarantine, later);
+    assert_eq!((snapshot.pods_of_due.len(), cluster.held()), (20, 2000));
+    let on_lost_nodes = snapshot.pods_of_due.iter().all(|(node, pods)| pods.iter().all(|pod| pod.node == *node));
+    assert!(on_lost_nodes && snapshot.terminating.is_empty() && snapshot.unscheduled.is_empty());
+}
+
+#[test]
+fn terminating_and_ended_pods_are_taken_up_where_they_can_be_removed() {
+    let deleted = "2026-11-21T09:00:00Z";
+    let change = |number: usize, pod: &mut Value| match number {
+        // On node 1, which is out of service, and on node 2, which is not.
+        1 | 2 | 201 => pod["metadata"]["deletionTimestamp"] = json!(deleted),
+        3 => {
+            pod["metadata"]["deletionTimestamp"] = json!(deleted);
+            pod["spec"]["nodeName"] = json!("");
+        }
+        1000..2001 => pod["status"]["phase"] = json!("Succeeded"),
+        _ => {}
+    };
+    let cluster = Cluster::new(change);
+    let snapshot = cluster.observe(&Quarantine::default(), Clock::system().instant());
+    let names = |pods: &[Arc<CachedPod>]| pods.iter().map(|pod| pod.meta.name.to_string()).collect::<BTreeSet<_>>();
+    let expected = |names: &[&str]| names.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
+    assert_eq!(snapshot.terminating.len(), 1);
+    assert_eq!(&*snapshot.terminating[0].0.metadata.name, "n1");
+    assert_eq!(names(&snapshot.terminating[0].1), expected(&["p1", "p201"]));
+    assert_eq!(names(&snapshot.unscheduled), expected(&["p3"]));
+    assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1001, 1));
+}
+
+#[test]
+fn ended_pods_are_only_counted_while_they_are_not_too_many() {
+    let ended = |number: usize, pod: &mut Value| {
+        if number < 1000 {
+            pod["status"]["phase"] = json!("Failed");
+        }
+    };
+    let snapshot = Cluster::new(ended).observe(&Quarantine::default(), Clock::system().instant());
+    assert_eq!((snapshot.ended_count, snapshot.ended.len()), (1000, 0));
+}
