@@ -28,7 +28,7 @@ fn the_table_of_the_deadline() {
     assert_eq!(plan.progress(), (PROGRESS_DEADLINE_EXCEEDED, "False", message));
     late.store(&plan);
     let plan = late.plan();
-    assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::No));
+    assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
 }
 
 #[test]
@@ -37,14 +37,14 @@ fn without_a_deadline_there_is_no_condition() {
         let mut world = stuck(NEW_REPLICA_SET, 900_000);
         world.spec["progressDeadlineSeconds"] = none;
         let plan = world.plan();
-        assert_eq!((plan.progress().0, plan.requeue), ("", Requeue::No));
+        assert_eq!((plan.progress().0, plan.requeue), ("", Requeue::AsPlanned));
     }
 }
 
 #[test]
 fn a_complete_rollout_never_times_out_and_is_not_looked_at_again() {
     let plan = stuck(NEW_REPLICA_SET_AVAILABLE, 9_000_000).plan();
-    assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::No));
+    assert_eq!((plan.steps.len(), plan.requeue), (0, Requeue::AsPlanned));
 }
 
 #[test]
