@@ -122,6 +122,7 @@ pub struct Api {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     client: kube::Client,
     clock: Clock,
@@ -185,20 +186,9 @@ impl Api {
         self.with(|inner| user_agent.clone_into(&mut inner.user_agent))
     }
 
-    fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
-        let i = &self.inner;
-        let mut inner = Inner {
-            client: i.client.clone(),
-            clock: i.clock.clone(),
-            gate: i.gate.clone(),
-            user_agent: i.user_agent.clone(),
-            throttle: i.throttle.clone(),
-            observer: Arc::clone(&i.observer),
-            writes: i.writes.clone(),
-            pace: i.pace.clone(),
-        };
-        change(&mut inner);
-        Self { inner: Arc::new(inner) }
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.inner));
+        self
     }
 
     /// The clock this client waits by.
@@ -237,9 +227,10 @@ impl Api {
     pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Lines, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
-        let opening = self.inner.pace.work();
-        let answer = self.inner.client.send(request).await;
-        drop(opening);
+        let answer = {
+            let _opening = self.inner.pace.work();
+            self.inner.client.send(request).await
+        };
         let code = answer.as_ref().ok().map(|r| r.status().as_u16());
         self.inner.observer.observed(Observation { method: "GET", code, sent: 0, attempt: 0, watch: true });
         let response = answer.map_err(Error::transport)?;
@@ -313,11 +304,10 @@ impl Api {
     /// Waits, and says whether that was to the end: not if the process stops, or a write lost its leader.
     async fn wait(&self, duration: Duration, writes: bool) -> bool {
         let gate = &self.inner.gate;
-        let closed = async { if writes { gate.closed().await } else { std::future::pending().await } };
         tokio::select! {
             biased;
             () = gate.draining() => false,
-            () = closed => false,
+            () = gate.closed(), if writes => false,
             () = self.inner.clock.sleep(duration) => true,
         }
     }
@@ -343,10 +333,9 @@ impl Api {
             let code = response.status().as_u16();
             Ok((code, Answer::read(response, call.limit).await))
         };
-        let closed = async { if writes { inner.gate.closed().await } else { std::future::pending().await } };
         let answer = tokio::select! {
             biased;
-            () = closed => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
+            () = inner.gate.closed(), if writes => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
             answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => match answer {
                 Ok(answer) => answer,
                 Err(_) => Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs()))),

@@ -51,6 +51,9 @@ impl fmt::Debug for Requests {
 impl Requests {
     /// Counts requests to `host` (`10.96.0.1:443`).
     pub fn new(metrics: &Metrics, host: &str) -> Self {
+        let histogram = |name, stability, help, buckets: &[f64]| {
+            metrics.histogram(name, stability, help, &["host", "verb"], buckets.iter().copied())
+        };
         Self {
             host: host.to_owned(),
             total: metrics.counter(
@@ -65,33 +68,29 @@ impl Requests {
                 "Number of request retries, partitioned by status code, verb, and host.",
                 &["code", "host", "verb"],
             ),
-            duration: metrics.histogram(
+            duration: histogram(
                 "rest_client_request_duration_seconds",
                 Beta,
                 "Request latency in seconds. Broken down by verb, and host.",
-                &["host", "verb"],
-                DURATIONS,
+                &DURATIONS,
             ),
-            throttled: metrics.histogram(
+            throttled: histogram(
                 "rest_client_rate_limiter_duration_seconds",
                 Alpha,
                 "Client side rate limiter latency in seconds. Broken down by verb, and host.",
-                &["host", "verb"],
-                DURATIONS,
+                &DURATIONS,
             ),
-            sent: metrics.histogram(
+            sent: histogram(
                 "rest_client_request_size_bytes",
                 Alpha,
                 "Request size in bytes. Broken down by verb and host.",
-                &["host", "verb"],
-                SIZES,
+                &SIZES,
             ),
-            received: metrics.histogram(
+            received: histogram(
                 "rest_client_response_size_bytes",
                 Alpha,
                 "Response size in bytes. Broken down by verb and host.",
-                &["host", "verb"],
-                SIZES,
+                &SIZES,
             ),
             handles: Mutex::default(),
             methods: Mutex::default(),
@@ -100,18 +99,18 @@ impl Requests {
 
     fn handles(&self, method: &str, code: Option<u16>, attempt: u32) -> Handles {
         let method = verb(method);
+        let labelled = |counters: &Counters| {
+            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+            counters.with(&[&code, &self.host, method])
+        };
         let mut handles = self.handles.lock();
-        let known = handles.entry((method, code)).or_insert_with(|| {
-            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
-            Handles {
-                requests: self.total.with(&[&code, &self.host, method]),
-                retries: None,
-                sent: self.sent.with(&[&self.host, method]),
-            }
+        let known = handles.entry((method, code)).or_insert_with(|| Handles {
+            requests: labelled(&self.total),
+            retries: None,
+            sent: self.sent.with(&[&self.host, method]),
         });
-        if attempt > 0 && known.retries.is_none() {
-            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
-            known.retries = Some(self.retries.with(&[&code, &self.host, method]));
+        if attempt > 0 {
+            known.retries.get_or_insert_with(|| labelled(&self.retries));
         }
         known.clone()
     }
@@ -144,10 +143,8 @@ impl Observer for Requests {
     fn observed(&self, seen: Observation<'_>) {
         let handles = self.handles(seen.method, seen.code, seen.attempt);
         handles.requests.inc();
-        if seen.attempt > 0 {
-            handles.retries.iter().for_each(|retries| {
-                retries.inc();
-            });
+        if let Some(retries) = handles.retries.filter(|_| seen.attempt > 0) {
+            retries.inc();
         }
         if !seen.watch {
             handles.sent.observe(seen.sent as f64);

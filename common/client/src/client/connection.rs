@@ -5,16 +5,13 @@
 //! request that never left on a dying one goes to the next. Where HTTP/2 is not spoken there is a pool of HTTP/1.1 connections.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
 use hyper::{
     body::Incoming,
@@ -34,7 +31,7 @@ use kube::{
 };
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{io::BufReader, net::TcpStream, sync::Semaphore};
-use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::Error;
 
@@ -59,33 +56,12 @@ const READ_BUFFER: usize = 64 << 10;
 /// HTTP/1.1 requests, and so connections, at once, and how many of them are kept; watches are not counted.
 const HTTP1_REQUESTS: usize = 100;
 
-/// A connection could not be made: nothing was sent.
-#[derive(Debug)]
-pub struct Unreachable(String);
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unreachable {}
-
-impl Unreachable {
-    fn new(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
-        Self(Error::new(what, cause).to_string())
-    }
-}
-
 /// Opens TCP connections, directly or through a proxy.
 type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 type Http1 = legacy::Client<HttpsConnector<Dial>, Body>;
 
-/// All connections to one server. Clones share them.
-#[derive(Clone)]
-pub(super) struct Wire(Arc<Inner>);
-
-struct Inner {
+/// All connections to one server.
+pub(super) struct Wire {
     server: Uri,
     dial: Dial,
     tls: Option<Tls>,
@@ -200,7 +176,7 @@ impl Wire {
             .pool_timer(TokioTimer::new())
             .build(connector);
         let disabled = std::env::var_os("DISABLE_HTTP2").is_some_and(|v| !v.is_empty());
-        Ok(Self(Arc::new(Inner {
+        Ok(Self {
             server: config.cluster_url.clone(),
             dial,
             tls,
@@ -210,42 +186,11 @@ impl Wire {
             http1,
             http1_requests: Semaphore::new(HTTP1_REQUESTS),
             patience,
-        })))
+        })
     }
-}
 
-/// What opens TCP connections for a configuration.
-fn dial(config: &Config) -> Result<Dial, Error> {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_connect_timeout(Some(CONNECT));
-    tcp.set_keepalive(Some(KEEP_ALIVE));
-    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
-    #[cfg(target_os = "linux")]
-    tcp.set_tcp_user_timeout(Some(KEEP_ALIVE));
-    let Some(proxy) = &config.proxy_url else {
-        return Ok(BoxCloneSyncService::new(tcp.map_err(BoxError::from)));
-    };
-    if proxy.scheme_str() != Some("http") {
-        // Not the whole URL: it may hold credentials.
-        let (scheme, host) = (proxy.scheme_str().unwrap_or("no"), proxy.host().unwrap_or("no host"));
-        return Err(Error(format!("cannot use a {scheme} proxy ({host}): only http:// proxies are supported")));
-    }
-    let mut tunnel = Tunnel::new(proxy.clone(), tcp);
-    if let Some((credentials, _)) = proxy.authority().and_then(|a| a.as_str().split_once('@')) {
-        use base64::Engine as _;
-        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(credentials));
-        if let Ok(header) = basic.parse() {
-            tunnel = tunnel.with_auth(header);
-        }
-    }
-    Ok(BoxCloneSyncService::new(tunnel.map_err(BoxError::from)))
-}
-
-impl Inner {
     /// Sends over HTTP/2 if the server speaks it.
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+    pub(super) async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
         let watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
         if let Some(tls) = &self.tls {
             let lane = if watch { &self.watches } else { &self.requests };
@@ -279,9 +224,7 @@ impl Inner {
         let error = failure.into_error();
         match request {
             None => Err(error.into()),
-            Some(_) if last => {
-                Err(Box::new(Unreachable::new(format!("no connection to {} lasts", self.server), &error)))
-            }
+            Some(_) if last => Err(Box::new(Error::new(format!("no connection to {} lasts", self.server), &error))),
             Some(request) => {
                 *lane.current.lock() = None;
                 Ok(request)
@@ -290,7 +233,7 @@ impl Inner {
     }
 
     /// The lane's connection, made if need be; nothing if the server does not speak HTTP/2.
-    async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Unreachable> {
+    async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         if let Some(usable) = lane.usable() {
             return Ok(Some(usable));
         }
@@ -303,24 +246,22 @@ impl Inner {
         }
         let made = self.connect(tls).await?;
         lane.current.lock().clone_from(&made);
-        if made.is_none() {
-            self.old.store(true, Ordering::Relaxed);
-        }
+        self.old.fetch_or(made.is_none(), Ordering::Relaxed);
         Ok(made)
     }
 
-    async fn connect(&self, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Unreachable> {
+    async fn connect(&self, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         let server = &self.server;
         let host = server.authority().map(ToString::to_string).unwrap_or_default();
         let tcp = match self.dial.clone().oneshot(server.clone()).await {
             Ok(tcp) => BufReader::with_capacity(READ_BUFFER, tcp.into_inner()),
-            Err(e) => return Err(Unreachable::new(format!("cannot connect to {host}"), &*e)),
+            Err(e) => return Err(Error::new(format!("cannot connect to {host}"), &*e)),
         };
         let handshake = tokio_rustls::TlsConnector::from(tls.config()).connect(tls.name.clone(), tcp);
         let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => stream,
-            Ok(Err(e)) => return Err(Unreachable::new(format!("no TLS with {host}"), &e)),
-            Err(e) => return Err(Unreachable::new(format!("no TLS with {host} within {}s", HANDSHAKE.as_secs()), &e)),
+            Ok(Err(e)) => return Err(Error::new(format!("no TLS with {host}"), &e)),
+            Err(e) => return Err(Error::new(format!("no TLS with {host} within {}s", HANDSHAKE.as_secs()), &e)),
         };
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Ok(None);
@@ -337,7 +278,7 @@ impl Inner {
             .keep_alive_while_idle(true)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|e| Unreachable::new(format!("no HTTP/2 with {host}"), &e))?;
+            .map_err(|e| Error::new(format!("no HTTP/2 with {host}"), &e))?;
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(v = 2, err = %error, "A connection to the API server ended");
@@ -347,19 +288,33 @@ impl Inner {
     }
 }
 
-impl Service<Request<Body>> for Wire {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+/// What opens TCP connections for a configuration.
+fn dial(config: &Config) -> Result<Dial, Error> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    tcp.set_keepalive(Some(KEEP_ALIVE));
+    tcp.set_keepalive_interval(Some(KEEP_ALIVE));
+    #[cfg(target_os = "linux")]
+    tcp.set_tcp_user_timeout(Some(KEEP_ALIVE));
+    let Some(proxy) = &config.proxy_url else {
+        return Ok(BoxCloneSyncService::new(tcp.map_err(BoxError::from)));
+    };
+    if proxy.scheme_str() != Some("http") {
+        // Not the whole URL: it may hold credentials.
+        let (scheme, host) = (proxy.scheme_str().unwrap_or("no"), proxy.host().unwrap_or("no host"));
+        return Err(Error(format!("cannot use a {scheme} proxy ({host}): only http:// proxies are supported")));
     }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.send(request).await })
+    let mut tunnel = Tunnel::new(proxy.clone(), tcp);
+    if let Some((credentials, _)) = proxy.authority().and_then(|a| a.as_str().split_once('@')) {
+        use base64::Engine as _;
+        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(credentials));
+        if let Ok(header) = basic.parse() {
+            tunnel = tunnel.with_auth(header);
+        }
     }
+    Ok(BoxCloneSyncService::new(tunnel.map_err(BoxError::from)))
 }
 
 #[cfg(test)]
