@@ -69,11 +69,8 @@ pub trait Observer: Send + Sync {
     fn throttled(&self, _method: &str, _waited: Duration) {}
 }
 
-/// An observer that does not look.
-#[derive(Debug, Default)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {
+/// Nobody observes.
+impl Observer for () {
     fn observed(&self, _observation: Observation<'_>) {}
 }
 
@@ -143,7 +140,7 @@ impl Api {
             gate,
             user_agent: user_agent.to_owned(),
             throttle: None,
-            observer: Arc::new(Unobserved),
+            observer: Arc::new(()),
             writes: Writes::default(),
             pace: Pace::default(),
         };
@@ -227,10 +224,9 @@ impl Api {
     pub async fn watch(&self, resource: Resource, namespace: &str, query: &str, accept: &str) -> Result<Lines, Error> {
         let path = with_query(resource.path(namespace, "", ""), query);
         let request = self.request(&Method::GET, &path, accept, None)?;
-        let answer = {
-            let _opening = self.inner.pace.work();
-            self.inner.client.send(request).await
-        };
+        let opening = self.inner.pace.work();
+        let answer = self.inner.client.send(request).await;
+        drop(opening);
         let code = answer.as_ref().ok().map(|r| r.status().as_u16());
         self.inner.observer.observed(Observation { method: "GET", code, sent: 0, attempt: 0, watch: true });
         let response = answer.map_err(Error::transport)?;

@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, Instant},
     intern::Text,
     map::{HashMap, HashSet},
-    meta::{Meta, Uid, Version},
+    meta::{Key, Meta, Uid, Version},
     object::{Object, Resource},
     store::Store,
 };
@@ -126,41 +126,46 @@ pub struct Ledger {
     timeout: Duration,
 }
 
+#[derive(Default)]
 struct Record {
     written: Vec<(Resource, Version)>,
-    conflicts: Vec<Conflict>,
-    deleted: Vec<Deleted>,
+    /// What the server refused a write to, and until when its newer state is waited for.
+    conflicts: Vec<(Shown, Instant)>,
+    deleted: Vec<Shown>,
     created: Vec<Uid>,
     lost: Option<Lost>,
-    at: Instant,
+    at: Option<Instant>,
 }
 
-struct Conflict {
+/// A state of an object that a cache is to show no longer.
+struct Shown {
     resource: Resource,
     namespace: Text,
     name: Arc<str>,
     uid: Uid,
     /// `None`: the object is gone, whatever its version in the cache.
     version: Option<Version>,
-    until: Instant,
 }
 
-impl Conflict {
-    /// Whether `cache` still shows the state that the server refused a write to.
-    fn is_shown(&self, cache: &dyn Cache) -> bool {
-        let Self { namespace, name, uid, version, .. } = self;
-        match version {
+impl Shown {
+    /// Whether the cache of its resource shows it.
+    fn is_shown(&self, caches: &[&dyn Cache]) -> bool {
+        let Self { resource, namespace, name, uid, version } = self;
+        cache_of(caches, *resource).is_some_and(|cache| match version {
             Some(version) => cache.shows_version(namespace, name, uid, *version),
             None => cache.shows_live(namespace, name, uid),
-        }
+        })
     }
 }
 
-struct Deleted {
-    resource: Resource,
-    namespace: String,
-    name: String,
-    uid: Uid,
+fn cache_of<'a>(caches: &[&'a dyn Cache], resource: Resource) -> Option<&'a dyn Cache> {
+    caches.iter().copied().find(|cache| cache.resource() == resource)
+}
+
+/// The first resource of these, and how many of them are of it.
+fn count_first<'a>(shown: impl Iterator<Item = &'a Shown> + Clone) -> Option<(Resource, usize)> {
+    let resource = shown.clone().next()?.resource;
+    Some((resource, shown.filter(|shown| shown.resource == resource).count()))
 }
 
 struct Lost {
@@ -177,17 +182,9 @@ impl Ledger {
     }
 
     fn record(&self, owner: &Uid, note: impl FnOnce(&mut Record)) {
-        let now = self.clock.instant();
         let mut records = self.records.lock();
-        let record = records.entry(owner.clone()).or_insert_with(|| Record {
-            written: Vec::new(),
-            conflicts: Vec::new(),
-            deleted: Vec::new(),
-            created: Vec::new(),
-            lost: None,
-            at: now,
-        });
-        record.at = now;
+        let record = records.entry(owner.clone()).or_default();
+        record.at = Some(self.clock.instant());
         note(record);
     }
 
@@ -224,14 +221,9 @@ impl Ledger {
 
     /// Notes a deleted child, before or after the request: a request that failed is taken back with [`Ledger::undelete`].
     pub fn deleted(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
-        self.record(owner, |record| {
-            record.deleted.push(Deleted {
-                resource,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                uid: child.clone(),
-            });
-        });
+        let Key { namespace, name } = Key::new(namespace, name);
+        let deleted = Shown { resource, namespace, name, uid: child.clone(), version: None };
+        self.record(owner, |record| record.deleted.push(deleted));
     }
 
     /// Takes a deletion back that did not happen.
@@ -246,11 +238,9 @@ impl Ledger {
     /// The owner waits until the cache shows another version of the child, or none. A sync before that would decide on the
     /// same state again, and be refused again.
     pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
-        let Meta { namespace, name, uid, resource_version, .. } = child;
-        let (namespace, name, uid, version) =
-            (namespace.clone(), Arc::clone(name), uid.clone(), Some(*resource_version));
-        let until = self.clock.instant() + CONFLICT.min(self.timeout);
-        self.conflict(owner, Conflict { resource, namespace, name, uid, version, until });
+        let Key { namespace, name } = child.key();
+        let (uid, version) = (child.uid.clone(), Some(child.resource_version));
+        self.conflict(owner, Shown { resource, namespace, name, uid, version }, CONFLICT);
     }
 
     /// Notes that the server no longer has the owner itself, or has another object under its name.
@@ -258,14 +248,14 @@ impl Ledger {
     /// The owner waits until its cache shows that, a minute at most.
     pub fn gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
-        let until = self.clock.instant() + GONE.min(self.timeout);
-        self.conflict(owner, Conflict { resource, namespace, name, uid, version: None, until });
+        self.conflict(owner, Shown { resource, namespace, name, uid, version: None }, GONE);
     }
 
-    fn conflict(&self, owner: &Uid, conflict: Conflict) {
+    fn conflict(&self, owner: &Uid, refused: Shown, wait: Duration) {
+        let until = self.clock.instant() + wait.min(self.timeout);
         self.record(owner, |record| {
-            record.conflicts.retain(|known| known.uid != conflict.uid);
-            record.conflicts.push(conflict);
+            record.conflicts.retain(|(known, _)| known.uid != refused.uid);
+            record.conflicts.push((refused, until));
         });
     }
 
@@ -296,27 +286,23 @@ impl Ledger {
         let now = self.clock.instant();
         let mut records = self.records.lock();
         let record = records.get_mut(owner)?;
-        let age = now.saturating_duration_since(record.at);
+        let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         if age >= self.timeout {
             tracing::warn!(owner = %owner, age = age.as_secs(), "Own writes were not seen in time, going on without");
             records.remove(owner);
             return None;
         }
         let left = self.timeout.saturating_sub(age);
-        let cache = |resource: Resource| caches.iter().find(|c| c.resource() == resource);
-        record.conflicts.retain(|c| c.until > now && cache(c.resource).is_some_and(|cache| c.is_shown(*cache)));
-        if let Some(first) = record.conflicts.first() {
-            let count = record.conflicts.iter().filter(|c| c.resource == first.resource).count();
-            let last = record.conflicts.iter().map(|c| c.until).max().unwrap_or(now);
-            let behind = Behind::Conflicts { resource: first.resource, count };
-            return Some((behind, last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK)));
+        record.conflicts.retain(|(refused, until)| *until > now && refused.is_shown(caches));
+        if let Some((resource, count)) = count_first(record.conflicts.iter().map(|(refused, _)| refused)) {
+            let last = record.conflicts.iter().map(|(_, until)| *until).max().unwrap_or(now);
+            let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
+            return Some((Behind::Conflicts { resource, count }, wait));
         }
-        record.written.retain(|(resource, written)| {
-            cache(*resource).is_some_and(|c| c.version().is_known() && c.version() < *written)
-        });
+        let read = |resource| cache_of(caches, resource).map_or(Version::UNKNOWN, |cache| cache.version());
+        record.written.retain(|(resource, written)| read(*resource).is_known() && read(*resource) < *written);
         if let Some((resource, written)) = record.written.first().copied() {
-            let read = cache(resource).map_or(Version::UNKNOWN, |c| c.version());
-            return Some((Behind::Write { resource, written, read }, left));
+            return Some((Behind::Write { resource, written, read: read(resource) }, left));
         }
         if let Some(lost) = &record.lost {
             let wait = lost.until.saturating_duration_since(now);
@@ -329,10 +315,8 @@ impl Ledger {
             record.lost = None;
         }
         record.created.clear();
-        record.deleted.retain(|d| cache(d.resource).is_some_and(|c| c.shows_live(&d.namespace, &d.name, &d.uid)));
-        if let Some(first) = record.deleted.first() {
-            let resource = first.resource;
-            let count = record.deleted.iter().filter(|d| d.resource == resource).count();
+        record.deleted.retain(|deleted| deleted.is_shown(caches));
+        if let Some((resource, count)) = count_first(record.deleted.iter()) {
             return Some((Behind::Deletes { resource, count }, left));
         }
         records.remove(owner);

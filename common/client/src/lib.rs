@@ -11,5 +11,5 @@ pub mod sampler;
 pub mod store;
 pub mod succession;
 
-use nonet_objects::{index, intern, json, map, meta, object, siphash};
+use nonet_objects::{index, intern, json, map, meta, object, selector, siphash};
 use nonet_platform::{clock, metrics, pace, version, watched};

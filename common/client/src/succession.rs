@@ -66,18 +66,6 @@ struct Recent {
     writes: VecDeque<RecentWrite>,
 }
 
-impl Recent {
-    fn note(&mut self, target: Target<'_>, version: Version, now: Instant) {
-        if !self.kinds.contains(&(target.resource.group, target.resource.plural)) {
-            return;
-        }
-        if self.writes.len() == RECENT {
-            self.writes.pop_front();
-        }
-        self.writes.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
-    }
-}
-
 impl Writes {
     /// Notes a write by the object it was answered with.
     pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
@@ -86,8 +74,13 @@ impl Writes {
             let mut noted = self.0.lock();
             let newest = noted.newest.entry(target.resource).or_default();
             *newest = version.max(*newest);
-            if let Some(recent) = &mut noted.recent {
-                recent.note(target, version, now);
+            if let Some(Recent { kinds, writes }) = &mut noted.recent
+                && kinds.contains(&(target.resource.group, target.resource.plural))
+            {
+                if writes.len() == RECENT {
+                    writes.pop_front();
+                }
+                writes.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
             }
         }
     }

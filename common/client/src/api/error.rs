@@ -71,8 +71,6 @@ pub struct Details {
 pub struct Cause {
     /// Machine-readable reason.
     pub reason: String,
-    /// Human-readable message.
-    pub message: String,
     /// The field it concerns.
     pub field: String,
 }

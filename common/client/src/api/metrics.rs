@@ -1,6 +1,6 @@
 //! `rest_client_*`: what is asked of the API server.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -40,12 +40,6 @@ struct OfMethod {
     duration: Histogram,
     throttled: Histogram,
     received: Histogram,
-}
-
-impl fmt::Debug for Requests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Requests").field("host", &self.host).finish_non_exhaustive()
-    }
 }
 
 impl Requests {
@@ -129,14 +123,7 @@ impl Requests {
 
 /// The method as a label: one of few.
 fn verb(method: &str) -> &'static str {
-    match method {
-        "GET" => "GET",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        _ => "OTHER",
-    }
+    ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|known| *known == method).unwrap_or("OTHER")
 }
 
 impl Observer for Requests {

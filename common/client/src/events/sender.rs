@@ -120,13 +120,8 @@ impl Sender {
 
     /// A recorder for one loop.
     pub fn recorder(&self, source: Source) -> Recorder {
-        Recorder {
-            source,
-            clock: self.clock.clone(),
-            stamp: Arc::clone(&self.stamp),
-            queue: Some(self.queue.clone()),
-            tap: None,
-        }
+        let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
+        Recorder { source, clock, stamp, queue, tap: None }
     }
 
     /// Waits until everything recorded so far was sent or given up. Bound it in time.
@@ -159,7 +154,7 @@ impl Task {
                 Item::Event(event) => match self.correlator.correlate(event) {
                     None => self.count("suppressed"),
                     Some(event) => {
-                        let client = event.source.client;
+                        let client = event.event.source.client;
                         self.names.note(&event.name);
                         let named = || self.api.clone().with_user_agent(&user_agent(client));
                         let api = self.clients.entry(client).or_insert_with(named).clone();
@@ -206,7 +201,7 @@ impl Task {
     }
 
     async fn send(api: &Api, event: &Outgoing) -> Result<&'static str, Error> {
-        let namespace = event.object.event_namespace();
+        let namespace = event.event.object.event_namespace();
         if event.known {
             let target = Target::object(EVENTS, namespace, &event.name);
             match api.patch(target, Patch::Strategic, &patch(event)).await {
@@ -221,20 +216,16 @@ impl Task {
     }
 }
 
-/// Times of Events are whole seconds.
-fn time(at: jiff::Timestamp) -> Time {
-    Time(at)
-}
-
 fn patch(event: &Outgoing) -> Value {
-    json!({"count": event.count, "lastTimestamp": time(event.last), "message": event.message})
+    json!({"count": event.count, "lastTimestamp": Time(event.event.at), "message": event.event.message})
 }
 
-fn body(event: &Outgoing) -> Event {
+fn body(outgoing: &Outgoing) -> Event {
+    let event = &outgoing.event;
     let component = event.source.component.to_owned();
     Event {
         metadata: ObjectMeta {
-            name: Some(event.name.clone()),
+            name: Some(outgoing.name.clone()),
             namespace: Some(event.object.event_namespace().to_owned()),
             ..ObjectMeta::default()
         },
@@ -242,11 +233,11 @@ fn body(event: &Outgoing) -> Event {
         reason: Some(event.reason.to_string()),
         message: Some(event.message.clone()),
         source: Some(EventSource { component: Some(component.clone()), host: None }),
-        first_timestamp: Some(time(event.first)),
-        last_timestamp: Some(time(event.last)),
-        count: Some(i32::try_from(event.count).unwrap_or(i32::MAX)),
-        type_: Some(event.event_type.as_str().to_owned()),
-        reporting_component: Some(if event.reporting { component } else { String::new() }),
+        first_timestamp: Some(Time(outgoing.first)),
+        last_timestamp: Some(Time(event.at)),
+        count: Some(i32::try_from(outgoing.count).unwrap_or(i32::MAX)),
+        type_: Some(event.kind.as_str().to_owned()),
+        reporting_component: Some(if outgoing.reporting { component } else { String::new() }),
         reporting_instance: Some(String::new()),
         ..Event::default()
     }

@@ -1,11 +1,8 @@
 //! The lines of a watch and the pages of a list, read into projections.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{SeqAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::{
@@ -15,7 +12,7 @@ use crate::{
     store::Entry,
 };
 
-use super::Head;
+use super::head::{Head, each};
 
 /// One line of a watch.
 pub(super) enum Frame<'a, K> {
@@ -122,53 +119,32 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
     struct List<K> {
         #[serde(default)]
         metadata: ListMeta,
-        #[serde(default)]
-        items: Items<K>,
+        #[serde(default = "no_items", deserialize_with = "items")]
+        items: (Vec<Entry<K>>, usize),
     }
 
     let list =
         List::deserialize(&mut serde_json::Deserializer::from_slice(json)).map_err(|e| format!("no list: {e}"))?;
-    let List { metadata: ListMeta { resource_version: version, next }, items: Items { items, foreign } } = list;
+    let List { metadata: ListMeta { resource_version: version, next }, items: (items, foreign) } = list;
     Ok(Page { version, next: next.unwrap_or_default(), items, foreign })
 }
 
-/// The items of a list.
-struct Items<K> {
-    items: Vec<Entry<K>>,
-    foreign: usize,
+fn no_items<K>() -> (Vec<Entry<K>>, usize) {
+    (Vec::new(), 0)
 }
 
-impl<K> Default for Items<K> {
-    fn default() -> Self {
-        Self { items: Vec::new(), foreign: 0 }
-    }
-}
-
-impl<'de, K: Object> Deserialize<'de> for Items<K> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneByOne<K>(PhantomData<K>);
-        impl<'de, K: Object> Visitor<'de> for OneByOne<K> {
-            type Value = Items<K>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of objects")
-            }
-            fn visit_unit<E: serde::de::Error>(self) -> Result<Items<K>, E> {
-                Ok(Items::default())
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Items<K>, A::Error> {
-                let mut items = Items::default();
-                while let Some(item) = seq.next_element::<&'de RawValue>()? {
-                    if Head::of_foreign::<K>(item.get()).is_some() {
-                        items.foreign += 1;
-                    } else {
-                        items.items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
-                    }
-                }
-                Ok(items)
-            }
+/// The objects among the items of a list that may concern this controller, and how many others there are.
+fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<(Vec<Entry<K>>, usize), D::Error> {
+    let (mut items, mut foreign) = no_items();
+    each(deserializer, |item: &'de RawValue| {
+        if Head::of_foreign::<K>(item.get()).is_some() {
+            foreign += 1;
+        } else {
+            items.push(entry(item.get())?);
         }
-        deserializer.deserialize_any(OneByOne(PhantomData))
-    }
+        Ok(())
+    })?;
+    Ok((items, foreign))
 }
 
 #[cfg(test)]

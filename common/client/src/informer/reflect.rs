@@ -85,24 +85,23 @@ pub(super) struct Reflector<S> {
     pages_next: bool,
     /// How long the server asked to be left alone.
     told_to_wait: Duration,
-    /// What was handled since the watch was last waited for.
-    handled: Handled,
+    /// When the first event of this wake-up was handled, and how many have been.
+    handled: Option<(Instant, u64)>,
     /// A full set is being read.
     filling: Option<Work>,
 }
 
-/// Events that one wake-up has brought.
-#[derive(Default)]
-struct Handled {
-    events: u64,
-    since: Option<Instant>,
-}
-
 impl<S: Sink> Reflector<S> {
-    pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
+    pub(super) fn new(
+        api: Api,
+        resource: Resource,
+        config: Config,
+        sink: Arc<S>,
+        shared: Arc<Shared>,
+        counted: InformerMetrics,
+    ) -> Self {
         // Several loops read one cache: its requests carry the name that upstream's shared informers have.
         let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
-        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
         let sampler = config.sampler.clone().filter(|sampler| sampler.samples(resource));
         let config = Config { fields: selector.to_owned(), sampler, ..config };
         let client = if config.metadata_only { "metadata-informers" } else { "shared-informers" };
@@ -124,7 +123,7 @@ impl<S: Sink> Reflector<S> {
             wants_set: true,
             pages_next: false,
             told_to_wait: Duration::ZERO,
-            handled: Handled::default(),
+            handled: None,
             filling: None,
         }
     }
@@ -310,7 +309,7 @@ impl<S: Sink> Reflector<S> {
             let frame = frames::read::<S::Object>(&line);
             if !matches!(frame, Ok(Frame::Error(_)) | Err(_)) {
                 self.failures = 0;
-                if self.handled.events == 0 {
+                if self.handled.is_none() {
                     self.complained = None;
                     self.shared.got_through();
                 }
@@ -329,17 +328,14 @@ impl<S: Sink> Reflector<S> {
     /// Shows an object to the sampler, if there is one for this resource.
     fn sample(&self, frame: &Frame<'_, S::Object>, line: &[u8]) {
         if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
-            let now = self.handled.since.unwrap_or_else(|| self.api.clock().instant());
+            let now = self.handled.map_or_else(|| self.api.clock().instant(), |(since, _)| since);
             sampler.sample(self.resource, entry.meta().resource_version, line, now);
         }
     }
 
     /// Gives the sink what a line says.
     fn handle(&mut self, frame: Frame<'_, S::Object>) {
-        self.handled.events += 1;
-        if self.handled.since.is_none() {
-            self.handled.since = Some(self.api.clock().instant());
-        }
+        self.handled.get_or_insert_with(|| (self.api.clock().instant(), 0)).1 += 1;
         match frame {
             Frame::Put { entry, .. } => self.sink.put(entry),
             Frame::Foreign { head, .. } => self.sink.foreign(&head),
@@ -355,7 +351,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Nothing is left to be handled: notes what has been.
     fn waits(&mut self) {
-        let Handled { events, since: Some(since) } = std::mem::take(&mut self.handled) else { return };
+        let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
         self.shared.saw_events(events, clock.now());
         self.counted.handled(clock.instant() - since);
