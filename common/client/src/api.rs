@@ -273,14 +273,14 @@ impl Api {
         let mut attempt = 0;
         let result = loop {
             let answer = self.attempt(&call, attempt).await;
-            received = answer.as_ref().ok().map(Answer::size);
+            received = answer.as_ref().ok().map(|answer| answer.body.len());
             let error = match answer.and_then(Answer::into_result) {
                 Ok(bytes) => break Ok(bytes),
                 Err(error) => error,
             };
             let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
             attempt += 1;
-            if !self.wait(wait, call.writes()).await {
+            if !self.wait(wait, call.written.is_some()).await {
                 break Err(error);
             }
         };
@@ -310,7 +310,7 @@ impl Api {
 
     async fn attempt(&self, call: &Call<'_>, attempt: u32) -> Result<Answer, Error> {
         let inner = &*self.inner;
-        let writes = call.writes();
+        let writes = call.written.is_some();
         if let Some(throttle) = &inner.throttle {
             let wait = throttle.reserve(inner.clock.instant());
             if !wait.is_zero() && !self.wait(wait, writes).await {
@@ -332,10 +332,8 @@ impl Api {
         let answer = tokio::select! {
             biased;
             () = inner.gate.closed(), if writes => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
-            answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => match answer {
-                Ok(answer) => answer,
-                Err(_) => Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs()))),
-            },
+            answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => answer
+                .unwrap_or_else(|_| Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs())))),
         };
         inner.observer.observed(Observation {
             method: call.method.as_str(),
@@ -376,10 +374,8 @@ pub fn escape(value: &str) -> String {
     for byte in value.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
-            _ => {
-                // Writing into a string cannot fail.
-                let _ = write!(out, "%{byte:02X}");
-            }
+            // Writing into a string cannot fail.
+            _ => drop(write!(out, "%{byte:02X}")),
         }
     }
     out

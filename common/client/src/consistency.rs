@@ -9,7 +9,7 @@
 //! of four controllers. This one does the work of both, by identity. Upstream: `pkg/controller/util/consistency`,
 //! `ControllerExpectations`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -65,9 +65,10 @@ impl<K: Object> Cache for Store<K> {
 }
 
 /// What an owner still waits to see.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Behind {
     /// The cache has not reached the version of a write.
+    #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
     Write {
         /// The resource written.
         resource: Resource,
@@ -78,6 +79,7 @@ pub enum Behind {
     },
     /// Children have changed on the server since the version that the cache shows, or the object itself is gone: a write to
     /// them was refused.
+    #[error("{count} {resource} have changed or are gone since the version in the cache")]
     Conflicts {
         /// Their resource.
         resource: Resource,
@@ -85,6 +87,7 @@ pub enum Behind {
         count: usize,
     },
     /// Deleted children still look alive.
+    #[error("{count} deleted {resource} still look alive in the cache")]
     Deletes {
         /// Their resource.
         resource: Resource,
@@ -92,30 +95,13 @@ pub enum Behind {
         count: usize,
     },
     /// Children whose creation was not answered may still appear.
+    #[error("{count} {resource} may have been created by requests that were not answered")]
     LostCreates {
         /// Their resource.
         resource: Resource,
         /// How many.
         count: usize,
     },
-}
-
-impl fmt::Display for Behind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Write { resource, written, read } => write!(
-                f,
-                "read version: {read} is not as new as written version: {written} for group resource {resource}"
-            ),
-            Self::Conflicts { resource, count } => {
-                write!(f, "{count} {resource} have changed or are gone since the version in the cache")
-            }
-            Self::Deletes { resource, count } => write!(f, "{count} deleted {resource} still look alive in the cache"),
-            Self::LostCreates { resource, count } => {
-                write!(f, "{count} {resource} may have been created by requests that were not answered")
-            }
-        }
-    }
 }
 
 /// What this process wrote, per owner, and has not seen yet. Clones share it.
@@ -210,12 +196,10 @@ impl Ledger {
     /// appear. `before` is what the cache showed when the sync began.
     pub fn lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
         let until = self.clock.instant() + self.lost_create_timeout();
-        self.record(owner, |record| match &mut record.lost {
-            Some(lost) => {
-                lost.count += 1;
-                lost.until = until;
-            }
-            None => record.lost = Some(Lost { resource, count: 1, known: before(), until }),
+        self.record(owner, |record| {
+            let lost = record.lost.get_or_insert_with(|| Lost { resource, count: 0, known: before(), until });
+            lost.count += 1;
+            lost.until = until;
         });
     }
 
@@ -304,16 +288,14 @@ impl Ledger {
         if let Some((resource, written)) = record.written.first().copied() {
             return Some((Behind::Write { resource, written, read: read(resource) }, left));
         }
-        if let Some(lost) = &record.lost {
-            let wait = lost.until.saturating_duration_since(now);
-            let unknown = |uid: &Uid| !lost.known.contains(uid) && !record.created.contains(uid);
-            let appeared = if wait.is_zero() { 0 } else { children().iter().filter(|uid| unknown(uid)).count() };
-            if !wait.is_zero() && appeared < lost.count {
-                let behind = Behind::LostCreates { resource: lost.resource, count: lost.count - appeared };
-                return Some((behind, wait));
+        if let Some(lost) = record.lost.as_ref().filter(|lost| lost.until > now) {
+            let unknown = |uid: &&Uid| !lost.known.contains(*uid) && !record.created.contains(*uid);
+            let count = lost.count.saturating_sub(children().iter().filter(unknown).count());
+            if count > 0 {
+                return Some((Behind::LostCreates { resource: lost.resource, count }, lost.until - now));
             }
-            record.lost = None;
         }
+        record.lost = None;
         record.created.clear();
         record.deleted.retain(|deleted| deleted.is_shown(caches));
         if let Some((resource, count)) = count_first(record.deleted.iter()) {

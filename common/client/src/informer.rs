@@ -260,7 +260,7 @@ impl<S: Sink> SinkInformer<S> {
             }
             None => InformerMetrics::unserved(resource),
         };
-        let reflector = reflect::Reflector::new(api, resource, config, Arc::clone(&sink), Arc::clone(&shared), counted);
+        let reflector = reflect::Reflector::new(api, config, Arc::clone(&sink), Arc::clone(&shared), counted);
         let task = tokio::spawn(reflector.run());
         Self { resource, sink, shared, clock, failing, task }
     }
@@ -335,8 +335,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
                 refresh.number += 1;
                 wanted = refresh.number;
             });
-            let mut refreshed = self.shared.refreshed.subscribe();
-            let _ = refreshed.wait_for(|n| *n >= wanted).await;
+            let _ = self.shared.refreshed.subscribe().wait_for(|n| *n >= wanted).await;
         })
     }
 }

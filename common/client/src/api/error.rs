@@ -1,6 +1,6 @@
 //! Errors of requests, by what a caller can do about them.
 
-use std::{fmt, io, time::Duration};
+use std::{io, time::Duration};
 
 use hyper_util::client::legacy;
 use serde::Deserialize;
@@ -37,7 +37,8 @@ pub enum Error {
 }
 
 /// A failure as the API server states it: in an answer, or in the middle of a watch.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, thiserror::Error)]
+#[error("{message}")]
 #[serde(default)]
 pub struct Status {
     /// HTTP status code.
@@ -73,12 +74,6 @@ pub struct Cause {
     pub reason: String,
     /// The field it concerns.
     pub field: String,
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
 }
 
 impl Status {

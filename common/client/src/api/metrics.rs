@@ -45,9 +45,11 @@ struct OfMethod {
 impl Requests {
     /// Counts requests to `host` (`10.96.0.1:443`).
     pub fn new(metrics: &Metrics, host: &str) -> Self {
-        let histogram = |name, stability, help, buckets: &[f64]| {
+        let histogram = |name, stability, help: &str, buckets: &[f64]| {
             metrics.histogram(name, stability, help, &["host", "verb"], buckets.iter().copied())
         };
+        let size =
+            |name, of| histogram(name, Alpha, &format!("{of} size in bytes. Broken down by verb and host."), &SIZES);
         Self {
             host: host.to_owned(),
             total: metrics.counter(
@@ -74,18 +76,8 @@ impl Requests {
                 "Client side rate limiter latency in seconds. Broken down by verb, and host.",
                 &DURATIONS,
             ),
-            sent: histogram(
-                "rest_client_request_size_bytes",
-                Alpha,
-                "Request size in bytes. Broken down by verb and host.",
-                &SIZES,
-            ),
-            received: histogram(
-                "rest_client_response_size_bytes",
-                Alpha,
-                "Response size in bytes. Broken down by verb and host.",
-                &SIZES,
-            ),
+            sent: size("rest_client_request_size_bytes", "Request"),
+            received: size("rest_client_response_size_bytes", "Response"),
             handles: Mutex::default(),
             methods: Mutex::default(),
         }

@@ -13,10 +13,7 @@ use std::{
 };
 
 use http::{Request, Response, Uri};
-use hyper::{
-    body::Incoming,
-    client::conn::{TrySendError, http2},
-};
+use hyper::{body::Incoming, client::conn::http2};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{
@@ -203,33 +200,22 @@ impl Wire {
                 let mut leaving = Leaving(self.patience.leaves.then_some(lane));
                 let answer = connection.try_send_request(request).await;
                 leaving.0 = None;
-                match answer {
+                let mut failure = match answer {
                     Ok(response) => return Ok(response),
-                    Err(failure) => request = self.unsent(lane, failure, last)?,
-                }
+                    Err(failure) => failure,
+                };
+                request = match (failure.take_message(), failure.into_error()) {
+                    (None, error) => return Err(error.into()),
+                    (Some(_), error) if last => {
+                        return Err(Error::new(format!("no connection to {} lasts", self.server), &error).into());
+                    }
+                    (Some(request), _) => request,
+                };
+                *lane.current.lock() = None;
             }
         }
         let _permit = if watch { None } else { Some(self.http1_requests.acquire().await?) };
         Ok(self.http1.request(request).await?)
-    }
-
-    /// The request, if it never left and may be tried on another connection; the failure otherwise.
-    fn unsent(
-        &self,
-        lane: &Lane,
-        mut failure: TrySendError<Request<Body>>,
-        last: bool,
-    ) -> Result<Request<Body>, BoxError> {
-        let request = failure.take_message();
-        let error = failure.into_error();
-        match request {
-            None => Err(error.into()),
-            Some(_) if last => Err(Box::new(Error::new(format!("no connection to {} lasts", self.server), &error))),
-            Some(request) => {
-                *lane.current.lock() = None;
-                Ok(request)
-            }
-        }
     }
 
     /// The lane's connection, made if need be; nothing if the server does not speak HTTP/2.
@@ -253,11 +239,10 @@ impl Wire {
     async fn connect(&self, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
         let server = &self.server;
         let host = server.authority().map(ToString::to_string).unwrap_or_default();
-        let tcp = match self.dial.clone().oneshot(server.clone()).await {
-            Ok(tcp) => BufReader::with_capacity(READ_BUFFER, tcp.into_inner()),
-            Err(e) => return Err(Error::new(format!("cannot connect to {host}"), &*e)),
-        };
-        let handshake = tokio_rustls::TlsConnector::from(tls.config()).connect(tls.name.clone(), tcp);
+        let tcp = self.dial.clone().oneshot(server.clone()).await;
+        let tcp = tcp.map_err(|e| Error::new(format!("cannot connect to {host}"), &*e))?.into_inner();
+        let handshake = tokio_rustls::TlsConnector::from(tls.config())
+            .connect(tls.name.clone(), BufReader::with_capacity(READ_BUFFER, tcp));
         let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(e)) => return Err(Error::new(format!("no TLS with {host}"), &e)),

@@ -108,7 +108,7 @@ impl Sender {
         let api = api.with_throttle(Throttle::new(RATE, BURST));
         let correlator = Correlator::new(clock.clone());
         let names = SentEvents::default();
-        let task = Task { correlator, clock: clock.clone(), api, clients: BTreeMap::new(), sent, names: names.clone() };
+        let task = Task { correlator, api, clients: BTreeMap::new(), sent, names: names.clone() };
         let task = tokio::spawn(task.run(items));
         Self { sent: names, queue, clock, stamp: Arc::default(), task }
     }
@@ -135,7 +135,6 @@ impl Sender {
 
 struct Task {
     correlator: Correlator,
-    clock: Clock,
     /// What all loops send through, under one limit.
     api: Api,
     /// The same under the name of each loop's client.
@@ -148,9 +147,7 @@ impl Task {
     async fn run(mut self, mut items: mpsc::Receiver<Item>) {
         while let Some(item) = items.recv().await {
             match item {
-                Item::Flush(done) => {
-                    let _ = done.send(());
-                }
+                Item::Flush(done) => drop(done.send(())),
                 Item::Event(event) => match self.correlator.correlate(event) {
                     None => self.count("suppressed"),
                     Some(event) => {
@@ -179,8 +176,8 @@ impl Task {
             match &error {
                 Error::Unsent(_) | Error::Lost(_) if tries < TRIES => {
                     tracing::warn!(err = %error, event = event.name, "Unable to write event (may retry after sleeping)");
-                    let wait = if tries == 1 { RETRY.mul_f64(self.clock.fraction()) } else { RETRY };
-                    self.clock.sleep(wait).await;
+                    let wait = if tries == 1 { RETRY.mul_f64(api.clock().fraction()) } else { RETRY };
+                    api.clock().sleep(wait).await;
                 }
                 Error::Unsent(_) | Error::Lost(_) => {
                     tracing::error!(err = %error, event = event.name, "Unable to write event (retry limit exceeded!)");

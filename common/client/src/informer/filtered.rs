@@ -215,10 +215,7 @@ impl<S: StoreSink> Shared<S> {
                     batch::all_within(IN_FLIGHT, due.iter().map(|(key, question)| self.settle(&api, key, *question)))
                         .await;
                 }
-                Err(Some(next)) => tokio::select! {
-                    () = self.due.notified() => {}
-                    () = tokio::time::sleep_until(next) => {}
-                },
+                Err(Some(next)) => drop(tokio::time::timeout_at(next, self.due.notified()).await),
                 Err(None) => self.due.notified().await,
             }
         }
@@ -278,8 +275,7 @@ impl<S: StoreSink> Shared<S> {
     fn remove(&self, key: &Key) {
         // The version that was read may be newer than that of the watch.
         let unversioned = |cached: &Meta| Meta { resource_version: Version::UNKNOWN, ..cached.clone() };
-        let last = self.sink.store().peek(&key.namespace, &key.name, unversioned);
-        if let Some(last) = last {
+        if let Some(last) = self.sink.store().peek(&key.namespace, &key.name, unversioned) {
             self.sink.gone(&last);
         }
     }

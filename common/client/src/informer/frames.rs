@@ -119,7 +119,7 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
     struct List<K> {
         #[serde(default)]
         metadata: ListMeta,
-        #[serde(default = "no_items", deserialize_with = "items")]
+        #[serde(default, deserialize_with = "items")]
         items: (Vec<Entry<K>>, usize),
     }
 
@@ -129,13 +129,9 @@ pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
     Ok(Page { version, next: next.unwrap_or_default(), items, foreign })
 }
 
-fn no_items<K>() -> (Vec<Entry<K>>, usize) {
-    (Vec::new(), 0)
-}
-
 /// The objects among the items of a list that may concern this controller, and how many others there are.
 fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<(Vec<Entry<K>>, usize), D::Error> {
-    let (mut items, mut foreign) = no_items();
+    let (mut items, mut foreign) = (Vec::new(), 0);
     each(deserializer, |item: &'de RawValue| {
         if Head::of_foreign::<K>(item.get()).is_some() {
             foreign += 1;

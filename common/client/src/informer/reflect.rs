@@ -92,16 +92,10 @@ pub(super) struct Reflector<S> {
 }
 
 impl<S: Sink> Reflector<S> {
-    pub(super) fn new(
-        api: Api,
-        resource: Resource,
-        config: Config,
-        sink: Arc<S>,
-        shared: Arc<Shared>,
-        counted: InformerMetrics,
-    ) -> Self {
+    pub(super) fn new(api: Api, config: Config, sink: Arc<S>, shared: Arc<Shared>, counted: InformerMetrics) -> Self {
         // Several loops read one cache: its requests carry the name that upstream's shared informers have.
         let selector = if config.fields.is_empty() { S::Object::FIELD_SELECTOR } else { &config.fields };
+        let resource = config.resource.unwrap_or(S::Object::RESOURCE);
         let sampler = config.sampler.clone().filter(|sampler| sampler.samples(resource));
         let config = Config { fields: selector.to_owned(), sampler, ..config };
         let client = if config.metadata_only { "metadata-informers" } else { "shared-informers" };
@@ -306,22 +300,18 @@ impl<S: Sink> Reflector<S> {
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            let frame = frames::read::<S::Object>(&line);
-            if !matches!(frame, Ok(Frame::Error(_)) | Err(_)) {
-                self.failures = 0;
-                if self.handled.is_none() {
-                    self.complained = None;
-                    self.shared.got_through();
-                }
-            }
-            match frame {
+            let frame = match frames::read::<S::Object>(&line) {
                 Ok(Frame::Error(failure)) => return Err(self.refused(failure)),
-                Ok(frame) => {
-                    self.sample(&frame, &line);
-                    self.handle(frame);
-                }
+                Ok(frame) => frame,
                 Err(e) => return Err(End::Relist(format!("garbage on a watch: {e}"))),
+            };
+            self.failures = 0;
+            if self.handled.is_none() {
+                self.complained = None;
+                self.shared.got_through();
             }
+            self.sample(&frame, &line);
+            self.handle(frame);
         }
     }
 
@@ -371,6 +361,7 @@ impl<S: Sink> Reflector<S> {
         let deadline = self.api.clock().instant() + silence;
         let mut refresh = self.shared.refresh.subscribe();
         loop {
+            let resync_at = self.resync_at.unwrap_or(deadline);
             if refreshable && refresh.borrow_and_update().number > self.met {
                 return Err(NoLine::RefreshWanted);
             }
@@ -378,7 +369,7 @@ impl<S: Sink> Reflector<S> {
                 biased;
                 line = lines.next() => return line.map_err(|error| NoLine::Broken(error.to_string())),
                 _ = refresh.changed(), if refreshable => {}
-                () = tokio::time::sleep_until(self.resync_at.unwrap_or(deadline)), if self.resync_at.is_some() => self.resync(),
+                () = tokio::time::sleep_until(resync_at), if self.resync_at.is_some() => self.resync(),
                 () = self.shared.replay.notified() => self.resync(),
                 () = tokio::time::sleep_until(deadline) => return Err(NoLine::Silent),
             }
