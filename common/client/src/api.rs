@@ -69,11 +69,8 @@ pub trait Observer: Send + Sync {
     fn throttled(&self, _method: &str, _waited: Duration) {}
 }
 
-/// An observer that does not look.
-#[derive(Debug, Default)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {
+/// Nobody observes.
+impl Observer for () {
     fn observed(&self, _observation: Observation<'_>) {}
 }
 
@@ -122,6 +119,7 @@ pub struct Api {
     inner: Arc<Inner>,
 }
 
+#[derive(Clone)]
 struct Inner {
     client: kube::Client,
     clock: Clock,
@@ -142,7 +140,7 @@ impl Api {
             gate,
             user_agent: user_agent.to_owned(),
             throttle: None,
-            observer: Arc::new(Unobserved),
+            observer: Arc::new(()),
             writes: Writes::default(),
             pace: Pace::default(),
         };
@@ -185,20 +183,9 @@ impl Api {
         self.with(|inner| user_agent.clone_into(&mut inner.user_agent))
     }
 
-    fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
-        let i = &self.inner;
-        let mut inner = Inner {
-            client: i.client.clone(),
-            clock: i.clock.clone(),
-            gate: i.gate.clone(),
-            user_agent: i.user_agent.clone(),
-            throttle: i.throttle.clone(),
-            observer: Arc::clone(&i.observer),
-            writes: i.writes.clone(),
-            pace: i.pace.clone(),
-        };
-        change(&mut inner);
-        Self { inner: Arc::new(inner) }
+    fn with(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.inner));
+        self
     }
 
     /// The clock this client waits by.
@@ -286,14 +273,14 @@ impl Api {
         let mut attempt = 0;
         let result = loop {
             let answer = self.attempt(&call, attempt).await;
-            received = answer.as_ref().ok().map(Answer::size);
+            received = answer.as_ref().ok().map(|answer| answer.body.len());
             let error = match answer.and_then(Answer::into_result) {
                 Ok(bytes) => break Ok(bytes),
                 Err(error) => error,
             };
             let Some(wait) = error.retry_after().filter(|_| attempt < MAX_RETRIES) else { break Err(error) };
             attempt += 1;
-            if !self.wait(wait, call.writes()).await {
+            if !self.wait(wait, call.written.is_some()).await {
                 break Err(error);
             }
         };
@@ -313,18 +300,17 @@ impl Api {
     /// Waits, and says whether that was to the end: not if the process stops, or a write lost its leader.
     async fn wait(&self, duration: Duration, writes: bool) -> bool {
         let gate = &self.inner.gate;
-        let closed = async { if writes { gate.closed().await } else { std::future::pending().await } };
         tokio::select! {
             biased;
             () = gate.draining() => false,
-            () = closed => false,
+            () = gate.closed(), if writes => false,
             () = self.inner.clock.sleep(duration) => true,
         }
     }
 
     async fn attempt(&self, call: &Call<'_>, attempt: u32) -> Result<Answer, Error> {
         let inner = &*self.inner;
-        let writes = call.writes();
+        let writes = call.written.is_some();
         if let Some(throttle) = &inner.throttle {
             let wait = throttle.reserve(inner.clock.instant());
             if !wait.is_zero() && !self.wait(wait, writes).await {
@@ -343,14 +329,11 @@ impl Api {
             let code = response.status().as_u16();
             Ok((code, Answer::read(response, call.limit).await))
         };
-        let closed = async { if writes { inner.gate.closed().await } else { std::future::pending().await } };
         let answer = tokio::select! {
             biased;
-            () = closed => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
-            answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => match answer {
-                Ok(answer) => answer,
-                Err(_) => Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs()))),
-            },
+            () = inner.gate.closed(), if writes => return Err(Error::Lost("leadership was lost while the request was on its way".to_owned())),
+            answer = tokio::time::timeout(REQUEST_TIMEOUT, exchange) => answer
+                .unwrap_or_else(|_| Err(Error::Lost(format!("no answer within {}s", REQUEST_TIMEOUT.as_secs())))),
         };
         inner.observer.observed(Observation {
             method: call.method.as_str(),
@@ -391,10 +374,8 @@ pub fn escape(value: &str) -> String {
     for byte in value.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
-            _ => {
-                // Writing into a string cannot fail.
-                let _ = write!(out, "%{byte:02X}");
-            }
+            // Writing into a string cannot fail.
+            _ => drop(write!(out, "%{byte:02X}")),
         }
     }
     out

@@ -1,7 +1,5 @@
 //! Requests of one sync: many at once, and slowly at first where they may fail.
 
-use std::iter::FusedIterator;
-
 use futures::{StreamExt as _, stream};
 
 /// How many requests of one sync are under way at once.
@@ -40,7 +38,7 @@ pub fn slow_start(count: usize) -> SlowStart {
 
 /// All calls in one batch.
 pub fn at_once(count: usize) -> SlowStart {
-    SlowStart { remaining: count, next: usize::MAX, most: usize::MAX }
+    SlowStart { next: usize::MAX, ..slow_start(count) }
 }
 
 impl SlowStart {
@@ -62,8 +60,6 @@ impl Iterator for SlowStart {
         (size > 0).then_some(size)
     }
 }
-
-impl FusedIterator for SlowStart {}
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,11 @@ mod certificate;
 mod connection;
 mod connections;
 
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
@@ -17,10 +21,9 @@ use kube::{
     client::{Body, ConfigExt as _},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use tower::{BoxError, Service, ServiceBuilder};
+use tower::{BoxError, Service, ServiceBuilder, service_fn};
 
 use crate::version;
-pub use connection::Unreachable;
 pub use connections::Connections;
 
 /// Where the API server is to be found.
@@ -32,24 +35,26 @@ pub struct Options {
     pub master: Option<String>,
 }
 
-/// Why there is no client.
+/// Why there is no client, or no connection: nothing was sent.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
 
 impl Error {
     fn new(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
-        let mut text = format!("{what}: {cause}");
-        let mut cause = cause.source();
-        while let Some(deeper) = cause {
-            let part = deeper.to_string();
-            if !text.contains(&part) {
-                text = format!("{text}: {part}");
-            }
-            cause = deeper.source();
-        }
-        Self(text.replace('\n', " "))
+        Self(with_causes(format!("{what}: {cause}"), cause).replace('\n', " "))
     }
+}
+
+/// A text about an error, followed by what caused the error, without repeating itself.
+pub(crate) fn with_causes(mut text: String, error: &(dyn std::error::Error + 'static)) -> String {
+    for cause in std::iter::successors(error.source(), |cause| cause.source()) {
+        let part = cause.to_string();
+        if !text.contains(&part) {
+            text = format!("{text}: {part}");
+        }
+    }
+    text
 }
 
 /// Reads the configuration: the kubeconfig, the server alone, or what a Pod finds in its cluster.
@@ -57,17 +62,7 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
     let master = options.master.as_deref().filter(|m| !m.is_empty()).map(server).transpose()?;
     let mut config = match (&options.kubeconfig, &master) {
         (Some(path), _) => {
-            let what = format!("cannot use kubeconfig {}", path.display());
-            std::fs::metadata(path).map_err(|e| Error::new(&what, &e))?;
-            let kubeconfig = Kubeconfig::read_from(path).map_err(|e| Error::new(&what, &e))?;
-            let authority = authority_file(&kubeconfig);
-            let defaults = KubeConfigOptions::default();
-            let mut config =
-                Config::from_custom_kubeconfig(kubeconfig, &defaults).await.map_err(|e| Error::new(&what, &e))?;
-            check_authority(&config).map_err(|why| Error(format!("{what}: {why}")))?;
-            // A file that is replaced is read anew; kube does that by itself only inside a cluster.
-            config.root_cert_file = authority;
-            config
+            from_file(path).await.map_err(|e| Error::new(format!("cannot use kubeconfig {}", path.display()), &*e))?
         }
         (None, Some(master)) => Config::new(master.clone()),
         (None, None) => {
@@ -82,6 +77,17 @@ pub async fn load(options: &Options) -> Result<Config, Error> {
     if let Some(master) = master {
         config.cluster_url = master;
     }
+    Ok(config)
+}
+
+async fn from_file(path: &Path) -> Result<Config, BoxError> {
+    std::fs::metadata(path)?;
+    let kubeconfig = Kubeconfig::read_from(path)?;
+    let authority = authority_file(&kubeconfig);
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    check_authority(&config)?;
+    // A file that is replaced is read anew; kube does that by itself only inside a cluster.
+    config.root_cert_file = authority;
     Ok(config)
 }
 
@@ -143,7 +149,7 @@ fn stack(
     Error,
 > {
     let failed = |e: kube::Error| Error::new("cannot set up the connection to the API server", &e);
-    let wire = connection::Wire::new(config, patience)?;
+    let wire = Arc::new(connection::Wire::new(config, patience)?);
     Ok(ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(failed)?)
@@ -153,8 +159,7 @@ fn stack(
             request.headers_mut().insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
             request
         })
-        .map_err(BoxError::from)
-        .service(wire))
+        .service(service_fn(move |request| Arc::clone(&wire).send(request))))
 }
 
 /// What requests of one client are signed with:

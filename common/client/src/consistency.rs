@@ -9,7 +9,7 @@
 //! of four controllers. This one does the work of both, by identity. Upstream: `pkg/controller/util/consistency`,
 //! `ControllerExpectations`.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, Instant},
     intern::Text,
     map::{HashMap, HashSet},
-    meta::{Meta, Uid, Version},
+    meta::{Key, Meta, Uid, Version},
     object::{Object, Resource},
     store::Store,
 };
@@ -65,9 +65,10 @@ impl<K: Object> Cache for Store<K> {
 }
 
 /// What an owner still waits to see.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Behind {
     /// The cache has not reached the version of a write.
+    #[error("read version: {read} is not as new as written version: {written} for group resource {resource}")]
     Write {
         /// The resource written.
         resource: Resource,
@@ -78,6 +79,7 @@ pub enum Behind {
     },
     /// Children have changed on the server since the version that the cache shows, or the object itself is gone: a write to
     /// them was refused.
+    #[error("{count} {resource} have changed or are gone since the version in the cache")]
     Conflicts {
         /// Their resource.
         resource: Resource,
@@ -85,6 +87,7 @@ pub enum Behind {
         count: usize,
     },
     /// Deleted children still look alive.
+    #[error("{count} deleted {resource} still look alive in the cache")]
     Deletes {
         /// Their resource.
         resource: Resource,
@@ -92,30 +95,13 @@ pub enum Behind {
         count: usize,
     },
     /// Children whose creation was not answered may still appear.
+    #[error("{count} {resource} may have been created by requests that were not answered")]
     LostCreates {
         /// Their resource.
         resource: Resource,
         /// How many.
         count: usize,
     },
-}
-
-impl fmt::Display for Behind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Write { resource, written, read } => write!(
-                f,
-                "read version: {read} is not as new as written version: {written} for group resource {resource}"
-            ),
-            Self::Conflicts { resource, count } => {
-                write!(f, "{count} {resource} have changed or are gone since the version in the cache")
-            }
-            Self::Deletes { resource, count } => write!(f, "{count} deleted {resource} still look alive in the cache"),
-            Self::LostCreates { resource, count } => {
-                write!(f, "{count} {resource} may have been created by requests that were not answered")
-            }
-        }
-    }
 }
 
 /// What this process wrote, per owner, and has not seen yet. Clones share it.
@@ -126,41 +112,46 @@ pub struct Ledger {
     timeout: Duration,
 }
 
+#[derive(Default)]
 struct Record {
     written: Vec<(Resource, Version)>,
-    conflicts: Vec<Conflict>,
-    deleted: Vec<Deleted>,
+    /// What the server refused a write to, and until when its newer state is waited for.
+    conflicts: Vec<(Shown, Instant)>,
+    deleted: Vec<Shown>,
     created: Vec<Uid>,
     lost: Option<Lost>,
-    at: Instant,
+    at: Option<Instant>,
 }
 
-struct Conflict {
+/// A state of an object that a cache is to show no longer.
+struct Shown {
     resource: Resource,
     namespace: Text,
     name: Arc<str>,
     uid: Uid,
     /// `None`: the object is gone, whatever its version in the cache.
     version: Option<Version>,
-    until: Instant,
 }
 
-impl Conflict {
-    /// Whether `cache` still shows the state that the server refused a write to.
-    fn is_shown(&self, cache: &dyn Cache) -> bool {
-        let Self { namespace, name, uid, version, .. } = self;
-        match version {
+impl Shown {
+    /// Whether the cache of its resource shows it.
+    fn is_shown(&self, caches: &[&dyn Cache]) -> bool {
+        let Self { resource, namespace, name, uid, version } = self;
+        cache_of(caches, *resource).is_some_and(|cache| match version {
             Some(version) => cache.shows_version(namespace, name, uid, *version),
             None => cache.shows_live(namespace, name, uid),
-        }
+        })
     }
 }
 
-struct Deleted {
-    resource: Resource,
-    namespace: String,
-    name: String,
-    uid: Uid,
+fn cache_of<'a>(caches: &[&'a dyn Cache], resource: Resource) -> Option<&'a dyn Cache> {
+    caches.iter().copied().find(|cache| cache.resource() == resource)
+}
+
+/// The first resource of these, and how many of them are of it.
+fn count_first<'a>(shown: impl Iterator<Item = &'a Shown> + Clone) -> Option<(Resource, usize)> {
+    let resource = shown.clone().next()?.resource;
+    Some((resource, shown.filter(|shown| shown.resource == resource).count()))
 }
 
 struct Lost {
@@ -177,17 +168,9 @@ impl Ledger {
     }
 
     fn record(&self, owner: &Uid, note: impl FnOnce(&mut Record)) {
-        let now = self.clock.instant();
         let mut records = self.records.lock();
-        let record = records.entry(owner.clone()).or_insert_with(|| Record {
-            written: Vec::new(),
-            conflicts: Vec::new(),
-            deleted: Vec::new(),
-            created: Vec::new(),
-            lost: None,
-            at: now,
-        });
-        record.at = now;
+        let record = records.entry(owner.clone()).or_default();
+        record.at = Some(self.clock.instant());
         note(record);
     }
 
@@ -213,25 +196,18 @@ impl Ledger {
     /// appear. `before` is what the cache showed when the sync began.
     pub fn lost_create(&self, owner: &Uid, resource: Resource, before: impl FnOnce() -> HashSet<Uid>) {
         let until = self.clock.instant() + self.lost_create_timeout();
-        self.record(owner, |record| match &mut record.lost {
-            Some(lost) => {
-                lost.count += 1;
-                lost.until = until;
-            }
-            None => record.lost = Some(Lost { resource, count: 1, known: before(), until }),
+        self.record(owner, |record| {
+            let lost = record.lost.get_or_insert_with(|| Lost { resource, count: 0, known: before(), until });
+            lost.count += 1;
+            lost.until = until;
         });
     }
 
     /// Notes a deleted child, before or after the request: a request that failed is taken back with [`Ledger::undelete`].
     pub fn deleted(&self, owner: &Uid, resource: Resource, namespace: &str, name: &str, child: &Uid) {
-        self.record(owner, |record| {
-            record.deleted.push(Deleted {
-                resource,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                uid: child.clone(),
-            });
-        });
+        let Key { namespace, name } = Key::new(namespace, name);
+        let deleted = Shown { resource, namespace, name, uid: child.clone(), version: None };
+        self.record(owner, |record| record.deleted.push(deleted));
     }
 
     /// Takes a deletion back that did not happen.
@@ -246,11 +222,9 @@ impl Ledger {
     /// The owner waits until the cache shows another version of the child, or none. A sync before that would decide on the
     /// same state again, and be refused again.
     pub fn conflicted(&self, owner: &Uid, resource: Resource, child: &Meta) {
-        let Meta { namespace, name, uid, resource_version, .. } = child;
-        let (namespace, name, uid, version) =
-            (namespace.clone(), Arc::clone(name), uid.clone(), Some(*resource_version));
-        let until = self.clock.instant() + CONFLICT.min(self.timeout);
-        self.conflict(owner, Conflict { resource, namespace, name, uid, version, until });
+        let Key { namespace, name } = child.key();
+        let (uid, version) = (child.uid.clone(), Some(child.resource_version));
+        self.conflict(owner, Shown { resource, namespace, name, uid, version }, CONFLICT);
     }
 
     /// Notes that the server no longer has the owner itself, or has another object under its name.
@@ -258,14 +232,14 @@ impl Ledger {
     /// The owner waits until its cache shows that, a minute at most.
     pub fn gone(&self, owner: &Uid, resource: Resource, namespace: &Text, name: &Arc<str>) {
         let (namespace, name, uid) = (namespace.clone(), Arc::clone(name), owner.clone());
-        let until = self.clock.instant() + GONE.min(self.timeout);
-        self.conflict(owner, Conflict { resource, namespace, name, uid, version: None, until });
+        self.conflict(owner, Shown { resource, namespace, name, uid, version: None }, GONE);
     }
 
-    fn conflict(&self, owner: &Uid, conflict: Conflict) {
+    fn conflict(&self, owner: &Uid, refused: Shown, wait: Duration) {
+        let until = self.clock.instant() + wait.min(self.timeout);
         self.record(owner, |record| {
-            record.conflicts.retain(|known| known.uid != conflict.uid);
-            record.conflicts.push(conflict);
+            record.conflicts.retain(|(known, _)| known.uid != refused.uid);
+            record.conflicts.push((refused, until));
         });
     }
 
@@ -296,43 +270,35 @@ impl Ledger {
         let now = self.clock.instant();
         let mut records = self.records.lock();
         let record = records.get_mut(owner)?;
-        let age = now.saturating_duration_since(record.at);
+        let age = record.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         if age >= self.timeout {
             tracing::warn!(owner = %owner, age = age.as_secs(), "Own writes were not seen in time, going on without");
             records.remove(owner);
             return None;
         }
         let left = self.timeout.saturating_sub(age);
-        let cache = |resource: Resource| caches.iter().find(|c| c.resource() == resource);
-        record.conflicts.retain(|c| c.until > now && cache(c.resource).is_some_and(|cache| c.is_shown(*cache)));
-        if let Some(first) = record.conflicts.first() {
-            let count = record.conflicts.iter().filter(|c| c.resource == first.resource).count();
-            let last = record.conflicts.iter().map(|c| c.until).max().unwrap_or(now);
-            let behind = Behind::Conflicts { resource: first.resource, count };
-            return Some((behind, last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK)));
+        record.conflicts.retain(|(refused, until)| *until > now && refused.is_shown(caches));
+        if let Some((resource, count)) = count_first(record.conflicts.iter().map(|(refused, _)| refused)) {
+            let last = record.conflicts.iter().map(|(_, until)| *until).max().unwrap_or(now);
+            let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
+            return Some((Behind::Conflicts { resource, count }, wait));
         }
-        record.written.retain(|(resource, written)| {
-            cache(*resource).is_some_and(|c| c.version().is_known() && c.version() < *written)
-        });
+        let read = |resource| cache_of(caches, resource).map_or(Version::UNKNOWN, |cache| cache.version());
+        record.written.retain(|(resource, written)| read(*resource).is_known() && read(*resource) < *written);
         if let Some((resource, written)) = record.written.first().copied() {
-            let read = cache(resource).map_or(Version::UNKNOWN, |c| c.version());
-            return Some((Behind::Write { resource, written, read }, left));
+            return Some((Behind::Write { resource, written, read: read(resource) }, left));
         }
-        if let Some(lost) = &record.lost {
-            let wait = lost.until.saturating_duration_since(now);
-            let unknown = |uid: &Uid| !lost.known.contains(uid) && !record.created.contains(uid);
-            let appeared = if wait.is_zero() { 0 } else { children().iter().filter(|uid| unknown(uid)).count() };
-            if !wait.is_zero() && appeared < lost.count {
-                let behind = Behind::LostCreates { resource: lost.resource, count: lost.count - appeared };
-                return Some((behind, wait));
+        if let Some(lost) = record.lost.as_ref().filter(|lost| lost.until > now) {
+            let unknown = |uid: &&Uid| !lost.known.contains(*uid) && !record.created.contains(*uid);
+            let count = lost.count.saturating_sub(children().iter().filter(unknown).count());
+            if count > 0 {
+                return Some((Behind::LostCreates { resource: lost.resource, count }, lost.until - now));
             }
-            record.lost = None;
         }
+        record.lost = None;
         record.created.clear();
-        record.deleted.retain(|d| cache(d.resource).is_some_and(|c| c.shows_live(&d.namespace, &d.name, &d.uid)));
-        if let Some(first) = record.deleted.first() {
-            let resource = first.resource;
-            let count = record.deleted.iter().filter(|d| d.resource == resource).count();
+        record.deleted.retain(|deleted| deleted.is_shown(caches));
+        if let Some((resource, count)) = count_first(record.deleted.iter()) {
             return Some((Behind::Deletes { resource, count }, left));
         }
         records.remove(owner);

@@ -92,14 +92,14 @@ impl ObjectRef {
 
     /// As it is written.
     fn reference(&self) -> ObjectReference {
-        let text = |text: &Text| Some(text.to_string()).filter(|text| !text.is_empty());
+        let known = |text: String| Some(text).filter(|text| !text.is_empty());
         ObjectReference {
             api_version: Some(self.api_version.to_string()),
             kind: Some(self.kind.to_string()),
             name: Some(self.name.to_string()),
-            namespace: text(&self.namespace),
-            resource_version: self.version.is_known().then(|| self.version.to_string()),
-            uid: Some(self.uid.to_string()).filter(|uid| !uid.is_empty()),
+            namespace: known(self.namespace.to_string()),
+            resource_version: known(self.version.to_string()),
+            uid: known(self.uid.to_string()),
             field_path: None,
         }
     }
@@ -158,12 +158,6 @@ pub struct Recorder {
     tap: Option<Arc<Tap>>,
 }
 
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("source", &self.source).finish_non_exhaustive()
-    }
-}
-
 impl Recorder {
     /// A recorder whose Events go nowhere.
     pub fn silent(component: &'static str, clock: Clock) -> Self {
@@ -177,8 +171,7 @@ impl Recorder {
         clock: Clock,
         tap: impl Fn(&ObjectRef, EventType, &str, &str) + Send + Sync + 'static,
     ) -> Self {
-        let source = Source { component, client: component };
-        Self { source, clock, stamp: Arc::default(), queue: None, tap: Some(Arc::new(tap)) }
+        Self { tap: Some(Arc::new(tap)), ..Self::silent(component, clock) }
     }
 
     /// Records an Event about `object`. Never waits; when too many wait already it is dropped, which is logged.
@@ -188,7 +181,7 @@ impl Recorder {
         let (reason, message) = (reason.into(), shortened(message));
         tracing::debug!(
             v = 3,
-            object = %Object(object),
+            %object,
             kind = %object.kind,
             apiVersion = %object.api_version,
             r#type = kind.as_str(),
@@ -204,7 +197,7 @@ impl Recorder {
         let recorded =
             Recorded { source: self.source, object: object.clone(), kind, reason: reason.clone(), message, at };
         if let Err(mpsc::error::TrySendError::Full(_)) = queue.try_send(Item::Event(recorded)) {
-            tracing::error!(reason = &*reason, object = %Object(object), "Unable to record event: too many queued events, dropped event");
+            tracing::error!(reason = &*reason, %object, "Unable to record event: too many queued events, dropped event");
         }
     }
 }
@@ -221,13 +214,11 @@ fn shortened(mut message: String) -> String {
 }
 
 /// `namespace/name`.
-struct Object<'a>(&'a ObjectRef);
-
-impl fmt::Display for Object<'_> {
+impl fmt::Display for ObjectRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.0.namespace.is_empty() {
-            write!(f, "{}/", self.0.namespace)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
         }
-        f.write_str(&self.0.name)
+        f.write_str(&self.name)
     }
 }

@@ -43,6 +43,10 @@ impl State {
             }
         }
     }
+
+    fn is_open(self, clock: &Clock) -> bool {
+        self.remaining(clock).is_none_or(|left| !left.is_zero())
+    }
 }
 
 /// How it came to be open.
@@ -66,17 +70,15 @@ pub struct Gate {
 pub struct Keeper {
     state: watch::Sender<State>,
     draining: watch::Sender<bool>,
-    opened: Arc<Mutex<Opened>>,
-    clock: Clock,
+    gate: Gate,
 }
 
 /// A closed gate and its keeper.
 pub fn gate(clock: Clock) -> (Keeper, Gate) {
-    let (sender, receiver) = watch::channel(State::Closed);
+    let (open, state) = watch::channel(State::Closed);
     let (drain, draining) = watch::channel(false);
-    let opened = Arc::new(Mutex::new(Opened::default()));
-    let keeper = Keeper { state: sender, draining: drain, opened: Arc::clone(&opened), clock: clock.clone() };
-    (keeper, Gate { state: receiver, draining, opened, clock })
+    let gate = Gate { state, draining, opened: Arc::default(), clock };
+    (Keeper { state: open, draining: drain, gate: gate.clone() }, gate)
 }
 
 impl Keeper {
@@ -88,25 +90,25 @@ impl Keeper {
 
     /// Says what a predecessor has left, before the gate opens.
     pub fn inherit(&self, left: Option<WrittenVersions>) {
-        self.opened.lock().left = left.map(Arc::new);
+        self.gate.opened.lock().left = left.map(Arc::new);
     }
 
     /// Opens the gate until `deadline`, or moves the deadline. Time for which the machine is suspended counts, too.
     pub fn open_until(&self, deadline: Instant) {
-        let suspended = self.clock.suspended();
+        let suspended = self.gate.clock.suspended();
         self.note_opening();
         self.state.send_replace(State::Until { deadline, suspended });
     }
 
     /// Whether the deadline has passed, or nothing was opened.
     pub fn has_expired(&self) -> bool {
-        self.state.borrow().remaining(&self.clock).is_some_and(|left| left.is_zero())
+        !self.gate.is_open()
     }
 
     /// Closes the gate at once.
     pub fn close(&self) {
         self.state.send_replace(State::Closed);
-        *self.opened.lock() = Opened::default();
+        *self.gate.opened.lock() = Opened::default();
     }
 
     /// Ends all waiting for a better moment, now and from now on. The gate stays as it is.
@@ -115,15 +117,15 @@ impl Keeper {
     }
 
     fn note_opening(&self) {
-        let now = self.clock.instant();
-        self.opened.lock().since.get_or_insert(now);
+        let now = self.gate.clock.instant();
+        self.gate.opened.lock().since.get_or_insert(now);
     }
 }
 
 impl Gate {
     /// Whether a write may start now.
     pub fn is_open(&self) -> bool {
-        self.state.borrow().remaining(&self.clock).is_none_or(|left| !left.is_zero())
+        self.state.borrow().is_open(&self.clock)
     }
 
     /// When the gate was opened; none while it is closed. Moving its deadline does not count as opening it.
@@ -133,17 +135,12 @@ impl Gate {
 
     /// Waits until the gate is open, and says how it came to be.
     pub async fn opened(&self) -> Succession {
-        let mut state = self.state.clone();
-        loop {
-            if self.is_open() {
-                let opened = self.opened.lock().clone();
-                return Succession { since: opened.since.unwrap_or_else(|| self.clock.instant()), left: opened.left };
-            }
-            if state.changed().await.is_err() {
-                // Without a keeper a gate never opens again.
-                std::future::pending::<()>().await;
-            }
+        if self.state.clone().wait_for(|state| state.is_open(&self.clock)).await.is_err() {
+            // Without a keeper a gate never opens again.
+            std::future::pending::<()>().await;
         }
+        let Opened { since, left } = self.opened.lock().clone();
+        Succession { since: since.unwrap_or_else(|| self.clock.instant()), left }
     }
 
     /// Waits until the gate is closed, by its keeper or because its deadline has passed.
@@ -151,29 +148,20 @@ impl Gate {
         let mut state = self.state.clone();
         loop {
             let now = *state.borrow_and_update();
-            let deadline = match now {
+            let changed = match now {
                 State::Closed => return,
-                State::Open => None,
-                State::Until { deadline, .. } => Some(deadline),
+                State::Open => Ok(state.changed().await),
+                State::Until { deadline, .. } => tokio::time::timeout_at(deadline, state.changed()).await,
             };
-            let expiry = async {
-                match deadline {
-                    Some(deadline) => tokio::time::sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                biased;
-                changed = state.changed() => if changed.is_err() { return },
-                () = expiry => return,
+            if !matches!(changed, Ok(Ok(()))) {
+                return;
             }
         }
     }
 
     /// Waits until nobody is to wait for a better moment any more: what is being done is to end.
     pub async fn draining(&self) {
-        let mut draining = self.draining.clone();
-        if draining.wait_for(|draining| *draining).await.is_err() {
+        if self.draining.clone().wait_for(|draining| *draining).await.is_err() {
             // A keeper that is gone without a word leaves a shut gate, see `closed`.
             std::future::pending::<()>().await;
         }
@@ -181,10 +169,8 @@ impl Gate {
 
     /// How long the gate stays open unless its deadline is moved; none when closed or open for good.
     pub fn remaining(&self) -> Option<Duration> {
-        match *self.state.borrow() {
-            state @ State::Until { .. } => state.remaining(&self.clock),
-            State::Closed | State::Open => None,
-        }
+        let state = *self.state.borrow();
+        state.remaining(&self.clock).filter(|_| state != State::Closed)
     }
 }
 

@@ -99,7 +99,7 @@ impl Default for Config {
 }
 
 /// What an informer is doing, for diagnostics and readiness.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct State {
     /// `listing`, `watching` or `waiting`.
     pub phase: &'static str,
@@ -236,21 +236,11 @@ impl<K: Object> Informer<K> {
 impl<S: Sink> SinkInformer<S> {
     /// Starts listing and watching into a sink.
     pub fn follow(api: Api, config: Config, sink: S) -> Self {
-        let state = State {
-            phase: "waiting",
-            synced: false,
-            last_event: None,
-            error: None,
-            failing_since: None,
-            lists: 0,
-            watches: 0,
-            events: 0,
-        };
         let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            synced: watch::channel(false).0,
-            refresh: watch::channel(Refresh { number: 0, until: Until::Newest }).0,
-            refreshed: watch::channel(0).0,
+            state: Mutex::new(State { phase: "waiting", ..State::default() }),
+            synced: watch::Sender::new(false),
+            refresh: watch::Sender::new(Refresh { number: 0, until: Until::Newest }),
+            refreshed: watch::Sender::new(0),
             set_asked: Mutex::new(None),
             replay: Notify::new(),
         });
@@ -258,23 +248,21 @@ impl<S: Sink> SinkInformer<S> {
         let (clock, failing) = (api.clock().clone(), config.failing);
         let sink = Arc::new(sink);
         let counted = match &config.metrics {
-            Some(metrics) => Self::count(metrics, resource, &sink),
+            Some(metrics) => {
+                let counted = metrics.informer(resource);
+                let (gauges, probed) = (counted.clone(), Arc::downgrade(&sink));
+                metrics.before_scrape(move || {
+                    if let Some(sink) = probed.upgrade() {
+                        gauges.version(sink.version());
+                    }
+                });
+                counted
+            }
             None => InformerMetrics::unserved(resource),
         };
         let reflector = reflect::Reflector::new(api, config, Arc::clone(&sink), Arc::clone(&shared), counted);
         let task = tokio::spawn(reflector.run());
         Self { resource, sink, shared, clock, failing, task }
-    }
-
-    fn count(metrics: &Metrics, resource: Resource, sink: &Arc<S>) -> InformerMetrics {
-        let counted = metrics.informer(resource);
-        let (gauges, probed) = (counted.clone(), Arc::downgrade(sink));
-        metrics.before_scrape(move || {
-            if let Some(sink) = probed.upgrade() {
-                gauges.version(sink.version());
-            }
-        });
-        counted
     }
 
     /// Waits until handlers have seen a first full set, without holding the informer. Says whether they have: if the
@@ -321,9 +309,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
 
     fn synced(&self) -> futures::future::BoxFuture<'_, ()> {
         Box::pin(async {
-            let mut synced = self.shared.synced.subscribe();
-            // The sender lives as long as `self`.
-            let _ = synced.wait_for(|s| *s).await;
+            self.first_set().await;
         })
     }
 
@@ -349,8 +335,7 @@ impl<S: Sink> AnyInformer for SinkInformer<S> {
                 refresh.number += 1;
                 wanted = refresh.number;
             });
-            let mut refreshed = self.shared.refreshed.subscribe();
-            let _ = refreshed.wait_for(|n| *n >= wanted).await;
+            let _ = self.shared.refreshed.subscribe().wait_for(|n| *n >= wanted).await;
         })
     }
 }

@@ -149,34 +149,22 @@ impl WriteSampler {
     ///
     /// `leading_since` is the beginning of this process's term: before it, and for a while after it, the other is its predecessor.
     pub fn confirmed(&self, now: Instant, leading_since: Instant) -> Vec<usize> {
-        let is_settled = |candidate: &Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
-        let mut state = self.state.lock();
-        let (settled, waiting): (Vec<_>, Vec<_>) = state.candidates.drain(..).partition(is_settled);
-        state.candidates = waiting;
-        drop(state);
-        let is_another = |candidate: &Candidate| {
-            let explained_since = candidate.seen.checked_sub(EXPLAINED).unwrap_or(candidate.seen);
-            candidate.seen >= leading_since + GRACE
-                && self.writes.remembers_since(explained_since)
-                && !self.writes.has_written(candidate.version)
-                && !self.writes.has_written_to(&candidate.namespace, &candidate.name, explained_since)
-                && !self.writes.has_lost_one(explained_since)
+        let is_settled = |candidate: &mut Candidate| now.saturating_duration_since(candidate.seen) >= SETTLE;
+        let settled: Vec<_> = self.state.lock().candidates.extract_if(.., is_settled).collect();
+        let is_another = |Candidate { seen, version, namespace, name, .. }: &&Candidate| {
+            let explained_since = seen.checked_sub(EXPLAINED).unwrap_or(*seen);
+            *seen >= leading_since + GRACE && !self.writes.may_have_written(*version, namespace, name, explained_since)
         };
-        settled.iter().filter(|candidate| is_another(candidate)).map(|candidate| candidate.loop_index).collect()
+        settled.iter().filter(is_another).map(|candidate| candidate.loop_index).collect()
     }
 }
 
 /// Whether the latest write of an object, as its managed fields tell, is one of the loop's, and was made just now.
 fn is_latest_write(owned: &OwnedWrites, object: &Metadata<'_>, now: Timestamp) -> bool {
+    let label = |key| object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
     // The beginning of a deletion leaves no trace in the managed fields.
-    if object.deletion_timestamp.is_some() {
+    if object.deletion_timestamp.is_some() || owned.label.is_some_and(|(key, value)| label(key) != Some(value)) {
         return false;
-    }
-    if let Some((key, value)) = owned.label {
-        let label = object.labels.as_ref().and_then(|labels| labels.get(key)?.as_deref());
-        if label != Some(value) {
-            return false;
-        }
     }
     let Some(latest) = object.managed_fields.iter().filter_map(|entry| entry.time).max() else { return false };
     let mut of_latest = object.managed_fields.iter().filter(|entry| entry.time == Some(latest));

@@ -42,7 +42,7 @@ impl<K: Object> Entry<K> {
         }
     }
 
-    fn good(&self) -> Option<&K> {
+    pub(crate) fn good(&self) -> Option<&K> {
         if let Self::Good(o) = self { Some(o) } else { None }
     }
 
@@ -113,22 +113,18 @@ struct IndexData<K> {
     buckets: HashMap<IndexValue, Vec<Entry<K>>>,
 }
 
-fn hash(namespace: &str, name: &str) -> u64 {
-    Seeded::default().hash_one((namespace, name))
+fn hash(names: (&str, &str)) -> u64 {
+    Seeded::default().hash_one(names)
 }
 
-fn hash_meta(meta: &Meta) -> u64 {
-    hash(&meta.namespace, &meta.name)
-}
-
-fn same(meta: &Meta, namespace: &str, name: &str) -> bool {
-    &*meta.name == name && meta.namespace.as_str() == namespace
+/// What objects are found and sorted by.
+fn names(meta: &Meta) -> (&str, &str) {
+    (&meta.namespace, &meta.name)
 }
 
 impl<K: Object> IndexData<K> {
     fn find(bucket: &[Entry<K>], meta: &Meta) -> Result<usize, usize> {
-        let key = (meta.namespace.as_str(), &*meta.name);
-        bucket.binary_search_by(|e| (e.meta().namespace.as_str(), &*e.meta().name).cmp(&key))
+        bucket.binary_search_by(|e| names(e.meta()).cmp(&names(meta)))
     }
 
     fn change(&mut self, old: Option<&Entry<K>>, new: Option<&Entry<K>>) {
@@ -158,56 +154,52 @@ impl<K: Object> IndexData<K> {
 }
 
 impl<K: Object> Inner<K> {
-    fn find(&self, namespace: &str, name: &str) -> Option<&Entry<K>> {
-        self.objects.find(hash(namespace, name), |e| same(e.meta(), namespace, name))
+    fn find(&self, key: (&str, &str)) -> Option<&Entry<K>> {
+        self.objects.find(hash(key), |e| names(e.meta()) == key)
     }
 
-    /// Puts an entry in the place of what has its key, and gives that back.
-    fn put(&mut self, new: Entry<K>) -> Option<Entry<K>> {
-        let meta = new.meta();
-        let (namespace, name) = (meta.namespace.clone(), Arc::clone(&meta.name));
-        let old = match self.objects.find_mut(hash(&namespace, &name), |e| same(e.meta(), &namespace, &name)) {
+    /// Puts an entry in the place of what has its key. An object that does not concern this controller leaves that place empty.
+    fn put(&mut self, new: Entry<K>, out: &mut Vec<Event<K>>) {
+        let key = names(new.meta());
+        if new.good().is_some_and(|o| !o.keep()) {
+            return self.remove(key, out);
+        }
+        let old = match self.objects.find_mut(hash(key), |e| names(e.meta()) == key) {
             Some(slot) => Some(std::mem::replace(slot, new.clone())),
             None => {
-                self.objects.insert_unique(hash_meta(meta), new.clone(), |e| hash_meta(e.meta()));
+                self.objects.insert_unique(hash(key), new.clone(), |e| hash(names(e.meta())));
                 None
             }
         };
-        for index in &mut self.indexes {
-            index.change(old.as_ref(), Some(&new));
-        }
-        old
+        self.changed(old, Some(new), out);
     }
 
-    fn remove(&mut self, namespace: &str, name: &str) -> Option<Entry<K>> {
-        let entry = self.objects.find_entry(hash(namespace, name), |e| same(e.meta(), namespace, name)).ok()?;
-        let (old, _) = entry.remove();
-        for index in &mut self.indexes {
-            index.change(Some(&old), None);
+    fn remove(&mut self, key: (&str, &str), out: &mut Vec<Event<K>>) {
+        if let Ok(entry) = self.objects.find_entry(hash(key), |e| names(e.meta()) == key) {
+            let (old, _) = entry.remove();
+            self.changed(Some(old), None, out);
         }
-        Some(old)
     }
-}
 
-/// The events that turn `old` into `new`.
-fn events<K: Object>(old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<Event<K>>) {
-    match (old, new) {
-        (None, None) => {}
-        (Some(Entry::Good(old)), None) => out.push(Event::Deleted(old)),
-        (None, Some(Entry::Good(new))) => out.push(Event::Added(new)),
-        (Some(Entry::Good(old)), Some(Entry::Good(new))) => {
-            if old.meta().uid == new.meta().uid {
+    /// Brings the indexes up to date, and adds the events that turn `old` into `new`.
+    fn changed(&mut self, old: Option<Entry<K>>, new: Option<Entry<K>>, out: &mut Vec<Event<K>>) {
+        for index in &mut self.indexes {
+            index.change(old.as_ref(), new.as_ref());
+        }
+        match (old, new) {
+            (Some(Entry::Good(old)), Some(Entry::Good(new))) if old.meta().uid == new.meta().uid => {
                 out.push(Event::Updated { old, new });
-            } else {
-                out.push(Event::Deleted(old));
-                out.push(Event::Added(new));
             }
-        }
-        (Some(Entry::Bad(bad)), None) | (None, Some(Entry::Bad(bad))) => out.push(Event::Unreadable(bad)),
-        (Some(_), Some(Entry::Bad(bad))) => out.push(Event::Unreadable(bad)),
-        (Some(Entry::Bad(bad)), Some(Entry::Good(new))) => {
-            out.push(Event::Unreadable(bad));
-            out.push(Event::Added(new));
+            (_, Some(Entry::Bad(bad))) => out.push(Event::Unreadable(bad)),
+            (old, new) => {
+                out.extend(old.map(|old| match old {
+                    Entry::Good(old) => Event::Deleted(old),
+                    Entry::Bad(bad) => Event::Unreadable(bad),
+                }));
+                if let Some(Entry::Good(new)) = new {
+                    out.push(Event::Added(new));
+                }
+            }
         }
     }
 }
@@ -225,7 +217,7 @@ impl<K: Object> Store<K> {
     /// # Errors
     /// If the object is there and cannot be read.
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<K>>, Unreadable> {
-        self.inner.read().find(namespace, name).map(Entry::read).transpose()
+        self.inner.read().find((namespace, name)).map(Entry::read).transpose()
     }
 
     /// The object of that key if it is there and readable.
@@ -235,7 +227,7 @@ impl<K: Object> Store<K> {
 
     /// Metadata check without cloning: what `look` says of the object's metadata.
     pub fn peek<R>(&self, namespace: &str, name: &str, look: impl FnOnce(&Meta) -> R) -> Option<R> {
-        self.inner.read().find(namespace, name).map(|e| look(e.meta()))
+        self.inner.read().find((namespace, name)).map(|e| look(e.meta()))
     }
 
     /// Whether it shows that very object, readable or not, in whatever version.
@@ -319,10 +311,7 @@ impl<K: Object> Store<K> {
         let good = inner.objects.iter().filter(|entry| entry.good().is_some_and(&wanted));
         let mut all: Vec<Arc<K>> = good.filter_map(|entry| entry.read().ok()).collect();
         drop(inner);
-        all.sort_by(|a, b| {
-            let (a, b) = (a.meta(), b.meta());
-            (a.namespace.as_str(), &*a.name).cmp(&(b.namespace.as_str(), &*b.name))
-        });
+        all.sort_by(|a, b| names(a.meta()).cmp(&names(b.meta())));
         all
     }
 
@@ -354,17 +343,10 @@ impl<K: Object> Store<K> {
         let version = new.meta().resource_version;
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
-        let known = inner.find(&new.meta().namespace, &new.meta().name).map(|e| e.meta().resource_version);
-        if known.is_some_and(|known| version.is_known() && version <= known) {
-            return;
+        let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
+        if known.is_none_or(|known| !version.is_known() || version > known) {
+            inner.put(new, out);
         }
-        if new.good().is_some_and(|o| !o.keep()) {
-            let old = inner.remove(&new.meta().namespace, &new.meta().name);
-            events(old, None, out);
-            return;
-        }
-        let old = inner.put(new.clone());
-        events(old, Some(new), out);
     }
 
     /// Puts in an object that was read beside the watch. One that is not newer than what is here is ignored.
@@ -372,10 +354,9 @@ impl<K: Object> Store<K> {
     /// The version of the cache stays as it is: the watch has yet to bring the other changes up to the version of the object.
     pub fn apply_read(&self, new: Entry<K>, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
-        let known = inner.find(&new.meta().namespace, &new.meta().name).map(|e| e.meta().resource_version);
+        let known = inner.find(names(new.meta())).map(|e| e.meta().resource_version);
         if known.is_none_or(|known| new.meta().resource_version > known) {
-            let old = inner.put(new.clone());
-            events(old, Some(new), out);
+            inner.put(new, out);
         }
     }
 
@@ -384,9 +365,8 @@ impl<K: Object> Store<K> {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
         let is_newer = |known: &Entry<K>| version.is_known() && known.meta().resource_version > version;
-        if !inner.find(namespace, name).is_some_and(is_newer) {
-            let old = inner.remove(namespace, name);
-            events(old, None, out);
+        if !inner.find((namespace, name)).is_some_and(is_newer) {
+            inner.remove((namespace, name), out);
         }
     }
 
@@ -394,8 +374,7 @@ impl<K: Object> Store<K> {
     pub fn remove(&self, namespace: &str, name: &str, version: Version, out: &mut Vec<Event<K>>) {
         let mut inner = self.inner.write();
         inner.version = inner.version.max(version);
-        let old = inner.remove(namespace, name);
-        events(old, None, out);
+        inner.remove((namespace, name), out);
     }
 
     /// Notes that everything up to `version` has been seen.
@@ -409,31 +388,18 @@ impl<K: Object> Store<K> {
         let mut inner = self.inner.write();
         let mut keys: Vec<Key> = set.iter().map(|e| e.meta().key()).collect();
         keys.sort();
-        let gone: Vec<Key> = {
-            let mut gone: Vec<Key> = inner.objects.iter().map(|e| e.meta().key()).collect();
-            gone.retain(|key| keys.binary_search(key).is_err());
-            gone.sort();
-            gone
-        };
+        let mut gone: Vec<Key> = inner.objects.iter().map(|e| e.meta().key()).collect();
+        gone.retain(|key| keys.binary_search(key).is_err());
+        gone.sort();
         for key in gone {
-            let old = inner.remove(&key.namespace, &key.name);
-            events(old, None, out);
+            inner.remove((&key.namespace, &key.name), out);
         }
         for new in set {
             let meta = new.meta();
-            let unchanged = inner
-                .find(&meta.namespace, &meta.name)
-                .is_some_and(|e| e.meta().resource_version == meta.resource_version && e.meta().uid == meta.uid);
-            if unchanged {
-                continue;
+            let is_same = |e: &Entry<K>| e.meta().resource_version == meta.resource_version && e.meta().uid == meta.uid;
+            if !inner.find(names(meta)).is_some_and(is_same) {
+                inner.put(new, out);
             }
-            if new.good().is_some_and(|o| !o.keep()) {
-                let old = inner.remove(&new.meta().namespace, &new.meta().name);
-                events(old, None, out);
-                continue;
-            }
-            let old = inner.put(new.clone());
-            events(old, Some(new), out);
         }
         inner.version = version;
     }

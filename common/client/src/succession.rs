@@ -66,18 +66,6 @@ struct Recent {
     writes: VecDeque<RecentWrite>,
 }
 
-impl Recent {
-    fn note(&mut self, target: Target<'_>, version: Version, now: Instant) {
-        if !self.kinds.contains(&(target.resource.group, target.resource.plural)) {
-            return;
-        }
-        if self.writes.len() == RECENT {
-            self.writes.pop_front();
-        }
-        self.writes.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
-    }
-}
-
 impl Writes {
     /// Notes a write by the object it was answered with.
     pub fn note(&self, target: Target<'_>, answer: &[u8], now: Instant) {
@@ -86,8 +74,13 @@ impl Writes {
             let mut noted = self.0.lock();
             let newest = noted.newest.entry(target.resource).or_default();
             *newest = version.max(*newest);
-            if let Some(recent) = &mut noted.recent {
-                recent.note(target, version, now);
+            if let Some(Recent { kinds, writes }) = &mut noted.recent
+                && kinds.contains(&(target.resource.group, target.resource.plural))
+            {
+                if writes.len() == RECENT {
+                    writes.pop_front();
+                }
+                writes.push_back(RecentWrite { version, object: object_id(target.namespace, target.name), at: now });
             }
         }
     }
@@ -99,29 +92,20 @@ impl Writes {
 
     /// Whether that version of an object is one of the latest writes.
     pub fn has_written(&self, version: Version) -> bool {
-        self.has_recent(|write| write.version == version)
-    }
-
-    /// Whether one of the latest writes was to an object of that name, since `since`.
-    pub fn has_written_to(&self, namespace: &str, name: &str, since: Instant) -> bool {
-        let object = object_id(namespace, name);
-        self.has_recent(|write| write.object == object && write.at >= since)
-    }
-
-    /// Whether every write since `since` is among those that are remembered.
-    pub fn remembers_since(&self, since: Instant) -> bool {
         let noted = self.0.lock();
-        let Some(Recent { writes, .. }) = &noted.recent else { return false };
-        writes.len() < RECENT || writes.front().is_some_and(|oldest| oldest.at < since)
+        noted.recent.as_ref().is_some_and(|recent| recent.writes.iter().any(|write| write.version == version))
     }
 
-    fn has_recent(&self, is_it: impl Fn(&RecentWrite) -> bool) -> bool {
-        self.0.lock().recent.as_ref().is_some_and(|recent| recent.writes.iter().any(is_it))
-    }
-
-    /// Whether the answer to a write was lost since `since`.
-    pub fn has_lost_one(&self, since: Instant) -> bool {
-        self.0.lock().lost.is_some_and(|lost| lost >= since)
+    /// Whether this process may have written that version of an object, or to an object of that name since `since`. It may
+    /// have if the answer to a write was lost since then, or if not every write since then is remembered.
+    pub fn may_have_written(&self, version: Version, namespace: &str, name: &str, since: Instant) -> bool {
+        let noted = self.0.lock();
+        let Some(Recent { writes, .. }) = &noted.recent else { return true };
+        let remembers_all = writes.len() < RECENT || writes.front().is_some_and(|oldest| oldest.at < since);
+        let object = object_id(namespace, name);
+        !remembers_all
+            || writes.iter().any(|write| write.version == version || (write.object == object && write.at >= since))
+            || noted.lost.is_some_and(|lost| lost >= since)
     }
 
     /// Notes that a write was not answered.

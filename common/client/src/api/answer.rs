@@ -14,7 +14,7 @@ pub(super) struct Answer {
     status: StatusCode,
     /// When to come back, where the server has not carried the request out.
     retry_after: Option<Duration>,
-    body: Bytes,
+    pub(super) body: Bytes,
 }
 
 impl Answer {
@@ -41,11 +41,6 @@ impl Answer {
             .map(|seconds| Duration::from_secs(seconds).min(MAX_RETRY_AFTER))
             .filter(|_| matches!(parts.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE));
         Ok(Self { status: parts.status, retry_after, body })
-    }
-
-    /// Bytes of its body.
-    pub(super) fn size(&self) -> usize {
-        self.body.len()
     }
 
     /// The body of a success; anything else is an error.

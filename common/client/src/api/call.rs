@@ -78,9 +78,4 @@ impl<'a> Call<'a> {
         let body = Some((content_type, body));
         Self { method, path, accept: "application/json", body, limit: MAX_ANSWER, written: Some(target) }
     }
-
-    /// Whether it changes anything.
-    pub(super) fn writes(&self) -> bool {
-        self.written.is_some()
-    }
 }

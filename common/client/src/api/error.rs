@@ -1,8 +1,11 @@
 //! Errors of requests, by what a caller can do about them.
 
-use std::{fmt, io, time::Duration};
+use std::{io, time::Duration};
 
+use hyper_util::client::legacy;
 use serde::Deserialize;
+
+use crate::client;
 
 /// Beginnings of the messages of internal errors (code 500) that the server returns before it writes anything: it cannot call an
 /// admission webhook, or it cannot evaluate a quota in time.
@@ -33,12 +36,12 @@ pub enum Error {
     Answer(#[from] serde_json::Error),
 }
 
-/// A failure as the API server states it.
-#[derive(Debug, Default, Deserialize)]
+/// A failure as the API server states it: in an answer, or in the middle of a watch.
+#[derive(Debug, Default, Deserialize, thiserror::Error)]
+#[error("{message}")]
 #[serde(default)]
 pub struct Status {
     /// HTTP status code.
-    #[serde(skip)]
     pub code: u16,
     /// Machine-readable reason, e.g. `NotFound`.
     pub reason: String,
@@ -53,12 +56,14 @@ pub struct Status {
 
 /// Details of a failure.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Details {
     /// The resource it concerns, in the plural.
     pub kind: String,
     /// Causes.
     pub causes: Vec<Cause>,
+    /// When to come back; 0 if that is not said.
+    pub retry_after_seconds: u32,
 }
 
 /// One cause of a failure.
@@ -67,16 +72,8 @@ pub struct Details {
 pub struct Cause {
     /// Machine-readable reason.
     pub reason: String,
-    /// Human-readable message.
-    pub message: String,
     /// The field it concerns.
     pub field: String,
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
 }
 
 impl Status {
@@ -91,6 +88,11 @@ impl Status {
         status
     }
 
+    /// Whether it has a cause of that reason.
+    pub(crate) fn has_cause(&self, reason: &str) -> bool {
+        self.details.causes.iter().any(|cause| cause.reason == reason)
+    }
+
     /// Whether the server failed in admission, which precedes the write.
     fn is_from_admission(&self) -> bool {
         self.reason == "InternalError" && BEFORE_WRITING.iter().any(|start| self.message.starts_with(start))
@@ -100,20 +102,17 @@ impl Status {
 impl Error {
     /// Classes a failure below HTTP.
     pub(super) fn transport(error: kube::Error) -> Self {
-        let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-        let mut refused = false;
-        while let Some(e) = source {
-            refused |= e
-                .downcast_ref::<hyper_util::client::legacy::Error>()
-                .is_some_and(hyper_util::client::legacy::Error::is_connect);
-            refused |= e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused);
-            refused |= e.is::<crate::client::Unreachable>() || e.is::<kube::client::AuthError>();
-            source = e.source();
-        }
+        let is_unsent = |e: &(dyn std::error::Error + 'static)| {
+            e.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect)
+                || e.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ConnectionRefused)
+                || e.is::<client::Error>()
+                || e.is::<kube::client::AuthError>()
+        };
         // What the client's own wrapping says of it helps nobody.
-        let text = describe(&error);
-        let text = text.strip_prefix("ServiceError: ").map_or_else(|| text.clone(), str::to_owned);
-        if refused { Self::Unsent(text) } else { Self::Lost(text) }
+        let text = client::with_causes(error.to_string(), &error);
+        let text = text.strip_prefix("ServiceError: ").unwrap_or(&text).to_owned();
+        let unsent = std::iter::successors(Some(&error as &dyn std::error::Error), |e| e.source()).any(is_unsent);
+        if unsent { Self::Unsent(text) } else { Self::Lost(text) }
     }
 
     fn status(&self) -> Option<&Status> {
@@ -156,8 +155,7 @@ impl Error {
 
     /// Whether that field is among the causes of a refusal.
     pub fn names(&self, field: &str) -> bool {
-        let Self::Status(status) = self else { return false };
-        status.details.causes.iter().any(|cause| cause.field == field)
+        self.status().is_some_and(|s| s.details.causes.iter().any(|cause| cause.field == field))
     }
 
     /// 410: the version asked for is no longer kept.
@@ -178,7 +176,7 @@ impl Error {
 
     /// Whether the failure has a cause of that reason.
     pub fn has_cause(&self, reason: &str) -> bool {
-        self.status().is_some_and(|s| s.details.causes.iter().any(|c| c.reason == reason))
+        self.status().is_some_and(|s| s.has_cause(reason))
     }
 
     /// When to send the request again, if the server said so and has not carried it out.
@@ -214,21 +212,6 @@ impl Error {
             },
         }
     }
-}
-
-/// An error and what caused it, in one line, without repeating itself.
-fn describe(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(e) = source {
-        let part = e.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        source = e.source();
-    }
-    text
 }
 
 #[cfg(test)]

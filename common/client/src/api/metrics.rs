@@ -1,6 +1,6 @@
 //! `rest_client_*`: what is asked of the API server.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use parking_lot::Mutex;
 
@@ -42,15 +42,14 @@ struct OfMethod {
     received: Histogram,
 }
 
-impl fmt::Debug for Requests {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Requests").field("host", &self.host).finish_non_exhaustive()
-    }
-}
-
 impl Requests {
     /// Counts requests to `host` (`10.96.0.1:443`).
     pub fn new(metrics: &Metrics, host: &str) -> Self {
+        let histogram = |name, stability, help: &str, buckets: &[f64]| {
+            metrics.histogram(name, stability, help, &["host", "verb"], buckets.iter().copied())
+        };
+        let size =
+            |name, of| histogram(name, Alpha, &format!("{of} size in bytes. Broken down by verb and host."), &SIZES);
         Self {
             host: host.to_owned(),
             total: metrics.counter(
@@ -65,34 +64,20 @@ impl Requests {
                 "Number of request retries, partitioned by status code, verb, and host.",
                 &["code", "host", "verb"],
             ),
-            duration: metrics.histogram(
+            duration: histogram(
                 "rest_client_request_duration_seconds",
                 Beta,
                 "Request latency in seconds. Broken down by verb, and host.",
-                &["host", "verb"],
-                DURATIONS,
+                &DURATIONS,
             ),
-            throttled: metrics.histogram(
+            throttled: histogram(
                 "rest_client_rate_limiter_duration_seconds",
                 Alpha,
                 "Client side rate limiter latency in seconds. Broken down by verb, and host.",
-                &["host", "verb"],
-                DURATIONS,
+                &DURATIONS,
             ),
-            sent: metrics.histogram(
-                "rest_client_request_size_bytes",
-                Alpha,
-                "Request size in bytes. Broken down by verb and host.",
-                &["host", "verb"],
-                SIZES,
-            ),
-            received: metrics.histogram(
-                "rest_client_response_size_bytes",
-                Alpha,
-                "Response size in bytes. Broken down by verb and host.",
-                &["host", "verb"],
-                SIZES,
-            ),
+            sent: size("rest_client_request_size_bytes", "Request"),
+            received: size("rest_client_response_size_bytes", "Response"),
             handles: Mutex::default(),
             methods: Mutex::default(),
         }
@@ -100,18 +85,18 @@ impl Requests {
 
     fn handles(&self, method: &str, code: Option<u16>, attempt: u32) -> Handles {
         let method = verb(method);
+        let labelled = |counters: &Counters| {
+            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
+            counters.with(&[&code, &self.host, method])
+        };
         let mut handles = self.handles.lock();
-        let known = handles.entry((method, code)).or_insert_with(|| {
-            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
-            Handles {
-                requests: self.total.with(&[&code, &self.host, method]),
-                retries: None,
-                sent: self.sent.with(&[&self.host, method]),
-            }
+        let known = handles.entry((method, code)).or_insert_with(|| Handles {
+            requests: labelled(&self.total),
+            retries: None,
+            sent: self.sent.with(&[&self.host, method]),
         });
-        if attempt > 0 && known.retries.is_none() {
-            let code = code.map_or_else(|| "<error>".to_owned(), |code| code.to_string());
-            known.retries = Some(self.retries.with(&[&code, &self.host, method]));
+        if attempt > 0 {
+            known.retries.get_or_insert_with(|| labelled(&self.retries));
         }
         known.clone()
     }
@@ -130,24 +115,15 @@ impl Requests {
 
 /// The method as a label: one of few.
 fn verb(method: &str) -> &'static str {
-    match method {
-        "GET" => "GET",
-        "POST" => "POST",
-        "PUT" => "PUT",
-        "PATCH" => "PATCH",
-        "DELETE" => "DELETE",
-        _ => "OTHER",
-    }
+    ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|known| *known == method).unwrap_or("OTHER")
 }
 
 impl Observer for Requests {
     fn observed(&self, seen: Observation<'_>) {
         let handles = self.handles(seen.method, seen.code, seen.attempt);
         handles.requests.inc();
-        if seen.attempt > 0 {
-            handles.retries.iter().for_each(|retries| {
-                retries.inc();
-            });
+        if let Some(retries) = handles.retries.filter(|_| seen.attempt > 0) {
+            retries.inc();
         }
         if !seen.watch {
             handles.sent.observe(seen.sent as f64);

@@ -55,14 +55,10 @@ impl Lines {
             if self.buffer.len() > MAX_LINE {
                 return Err(Error::Lost(format!("a line is longer than {MAX_LINE} bytes")));
             }
-            match self.body.frame().await {
+            let frame = self.body.frame().await.transpose();
+            match frame.map_err(|e| Error::Lost(format!("the stream broke off: {e}")))? {
                 None => self.ended = true,
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
-                    }
-                }
-                Some(Err(e)) => return Err(Error::Lost(format!("the stream broke off: {e}"))),
+                Some(frame) => self.buffer.extend_from_slice(&frame.into_data().unwrap_or_default()),
             }
         }
     }

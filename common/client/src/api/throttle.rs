@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock::Instant;
 
@@ -34,16 +34,14 @@ impl Throttle {
 
     /// Takes a token and says how long to wait for it to be there.
     pub fn reserve(&self, now: Instant) -> Duration {
-        let mut state = self.state.lock();
-        self.refill(&mut state, now);
+        let mut state = self.refilled(now);
         state.tokens -= 1.0;
         if state.tokens >= 0.0 { Duration::ZERO } else { Duration::from_secs_f64(-state.tokens / self.qps) }
     }
 
     /// Takes a token if there is one.
     pub fn try_take(&self, now: Instant) -> bool {
-        let mut state = self.state.lock();
-        self.refill(&mut state, now);
+        let mut state = self.refilled(now);
         let has = state.tokens >= 1.0;
         if has {
             state.tokens -= 1.0;
@@ -53,16 +51,16 @@ impl Throttle {
 
     /// Whether nothing has been taken that has not come back.
     pub fn is_full(&self, now: Instant) -> bool {
-        let mut state = self.state.lock();
-        self.refill(&mut state, now);
-        state.tokens >= self.burst
+        self.refilled(now).tokens >= self.burst
     }
 
-    fn refill(&self, state: &mut State, now: Instant) {
+    fn refilled(&self, now: Instant) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
         if let Some(at) = state.at {
             state.tokens = (state.tokens + (now - at).as_secs_f64() * self.qps).min(self.burst);
         }
         state.at = Some(now);
+        state
     }
 }
 

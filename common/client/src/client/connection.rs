@@ -5,21 +5,15 @@
 //! request that never left on a dying one goes to the next. Where HTTP/2 is not spoken there is a pool of HTTP/1.1 connections.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use http::{Request, Response, Uri};
-use hyper::{
-    body::Incoming,
-    client::conn::{TrySendError, http2},
-};
+use hyper::{body::Incoming, client::conn::http2};
 use hyper_rustls::HttpsConnector;
 use hyper_util::{
     client::legacy::{
@@ -34,7 +28,7 @@ use kube::{
 };
 use rustls::{ClientConfig, pki_types::ServerName};
 use tokio::{io::BufReader, net::TcpStream, sync::Semaphore};
-use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneSyncService};
+use tower::{BoxError, ServiceExt as _, util::BoxCloneSyncService};
 
 use super::Error;
 
@@ -59,33 +53,12 @@ const READ_BUFFER: usize = 64 << 10;
 /// HTTP/1.1 requests, and so connections, at once, and how many of them are kept; watches are not counted.
 const HTTP1_REQUESTS: usize = 100;
 
-/// A connection could not be made: nothing was sent.
-#[derive(Debug)]
-pub struct Unreachable(String);
-
-impl fmt::Display for Unreachable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unreachable {}
-
-impl Unreachable {
-    fn new(what: impl fmt::Display, cause: &(dyn std::error::Error + 'static)) -> Self {
-        Self(Error::new(what, cause).to_string())
-    }
-}
-
 /// Opens TCP connections, directly or through a proxy.
 type Dial = BoxCloneSyncService<Uri, TokioIo<TcpStream>, BoxError>;
 type Http1 = legacy::Client<HttpsConnector<Dial>, Body>;
 
-/// All connections to one server. Clones share them.
-#[derive(Clone)]
-pub(super) struct Wire(Arc<Inner>);
-
-struct Inner {
+/// All connections to one server.
+pub(super) struct Wire {
     server: Uri,
     dial: Dial,
     tls: Option<Tls>,
@@ -200,7 +173,7 @@ impl Wire {
             .pool_timer(TokioTimer::new())
             .build(connector);
         let disabled = std::env::var_os("DISABLE_HTTP2").is_some_and(|v| !v.is_empty());
-        Ok(Self(Arc::new(Inner {
+        Ok(Self {
             server: config.cluster_url.clone(),
             dial,
             tls,
@@ -210,7 +183,93 @@ impl Wire {
             http1,
             http1_requests: Semaphore::new(HTTP1_REQUESTS),
             patience,
-        })))
+        })
+    }
+
+    /// Sends over HTTP/2 if the server speaks it.
+    pub(super) async fn send(self: Arc<Self>, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
+        let watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
+        if let Some(tls) = &self.tls {
+            let lane = if watch { &self.watches } else { &self.requests };
+            // A second time only for what never left because the connection was just going away.
+            for last in [false, true] {
+                if self.old.load(Ordering::Relaxed) {
+                    break;
+                }
+                let Some(mut connection) = self.connection(lane, tls).await? else { break };
+                let mut leaving = Leaving(self.patience.leaves.then_some(lane));
+                let answer = connection.try_send_request(request).await;
+                leaving.0 = None;
+                let mut failure = match answer {
+                    Ok(response) => return Ok(response),
+                    Err(failure) => failure,
+                };
+                request = match (failure.take_message(), failure.into_error()) {
+                    (None, error) => return Err(error.into()),
+                    (Some(_), error) if last => {
+                        return Err(Error::new(format!("no connection to {} lasts", self.server), &error).into());
+                    }
+                    (Some(request), _) => request,
+                };
+                *lane.current.lock() = None;
+            }
+        }
+        let _permit = if watch { None } else { Some(self.http1_requests.acquire().await?) };
+        Ok(self.http1.request(request).await?)
+    }
+
+    /// The lane's connection, made if need be; nothing if the server does not speak HTTP/2.
+    async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
+        if let Some(usable) = lane.usable() {
+            return Ok(Some(usable));
+        }
+        let _making = lane.making.lock().await;
+        if let Some(made) = lane.usable() {
+            return Ok(Some(made));
+        }
+        if self.old.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let made = self.connect(tls).await?;
+        lane.current.lock().clone_from(&made);
+        self.old.fetch_or(made.is_none(), Ordering::Relaxed);
+        Ok(made)
+    }
+
+    async fn connect(&self, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Error> {
+        let server = &self.server;
+        let host = server.authority().map(ToString::to_string).unwrap_or_default();
+        let tcp = self.dial.clone().oneshot(server.clone()).await;
+        let tcp = tcp.map_err(|e| Error::new(format!("cannot connect to {host}"), &*e))?.into_inner();
+        let handshake = tokio_rustls::TlsConnector::from(tls.config())
+            .connect(tls.name.clone(), BufReader::with_capacity(READ_BUFFER, tcp));
+        let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(e)) => return Err(Error::new(format!("no TLS with {host}"), &e)),
+            Err(e) => return Err(Error::new(format!("no TLS with {host} within {}s", HANDSHAKE.as_secs()), &e)),
+        };
+        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
+            return Ok(None);
+        }
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            // Until the server has said how many streams it takes: it refuses those beyond.
+            .initial_max_send_streams(1)
+            .max_concurrent_reset_streams(1024)
+            .keep_alive_interval(self.patience.ping_after)
+            .keep_alive_timeout(self.patience.ping_timeout)
+            .keep_alive_while_idle(true)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| Error::new(format!("no HTTP/2 with {host}"), &e))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(v = 2, err = %error, "A connection to the API server ended");
+            }
+        });
+        Ok(Some(sender))
     }
 }
 
@@ -241,125 +300,6 @@ fn dial(config: &Config) -> Result<Dial, Error> {
         }
     }
     Ok(BoxCloneSyncService::new(tunnel.map_err(BoxError::from)))
-}
-
-impl Inner {
-    /// Sends over HTTP/2 if the server speaks it.
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<Incoming>, BoxError> {
-        let watch = request.uri().query().is_some_and(|query| query.split('&').any(|part| part == "watch=true"));
-        if let Some(tls) = &self.tls {
-            let lane = if watch { &self.watches } else { &self.requests };
-            // A second time only for what never left because the connection was just going away.
-            for last in [false, true] {
-                if self.old.load(Ordering::Relaxed) {
-                    break;
-                }
-                let Some(mut connection) = self.connection(lane, tls).await? else { break };
-                let mut leaving = Leaving(self.patience.leaves.then_some(lane));
-                let answer = connection.try_send_request(request).await;
-                leaving.0 = None;
-                match answer {
-                    Ok(response) => return Ok(response),
-                    Err(failure) => request = self.unsent(lane, failure, last)?,
-                }
-            }
-        }
-        let _permit = if watch { None } else { Some(self.http1_requests.acquire().await?) };
-        Ok(self.http1.request(request).await?)
-    }
-
-    /// The request, if it never left and may be tried on another connection; the failure otherwise.
-    fn unsent(
-        &self,
-        lane: &Lane,
-        mut failure: TrySendError<Request<Body>>,
-        last: bool,
-    ) -> Result<Request<Body>, BoxError> {
-        let request = failure.take_message();
-        let error = failure.into_error();
-        match request {
-            None => Err(error.into()),
-            Some(_) if last => {
-                Err(Box::new(Unreachable::new(format!("no connection to {} lasts", self.server), &error)))
-            }
-            Some(request) => {
-                *lane.current.lock() = None;
-                Ok(request)
-            }
-        }
-    }
-
-    /// The lane's connection, made if need be; nothing if the server does not speak HTTP/2.
-    async fn connection(&self, lane: &Lane, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Unreachable> {
-        if let Some(usable) = lane.usable() {
-            return Ok(Some(usable));
-        }
-        let _making = lane.making.lock().await;
-        if let Some(made) = lane.usable() {
-            return Ok(Some(made));
-        }
-        if self.old.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        let made = self.connect(tls).await?;
-        lane.current.lock().clone_from(&made);
-        if made.is_none() {
-            self.old.store(true, Ordering::Relaxed);
-        }
-        Ok(made)
-    }
-
-    async fn connect(&self, tls: &Tls) -> Result<Option<http2::SendRequest<Body>>, Unreachable> {
-        let server = &self.server;
-        let host = server.authority().map(ToString::to_string).unwrap_or_default();
-        let tcp = match self.dial.clone().oneshot(server.clone()).await {
-            Ok(tcp) => BufReader::with_capacity(READ_BUFFER, tcp.into_inner()),
-            Err(e) => return Err(Unreachable::new(format!("cannot connect to {host}"), &*e)),
-        };
-        let handshake = tokio_rustls::TlsConnector::from(tls.config()).connect(tls.name.clone(), tcp);
-        let stream = match tokio::time::timeout(HANDSHAKE, handshake).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(e)) => return Err(Unreachable::new(format!("no TLS with {host}"), &e)),
-            Err(e) => return Err(Unreachable::new(format!("no TLS with {host} within {}s", HANDSHAKE.as_secs()), &e)),
-        };
-        if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
-            return Ok(None);
-        }
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .initial_stream_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            // Until the server has said how many streams it takes: it refuses those beyond.
-            .initial_max_send_streams(1)
-            .max_concurrent_reset_streams(1024)
-            .keep_alive_interval(self.patience.ping_after)
-            .keep_alive_timeout(self.patience.ping_timeout)
-            .keep_alive_while_idle(true)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|e| Unreachable::new(format!("no HTTP/2 with {host}"), &e))?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(v = 2, err = %error, "A connection to the API server ended");
-            }
-        });
-        Ok(Some(sender))
-    }
-}
-
-impl Service<Request<Body>> for Wire {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.send(request).await })
-    }
 }
 
 #[cfg(test)]

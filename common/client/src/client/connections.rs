@@ -4,21 +4,14 @@
 //! contents have changed and can be used, every client sends its next request over new connections. Requests under way, watches
 //! among them, end on the old ones.
 
-use std::{
-    hash::BuildHasher as _,
-    path::PathBuf,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{hash::BuildHasher as _, path::PathBuf, sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use jiff::Timestamp;
 use kube::{Config, client::Body};
 use parking_lot::Mutex;
-use tower::{BoxError, Service, ServiceExt as _, util::BoxCloneService};
+use tower::{BoxError, ServiceExt as _, service_fn, util::BoxCloneService};
 
 use super::{Error, Options, certificate, connection::Patience, load, stack};
 use crate::{clock::Clock, map::Seeded};
@@ -26,8 +19,8 @@ use crate::{clock::Clock, map::Seeded};
 /// How often the kubeconfig is read.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// How the requests of a client get to the API server.
-pub(super) type Stack = BoxCloneService<Request<Body>, Response<Incoming>, BoxError>;
+/// The connections of a client, which are replaced together.
+type Slot = Arc<Mutex<BoxCloneService<Request<Body>, Response<Incoming>, BoxError>>>;
 
 /// Clients of one API server, made from one kubeconfig.
 pub struct Connections {
@@ -43,25 +36,6 @@ struct Current {
     digest: Option<u64>,
     /// A digest of the last file that could not be used.
     refused: Option<u64>,
-}
-
-/// The place of a client's connections.
-#[derive(Clone)]
-struct Slot(Arc<Mutex<Stack>>);
-
-impl Service<Request<Body>> for Slot {
-    type Response = Response<Incoming>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
-
-    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let stack = self.0.lock().clone();
-        Box::pin(stack.oneshot(request))
-    }
 }
 
 impl Connections {
@@ -101,9 +75,9 @@ impl Connections {
         if self.options.kubeconfig.is_none() {
             return Ok(kube::Client::new(stack, namespace));
         }
-        let slot = Slot(Arc::new(Mutex::new(BoxCloneService::new(stack))));
-        self.clients.lock().push((patience, slot.clone()));
-        Ok(kube::Client::new(slot, namespace))
+        let slot = Arc::new(Mutex::new(BoxCloneService::new(stack)));
+        self.clients.lock().push((patience, Arc::clone(&slot)));
+        Ok(kube::Client::new(service_fn(move |request| slot.lock().clone().oneshot(request)), namespace))
     }
 
     /// The end of the client certificate's validity; nothing if there is no client certificate.
@@ -154,7 +128,7 @@ impl Connections {
         let stacks: Vec<_> =
             clients.iter().map(|(patience, _)| stack(&config, *patience)).collect::<Result<_, Error>>()?;
         for ((_, slot), stack) in clients.iter().zip(stacks) {
-            *slot.0.lock() = BoxCloneService::new(stack);
+            *slot.lock() = BoxCloneService::new(stack);
         }
         self.current.lock().config = config;
         Ok(())

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use super::{EventType, ObjectRef, Recorded, Source};
 use crate::{
     clock::{Clock, Instant},
-    intern::Text,
-    meta::Uid,
+    meta::Version,
+    selector::is_dns_subdomain,
     siphash::SipHash,
 };
 
@@ -63,17 +63,8 @@ impl<K: Ord, V> Lru<K, V> {
     }
 }
 
-/// What Events are about, as far as any cache looks: the version of the object does not matter.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Object {
-    source: Source,
-    kind: Text,
-    namespace: Text,
-    name: Text,
-    uid: Uid,
-    api_version: Text,
-    event_type: EventType,
-}
+/// What Events are about, as far as any cache looks: the object has no version.
+type Object = (Source, ObjectRef, EventType);
 
 /// A subject on which messages are combined.
 type Subject = (Object, Cow<'static, str>);
@@ -115,19 +106,15 @@ struct Bucket {
 }
 
 /// An Event as it is to be written.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Outgoing {
+    /// Its latest occurrence.
+    pub(super) event: Recorded,
     pub(super) name: String,
-    pub(super) object: ObjectRef,
-    pub(super) source: Source,
     /// Whether the component is also named as the reporting one; a combined Event names none.
     pub(super) reporting: bool,
-    pub(super) event_type: EventType,
-    pub(super) reason: Cow<'static, str>,
-    pub(super) message: String,
     pub(super) count: u32,
     pub(super) first: Timestamp,
-    pub(super) last: Timestamp,
     /// Whether an Event of that name was sent before: it is patched rather than created.
     pub(super) known: bool,
 }
@@ -147,26 +134,22 @@ impl Correlator {
     }
 
     /// What to send for `event`, if anything.
-    pub(super) fn correlate(&mut self, event: Recorded) -> Option<Outgoing> {
+    pub(super) fn correlate(&mut self, mut event: Recorded) -> Option<Outgoing> {
         let now = self.clock.instant();
-        let object = Object {
-            source: event.source,
-            kind: event.object.kind.clone(),
-            namespace: event.object.namespace.clone(),
-            name: event.object.name.clone(),
-            uid: event.object.uid.clone(),
-            api_version: event.object.api_version.clone(),
-            event_type: event.kind,
-        };
+        let object = (event.source, ObjectRef { version: Version::UNKNOWN, ..event.object.clone() }, event.kind);
         let subject = (object.clone(), event.reason.clone());
         let message = digest(&event.message);
         let combined = self.aggregate(subject.clone(), message, now);
-        let (repeat, name, text) = if combined {
-            let text = format!("(combined from similar events): {}", event.message);
-            (Repeat::Combined(subject), raw_name(&event.object.name, event.at), text)
+        // Told apart by time.
+        let mut name = format!("{}.{:x}", event.object.name, event.at.as_nanosecond());
+        let repeat = if combined {
+            event.message = format!("(combined from similar events): {}", event.message);
+            Repeat::Combined(subject)
         } else {
-            let name = self.name(&event.object.name, event.at);
-            (Repeat::Event(subject, message), name, event.message)
+            if !is_dns_subdomain(&name) {
+                name = self.clock.uuid();
+            }
+            Repeat::Event(subject, message)
         };
         let sent = self.sent.touch(repeat, Sent::default);
         let known = sent.count > 0;
@@ -175,20 +158,8 @@ impl Correlator {
         }
         // Repeats count even while nothing is sent of them.
         sent.count += 1;
-        let outgoing = Outgoing {
-            name: sent.name.clone(),
-            object: event.object,
-            source: event.source,
-            reporting: !combined,
-            event_type: event.kind,
-            reason: event.reason,
-            message: text,
-            count: sent.count,
-            first: sent.first,
-            last: event.at,
-            known,
-        };
-        self.allowed(object, now).then_some(outgoing)
+        let Sent { count, name, first } = sent.clone();
+        self.allowed(object, now).then_some(Outgoing { event, name, reporting: !combined, count, first, known })
     }
 
     /// Remembers a message on a subject; true if it is one too many.
@@ -221,34 +192,12 @@ impl Correlator {
         }
         allowed
     }
-
-    /// The name of a new Event: told apart by time, or random where the object's name cannot be part of it.
-    fn name(&self, object: &str, at: Timestamp) -> String {
-        let name = raw_name(object, at);
-        if is_subdomain(&name) { name } else { self.clock.uuid() }
-    }
-}
-
-fn raw_name(object: &str, at: Timestamp) -> String {
-    format!("{object}.{:x}", at.as_nanosecond())
-}
-
-/// Whether a text is a DNS subdomain as Kubernetes' names are.
-fn is_subdomain(text: &str) -> bool {
-    let alphanumeric = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    text.len() <= 253
-        && text.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            alphanumeric(bytes.first())
-                && alphanumeric(bytes.last())
-                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-        })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::Version;
+    use crate::{intern::Text, meta::Uid};
 
     fn clock() -> Clock {
         Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap(), 5)
@@ -285,13 +234,15 @@ mod tests {
         let sent: Vec<_> = out.iter().flatten().collect();
         assert_eq!(sent.len(), 25);
         assert!(out[25..].iter().all(Option::is_none));
-        assert!(sent[..9].iter().all(|e| e.count == 1 && !e.known && e.reporting && e.message.starts_with("Created")));
+        assert!(
+            sent[..9].iter().all(|e| e.count == 1 && !e.known && e.reporting && e.event.message.starts_with("Created"))
+        );
         for (n, combined) in sent[9..].iter().enumerate() {
             assert_eq!(combined.count as usize, n + 1);
             assert_eq!(combined.known, n > 0);
             assert_eq!(combined.name, sent[9].name);
             assert!(!combined.reporting);
-            assert_eq!(combined.message, format!("(combined from similar events): Created pod: web-{}", n + 9));
+            assert_eq!(combined.event.message, format!("(combined from similar events): Created pod: web-{}", n + 9));
         }
         assert_eq!(sent[24].count, 16);
         // One more every five minutes, and it carries the whole count.
@@ -309,7 +260,7 @@ mod tests {
         clock.sleep(Duration::from_secs(3)).await;
         let second = correlator.correlate(event(&clock, "x")).unwrap();
         assert_eq!((second.count, second.known, &second.name, second.first), (2, true, &first.name, first.first));
-        assert_eq!(second.last, clock.now());
+        assert_eq!(second.event.at, clock.now());
         assert_eq!(first.name, format!("web-1.{:x}", first.first.as_nanosecond()));
     }
 

@@ -108,7 +108,7 @@ impl Sender {
         let api = api.with_throttle(Throttle::new(RATE, BURST));
         let correlator = Correlator::new(clock.clone());
         let names = SentEvents::default();
-        let task = Task { correlator, clock: clock.clone(), api, clients: BTreeMap::new(), sent, names: names.clone() };
+        let task = Task { correlator, api, clients: BTreeMap::new(), sent, names: names.clone() };
         let task = tokio::spawn(task.run(items));
         Self { sent: names, queue, clock, stamp: Arc::default(), task }
     }
@@ -120,13 +120,8 @@ impl Sender {
 
     /// A recorder for one loop.
     pub fn recorder(&self, source: Source) -> Recorder {
-        Recorder {
-            source,
-            clock: self.clock.clone(),
-            stamp: Arc::clone(&self.stamp),
-            queue: Some(self.queue.clone()),
-            tap: None,
-        }
+        let (clock, stamp, queue) = (self.clock.clone(), Arc::clone(&self.stamp), Some(self.queue.clone()));
+        Recorder { source, clock, stamp, queue, tap: None }
     }
 
     /// Waits until everything recorded so far was sent or given up. Bound it in time.
@@ -140,7 +135,6 @@ impl Sender {
 
 struct Task {
     correlator: Correlator,
-    clock: Clock,
     /// What all loops send through, under one limit.
     api: Api,
     /// The same under the name of each loop's client.
@@ -153,13 +147,11 @@ impl Task {
     async fn run(mut self, mut items: mpsc::Receiver<Item>) {
         while let Some(item) = items.recv().await {
             match item {
-                Item::Flush(done) => {
-                    let _ = done.send(());
-                }
+                Item::Flush(done) => drop(done.send(())),
                 Item::Event(event) => match self.correlator.correlate(event) {
                     None => self.count("suppressed"),
                     Some(event) => {
-                        let client = event.source.client;
+                        let client = event.event.source.client;
                         self.names.note(&event.name);
                         let named = || self.api.clone().with_user_agent(&user_agent(client));
                         let api = self.clients.entry(client).or_insert_with(named).clone();
@@ -184,8 +176,8 @@ impl Task {
             match &error {
                 Error::Unsent(_) | Error::Lost(_) if tries < TRIES => {
                     tracing::warn!(err = %error, event = event.name, "Unable to write event (may retry after sleeping)");
-                    let wait = if tries == 1 { RETRY.mul_f64(self.clock.fraction()) } else { RETRY };
-                    self.clock.sleep(wait).await;
+                    let wait = if tries == 1 { RETRY.mul_f64(api.clock().fraction()) } else { RETRY };
+                    api.clock().sleep(wait).await;
                 }
                 Error::Unsent(_) | Error::Lost(_) => {
                     tracing::error!(err = %error, event = event.name, "Unable to write event (retry limit exceeded!)");
@@ -206,7 +198,7 @@ impl Task {
     }
 
     async fn send(api: &Api, event: &Outgoing) -> Result<&'static str, Error> {
-        let namespace = event.object.event_namespace();
+        let namespace = event.event.object.event_namespace();
         if event.known {
             let target = Target::object(EVENTS, namespace, &event.name);
             match api.patch(target, Patch::Strategic, &patch(event)).await {
@@ -221,20 +213,16 @@ impl Task {
     }
 }
 
-/// Times of Events are whole seconds.
-fn time(at: jiff::Timestamp) -> Time {
-    Time(at)
-}
-
 fn patch(event: &Outgoing) -> Value {
-    json!({"count": event.count, "lastTimestamp": time(event.last), "message": event.message})
+    json!({"count": event.count, "lastTimestamp": Time(event.event.at), "message": event.event.message})
 }
 
-fn body(event: &Outgoing) -> Event {
+fn body(outgoing: &Outgoing) -> Event {
+    let event = &outgoing.event;
     let component = event.source.component.to_owned();
     Event {
         metadata: ObjectMeta {
-            name: Some(event.name.clone()),
+            name: Some(outgoing.name.clone()),
             namespace: Some(event.object.event_namespace().to_owned()),
             ..ObjectMeta::default()
         },
@@ -242,11 +230,11 @@ fn body(event: &Outgoing) -> Event {
         reason: Some(event.reason.to_string()),
         message: Some(event.message.clone()),
         source: Some(EventSource { component: Some(component.clone()), host: None }),
-        first_timestamp: Some(time(event.first)),
-        last_timestamp: Some(time(event.last)),
-        count: Some(i32::try_from(event.count).unwrap_or(i32::MAX)),
-        type_: Some(event.event_type.as_str().to_owned()),
-        reporting_component: Some(if event.reporting { component } else { String::new() }),
+        first_timestamp: Some(Time(outgoing.first)),
+        last_timestamp: Some(Time(event.at)),
+        count: Some(i32::try_from(outgoing.count).unwrap_or(i32::MAX)),
+        type_: Some(event.kind.as_str().to_owned()),
+        reporting_component: Some(if outgoing.reporting { component } else { String::new() }),
         reporting_instance: Some(String::new()),
         ..Event::default()
     }

@@ -67,7 +67,6 @@ struct Shared<S> {
     sink: S,
     label: &'static str,
     clock: Clock,
-    metrics: HiddenMetrics,
     /// Locked during every change of the sink, because the watch and the reads change it.
     hidden: Mutex<Hidden>,
     /// Wakes the reader.
@@ -75,8 +74,8 @@ struct Shared<S> {
 }
 
 /// The objects that the watch does not show although they may still exist.
-#[derive(Default)]
 struct Hidden {
+    metrics: HiddenMetrics,
     objects: BTreeMap<Key, HiddenObject>,
     /// The objects that are to be read, by [`HiddenObject::due`].
     schedule: BTreeSet<(Instant, Key)>,
@@ -96,16 +95,13 @@ struct HiddenObject {
 }
 
 impl Hidden {
-    fn len(&self) -> usize {
-        self.objects.len()
-    }
-
     /// Adds an object that is to be read at that time, as it is at `since` or later.
     fn insert(&mut self, object: &Meta, since: Version, due: Instant) {
         let key = object.key();
         self.remove(&key);
         let hidden = HiddenObject { uid: object.uid.clone(), due: None, pause: FIRST_PAUSE, since, question: 0 };
         self.objects.insert(key.clone(), hidden);
+        self.metrics.hidden(self.objects.len());
         self.read_at(&key, due);
     }
 
@@ -113,6 +109,7 @@ impl Hidden {
         if let Some(due) = self.objects.remove(key).and_then(|object| object.due) {
             self.schedule.remove(&(due, key.clone()));
         }
+        self.metrics.hidden(self.objects.len());
     }
 
     /// Has an object read at that time. The answer to a read that is under way is ignored.
@@ -128,7 +125,7 @@ impl Hidden {
 
     /// Has an object read again later.
     fn put_off(&mut self, key: &Key, now: Instant) {
-        let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.len()).unwrap_or(u32::MAX));
+        let least = PAUSE_PER_OBJECT.saturating_mul(u32::try_from(self.objects.len()).unwrap_or(u32::MAX));
         let Some(object) = self.objects.get_mut(key) else { return };
         let pause = object.pause.max(least);
         object.pause = (object.pause * 2).min(LONGEST_PAUSE);
@@ -150,18 +147,6 @@ impl Hidden {
     }
 }
 
-impl<S: StoreSink> Filtered<S> {
-    /// A sink for a watch of the objects with `label`.
-    fn new(api: &Api, config: &Config, label: &'static str, sink: S) -> Self {
-        let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
-        let (clock, hidden, due) = (api.clock().clone(), Mutex::default(), Notify::new());
-        let shared = Arc::new(Shared { sink, label, clock, metrics, hidden, due });
-        let api = api.clone().with_user_agent(&user_agent("shared-informers"));
-        let reader = tokio::spawn(Arc::clone(&shared).read_when_due(api));
-        Self { shared, reader }
-    }
-}
-
 impl<S> Drop for Filtered<S> {
     fn drop(&mut self) {
         self.reader.abort();
@@ -172,8 +157,13 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
     /// Starts listing and watching the objects that have a label of that key.
     pub fn follow_labelled(api: Api, config: Config, label: &'static str, sink: S) -> Self {
         let config = Config { labels: label.to_owned(), ..config };
-        let filtered = Filtered::new(&api, &config, label, sink);
-        Self::follow(api, config, filtered)
+        let metrics = HiddenMetrics::new(&config.metrics.clone().unwrap_or_default(), S::Object::RESOURCE);
+        let hidden = Hidden { metrics, objects: BTreeMap::new(), schedule: BTreeSet::new(), questions: 0 };
+        let (clock, hidden, due) = (api.clock().clone(), Mutex::new(hidden), Notify::new());
+        let shared = Arc::new(Shared { sink, label, clock, hidden, due });
+        let reading = api.clone().with_user_agent(&user_agent("shared-informers"));
+        let reader = tokio::spawn(Arc::clone(&shared).read_when_due(reading));
+        Self::follow(api, config, Filtered { shared, reader })
     }
 
     /// The cache.
@@ -208,7 +198,6 @@ impl<S: StoreSink> SinkInformer<Filtered<S>> {
         }
         hidden.insert(object.meta(), *resource_version, shared.clock.instant() + FIRST_PAUSE);
         shared.sink.put_read(Entry::Good(Arc::new(object)));
-        shared.metrics.hidden(hidden.len());
         shared.due.notify_one();
     }
 }
@@ -226,10 +215,7 @@ impl<S: StoreSink> Shared<S> {
                     batch::all_within(IN_FLIGHT, due.iter().map(|(key, question)| self.settle(&api, key, *question)))
                         .await;
                 }
-                Err(Some(next)) => tokio::select! {
-                    () = self.due.notified() => {}
-                    () = tokio::time::sleep_until(next) => {}
-                },
+                Err(Some(next)) => drop(tokio::time::timeout_at(next, self.due.notified()).await),
                 Err(None) => self.due.notified().await,
             }
         }
@@ -241,38 +227,40 @@ impl<S: StoreSink> Shared<S> {
         let mut hidden = self.hidden.lock();
         // Otherwise the watch has brought something newer meanwhile, or the object is to be read once more.
         let Some(known) = hidden.objects.get(key).filter(|known| known.question == question) else { return };
-        let uid = known.uid.clone();
-        let answer = answer.and_then(|page| {
+        let page = answer.and_then(|page| {
             let is_new = page.version >= known.since;
             is_new.then_some(page).ok_or_else(|| format!("an older version than {}", known.since))
         });
-        let answer =
-            answer.map(|page| (page.items.into_iter().find(|item| item.meta().name == key.name), page.foreign));
-        let result = match answer {
+        let result = match page {
             Err(error) => {
                 tracing::debug!(resource = %S::Object::RESOURCE, key = %key, err = error, "Hidden object cannot be read");
                 hidden.put_off(key, self.clock.instant());
                 "error"
             }
-            Ok((Some(live), _)) if live.meta().uid == uid && is_kept(&live) && self.is_visible(live.meta()) => {
-                hidden.remove(key);
-                self.sink.put_read(live);
-                "visible"
-            }
-            Ok((Some(live), _)) if live.meta().uid == uid && is_kept(&live) => {
-                self.sink.put_read(live);
-                hidden.put_off(key, self.clock.instant());
-                "hidden"
-            }
-            Ok((live, foreign)) => {
-                hidden.remove(key);
-                self.remove(key);
-                let is_taken = foreign > 0 || live.is_some_and(|live| live.meta().uid == uid);
-                if is_taken { "foreign" } else { "gone" }
+            Ok(page) => {
+                let live = page.items.into_iter().find(|item| item.meta().name == key.name);
+                let live = live.filter(|live| live.meta().uid == known.uid);
+                let is_taken = page.foreign > 0 || live.is_some();
+                match live.filter(|live| live.good().is_none_or(Object::keep)) {
+                    Some(live) if self.is_visible(live.meta()) => {
+                        hidden.remove(key);
+                        self.sink.put_read(live);
+                        "visible"
+                    }
+                    Some(live) => {
+                        self.sink.put_read(live);
+                        hidden.put_off(key, self.clock.instant());
+                        "hidden"
+                    }
+                    None => {
+                        hidden.remove(key);
+                        self.remove(key);
+                        if is_taken { "foreign" } else { "gone" }
+                    }
+                }
             }
         };
-        self.metrics.read(result);
-        self.metrics.hidden(hidden.len());
+        hidden.metrics.read(result);
     }
 
     /// Reads an object, and returns the version at which it was so or was missing. This is a list of one: it states the version, and
@@ -287,16 +275,10 @@ impl<S: StoreSink> Shared<S> {
     fn remove(&self, key: &Key) {
         // The version that was read may be newer than that of the watch.
         let unversioned = |cached: &Meta| Meta { resource_version: Version::UNKNOWN, ..cached.clone() };
-        let last = self.sink.store().peek(&key.namespace, &key.name, unversioned);
-        if let Some(last) = last {
+        if let Some(last) = self.sink.store().peek(&key.namespace, &key.name, unversioned) {
             self.sink.gone(&last);
         }
     }
-}
-
-/// Whether an object concerns this process.
-fn is_kept<K: Object>(entry: &Entry<K>) -> bool {
-    if let Entry::Good(object) = entry { object.keep() } else { true }
 }
 
 impl<S: StoreSink> Sink for Filtered<S> {
@@ -331,15 +313,13 @@ impl<S: StoreSink> Sink for Filtered<S> {
             set.push(Entry::Good(object));
         }
         shared.sink.complete(set, version, origin);
-        shared.metrics.hidden(hidden.len());
         shared.due.notify_one();
     }
 
     fn put(&self, entry: Entry<S::Object>) {
         let mut hidden = self.shared.hidden.lock();
-        if hidden.len() > 0 {
+        if !hidden.objects.is_empty() {
             hidden.remove(&entry.meta().key());
-            self.shared.metrics.hidden(hidden.len());
         }
         self.shared.sink.put(entry);
     }
@@ -349,9 +329,8 @@ impl<S: StoreSink> Sink for Filtered<S> {
         self.shared.sink.foreign(head);
         // A newer state of it may have been read.
         let is_out = self.shared.sink.store().peek(head.namespace(), head.name(), |_| ()).is_none();
-        if hidden.len() > 0 && is_out {
+        if !hidden.objects.is_empty() && is_out {
             hidden.remove(&Key::new(head.namespace(), head.name()));
-            self.shared.metrics.hidden(hidden.len());
         }
     }
 
@@ -366,7 +345,6 @@ impl<S: StoreSink> Sink for Filtered<S> {
             shared.sink.bookmark(last.resource_version);
             shared.due.notify_one();
         }
-        shared.metrics.hidden(hidden.len());
     }
 
     fn bookmark(&self, version: Version) {

@@ -1,21 +1,18 @@
 //! The lines of a watch and the pages of a list, read into projections.
 
-use std::{borrow::Cow, fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeSeed, MapAccess, SeqAccess, Visitor},
-};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::{
-    api::Cause,
+    api::Status,
     meta::{Meta, Version},
     object::{DecodeError, Object, decode, decode_meta},
     store::Entry,
 };
 
-use super::Head;
+use super::head::{Head, each};
 
 /// One line of a watch.
 pub(super) enum Frame<'a, K> {
@@ -28,7 +25,7 @@ pub(super) enum Frame<'a, K> {
     /// Everything up to this version has been sent; the first set is complete if `initial_end`.
     Bookmark { version: Version, initial_end: bool },
     /// The server ends the watch with an error.
-    Error(Failure),
+    Error(Status),
 }
 
 /// The annotation of the bookmark that ends the first set of a streaming list.
@@ -40,35 +37,6 @@ struct Line<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow)]
     object: &'a RawValue,
-}
-
-/// A failure in the middle of a stream.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-pub(super) struct Failure {
-    pub(super) code: u16,
-    pub(super) reason: String,
-    pub(super) message: String,
-    details: Details,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Details {
-    causes: Vec<Cause>,
-    retry_after_seconds: u32,
-}
-
-impl Failure {
-    /// Whether it has a cause of that reason.
-    pub(super) fn has_cause(&self, reason: &str) -> bool {
-        self.details.causes.iter().any(|cause| cause.reason == reason)
-    }
-
-    /// When to come back, if the server says so.
-    pub(super) fn retry_after(&self) -> Option<Duration> {
-        (self.details.retry_after_seconds > 0).then(|| Duration::from_secs(self.details.retry_after_seconds.into()))
-    }
 }
 
 /// Reads one line.
@@ -125,6 +93,7 @@ fn entry<K: Object>(json: &str) -> Result<Entry<K>, String> {
 /// A page of a list.
 pub(super) struct Page<K> {
     pub(super) version: Version,
+    /// Where the next page begins; empty if there is none.
     pub(super) next: String,
     /// The objects that may concern this controller.
     pub(super) items: Vec<Entry<K>>,
@@ -145,59 +114,33 @@ struct ListMeta {
 /// # Errors
 /// If it is no list, or an item has not even metadata.
 pub(super) fn read_page<K: Object>(json: &[u8]) -> Result<Page<K>, String> {
-    struct List<K>(PhantomData<K>);
-    impl<'de, K: Object> Visitor<'de> for List<K> {
-        type Value = Page<K>;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of objects")
-        }
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page<K>, A::Error> {
-            let mut meta = ListMeta::default();
-            let mut items = (Vec::new(), 0);
-            while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-                match &*key {
-                    "metadata" => meta = map.next_value()?,
-                    "items" => items = map.next_value_seed(Items(PhantomData))?,
-                    _ => {
-                        map.next_value::<serde::de::IgnoredAny>()?;
-                    }
-                }
-            }
-            let (items, foreign) = items;
-            Ok(Page { version: meta.resource_version, next: meta.next.unwrap_or_default(), items, foreign })
-        }
+    #[derive(Deserialize)]
+    #[serde(expecting = "a list of objects", bound = "K: Object")]
+    struct List<K> {
+        #[serde(default)]
+        metadata: ListMeta,
+        #[serde(default, deserialize_with = "items")]
+        items: (Vec<Entry<K>>, usize),
     }
 
-    struct Items<K>(PhantomData<K>);
-    impl<'de, K: Object> DeserializeSeed<'de> for Items<K> {
-        type Value = (Vec<Entry<K>>, usize);
-        fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-            deserializer.deserialize_any(self)
-        }
-    }
-    impl<'de, K: Object> Visitor<'de> for Items<K> {
-        type Value = (Vec<Entry<K>>, usize);
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a list of objects")
-        }
-        fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-            Ok((Vec::new(), 0))
-        }
-        fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-            let (mut items, mut foreign) = (Vec::new(), 0);
-            while let Some(item) = seq.next_element::<&'de RawValue>()? {
-                if Head::of_foreign::<K>(item.get()).is_some() {
-                    foreign += 1;
-                } else {
-                    items.push(entry(item.get()).map_err(serde::de::Error::custom)?);
-                }
-            }
-            Ok((items, foreign))
-        }
-    }
+    let list =
+        List::deserialize(&mut serde_json::Deserializer::from_slice(json)).map_err(|e| format!("no list: {e}"))?;
+    let List { metadata: ListMeta { resource_version: version, next }, items: (items, foreign) } = list;
+    Ok(Page { version, next: next.unwrap_or_default(), items, foreign })
+}
 
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    deserializer.deserialize_map(List(PhantomData)).map_err(|e| format!("no list: {e}"))
+/// The objects among the items of a list that may concern this controller, and how many others there are.
+fn items<'de, K: Object, D: Deserializer<'de>>(deserializer: D) -> Result<(Vec<Entry<K>>, usize), D::Error> {
+    let (mut items, mut foreign) = (Vec::new(), 0);
+    each(deserializer, |item: &'de RawValue| {
+        if Head::of_foreign::<K>(item.get()).is_some() {
+            foreign += 1;
+        } else {
+            items.push(entry(item.get())?);
+        }
+        Ok(())
+    })?;
+    Ok((items, foreign))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What is read of an object before anything else: whether it can concern this controller at all.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
@@ -22,8 +22,8 @@ pub struct Head<'a> {
     #[serde(borrow)]
     name: Cow<'a, str>,
     resource_version: Version,
-    #[serde(borrow, default, rename = "ownerReferences")]
-    controller: Controller<'a>,
+    #[serde(borrow, default, rename = "ownerReferences", deserialize_with = "controller")]
+    controller: Option<Str<'a>>,
 }
 
 impl<'a> Head<'a> {
@@ -32,7 +32,7 @@ impl<'a> Head<'a> {
         let concerns = K::CONCERNS?;
         let metadata = object::metadata(json)?;
         let head = Self::deserialize(&mut serde_json::Deserializer::from_str(metadata)).ok()?;
-        let is_foreign = !head.name.is_empty() && !concerns(head.controller.0.as_deref());
+        let is_foreign = !head.name.is_empty() && !concerns(head.controller.as_deref());
         is_foreign.then_some(head)
     }
 
@@ -53,37 +53,45 @@ impl<'a> Head<'a> {
 }
 
 /// The kind of the managing controller: of the first owner with `controller: true`.
-#[derive(Debug, Default)]
-struct Controller<'a>(Option<Str<'a>>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Controller<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Owner<'a> {
-            #[serde(borrow, default)]
-            kind: Option<Str<'a>>,
-            #[serde(default)]
-            controller: Option<bool>,
-        }
-        struct Owners;
-        impl<'de> Visitor<'de> for Owners {
-            type Value = Controller<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("owner references")
-            }
-            fn visit_unit<E: serde::de::Error>(self) -> Result<Self::Value, E> {
-                Ok(Controller(None))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
-                let mut found = None;
-                while let Some(owner) = seq.next_element::<Owner<'de>>()? {
-                    if owner.controller == Some(true) && found.is_none() {
-                        found = Some(owner.kind.unwrap_or_default());
-                    }
-                }
-                Ok(Controller(found))
-            }
-        }
-        deserializer.deserialize_any(Owners)
+fn controller<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Str<'a>>, D::Error> {
+    #[derive(Deserialize)]
+    struct Owner<'a> {
+        #[serde(borrow, default)]
+        kind: Option<Str<'a>>,
+        #[serde(default)]
+        controller: Option<bool>,
     }
+    let mut found = None;
+    each(deserializer, |owner: Owner<'de>| {
+        if owner.controller == Some(true) && found.is_none() {
+            found = Some(owner.kind.unwrap_or_default());
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Reads a list item by item, and keeps none of them. `null` is an empty list.
+pub(super) fn each<'de, T, D>(deserializer: D, read: impl FnMut(T) -> Result<(), String>) -> Result<(), D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    struct Each<T, F>(F, PhantomData<T>);
+    impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> for Each<T, F> {
+        type Value = ();
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of objects")
+        }
+        fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
+            Ok(())
+        }
+        fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<(), A::Error> {
+            while let Some(item) = seq.next_element()? {
+                self.0(item).map_err(serde::de::Error::custom)?;
+            }
+            Ok(())
+        }
+    }
+    deserializer.deserialize_any(Each(read, PhantomData))
 }

@@ -4,10 +4,11 @@ mod set;
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use futures::FutureExt as _;
 
 use crate::{
-    api::{Api, Call, Error, Lines, MAX_RETRY_AFTER, escape},
+    api::{Api, Call, Error, Lines, MAX_RETRY_AFTER, Status, escape},
     client::user_agent,
     clock::Instant,
     meta::Version,
@@ -19,7 +20,7 @@ use crate::{
 
 use super::{
     Config, Refresh, Shared, Sink, Until,
-    frames::{self, Failure, Frame},
+    frames::{self, Frame},
 };
 
 /// Back-off of a failing list or watch. Upstream: reflector.go, 800ms doubled up to 30s, each lengthened by up to itself.
@@ -42,14 +43,14 @@ pub const JSON: &str = "application/json";
 pub const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// How a round ended.
+/// How a round ended, unless the server closed the watch, which is then resumed.
 enum End {
-    /// The server closed the watch: resume.
-    Closed,
     /// Resume after a pause.
     Pause(String),
-    /// Read a full set, at once or after a pause.
-    Relist { why: String, pause: bool },
+    /// Read a full set after a pause.
+    Relist(String),
+    /// Read a full set at once.
+    RelistNow(String),
     /// The version we stand on is no longer kept: read a full set after a pause.
     Expired(String),
     /// There is no streaming list this time: read a full set in pages, at once.
@@ -84,17 +85,10 @@ pub(super) struct Reflector<S> {
     pages_next: bool,
     /// How long the server asked to be left alone.
     told_to_wait: Duration,
-    /// What was handled since the watch was last waited for.
-    handled: Handled,
+    /// When the first event of this wake-up was handled, and how many have been.
+    handled: Option<(Instant, u64)>,
     /// A full set is being read.
     filling: Option<Work>,
-}
-
-/// Events that one wake-up has brought.
-#[derive(Default)]
-struct Handled {
-    events: u64,
-    since: Option<Instant>,
 }
 
 impl<S: Sink> Reflector<S> {
@@ -123,7 +117,7 @@ impl<S: Sink> Reflector<S> {
             wants_set: true,
             pages_next: false,
             told_to_wait: Duration::ZERO,
-            handled: Handled::default(),
+            handled: None,
             filling: None,
         }
     }
@@ -131,7 +125,7 @@ impl<S: Sink> Reflector<S> {
     pub(super) async fn run(mut self) {
         self.resync_at = self.config.resync.map(|d| self.api.clock().instant() + d);
         loop {
-            let end = if self.wants_set {
+            let round = if self.wants_set {
                 self.shared.phase("listing");
                 self.full_set().await
             } else {
@@ -141,32 +135,21 @@ impl<S: Sink> Reflector<S> {
             self.filling = None;
             self.waits();
             self.counted.queued(0);
-            match end {
-                End::Closed => {}
-                End::Pause(why) => {
-                    self.complain(&why);
-                    self.pause().await;
-                }
-                End::Relist { why, pause } => {
-                    self.wants_set = true;
-                    if pause {
-                        self.complain(&why);
-                        self.pause().await;
-                    } else {
-                        tracing::debug!(resource = %self.resource, why, "Reading a full set");
-                    }
-                }
-                End::Expired(why) => {
-                    // Nothing is wrong with that, but a server that says it again and again must not be asked without end.
+            let Err(end) = round else { continue };
+            self.wants_set |= !matches!(end, End::Pause(_));
+            match &end {
+                End::Pause(why) | End::Relist(why) => self.complain(why),
+                End::RelistNow(why) | End::Expired(why) => {
                     tracing::debug!(resource = %self.resource, why, "Reading a full set");
-                    self.wants_set = true;
-                    self.pause().await;
                 }
                 End::NoStreaming(why) => {
                     tracing::info!(resource = %self.resource, why, "No streaming list this time, reading pages");
-                    self.wants_set = true;
                     self.pages_next = true;
                 }
+            }
+            // Nothing is wrong with an expired version, but a server that says so again and again must not be asked without end.
+            if !matches!(end, End::RelistNow(_) | End::NoStreaming(_)) {
+                self.pause().await;
             }
         }
     }
@@ -181,8 +164,14 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// The next pause is no shorter than the server says.
-    fn heed(&mut self, retry_after: Option<Duration>) {
-        self.told_to_wait = retry_after.unwrap_or_default().min(MAX_RETRY_AFTER);
+    fn heed(&mut self, retry_after: Duration) {
+        self.told_to_wait = retry_after.min(MAX_RETRY_AFTER);
+    }
+
+    /// Heeds what the server says in an answer.
+    fn heeding<T>(&mut self, answer: Result<T, Error>) -> Result<T, Error> {
+        self.heed(answer.as_ref().err().and_then(Error::retry_after).unwrap_or_default());
+        answer
     }
 
     /// Says what is wrong, once an interval.
@@ -197,24 +186,18 @@ impl<S: Sink> Reflector<S> {
         }
     }
 
-    /// What the events of a watch are asked for as.
-    fn accept(&self) -> &'static str {
-        if self.config.metadata_only { METADATA } else { JSON }
-    }
-
     /// Reads a list, or a page of it.
-    async fn list(&mut self, query: &str) -> Result<bytes::Bytes, Error> {
+    async fn list(&mut self, query: &str) -> Result<Bytes, Error> {
         let accept = if self.config.metadata_only { METADATA_LIST } else { JSON };
         let answer = self.api.call(Call::list(self.resource, &self.config.namespace, query, accept)).await;
-        self.heed(answer.as_ref().err().and_then(Error::retry_after));
-        answer
+        self.heeding(answer)
     }
 
     /// Opens a watch.
     async fn watch(&mut self, query: &str) -> Result<Lines, Error> {
-        let answer = self.api.watch(self.resource, &self.config.namespace, query, self.accept()).await;
-        self.heed(answer.as_ref().err().and_then(Error::retry_after));
-        answer
+        let accept = if self.config.metadata_only { METADATA } else { JSON };
+        let answer = self.api.watch(self.resource, &self.config.namespace, query, accept).await;
+        self.heeding(answer)
     }
 
     /// The selectors, as query parameters with a leading `&`.
@@ -234,18 +217,18 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// What an error inside a watch means for the next round.
-    fn refused(&mut self, failure: &Failure) -> End {
-        let Failure { code, reason, message, .. } = failure;
-        self.heed(failure.retry_after());
+    fn refused(&mut self, failure: Status) -> End {
+        let Status { code, reason, message, details, .. } = failure;
+        self.heed(Duration::from_secs(details.retry_after_seconds.into()));
         match code {
-            429 => End::Pause(message.clone()),
-            410 => End::Expired(message.clone()),
-            _ => End::Relist { why: format!("the watch ended with {code} {reason}: {message}"), pause: true },
+            429 => End::Pause(message),
+            410 => End::Expired(message),
+            _ => End::Relist(format!("the watch ended with {code} {reason}: {message}")),
         }
     }
 
     /// Opens a watch from the newest version seen and follows it.
-    async fn resume(&mut self) -> End {
+    async fn resume(&mut self) -> Result<(), End> {
         let query = format!(
             "watch=true&allowWatchBookmarks=true&resourceVersion={}&timeoutSeconds={}{}",
             self.sink.version(),
@@ -253,13 +236,12 @@ impl<S: Sink> Reflector<S> {
             self.selectors()
         );
         match self.watch(&query).await {
-            Ok(lines) => {
-                self.shared.state.lock().watches += 1;
-                self.follow(lines).await
+            Ok(lines) => self.follow(lines).await,
+            Err(e) if matches!(e, Error::Unsent(_)) || e.is_too_many_requests() => {
+                Err(End::Pause(format!("watch: {e}")))
             }
-            Err(e) if matches!(e, Error::Unsent(_)) || e.is_too_many_requests() => End::Pause(format!("watch: {e}")),
-            Err(e) if e.is_gone() => End::Expired(e.to_string()),
-            Err(e) => relist(&format!("watch: {e}")),
+            Err(e) if e.is_gone() => Err(End::Expired(e.to_string())),
+            Err(e) => Err(End::Relist(format!("watch: {e}"))),
         }
     }
 
@@ -273,14 +255,13 @@ impl<S: Sink> Reflector<S> {
     }
 
     /// Applies the events of a watch until it ends.
-    async fn follow(&mut self, mut lines: Lines) -> End {
+    async fn follow(&mut self, mut lines: Lines) -> Result<(), End> {
         let opened = self.api.clock().instant();
         let (mut seen, mut is_new) = (0u32, true);
+        self.shared.state.lock().watches += 1;
         self.shared.phase("watching");
         loop {
-            if let Some(end) = self.answer_refresh(&mut lines).await {
-                return end;
-            }
+            self.answer_refresh(&mut lines).await?;
             let silence = match seen {
                 0 if is_new => VERY_SHORT,
                 0 => self.silence().saturating_sub(VERY_SHORT),
@@ -296,62 +277,55 @@ impl<S: Sink> Reflector<S> {
                     continue;
                 }
                 Ok(None) if seen == 0 && self.api.clock().instant() - opened < VERY_SHORT => {
-                    return End::Pause("the server closed a watch at once".to_owned());
+                    return Err(End::Pause("the server closed a watch at once".to_owned()));
                 }
-                Ok(None) => return End::Closed,
+                Ok(None) => return Ok(()),
                 Err(NoLine::RefreshWanted) => continue,
                 // The answer to the next watch tells whether the server lives; the connection has its own pings.
                 Err(NoLine::Silent) => {
                     tracing::debug!(resource = %self.resource, seconds = silence.as_secs(), "Watch is silent, resuming");
                     self.silences = self.silences.saturating_add(1);
-                    return End::Closed;
+                    return Ok(());
                 }
                 // What broke is the connection, not our state: resume where we are. After a pause if that was in the middle of
                 // a line: it may be the line that breaks it.
                 Err(NoLine::Broken(error)) if seen > 0 && !lines.in_a_line() => {
                     tracing::debug!(resource = %self.resource, err = error, "Watch broke off, resuming");
-                    return End::Closed;
+                    return Ok(());
                 }
-                Err(NoLine::Broken(error)) => return End::Pause(error),
+                Err(NoLine::Broken(error)) => return Err(End::Pause(error)),
             };
             seen += 1;
             (is_new, self.silences) = (false, 0);
             if seen.is_multiple_of(TURN) {
                 tokio::task::yield_now().await;
             }
-            let frame = frames::read::<S::Object>(&line);
-            if !matches!(frame, Ok(Frame::Error(_)) | Err(_)) {
-                self.failures = 0;
-                if self.handled.events == 0 {
-                    self.complained = None;
-                    self.shared.got_through();
-                }
+            let frame = match frames::read::<S::Object>(&line) {
+                Ok(Frame::Error(failure)) => return Err(self.refused(failure)),
+                Ok(frame) => frame,
+                Err(e) => return Err(End::Relist(format!("garbage on a watch: {e}"))),
+            };
+            self.failures = 0;
+            if self.handled.is_none() {
+                self.complained = None;
+                self.shared.got_through();
             }
-            match frame {
-                Ok(Frame::Error(failure)) => return self.refused(&failure),
-                Ok(frame) => {
-                    self.sample(&frame, &line);
-                    self.handle(frame);
-                }
-                Err(e) => return relist(&format!("garbage on a watch: {e}")),
-            }
+            self.sample(&frame, &line);
+            self.handle(frame);
         }
     }
 
     /// Shows an object to the sampler, if there is one for this resource.
     fn sample(&self, frame: &Frame<'_, S::Object>, line: &[u8]) {
         if let (Some(sampler), Frame::Put { entry, .. }) = (&self.config.sampler, frame) {
-            let now = self.handled.since.unwrap_or_else(|| self.api.clock().instant());
+            let now = self.handled.map_or_else(|| self.api.clock().instant(), |(since, _)| since);
             sampler.sample(self.resource, entry.meta().resource_version, line, now);
         }
     }
 
     /// Gives the sink what a line says.
     fn handle(&mut self, frame: Frame<'_, S::Object>) {
-        self.handled.events += 1;
-        if self.handled.since.is_none() {
-            self.handled.since = Some(self.api.clock().instant());
-        }
+        self.handled.get_or_insert_with(|| (self.api.clock().instant(), 0)).1 += 1;
         match frame {
             Frame::Put { entry, .. } => self.sink.put(entry),
             Frame::Foreign { head, .. } => self.sink.foreign(&head),
@@ -367,7 +341,7 @@ impl<S: Sink> Reflector<S> {
 
     /// Nothing is left to be handled: notes what has been.
     fn waits(&mut self) {
-        let Handled { events, since: Some(since) } = std::mem::take(&mut self.handled) else { return };
+        let Some((since, events)) = self.handled.take() else { return };
         let clock = self.api.clock();
         self.shared.saw_events(events, clock.now());
         self.counted.handled(clock.instant() - since);
@@ -377,12 +351,7 @@ impl<S: Sink> Reflector<S> {
     /// The next line, within `silence`; meanwhile the cache is replayed when that is due.
     ///
     /// With `refreshable`, a request for a fresh cache ends the wait ([`NoLine::RefreshWanted`]).
-    async fn line(
-        &mut self,
-        lines: &mut Lines,
-        silence: Duration,
-        refreshable: bool,
-    ) -> Result<Option<bytes::Bytes>, NoLine> {
+    async fn line(&mut self, lines: &mut Lines, silence: Duration, refreshable: bool) -> Result<Option<Bytes>, NoLine> {
         // No timer is needed for a line that is there already.
         let is_refresh_wanted = refreshable && self.shared.refresh.borrow().number > self.met;
         if !is_refresh_wanted && let Some(line) = lines.next().now_or_never() {
@@ -392,20 +361,15 @@ impl<S: Sink> Reflector<S> {
         let deadline = self.api.clock().instant() + silence;
         let mut refresh = self.shared.refresh.subscribe();
         loop {
+            let resync_at = self.resync_at.unwrap_or(deadline);
             if refreshable && refresh.borrow_and_update().number > self.met {
                 return Err(NoLine::RefreshWanted);
             }
-            let replay = async {
-                match self.resync_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 line = lines.next() => return line.map_err(|error| NoLine::Broken(error.to_string())),
                 _ = refresh.changed(), if refreshable => {}
-                () = replay => self.resync(),
+                () = tokio::time::sleep_until(resync_at), if self.resync_at.is_some() => self.resync(),
                 () = self.shared.replay.notified() => self.resync(),
                 () = tokio::time::sleep_until(deadline) => return Err(NoLine::Silent),
             }
@@ -414,42 +378,37 @@ impl<S: Sink> Reflector<S> {
 
     /// Meets a request for a fresh cache: waits a moment for the watch to bring what is missing, and reads a full set if it
     /// does not.
-    async fn answer_refresh(&mut self, lines: &mut Lines) -> Option<End> {
+    async fn answer_refresh(&mut self, lines: &mut Lines) -> Result<(), End> {
         let Refresh { number, until } = *self.shared.refresh.borrow();
         if number <= self.met {
-            return None;
+            return Ok(());
         }
+        let relist_now = |why: &str| End::RelistNow(why.to_owned());
         let version = match until {
             Until::At(version) => version,
-            Until::Newest => match self.list(&format!("limit=1{}", self.selectors())).await {
+            Until::Newest => {
+                let body = self.list(&format!("limit=1{}", self.selectors())).await;
+                let body = body.map_err(|e| End::Relist(format!("list: {e}")))?;
                 // A server that tells no version leaves but one way.
-                Ok(body) => match frames::read_page::<S::Object>(&body) {
-                    Ok(page) if page.version.is_known() => page.version,
-                    _ => return Some(End::Relist { why: "the server tells no version".to_owned(), pause: false }),
-                },
-                Err(e) => return Some(End::Relist { why: format!("list: {e}"), pause: true }),
-            },
+                let page = frames::read_page::<S::Object>(&body).ok().filter(|page| page.version.is_known());
+                page.ok_or_else(|| relist_now("the server tells no version"))?.version
+            }
         };
         let deadline = self.api.clock().instant() + CATCH_UP;
         while self.sink.version() < version {
-            let line = tokio::select! {
-                biased;
-                line = lines.next() => line,
-                () = tokio::time::sleep_until(deadline) => {
-                    return Some(End::Relist { why: "the watch does not bring what must be seen".to_owned(), pause: false });
-                }
+            let Ok(line) = tokio::time::timeout_at(deadline, lines.next()).await else {
+                return Err(relist_now("the watch does not bring what must be seen"));
             };
-            let ended = || Some(End::Relist { why: "the watch ended".to_owned(), pause: false });
-            let Ok(Some(line)) = line else { return ended() };
-            match frames::read::<S::Object>(&line) {
-                Err(_) | Ok(Frame::Error(_)) => return ended(),
-                Ok(frame) => self.handle(frame),
+            let line = line.ok().flatten();
+            match line.as_deref().map(frames::read::<S::Object>) {
+                None | Some(Err(_) | Ok(Frame::Error(_))) => return Err(relist_now("the watch ended")),
+                Some(Ok(frame)) => self.handle(frame),
             }
         }
         self.waits();
         self.met = number;
         self.shared.refreshed.send_replace(number);
-        None
+        Ok(())
     }
 
     /// Where the objects of a full set come from.
@@ -503,8 +462,4 @@ enum NoLine {
     Silent,
     #[error("{0}")]
     Broken(String),
-}
-
-fn relist(why: &str) -> End {
-    End::Relist { why: why.to_owned(), pause: true }
 }

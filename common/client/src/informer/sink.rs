@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::{
     meta::{Meta, Version},
     object::Object,
@@ -62,13 +64,13 @@ where
 /// A store, and those who hear of its changes.
 pub struct Cached<K> {
     pub(super) store: Arc<Store<K>>,
-    handlers: Vec<Handler<K>>,
+    pub(super) handlers: Mutex<Vec<Handler<K>>>,
 }
 
 impl<K: Object> Cached<K> {
     /// Keeps objects in `store`, and calls `handlers` after each change, in their order.
     pub fn new(store: Arc<Store<K>>, handlers: Vec<Handler<K>>) -> Self {
-        Self { store, handlers }
+        Self { store, handlers: Mutex::new(handlers) }
     }
 
     /// Changes the store, then tells of what that changed.
@@ -76,7 +78,7 @@ impl<K: Object> Cached<K> {
         let mut events = Vec::new();
         change(&self.store, &mut events);
         for event in events {
-            for handler in &self.handlers {
+            for handler in self.handlers.lock().iter() {
                 handler(&event, origin);
             }
         }

@@ -221,7 +221,7 @@ async fn where_it_is_urgent_a_request_that_was_given_up_leaves_its_connection() 
     config.cluster_url = proxy.url();
     let never = Duration::from_hours(1);
     let patience = Patience { ping_after: never, ping_timeout: never, leaves: true };
-    let mut wire = Wire::new(&config, patience).unwrap();
+    let wire = Arc::new(Wire::new(&config, patience).unwrap());
     let request = || {
         Request::get(format!("{}p", config.cluster_url))
             .header("user-agent", "a")
@@ -230,13 +230,13 @@ async fn where_it_is_urgent_a_request_that_was_given_up_leaves_its_connection() 
             .unwrap()
     };
     for _ in 0..3 {
-        wire.call(request()).await.unwrap().into_body().collect().await.unwrap();
+        Arc::clone(&wire).send(request()).await.unwrap().into_body().collect().await.unwrap();
     }
     assert_eq!(server.connections.load(Ordering::Relaxed), 1, "what is answered stays");
     proxy.silence();
-    let given_up = tokio::time::timeout(Duration::from_millis(100), wire.call(request())).await;
+    let given_up = tokio::time::timeout(Duration::from_millis(100), Arc::clone(&wire).send(request())).await;
     assert!(given_up.is_err(), "nothing comes over a silent connection");
-    wire.call(request()).await.unwrap().into_body().collect().await.unwrap();
+    Arc::clone(&wire).send(request()).await.unwrap().into_body().collect().await.unwrap();
     assert_eq!(server.connections.load(Ordering::Relaxed), 2);
 }
 
@@ -256,7 +256,7 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
     config.cluster_url = proxy.url();
     let brief = Duration::from_millis(200);
     let patience = Patience { ping_after: brief, ping_timeout: brief, leaves: false };
-    let mut wire = Wire::new(&config, patience).unwrap();
+    let wire = Arc::new(Wire::new(&config, patience).unwrap());
     let request = || {
         Request::get(format!("{}p", config.cluster_url))
             .header("user-agent", "a")
@@ -264,18 +264,18 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
             .body(Body::empty())
             .unwrap()
     };
-    let answer = wire.call(request()).await.unwrap();
+    let answer = Arc::clone(&wire).send(request()).await.unwrap();
     assert!(answer.into_body().collect().await.is_ok());
     proxy.silence();
-    let ended = tokio::time::timeout(Duration::from_secs(5), wire.call(request())).await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), Arc::clone(&wire).send(request())).await;
     assert!(ended.expect("the dead connection is noticed").is_err());
-    let mut current = wire.0.requests.usable();
+    let mut current = wire.requests.usable();
     for _ in 0..50 {
         if current.is_none() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
-        current = wire.0.requests.usable();
+        current = wire.requests.usable();
     }
     panic!("the dead connection is still in use");
 }
@@ -283,7 +283,7 @@ async fn a_connection_that_died_silently_is_noticed_by_its_pings() {
 #[tokio::test]
 async fn unread_watches_do_not_hold_up_requests() {
     let server = server(&[b"h2"], 100, usize::MAX).await;
-    let mut wire = Wire::new(&config(&server), Patience::usual()).unwrap();
+    let wire = Arc::new(Wire::new(&config(&server), Patience::usual()).unwrap());
     let request = |query: &str| {
         Request::get(format!("https://{}/p{query}", server.address))
             .header("user-agent", "a")
@@ -291,8 +291,8 @@ async fn unread_watches_do_not_hold_up_requests() {
             .body(Body::empty())
             .unwrap()
     };
-    let watch = wire.call(request("?a=b&watch=true")).await.unwrap();
-    let answer = wire.call(request("")).await.unwrap();
+    let watch = Arc::clone(&wire).send(request("?a=b&watch=true")).await.unwrap();
+    let answer = Arc::clone(&wire).send(request("")).await.unwrap();
     assert!(answer.into_body().collect().await.is_ok());
     assert_eq!(server.connections.load(Ordering::Relaxed), 2, "a watch has a connection of its own");
     drop(watch);

@@ -1,15 +1,14 @@
 //! Full sets: as a streaming list where the server has them, page by page otherwise.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
-use super::{End, Reflector, TURN, VERY_SHORT, relist};
+use super::{End, Reflector, TURN, VERY_SHORT};
 use crate::{
     api::{Error, escape},
     informer::{
         frames::{self, Frame},
         sink::Sink,
     },
-    meta::Version,
 };
 
 /// The cause of a failure by a server that lags behind the version it is asked about.
@@ -17,24 +16,19 @@ const VERSION_TOO_LARGE: &str = "ResourceVersionTooLarge";
 
 impl<S: Sink> Reflector<S> {
     /// Reads a full set; as a streaming list, it goes on with its watch.
-    pub(super) async fn full_set(&mut self) -> End {
+    pub(super) async fn full_set(&mut self) -> Result<(), End> {
         let wanted = self.shared.refresh.borrow().number;
         self.asked = Some(self.api.clock().instant());
         self.filling = Some(self.api.pace().work());
         if self.config.streaming && !std::mem::take(&mut self.pages_next) {
-            return self.streamed(wanted).await;
-        }
-        match self.paged().await {
-            Ok((set, version)) => {
-                self.complete(set, version, wanted);
-                End::Closed
-            }
-            Err(end) => end,
+            self.streamed(wanted).await
+        } else {
+            self.paged(wanted).await
         }
     }
 
     /// Reads a full set as a streaming list and goes on with its watch.
-    async fn streamed(&mut self, wanted: u64) -> End {
+    async fn streamed(&mut self, wanted: u64) -> Result<(), End> {
         let known = self.sink.version();
         let mut query = format!(
             "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds={}",
@@ -50,18 +44,19 @@ impl<S: Sink> Reflector<S> {
             Ok(lines) => lines,
             Err(e) if e.is_gone() || e.has_cause(VERSION_TOO_LARGE) => {
                 self.forget_version = known.is_known();
-                return relist(&format!("streaming list: {e}"));
+                return Err(End::Relist(format!("streaming list: {e}")));
             }
             // A server that answers may be one without streaming lists; one that is not there or busy is not.
             Err(e @ Error::Status(_)) if !e.is_too_many_requests() && e.retry_after().is_none() => {
-                return End::NoStreaming(e.to_string());
+                return Err(End::NoStreaming(e.to_string()));
             }
-            Err(e) => return relist(&format!("streaming list: {e}")),
+            Err(e) => return Err(End::Relist(format!("streaming list: {e}"))),
         };
         let opened = self.api.clock().instant();
         let origin = self.origin();
         let mut set = self.sink.begin();
         let (mut turn, mut objects, mut bytes) = (0, 0, 0);
+        let relist = |why: &str| Err(End::Relist(why.to_owned()));
         loop {
             turn += 1;
             if turn % TURN == 0 {
@@ -70,7 +65,7 @@ impl<S: Sink> Reflector<S> {
             let line = match self.line(&mut lines, self.config.silence, false).await {
                 Ok(Some(line)) => line,
                 Ok(None) if turn == 1 && self.api.clock().instant() - opened < VERY_SHORT => {
-                    return End::NoStreaming("the server closed a streaming list at once".to_owned());
+                    return Err(End::NoStreaming("the server closed a streaming list at once".to_owned()));
                 }
                 Ok(None) => return relist("the server closed a streaming list before its end"),
                 Err(e) => return relist(&e.to_string()),
@@ -79,54 +74,51 @@ impl<S: Sink> Reflector<S> {
             if bytes > self.config.longest {
                 return relist("a set without an end");
             }
-            match frames::read::<S::Object>(&line) {
-                Ok(Frame::Put { entry, added: true }) => {
+            match frames::read::<S::Object>(&line).map_err(End::Relist)? {
+                Frame::Put { entry, added: true } => {
                     self.sink.include(&mut set, entry, origin);
                     objects += 1;
                     self.counted.queued(objects);
                 }
-                Ok(Frame::Foreign { added: true, .. }) => {}
-                Ok(Frame::Bookmark { version, initial_end: true }) => {
+                Frame::Foreign { added: true, .. } | Frame::Bookmark { initial_end: false, .. } => {}
+                Frame::Bookmark { version, .. } => {
                     self.complete(set, version, wanted);
                     break;
                 }
                 // Until the end of the first set only that set is sent; a server that does otherwise is not to be trusted.
-                Ok(Frame::Put { .. } | Frame::Foreign { .. } | Frame::Gone(_)) => {
+                Frame::Put { .. } | Frame::Foreign { .. } | Frame::Gone(_) => {
                     return relist("an event before the end of the first set");
                 }
-                Ok(Frame::Bookmark { .. }) => {}
-                Ok(Frame::Error(failure)) => {
-                    self.heed(failure.retry_after());
+                Frame::Error(failure) => {
+                    self.heed(Duration::from_secs(failure.details.retry_after_seconds.into()));
                     let why = format!("streaming list: {}", failure.message);
-                    return match failure.code {
-                        429 => relist(&why),
+                    return Err(match failure.code {
+                        429 => End::Relist(why),
                         code if code == 410 || failure.has_cause(VERSION_TOO_LARGE) => {
                             self.forget_version = known.is_known();
-                            relist(&why)
+                            End::Relist(why)
                         }
                         _ => End::NoStreaming(why),
-                    };
+                    });
                 }
-                Err(e) => return relist(&e),
             }
         }
         self.filling = None;
-        self.shared.state.lock().watches += 1;
         self.follow(lines).await
     }
 
     /// Reads a full set page by page, all of one version.
-    async fn paged(&mut self) -> Result<(S::Set, Version), End> {
+    async fn paged(&mut self, wanted: u64) -> Result<(), End> {
         let origin = self.origin();
         let mut set = self.sink.begin();
         let (mut objects, mut bytes) = (0, 0);
         let mut token = String::new();
+        let failed = |e: Error| End::Relist(format!("list: {e}"));
         loop {
-            let mut query = if token.is_empty() {
-                format!("limit={}", self.config.page)
-            } else {
-                format!("limit={}&continue={}", self.config.page, escape(&token))
-            };
+            let mut query = format!("limit={}", self.config.page);
+            if !token.is_empty() {
+                let _ = write!(query, "&continue={}", escape(&token));
+            }
             query.push_str(&self.selectors());
             let body = match self.list(&query).await {
                 Ok(body) => body,
@@ -134,22 +126,23 @@ impl<S: Sink> Reflector<S> {
                 Err(e) if e.is_gone() && !token.is_empty() => {
                     (set, objects, bytes) = (self.sink.begin(), 0, 0);
                     let query = self.selectors();
-                    self.list(query.trim_start_matches('&')).await.map_err(|e| relist(&format!("list: {e}")))?
+                    self.list(query.trim_start_matches('&')).await.map_err(failed)?
                 }
-                Err(e) => return Err(relist(&format!("list: {e}"))),
+                Err(e) => return Err(failed(e)),
             };
             bytes += body.len();
             if bytes > self.config.longest {
-                return Err(relist("a set without an end"));
+                return Err(End::Relist("a set without an end".to_owned()));
             }
-            let page = frames::read_page::<S::Object>(&body).map_err(|e| relist(&e))?;
+            let page = frames::read_page::<S::Object>(&body).map_err(End::Relist)?;
             objects += page.items.len();
             for entry in page.items {
                 self.sink.include(&mut set, entry, origin);
             }
             self.counted.queued(objects);
             if page.next.is_empty() {
-                return Ok((set, page.version));
+                self.complete(set, page.version, wanted);
+                return Ok(());
             }
             token = page.next;
             tokio::task::yield_now().await;
