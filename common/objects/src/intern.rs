@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, Visitor},
-    ser::SerializeMap,
 };
+use serde_json::Value;
 
-use crate::map::HashSet;
+use crate::{json::StrVisitor, map::HashSet};
 
 /// The number of entries below which a table is not swept.
 const SWEEP_FLOOR: usize = 1024;
@@ -140,23 +140,7 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl Visitor<'_> for TextVisitor {
-            type Value = Text;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Text, E> {
-                Ok(Text::new(v))
-            }
-            fn visit_unit<E: serde::de::Error>(self) -> Result<Text, E> {
-                Ok(Text::default())
-            }
-            fn visit_none<E: serde::de::Error>(self) -> Result<Text, E> {
-                Ok(Text::default())
-            }
-        }
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_any(StrVisitor { expected: "a string", make: Self::new })
     }
 }
 
@@ -173,6 +157,15 @@ impl Labels {
     /// The shared copy of these labels; of a repeated key the last value counts, as in JSON.
     pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         Self::from_texts(pairs.into_iter().map(|(k, v)| (Text::new(k), Text::new(v))).collect())
+    }
+
+    /// The labels in a map of strings, or none in `null`; `None` if it is something else.
+    pub(crate) fn from_value(map: &Value) -> Option<Self> {
+        if map.is_null() {
+            return Some(Self::empty());
+        }
+        let pairs = map.as_object()?.iter().map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+        Some(Self::from_pairs(pairs.collect::<Option<Vec<_>>>()?))
     }
 
     fn from_texts(mut pairs: Vec<(Text, Text)>) -> Self {
@@ -229,11 +222,7 @@ impl fmt::Debug for Labels {
 
 impl Serialize for Labels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.as_slice().len()))?;
-        for (k, v) in self.iter() {
-            map.serialize_entry(k, v)?;
-        }
-        map.end()
+        serializer.collect_map(self.iter())
     }
 }
 

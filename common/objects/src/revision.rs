@@ -17,7 +17,6 @@ use crate::{
     meta::Meta,
     object::{Object, Resource},
     siphash::SipHash,
-    template::Template,
 };
 
 /// `ControllerRevisions` on the API server.
@@ -51,12 +50,7 @@ pub struct Data {
 impl Data {
     /// The data of a revision that has `template`: it replaces `spec.template` when it is applied as a patch.
     ///
-    /// Of a template with a [`Template::problem`] there is none.
-    pub fn new(template: &Template, numbers: Numbers) -> Option<Self> {
-        Self::from_value(template.value(), numbers)
-    }
-
-    /// The data of a revision of a template that is already parsed; `None` if the template is not an object.
+    /// `None` if the template is not an object.
     pub fn from_value(mut template: Value, numbers: Numbers) -> Option<Self> {
         template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
         let value = json!({ "spec": { "template": template } });
@@ -306,7 +300,7 @@ mod tests {
     }
 
     fn data(template: &Value) -> Data {
-        Data::new(&Template::from_value(template), Numbers::Exact).unwrap()
+        Data::from_value(template.clone(), Numbers::Exact).unwrap()
     }
 
     fn with_data(name: &str, number: i64, created: i64, data: &Value) -> RevisionWithData {
@@ -322,7 +316,7 @@ mod tests {
     #[test]
     fn the_golden_revision() {
         for numbers in [Numbers::Exact, Numbers::Doubles] {
-            let data = Data::new(&Template::from_value(&template()), numbers).unwrap();
+            let data = Data::from_value(template(), numbers).unwrap();
             assert_eq!(String::from_utf8_lossy(data.bytes()), GOLDEN);
             assert_eq!(data.bytes().len(), 443);
             let names = [0, 1, 2].map(|count| controller_revision_hash(data.bytes(), Some(count)));
@@ -382,7 +376,7 @@ mod tests {
         for odd in [json!({}), json!(null), json!([1]), json!({"spec": {"template": null}})] {
             assert!(!revision("a", 1, 0, &odd).holds(&ours));
         }
-        assert!(Data::new(&Template::default(), Numbers::Exact).is_none());
+        assert!(Data::from_value(Value::Null, Numbers::Exact).is_none());
     }
 
     #[test]

@@ -61,7 +61,7 @@ pub fn rank_for_deletion(candidates: &[Candidate<'_>], now: Timestamp) -> Vec<us
         candidates.iter().enumerate().map(|(position, candidate)| Key::new(position, candidate, now)).collect();
     group(&mut keys, Key::by_ready_time, |key, uid| key.ready_group = uid);
     group(&mut keys, Key::by_creation_time, |key, uid| key.creation_group = uid);
-    keys.sort_by_key(Key::whole);
+    keys.sort();
     keys.into_iter().map(|key| key.position).collect()
 }
 
@@ -71,25 +71,25 @@ pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
     if age <= 0 { -1 } else { age.ilog2() as i32 }
 }
 
-/// What a candidate is sorted by.
+/// What a candidate is sorted by, in the order of the fields; the times only make the groups.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
-    position: usize,
     first: First,
-    ready: Option<Timestamp>,
     ready_bucket: Option<i32>,
     /// The smallest uid among those that were ready at the same time.
     ready_group: &'a Uid,
     restarts: Reverse<Restarts>,
-    created: Option<Timestamp>,
     created_bucket: Option<i32>,
     /// The smallest uid among those that were created at the same time.
     creation_group: &'a Uid,
     uid: &'a Uid,
+    position: usize,
+    ready: Option<Timestamp>,
+    created: Option<Timestamp>,
 }
 
 type ByReadyTime = (First, Option<i32>, Option<Timestamp>);
 type ByCreationTime<'a> = (First, Option<i32>, &'a Uid, Reverse<Restarts>, Option<i32>, Option<Timestamp>);
-type Whole<'a> = (First, Option<i32>, &'a Uid, Reverse<Restarts>, Option<i32>, &'a Uid, (&'a Uid, usize));
 
 impl<'a> Key<'a> {
     fn new(position: usize, candidate: &Candidate<'a>, now: Timestamp) -> Self {
@@ -116,12 +116,6 @@ impl<'a> Key<'a> {
 
     fn by_creation_time(&self) -> ByCreationTime<'a> {
         (self.first, self.ready_bucket, self.ready_group, self.restarts, self.created_bucket, self.created)
-    }
-
-    fn whole(&self) -> Whole<'a> {
-        let last = (self.uid, self.position);
-        let (ready, created) = (self.ready_bucket, self.created_bucket);
-        (self.first, ready, self.ready_group, self.restarts, created, self.creation_group, last)
     }
 }
 

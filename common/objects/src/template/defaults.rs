@@ -47,11 +47,7 @@ fn service_account(spec: &mut Object) {
 }
 
 fn container(container: &mut Object) {
-    if !container.contains_key("imagePullPolicy") {
-        let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-        let policy = pull_policy(image);
-        container.insert("imagePullPolicy".to_owned(), policy.into());
-    }
+    default_pull_policy(container, "imagePullPolicy", "image");
     default_to(container, "terminationMessagePath", "/dev/termination-log");
     default_to(container, "terminationMessagePolicy", "File");
     each(container, "ports", |port| default_to(port, "protocol", "TCP"));
@@ -69,6 +65,14 @@ fn container(container: &mut Object) {
             within(lifecycle, hook, |handler| within(handler, "httpGet", http_get));
         }
     });
+}
+
+/// Defaults the policy by which the image that is named in `image` is pulled.
+fn default_pull_policy(object: &mut Object, policy: &str, image: &str) {
+    if !object.contains_key(policy) {
+        let default = pull_policy(object.get(image).and_then(Value::as_str).unwrap_or_default());
+        object.insert(policy.to_owned(), default.into());
+    }
 }
 
 /// `Always` for images that say or imply `latest`, `IfNotPresent` for all others and for what is not an image's name.
@@ -129,12 +133,7 @@ fn volume(volume: &mut Object) {
     within(volume, "ephemeral", |ephemeral| {
         within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
     });
-    within(volume, "image", |image| {
-        if !image.contains_key("pullPolicy") {
-            let policy = pull_policy(image.get("reference").and_then(Value::as_str).unwrap_or_default());
-            image.insert("pullPolicy".to_owned(), policy.into());
-        }
-    });
+    within(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));
     persistent_sources(volume);
 }
 
