@@ -23,19 +23,19 @@ const SWEEP_FLOOR: usize = 1024;
 const LONGEST: usize = 512;
 
 /// One table of shared values.
-pub struct Table<T: ?Sized> {
+pub(crate) struct Table<T: ?Sized> {
     entries: HashSet<Arc<T>>,
     sweep_at: usize,
 }
 
 impl<T: ?Sized + Eq + Hash> Table<T> {
     /// An empty table.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { entries: HashSet::default(), sweep_at: SWEEP_FLOOR }
     }
 
     /// The one copy of a value; `make` makes it if the table has none.
-    pub fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
+    pub(crate) fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
     where
         Q: ?Sized + Eq + Hash,
         Arc<T>: Borrow<Q>,
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Text {
 }
 
 /// A shared set of labels: key and value, sorted by key, no key twice. Takes one word.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Option<Arc<Pairs>>);
 
 impl Labels {
@@ -172,11 +172,10 @@ impl Labels {
         if pairs.is_empty() {
             return Self::empty();
         }
+        // Of equal keys the last one given comes first after the reversal, and stays there because the sort is stable.
+        pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        // The sort is stable: of equal keys the last one given is the one kept.
-        pairs.reverse();
         pairs.dedup_by(|a, b| a.0 == b.0);
-        pairs.reverse();
         Self(Some(PAIRS.lock().intern(&pairs.into_boxed_slice(), |pairs| Arc::new(pairs.clone()))))
     }
 
@@ -205,12 +204,6 @@ impl Labels {
     /// Whether every label of `other` stands here with the same value.
     pub fn contains_all(&self, other: &Labels) -> bool {
         other.iter().all(|(k, v)| self.get(k) == Some(v))
-    }
-}
-
-impl Default for Labels {
-    fn default() -> Self {
-        Self::empty()
     }
 }
 

@@ -98,14 +98,9 @@ pub fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Valu
 }
 
 /// Calls `change` on each object of the list below `key`.
-pub fn each(map: &mut Map<String, Value>, key: &str, mut change: impl FnMut(&mut Map<String, Value>)) {
-    if let Some(Value::Array(elements)) = map.get_mut(key) {
-        for element in elements {
-            if let Value::Object(element) = element {
-                change(element);
-            }
-        }
-    }
+pub fn each(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
+    let elements = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
+    elements.filter_map(Value::as_object_mut).for_each(change);
 }
 
 /// Calls `change` on the object below `key`, if it is there.

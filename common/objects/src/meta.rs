@@ -99,16 +99,10 @@ impl fmt::Display for Uid {
         match &self.0 {
             Repr::Text(t) => f.write_str(t),
             Repr::Uuid(bytes) => {
-                let n = u128::from_be_bytes(*bytes);
-                write!(
-                    f,
-                    "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-                    n >> 96,
-                    (n >> 80) & 0xffff,
-                    (n >> 64) & 0xffff,
-                    (n >> 48) & 0xffff,
-                    n & 0xffff_ffff_ffff
-                )
+                for (at, byte) in bytes.iter().enumerate() {
+                    write!(f, "{}{byte:02x}", if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" })?;
+                }
+                Ok(())
             }
         }
     }

@@ -153,13 +153,13 @@ impl Quantity {
             scale = -NANO;
         }
         if format == Format::BinarySi && scale == -NANO {
-            let mut billion = Natural::from(1_000_000_000);
+            let mut billion = Natural(vec![1_000_000_000]);
             if unscaled.compare(&billion) == Ordering::Less && !unscaled.is_zero() {
                 format = Format::DecimalSi;
             }
             billion.multiply_add(i64::MAX as u64, 0);
             if unscaled.compare(&billion) == Ordering::Greater {
-                (unscaled, scale) = (Natural::from(i64::MAX as u64), 0);
+                (unscaled, scale) = (Natural(vec![i64::MAX as u64]), 0);
             }
         }
         let negative = parts.negative && !unscaled.is_zero();
@@ -290,12 +290,6 @@ fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
 /// A natural number of any size: 64-bit words, least significant first, none of them zero at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Natural(Vec<u64>);
-
-impl From<u64> for Natural {
-    fn from(value: u64) -> Self {
-        Self(if value == 0 { Vec::new() } else { vec![value] })
-    }
-}
 
 impl Natural {
     fn from_digits(parts: &[&str]) -> Result<Self, QuantityError> {

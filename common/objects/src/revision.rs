@@ -177,9 +177,7 @@ pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevis
 
 /// A digest of the canonical form without null members.
 fn digest(value: &Value, numbers: Numbers) -> u128 {
-    let mut out = Vec::with_capacity(1024);
-    Encoder { out: &mut out, numbers, nulls: Nulls::Drop }.value(value);
-    hash(&out)
+    hash(&encode(value, numbers, Nulls::Drop))
 }
 
 fn hash(bytes: &[u8]) -> u128 {
@@ -190,9 +188,13 @@ fn hash(bytes: &[u8]) -> u128 {
 
 /// JSON as Go's encoder writes it: compact, members sorted by name, `<`, `>`, `&`, U+2028 and U+2029 escaped.
 pub fn go_json(value: &Value, numbers: Numbers) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
-    Encoder { out: &mut out, numbers, nulls: Nulls::Keep }.value(value);
-    out
+    encode(value, numbers, Nulls::Keep)
+}
+
+fn encode(value: &Value, numbers: Numbers, nulls: Nulls) -> Vec<u8> {
+    let mut encoder = Encoder { out: Vec::with_capacity(1024), numbers, nulls };
+    encoder.value(value);
+    encoder.out
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -201,18 +203,17 @@ enum Nulls {
     Drop,
 }
 
-struct Encoder<'a> {
-    out: &'a mut Vec<u8>,
+struct Encoder {
+    out: Vec<u8>,
     numbers: Numbers,
     nulls: Nulls,
 }
 
-impl Encoder<'_> {
+impl Encoder {
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.put("null"),
-            Value::Bool(true) => self.put("true"),
-            Value::Bool(false) => self.put("false"),
+            Value::Bool(is_true) => self.put(if *is_true { "true" } else { "false" }),
             Value::Number(number) => self.number(number),
             Value::String(text) => self.text(text),
             Value::Array(list) => {

@@ -163,16 +163,13 @@ impl Operator {
 impl Requirement {
     /// Whether labels with this value of the key are selected; `None`: they do not have the key.
     fn admits(&self, value: Option<&str>) -> bool {
+        let is_listed = |value| self.values.binary_search_by(|listed| listed.as_str().cmp(value)).is_ok();
         match self.operator {
-            Operator::In => value.is_some_and(|v| self.has(v)),
-            Operator::NotIn => !value.is_some_and(|v| self.has(v)),
+            Operator::In => value.is_some_and(is_listed),
+            Operator::NotIn => !value.is_some_and(is_listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
         }
-    }
-
-    fn has(&self, value: &str) -> bool {
-        self.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
     }
 }
 

@@ -14,7 +14,10 @@ use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::Mutex;
 use prometheus_client::{
-    metrics::{MetricType, TypedMetric, family::MetricConstructor},
+    metrics::{
+        MetricType, TypedMetric,
+        family::{Family, MetricConstructor},
+    },
     registry::{Metric, Registry},
 };
 
@@ -24,7 +27,7 @@ use self::{
 };
 use crate::{
     object::Resource,
-    version::{self, VERSION},
+    version::{self, VERSION, Version},
 };
 
 pub use family::{Counters, Gauges, Histograms};
@@ -138,14 +141,15 @@ impl Metrics {
         if let Some(known) = families.get(name).and_then(|known| known.downcast_ref::<Labelled<M, C>>()) {
             return known.clone();
         }
-        let made = Labelled::new(labels, self.inner.limits.of(name, labels), constructor);
+        let allowed = self.inner.limits.of(name, labels);
+        let made = Labelled { names: labels, allowed, family: Family::new_with_constructor(constructor) };
         if families.insert(name, Box::new(made.clone())).is_none() {
             let base = match M::TYPE {
                 // The encoder appends the suffix by itself; `text` takes it off again where upstream has none.
                 MetricType::Counter => name.strip_suffix("_total").unwrap_or(name),
                 _ => name,
             };
-            self.inner.registry.lock().register(base, stability.help(help), made.family());
+            self.inner.registry.lock().register(base, stability.help(help), made.family.clone());
         }
         made
     }
@@ -172,47 +176,35 @@ impl Metrics {
 
     /// States which version of which controller runs: `nonet_build_info`.
     pub fn program(&self, name: &str, version: &str) {
-        self.gauge(
-            "nonet_build_info",
-            Stability::Alpha,
-            "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it has.",
-            &["controller", "version", "commit", "kubernetes_version"],
-        )
-        .with(&[name, version, VERSION.commit, VERSION.git_version])
-        .set(1.0);
+        let help = "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it has.";
+        let labels = &["controller", "version", "commit", "kubernetes_version"];
+        let info = self.gauge("nonet_build_info", Stability::Alpha, help, labels);
+        info.with(&[name, version, VERSION.commit, VERSION.git_version]).set(1.0);
     }
 
     /// States what runs: `kubernetes_build_info` and `version_info`.
     pub fn build(&self, component: &str) {
         let platform = format!("{}/{}", version::os(), version::arch());
+        let Version { major, minor, minor_version, previous_minor_version, git_version, commit } = VERSION;
         self.gauge(
             "kubernetes_build_info",
             Stability::Beta,
             "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
             &["build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"],
         )
-        .with(&["", "rustc", VERSION.commit, "", VERSION.git_version, "", VERSION.major, VERSION.minor, &platform])
+        .with(&["", "rustc", commit, "", git_version, "", major, minor, &platform])
         .set(1.0);
-        self.gauge(
-            "version_info",
-            Stability::Alpha,
-            "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.",
-            &["binary", "component", "emulation", "min_compat"],
-        )
-        .with(&[VERSION.minor_version, component, VERSION.minor_version, VERSION.previous_minor_version])
-        .set(1.0);
+        let help = "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.";
+        let labels = &["binary", "component", "emulation", "min_compat"];
+        let info = self.gauge("version_info", Stability::Alpha, help, labels);
+        info.with(&[minor_version, component, minor_version, previous_minor_version]).set(1.0);
     }
 
     /// States the position of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA`, `BETA` or empty for GA.
     pub fn feature(&self, name: &str, stage: &str, on: bool) {
-        self.gauge(
-            "kubernetes_feature_enabled",
-            Stability::Beta,
-            "This metric records the data about the stage and enablement of a k8s feature.",
-            &["name", "stage"],
-        )
-        .with(&[name, stage])
-        .set(f64::from(u8::from(on)));
+        let help = "This metric records the data about the stage and enablement of a k8s feature.";
+        let enabled = self.gauge("kubernetes_feature_enabled", Stability::Beta, help, &["name", "stage"]);
+        enabled.with(&[name, stage]).set(f64::from(u8::from(on)));
     }
 
     /// Everything, as Prometheus text 0.0.4 the way Kubernetes components serve it.

@@ -56,11 +56,13 @@ pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
 /// fall through to the next rule), so no sort can honour every pair of it. This order is total and honours every pair
 /// that differs in a rule before the times or in magnitude; within one magnitude Pods of the very same second stay
 /// together, such groups ordered by their smallest uid. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
-pub fn rank_for_deletion(candidates: &[Candidate<'_>], now: Timestamp) -> Vec<usize> {
-    let mut keys: Vec<Key<'_>> =
+pub fn rank_for_deletion<'a>(candidates: &[Candidate<'a>], now: Timestamp) -> Vec<usize> {
+    let mut keys: Vec<Key<'a>> =
         candidates.iter().enumerate().map(|(position, candidate)| Key::new(position, candidate, now)).collect();
-    group(&mut keys, Key::by_ready_time, |key, uid| key.ready_group = uid);
-    group(&mut keys, Key::by_creation_time, |key, uid| key.creation_group = uid);
+    group(&mut keys, |key| (key.first, key.ready_bucket, key.ready), |key, uid| key.ready_group = uid);
+    let by_creation =
+        |key: &Key<'a>| (key.first, key.ready_bucket, key.ready_group, key.restarts, key.created_bucket, key.created);
+    group(&mut keys, by_creation, |key, uid| key.creation_group = uid);
     keys.sort();
     keys.into_iter().map(|key| key.position).collect()
 }
@@ -88,9 +90,6 @@ struct Key<'a> {
     created: Option<Timestamp>,
 }
 
-type ByReadyTime = (First, Option<i32>, Option<Timestamp>);
-type ByCreationTime<'a> = (First, Option<i32>, &'a Uid, Reverse<Restarts>, Option<i32>, Option<Timestamp>);
-
 impl<'a> Key<'a> {
     fn new(position: usize, candidate: &Candidate<'a>, now: Timestamp) -> Self {
         let pod = candidate.pod;
@@ -108,14 +107,6 @@ impl<'a> Key<'a> {
             creation_group: uid,
             uid,
         }
-    }
-
-    fn by_ready_time(&self) -> ByReadyTime {
-        (self.first, self.ready_bucket, self.ready)
-    }
-
-    fn by_creation_time(&self) -> ByCreationTime<'a> {
-        (self.first, self.ready_bucket, self.ready_group, self.restarts, self.created_bucket, self.created)
     }
 }
 

@@ -19,11 +19,9 @@ pub fn apply_defaults(template: &mut Value) {
 
 /// Defaults the parts of a Pod spec that templates have too.
 pub fn spec(spec: &mut Object) {
-    for (field, value) in
-        [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")]
-    {
-        default_to(spec, field, value);
-    }
+    default_to(spec, "dnsPolicy", "ClusterFirst");
+    default_to(spec, "restartPolicy", "Always");
+    default_to(spec, "schedulerName", "default-scheduler");
     default_to(spec, "securityContext", Value::Object(Map::new()));
     default_to(spec, "terminationGracePeriodSeconds", 30);
     service_account(spec);
@@ -94,11 +92,10 @@ fn field_ref(reference: &mut Object) {
 }
 
 fn probe(probe: &mut Object) {
-    for (field, value) in
-        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
-        default_to(probe, field, value);
-    }
+    default_to(probe, "timeoutSeconds", 1);
+    default_to(probe, "periodSeconds", 10);
+    default_to(probe, "successThreshold", 1);
+    default_to(probe, "failureThreshold", 3);
     within(probe, "httpGet", http_get);
     within(probe, "grpc", |grpc| default_to(grpc, "service", ""));
 }

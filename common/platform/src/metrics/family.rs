@@ -16,9 +16,9 @@ type Labels = Vec<(&'static str, String)>;
 /// Metrics of one name and type; `C` makes the metric of a set of label values that is new.
 #[derive(Clone, Debug)]
 pub struct Labelled<M, C = fn() -> M> {
-    names: LabelNames,
-    allowed: Allowed,
-    family: Family<Labels, M, C>,
+    pub(super) names: LabelNames,
+    pub(super) allowed: Allowed,
+    pub(super) family: Family<Labels, M, C>,
 }
 
 /// Counters of one name.
@@ -39,17 +39,6 @@ impl MetricConstructor<Histogram> for Buckets {
 }
 
 impl<M: Clone, C: MetricConstructor<M>> Labelled<M, C> {
-    pub(super) fn new(names: LabelNames, allowed: Allowed, constructor: C) -> Self {
-        Self { names, allowed, family: Family::new_with_constructor(constructor) }
-    }
-
-    pub(super) fn family(&self) -> Family<Labels, M, C>
-    where
-        C: Clone,
-    {
-        self.family.clone()
-    }
-
     /// The metric with these label values, in the order of the label names. Keep it where it is used often.
     pub fn with(&self, values: &[&str]) -> M {
         self.family.get_or_create_owned(&self.labels(values))

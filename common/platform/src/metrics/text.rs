@@ -91,10 +91,9 @@ pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, for
         for sample in &family.samples {
             series.entry(sample.labels).or_default().push(sample);
         }
-        for samples in series.values() {
-            let buckets = samples.iter().filter(|s| s.le.is_some());
-            let rest = samples.iter().filter(|s| s.le.is_none());
-            for sample in buckets.chain(rest) {
+        for samples in series.values_mut() {
+            samples.sort_by_key(|sample| sample.le.is_none());
+            for sample in samples {
                 let name = if bare { sample.name.strip_suffix("_total").unwrap_or(sample.name) } else { sample.name };
                 out.push_str(name);
                 labels(&mut out, sample);
