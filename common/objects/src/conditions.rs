@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, ser::SerializeSeq as _};
 use serde_json::Value;
 
-use crate::intern::Text;
+use crate::{intern::Text, json::null_as_default};
 
 /// Condition status `True`.
 pub const TRUE: &str = "True";
@@ -39,15 +39,11 @@ pub struct Condition {
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: Text,
     /// A sentence for people.
-    #[serde(deserialize_with = "null_as_empty", skip_serializing_if = "str::is_empty")]
+    #[serde(deserialize_with = "null_as_default", skip_serializing_if = "str::is_empty")]
     pub message: Box<str>,
     /// Everything else.
     #[serde(flatten)]
     pub extra: BTreeMap<String, Value>,
-}
-
-fn null_as_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Box<str>, D::Error> {
-    Ok(Option::<Box<str>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// A list of conditions as a strategic merge patch writes it: in place of the list that the object has.
@@ -56,13 +52,8 @@ pub struct Replacing<'a>(pub &'a [Condition]);
 
 impl Serialize for Replacing<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Directive {
-            #[serde(rename = "$patch")]
-            patch: &'static str,
-        }
         let mut list = serializer.serialize_seq(Some(self.0.len() + 1))?;
-        list.serialize_element(&Directive { patch: "replace" })?;
+        list.serialize_element(&BTreeMap::from([("$patch", "replace")]))?;
         self.0.iter().try_for_each(|condition| list.serialize_element(condition))?;
         list.end()
     }
@@ -142,18 +133,6 @@ pub fn set_for_deployment(conditions: &mut Vec<Condition>, mut condition: Condit
             return Change::Unchanged;
         }
         condition.last_transition_time = current.last_transition_time;
-    }
-    replace(conditions, condition);
-    Change::Changed
-}
-
-/// Sets a condition of a `ReplicaSet` or `ReplicationController`.
-///
-/// Same status and same reason as before: nothing changes. Otherwise replaced as given, its `lastTransitionTime` too, at
-/// the end of the list. Upstream: `pkg/controller/replicaset`, `SetCondition`.
-pub fn set_for_replica_set(conditions: &mut Vec<Condition>, condition: Condition) -> Change {
-    if get(conditions, &condition.kind).is_some_and(|c| c.status == condition.status && c.reason == condition.reason) {
-        return Change::Unchanged;
     }
     replace(conditions, condition);
     Change::Changed
@@ -241,18 +220,6 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_set_takes_the_transition_time_of_another_reason() {
-        let mut list = vec![condition("ReplicaFailure", TRUE, "FailedCreate", 0)];
-        let same = condition("ReplicaFailure", TRUE, "FailedCreate", 5);
-        assert_eq!(set_for_replica_set(&mut list, same), Change::Unchanged);
-        assert_eq!(&*list[0].message, "at 0");
-        let other = condition("ReplicaFailure", TRUE, "FailedDelete", 9);
-        assert_eq!(set_for_replica_set(&mut list, other.clone()), Change::Changed);
-        assert_eq!(list, vec![other]);
-        assert!(remove(&mut list, "ReplicaFailure") && !remove(&mut list, "ReplicaFailure"));
-    }
-
-    #[test]
     fn unknown_fields_and_servers_times_survive() {
         let json = json!({"type": "Ready", "status": "True", "lastProbeTime": "2026-11-21T09:50:29Z",
             "lastTransitionTime": "2026-11-21T09:50:29Z", "reason": "R", "message": "m", "observedGeneration": 3,
@@ -286,21 +253,16 @@ mod tests {
     proptest! {
         #[test]
         fn setting_leaves_one_entry_of_a_type(steps in prop::collection::vec((0..3usize, 0..2usize, 0..3usize), 1..12)) {
-            let (mut deployment, mut replica_set) = (Vec::new(), Vec::new());
+            let mut list = Vec::new();
             for (at, (kind, status, reason)) in steps.into_iter().enumerate() {
                 let kind = ["A", "B", "C"][kind];
                 let new = condition(kind, [TRUE, FALSE][status], ["X", "Y", "Z"][reason], at as i64);
-                for (list, change) in [
-                    (&mut deployment, set_for_deployment as fn(&mut Vec<Condition>, Condition) -> Change),
-                    (&mut replica_set, set_for_replica_set),
-                ] {
-                    let before = list.clone();
-                    let changed = change(list, new.clone());
-                    prop_assert_eq!(changed == Change::Unchanged, *list == before);
-                    prop_assert_eq!(list.iter().filter(|c| c.kind == kind).count(), 1);
-                    let set = get(list, kind).unwrap();
-                    prop_assert_eq!((&set.status, &set.reason), (&new.status, &new.reason));
-                }
+                let before = list.clone();
+                let changed = set_for_deployment(&mut list, new.clone());
+                prop_assert_eq!(changed == Change::Unchanged, list == before);
+                prop_assert_eq!(list.iter().filter(|c| c.kind == kind).count(), 1);
+                let set = get(&list, kind).unwrap();
+                prop_assert_eq!((&set.status, &set.reason), (&new.status, &new.reason));
             }
         }
     }

@@ -16,11 +16,8 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     if rest == "0" {
         return Ok(Duration::ZERO);
     }
-    if rest.is_empty() {
-        return Err(invalid());
-    }
     let mut nanos = 0u64;
-    while !rest.is_empty() {
+    loop {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(invalid)?;
         let (number, tail) = rest.split_at(digits);
         let unit_end = tail.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(tail.len());
@@ -28,9 +25,11 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         let (_, scale) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(invalid)?;
         let part = scaled(number, *scale).ok_or_else(invalid)?;
         nanos = nanos.checked_add(part).filter(|n| i64::try_from(*n).is_ok()).ok_or_else(invalid)?;
+        if tail.is_empty() {
+            return Ok(Duration::from_nanos(nanos));
+        }
         rest = tail;
     }
-    Ok(Duration::from_nanos(nanos))
 }
 
 /// A decimal number times a whole number of nanoseconds.
@@ -39,13 +38,9 @@ fn scaled(number: &str, scale: f64) -> Option<u64> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    let mut nanos = whole.checked_mul(scale as u64)?;
-    if !fraction.is_empty() {
-        let share: f64 = format!("0.{fraction}").parse().ok()?;
-        nanos = nanos.checked_add((share * scale) as u64)?;
-    }
-    Some(nanos)
+    let whole: u64 = format!("0{whole}").parse().ok()?;
+    let share: f64 = format!("0.{fraction}0").parse().ok()?;
+    whole.checked_mul(scale as u64)?.checked_add((share * scale) as u64)
 }
 
 /// Writes a duration as Go prints it.

@@ -87,12 +87,10 @@ pub fn controller_revision_hash(data: &[u8], collision_count: Option<i32>) -> St
 /// A field the layout does not know is left out, as a 1.36 binary drops it.
 pub fn dump(template: &Value, out: &mut impl fmt::Write) -> fmt::Result {
     out.write_str("(v1.PodTemplateSpec)")?;
-    let layout = Layout::get();
-    Dump { layout, out }.base(layout.template(), Some(template))
+    Dump { out }.base(Layout::get().template(), Some(template))
 }
 
 struct Dump<'a, W> {
-    layout: &'static Layout,
     out: &'a mut W,
 }
 
@@ -141,7 +139,7 @@ impl<W: fmt::Write> Dump<'_, W> {
     }
 
     fn structure(&mut self, id: usize, value: &Value) -> fmt::Result {
-        for (at, field) in self.layout.fields(id).iter().enumerate() {
+        for (at, field) in Layout::get().fields(id).iter().enumerate() {
             write!(self.out, "{}{}:({})", if at == 0 { '{' } else { ' ' }, field.go, field.kind)?;
             self.shape(field.shape, if field.inline { Some(value) } else { value.get(field.json) })?;
         }

@@ -11,10 +11,10 @@ use parking_lot::Mutex;
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{MapAccess, Visitor},
-    ser::SerializeMap,
 };
+use serde_json::Value;
 
-use crate::map::HashSet;
+use crate::{json::StrVisitor, map::HashSet};
 
 /// The number of entries below which a table is not swept.
 const SWEEP_FLOOR: usize = 1024;
@@ -23,19 +23,19 @@ const SWEEP_FLOOR: usize = 1024;
 const LONGEST: usize = 512;
 
 /// One table of shared values.
-pub struct Table<T: ?Sized> {
+pub(crate) struct Table<T: ?Sized> {
     entries: HashSet<Arc<T>>,
     sweep_at: usize,
 }
 
 impl<T: ?Sized + Eq + Hash> Table<T> {
     /// An empty table.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { entries: HashSet::default(), sweep_at: SWEEP_FLOOR }
     }
 
     /// The one copy of a value; `make` makes it if the table has none.
-    pub fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
+    pub(crate) fn intern<Q>(&mut self, value: &Q, make: impl FnOnce(&Q) -> Arc<T>) -> Arc<T>
     where
         Q: ?Sized + Eq + Hash,
         Arc<T>: Borrow<Q>,
@@ -140,28 +140,12 @@ impl Serialize for Text {
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl Visitor<'_> for TextVisitor {
-            type Value = Text;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Text, E> {
-                Ok(Text::new(v))
-            }
-            fn visit_unit<E: serde::de::Error>(self) -> Result<Text, E> {
-                Ok(Text::default())
-            }
-            fn visit_none<E: serde::de::Error>(self) -> Result<Text, E> {
-                Ok(Text::default())
-            }
-        }
-        deserializer.deserialize_any(TextVisitor)
+        deserializer.deserialize_any(StrVisitor { expected: "a string", make: Self::new })
     }
 }
 
 /// A shared set of labels: key and value, sorted by key, no key twice. Takes one word.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Labels(Option<Arc<Pairs>>);
 
 impl Labels {
@@ -175,15 +159,23 @@ impl Labels {
         Self::from_texts(pairs.into_iter().map(|(k, v)| (Text::new(k), Text::new(v))).collect())
     }
 
+    /// The labels in a map of strings, or none in `null`; `None` if it is something else.
+    pub(crate) fn from_value(map: &Value) -> Option<Self> {
+        if map.is_null() {
+            return Some(Self::empty());
+        }
+        let pairs = map.as_object()?.iter().map(|(key, value)| Some((key.as_str(), value.as_str()?)));
+        Some(Self::from_pairs(pairs.collect::<Option<Vec<_>>>()?))
+    }
+
     fn from_texts(mut pairs: Vec<(Text, Text)>) -> Self {
         if pairs.is_empty() {
             return Self::empty();
         }
+        // Of equal keys the last one given comes first after the reversal, and stays there because the sort is stable.
+        pairs.reverse();
         pairs.sort_by(|a, b| a.0.cmp(&b.0));
-        // The sort is stable: of equal keys the last one given is the one kept.
-        pairs.reverse();
         pairs.dedup_by(|a, b| a.0 == b.0);
-        pairs.reverse();
         Self(Some(PAIRS.lock().intern(&pairs.into_boxed_slice(), |pairs| Arc::new(pairs.clone()))))
     }
 
@@ -215,12 +207,6 @@ impl Labels {
     }
 }
 
-impl Default for Labels {
-    fn default() -> Self {
-        Self::empty()
-    }
-}
-
 impl fmt::Debug for Labels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()
@@ -229,11 +215,7 @@ impl fmt::Debug for Labels {
 
 impl Serialize for Labels {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.as_slice().len()))?;
-        for (k, v) in self.iter() {
-            map.serialize_entry(k, v)?;
-        }
-        map.end()
+        serializer.collect_map(self.iter())
     }
 }
 

@@ -2,12 +2,16 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Visitor};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Unexpected, Visitor},
+};
 
 use crate::intern::Text;
 
 /// An integer, or a text that should be a percentage such as `25%`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum IntOrString {
     /// An integer, standing for itself.
     Int(i32),
@@ -89,15 +93,6 @@ impl fmt::Display for IntOrString {
     }
 }
 
-impl Serialize for IntOrString {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Int(value) => serializer.serialize_i32(*value),
-            Self::Text(text) => serializer.serialize_str(text),
-        }
-    }
-}
-
 impl<'de> Deserialize<'de> for IntOrString {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct IntOrStringVisitor;
@@ -110,14 +105,10 @@ impl<'de> Deserialize<'de> for IntOrString {
                 Ok(v.into())
             }
             fn visit_i64<E: serde::de::Error>(self, v: i64) -> Result<IntOrString, E> {
-                i32::try_from(v)
-                    .map(IntOrString::Int)
-                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(v), &self))
+                i32::try_from(v).map(IntOrString::Int).map_err(|_| E::invalid_value(Unexpected::Signed(v), &self))
             }
             fn visit_u64<E: serde::de::Error>(self, v: u64) -> Result<IntOrString, E> {
-                i32::try_from(v)
-                    .map(IntOrString::Int)
-                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Unsigned(v), &self))
+                i32::try_from(v).map(IntOrString::Int).map_err(|_| E::invalid_value(Unexpected::Unsigned(v), &self))
             }
         }
         deserializer.deserialize_any(IntOrStringVisitor)

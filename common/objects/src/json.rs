@@ -2,14 +2,15 @@
 
 use std::{borrow::Cow, fmt, ops::Deref, sync::Arc};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, de::Visitor};
 use serde_json::{Map, Value, value::RawValue};
 
 /// A piece of JSON kept exactly as the server sent it.
 ///
 /// What a controller passes on (Pod templates first of all) is never taken apart into typed structs: a field this project
 /// has never heard of survives.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Raw(Arc<RawValue>);
 
 impl Raw {
@@ -19,12 +20,12 @@ impl Raw {
     }
 
     /// Parses it into a value to look into or to edit.
-    pub fn value(&self) -> serde_json::Result<serde_json::Value> {
+    pub fn value(&self) -> serde_json::Result<Value> {
         serde_json::from_str(self.0.get())
     }
 
     /// From a value.
-    pub fn from_value(value: &serde_json::Value) -> serde_json::Result<Self> {
+    pub fn from_value(value: &Value) -> serde_json::Result<Self> {
         Ok(Self(Arc::from(serde_json::value::to_raw_value(value)?)))
     }
 }
@@ -41,18 +42,6 @@ impl fmt::Debug for Raw {
     }
 }
 
-impl Serialize for Raw {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self(Arc::from(Box::<RawValue>::deserialize(deserializer)?)))
-    }
-}
-
 /// A string that is borrowed from the JSON text where it holds no escapes, also inside an `Option`: there serde copies every [`Cow`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
@@ -62,6 +51,33 @@ impl Deref for Str<'_> {
     type Target = str;
     fn deref(&self) -> &str {
         &self.0
+    }
+}
+
+/// Makes a value of a string that is not copied, and the default of nothing where nothing is allowed.
+pub(crate) struct StrVisitor<T> {
+    /// What error messages call the string.
+    pub(crate) expected: &'static str,
+    pub(crate) make: fn(&str) -> T,
+}
+
+impl<T: Default> Visitor<'_> for StrVisitor<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        Ok((self.make)(text))
+    }
+
+    fn visit_unit<E: serde::de::Error>(self) -> Result<T, E> {
+        Ok(T::default())
+    }
+
+    fn visit_none<E: serde::de::Error>(self) -> Result<T, E> {
+        Ok(T::default())
     }
 }
 
@@ -82,14 +98,9 @@ pub fn default_to(map: &mut Map<String, Value>, key: &str, value: impl Into<Valu
 }
 
 /// Calls `change` on each object of the list below `key`.
-pub fn each(map: &mut Map<String, Value>, key: &str, mut change: impl FnMut(&mut Map<String, Value>)) {
-    if let Some(Value::Array(elements)) = map.get_mut(key) {
-        for element in elements {
-            if let Value::Object(element) = element {
-                change(element);
-            }
-        }
-    }
+pub fn each(map: &mut Map<String, Value>, key: &str, change: impl FnMut(&mut Map<String, Value>)) {
+    let elements = map.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten();
+    elements.filter_map(Value::as_object_mut).for_each(change);
 }
 
 /// Calls `change` on the object below `key`, if it is there.

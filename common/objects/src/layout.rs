@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// All types, parsed once.
 static LAYOUT: LazyLock<Layout> =
-    LazyLock::new(|| Layout::new(&serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default()));
+    LazyLock::new(|| Layout::new(serde_json::from_str(include_str!("layout-1.36.json")).unwrap_or_default()));
 
 /// The type of a whole Pod template.
 const TEMPLATE: &str = "v1.PodTemplateSpec";
@@ -31,30 +31,35 @@ pub(crate) struct Struct {
 }
 
 /// A field of a structure.
+#[derive(Deserialize)]
 pub(crate) struct Field {
     /// Its name in Go.
     pub(crate) go: &'static str,
     /// Its name in JSON.
     pub(crate) json: &'static str,
     /// Its type in Go.
+    #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// What its values look like.
+    /// What its values look like: what its type means in the file that names it.
+    #[serde(skip)]
     pub(crate) shape: Shape,
     /// Whether its members stand directly in the object of the structure around it.
+    #[serde(default)]
     pub(crate) inline: bool,
 }
 
 /// What the values of a type look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) wrapper: Wrapper,
     pub(crate) base: Base,
 }
 
 /// How often a value is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wrapper {
     /// Once; absent means the zero value.
+    #[default]
     Plain,
     /// Once or not at all.
     Pointer,
@@ -65,8 +70,9 @@ pub(crate) enum Wrapper {
 }
 
 /// A kind of value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Base {
+    #[default]
     Text,
     Bool,
     Int,
@@ -108,13 +114,13 @@ impl Layout {
         Some(members[at].1)
     }
 
-    fn new(data: &Data) -> Self {
-        let ids: BTreeMap<&str, usize> = data.types.keys().enumerate().map(|(id, name)| (*name, id)).collect();
-        let mut structs: Vec<Struct> = data
-            .types
-            .values()
-            .map(|fields| Struct { fields: fields.iter().map(|f| data.field(f, &ids)).collect(), members: Vec::new() })
-            .collect();
+    fn new(Data { mut types, named }: Data) -> Self {
+        let ids: BTreeMap<&str, usize> = types.keys().enumerate().map(|(id, name)| (*name, id)).collect();
+        for field in types.values_mut().flatten() {
+            field.shape = shape(field.kind, &ids, &named);
+        }
+        let mut structs: Vec<Struct> =
+            types.into_values().map(|fields| Struct { fields, members: Vec::new() }).collect();
         for id in 0..structs.len() {
             let mut members = Vec::new();
             collect(&structs, id, &mut members);
@@ -140,45 +146,33 @@ fn collect(structs: &[Struct], id: usize, members: &mut Vec<(&'static str, Shape
 struct Data {
     /// Structures: their fields.
     #[serde(borrow)]
-    types: BTreeMap<&'static str, Vec<DataField>>,
+    types: BTreeMap<&'static str, Vec<Field>>,
     /// Named scalar types: what they are.
     named: BTreeMap<&'static str, &'static str>,
 }
 
-#[derive(Deserialize)]
-struct DataField {
-    go: &'static str,
-    json: &'static str,
-    #[serde(rename = "type")]
-    kind: &'static str,
-    #[serde(default)]
-    inline: bool,
-}
-
-impl Data {
-    fn field(&self, field: &DataField, ids: &BTreeMap<&str, usize>) -> Field {
-        let kind = field.kind;
-        let (wrapper, name) = match kind {
-            "v1.ResourceList" => (Wrapper::Map, "resource.Quantity"),
-            _ => [("*", Wrapper::Pointer), ("[]", Wrapper::List), ("map[string]", Wrapper::Map)]
-                .into_iter()
-                .find_map(|(prefix, wrapper)| Some((wrapper, kind.strip_prefix(prefix)?)))
-                .unwrap_or((Wrapper::Plain, kind)),
-        };
-        let base = match name {
-            "v1.Time" => Base::Time,
-            "v1.FieldsV1" => Base::Fields,
-            "resource.Quantity" => Base::Quantity,
-            "intstr.IntOrString" => Base::IntOrString,
-            _ => match (ids.get(name), *self.named.get(name).unwrap_or(&name)) {
-                (Some(id), _) => Base::Struct(*id),
-                (None, "bool") => Base::Bool,
-                (None, "string") => Base::Text,
-                (None, _) => Base::Int,
-            },
-        };
-        Field { go: field.go, json: field.json, kind, shape: Shape { wrapper, base }, inline: field.inline }
-    }
+/// What the values of the Go type `kind` look like.
+fn shape(kind: &str, ids: &BTreeMap<&str, usize>, named: &BTreeMap<&str, &str>) -> Shape {
+    let (wrapper, name) = match kind {
+        "v1.ResourceList" => (Wrapper::Map, "resource.Quantity"),
+        _ => [("*", Wrapper::Pointer), ("[]", Wrapper::List), ("map[string]", Wrapper::Map)]
+            .into_iter()
+            .find_map(|(prefix, wrapper)| Some((wrapper, kind.strip_prefix(prefix)?)))
+            .unwrap_or((Wrapper::Plain, kind)),
+    };
+    let base = match name {
+        "v1.Time" => Base::Time,
+        "v1.FieldsV1" => Base::Fields,
+        "resource.Quantity" => Base::Quantity,
+        "intstr.IntOrString" => Base::IntOrString,
+        _ => match (ids.get(name), *named.get(name).unwrap_or(&name)) {
+            (Some(id), _) => Base::Struct(*id),
+            (None, "bool") => Base::Bool,
+            (None, "string") => Base::Text,
+            (None, _) => Base::Int,
+        },
+    };
+    Shape { wrapper, base }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{
     intern::{Labels, Table, Text},
-    json::null_as_default,
+    json::{StrVisitor, null_as_default},
 };
 
 /// Namespace and name of an object; the namespace of a cluster-scoped one is empty.
@@ -58,7 +58,7 @@ enum Repr {
 impl Uid {
     /// Reads a uid; anything but a canonical lower-case UUID is kept as it is written.
     pub fn new(text: &str) -> Self {
-        parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), |bytes| Self(Repr::Uuid(bytes)))
+        parse_uuid(text).map_or_else(|| Self(Repr::Text(Text::new(text))), Self::from)
     }
 
     /// Whether the object had none.
@@ -68,28 +68,24 @@ impl Uid {
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
-    let bytes = text.as_bytes();
-    if bytes.len() != 36 {
+    if text.len() != 36 {
         return None;
     }
-    let mut out = [0u8; 16];
-    let mut digits = 0;
-    for (at, &b) in bytes.iter().enumerate() {
-        if matches!(at, 8 | 13 | 18 | 23) {
-            if b != b'-' {
-                return None;
-            }
-            continue;
-        }
-        let value = match b {
-            b'0'..=b'9' => b - b'0',
-            b'a'..=b'f' => b - b'a' + 10,
-            _ => return None,
-        };
-        out[digits / 2] = (out[digits / 2] << 4) | value;
-        digits += 1;
+    let uuid = text.bytes().enumerate().try_fold(0u128, |read, (at, byte)| match (at, byte) {
+        (8 | 13 | 18 | 23, b'-') => Some(read),
+        (8 | 13 | 18 | 23, _) => None,
+        (_, b'0'..=b'9') => Some((read << 4) | u128::from(byte - b'0')),
+        (_, b'a'..=b'f') => Some((read << 4) | u128::from(byte - b'a' + 10)),
+        _ => None,
+    });
+    uuid.map(u128::to_be_bytes)
+}
+
+/// The uid with this UUID.
+impl From<[u8; 16]> for Uid {
+    fn from(uuid: [u8; 16]) -> Self {
+        Self(Repr::Uuid(uuid))
     }
-    Some(out)
 }
 
 impl Default for Uid {
@@ -103,16 +99,10 @@ impl fmt::Display for Uid {
         match &self.0 {
             Repr::Text(t) => f.write_str(t),
             Repr::Uuid(bytes) => {
-                let n = u128::from_be_bytes(*bytes);
-                write!(
-                    f,
-                    "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-                    n >> 96,
-                    (n >> 80) & 0xffff,
-                    (n >> 64) & 0xffff,
-                    (n >> 48) & 0xffff,
-                    n & 0xffff_ffff_ffff
-                )
+                for (at, byte) in bytes.iter().enumerate() {
+                    write!(f, "{}{byte:02x}", if matches!(at, 4 | 6 | 8 | 10) { "-" } else { "" })?;
+                }
+                Ok(())
             }
         }
     }
@@ -147,17 +137,7 @@ impl Serialize for Uid {
 
 impl<'de> Deserialize<'de> for Uid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct UidVisitor;
-        impl serde::de::Visitor<'_> for UidVisitor {
-            type Value = Uid;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Uid, E> {
-                Ok(Uid::new(v))
-            }
-        }
-        deserializer.deserialize_str(UidVisitor)
+        deserializer.deserialize_str(StrVisitor { expected: "a string", make: Self::new })
     }
 }
 
@@ -212,17 +192,7 @@ impl Serialize for Version {
 
 impl<'de> Deserialize<'de> for Version {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct VersionVisitor;
-        impl serde::de::Visitor<'_> for VersionVisitor {
-            type Value = Version;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a resource version")
-            }
-            fn visit_str<E: serde::de::Error>(self, v: &str) -> Result<Version, E> {
-                Ok(Version::parse(v))
-            }
-        }
-        deserializer.deserialize_str(VersionVisitor)
+        deserializer.deserialize_str(StrVisitor { expected: "a resource version", make: Self::parse })
     }
 }
 
@@ -311,7 +281,7 @@ pub struct Meta {
     #[serde(deserialize_with = "null_as_default")]
     pub namespace: Text,
     /// Name.
-    #[serde(deserialize_with = "name")]
+    #[serde(deserialize_with = "null_as_default")]
     pub name: Arc<str>,
     /// Identity.
     pub uid: Uid,
@@ -354,10 +324,6 @@ impl Meta {
     pub fn is_deleting(&self) -> bool {
         self.deleted.is_some()
     }
-}
-
-fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<str>, D::Error> {
-    Ok(Option::<Arc<str>>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Annotations: key and value, in the order of their keys. Keys are shared, values are not. Takes one word if there are none.

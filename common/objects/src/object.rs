@@ -87,19 +87,7 @@ fn push_segment(path: &mut String, segment: &str) {
     for byte in segment.bytes() {
         match byte {
             b'.' if dots => path.push_str("%2E"),
-            b'A'..=b'Z'
-            | b'a'..=b'z'
-            | b'0'..=b'9'
-            | b'-'
-            | b'_'
-            | b'.'
-            | b'~'
-            | b'$'
-            | b'&'
-            | b'+'
-            | b':'
-            | b'='
-            | b'@' => path.push(byte as char),
+            _ if byte.is_ascii_alphanumeric() || b"-_.~$&+:=@".contains(&byte) => path.push(byte as char),
             // Writing into a string cannot fail.
             _ => drop(write!(path, "%{byte:02X}")),
         }

@@ -189,12 +189,6 @@ impl Object for Pod {
     }
 }
 
-impl AsRef<Pod> for Pod {
-    fn as_ref(&self) -> &Pod {
-        self
-    }
-}
-
 /// How long until the first of `pods` becomes available through the passing of time; nothing if none will.
 ///
 /// A caller that waits for it recomputes with the clock of that moment. Upstream: `pkg/controller`,
@@ -213,11 +207,7 @@ pub fn next_availability_check<'a>(
 
 /// Reads a deletion cost: a decimal `i32` without plus sign or leading zero; anything else is 0.
 pub fn deletion_cost(text: &str) -> i32 {
-    let valid = match text.as_bytes() {
-        [b'-' | b'1'..=b'9', ..] => true,
-        whole => whole == b"0",
-    };
-    if valid { text.parse().unwrap_or(0) } else { 0 }
+    if text.starts_with(|c| matches!(c, '-' | '1'..='9')) { text.parse().unwrap_or(0) } else { 0 }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! ([`crate::hash`]): a 64-bit number and a power of ten where that is enough, an unlimited decimal otherwise, the text if
 //! it was canonical, and the notation. Comparison is exact and numeric. Upstream: `pkg/api/resource`, `ParseQuantity`.
 
-use std::{cmp::Ordering, fmt, str::FromStr};
+use std::{cmp::Ordering, fmt};
 
 use serde::{Deserialize, Deserializer};
 
@@ -80,11 +80,8 @@ impl Quantity {
             return Ok(Self::int(0, 0, Format::DecimalSi, text));
         }
         let parts = Parts::split(text)?;
-        let (base, exponent, format) = suffix(parts.suffix)?;
-        if let Some(quantity) = Self::fast(text, &parts, base, exponent, format) {
-            return quantity;
-        }
-        Self::slow(&parts, base, exponent, format)
+        let (exponent, format) = suffix(parts.suffix)?;
+        Self::fast(text, &parts, exponent, format).unwrap_or_else(|| Self::slow(&parts, exponent, format))
     }
 
     fn int(value: i64, scale: i32, format: Format, text: &str) -> Self {
@@ -103,38 +100,25 @@ impl Quantity {
     pub fn milli(&self) -> i64 {
         let (negative, digits, exponent) = self.normal();
         let places = exponent + 3;
-        let cut = digits.len() as i64 + places.min(0);
+        let kept = usize::try_from(digits.len() as i64 + places.min(0)).unwrap_or(0);
+        let whole = format!("0{}", &digits[..kept]).parse::<i64>().ok();
+        let factor = 10_i64.checked_pow(places.max(0) as u32);
         // A fraction of a thousandth counts as one.
-        let (kept, more) = match usize::try_from(cut) {
-            Ok(cut) if places < 0 => (&digits[..cut], 1),
-            Ok(_) => (&digits[..], 0),
-            Err(_) => ("", i64::from(!digits.is_empty())),
-        };
-        let whole = if kept.is_empty() { Ok(0) } else { kept.parse::<i64>() };
-        let factor = u32::try_from(places.max(0)).ok().and_then(|places| 10_i64.checked_pow(places));
-        let value = match (whole, factor) {
-            (Ok(0), _) => Some(more),
-            (Ok(whole), Some(factor)) => whole.checked_mul(factor).and_then(|value| value.checked_add(more)),
-            _ => None,
-        };
+        let value =
+            whole.zip(factor).and_then(|(whole, factor)| whole.checked_mul(factor)?.checked_add((places < 0).into()));
         let value = value.unwrap_or(i64::MAX);
         if negative { -value } else { value }
     }
 
     /// What fits an `i64` and a power of ten; none where the number is too long for that.
-    fn fast(
-        text: &str,
-        parts: &Parts<'_>,
-        base: Base,
-        exponent: i32,
-        format: Format,
-    ) -> Option<Result<Self, QuantityError>> {
+    fn fast(text: &str, parts: &Parts<'_>, exponent: i32, format: Format) -> Option<Result<Self, QuantityError>> {
         let (whole, fraction) = (parts.whole.len() as i64, parts.fraction.len() as i64);
-        let (mut scale, mantissa) = match base {
-            Base::Ten if whole + fraction <= MAX_INT64_DIGITS => (exponent, 1),
+        let is_binary = format == Format::BinarySi;
+        let (mut scale, mantissa) = if is_binary {
             // 2^10 has about three decimal digits.
-            Base::Two if fraction == 0 && whole + i64::from(exponent) * 3 / 10 < 15 => (0, 1i64 << exponent),
-            _ => return None,
+            (fraction == 0 && whole + i64::from(exponent) * 3 / 10 < 15).then(|| (0, 1i64 << exponent))?
+        } else {
+            (whole + fraction <= MAX_INT64_DIGITS).then_some((exponent, 1))?
         };
         scale = scale.wrapping_sub(fraction as i32);
         if scale < NANO {
@@ -143,37 +127,39 @@ impl Quantity {
         let digits = format!("{}{}", parts.whole, parts.fraction);
         let Ok(number) = digits.parse::<i64>() else { return Some(Err(QuantityError::Number)) };
         let value = number.checked_mul(mantissa)?;
-        let canonical = match base {
-            Base::Two => number & 7 != 0,
-            Base::Ten => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
+        let canonical = if is_binary {
+            number & 7 != 0
+        } else {
+            scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
         };
         let value = if parts.negative { -value } else { value };
         Some(Ok(Self::int(value, scale, format, if canonical { text } else { "" })))
     }
 
     /// The exact decimal, rounded to nanos.
-    fn slow(parts: &Parts<'_>, base: Base, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
-        if !parts.has_digits() {
+    fn slow(parts: &Parts<'_>, exponent: i32, mut format: Format) -> Result<Self, QuantityError> {
+        if !parts.has_digits {
             return Err(QuantityError::Number);
         }
         let mut unscaled = Natural::from_digits(&[parts.whole, parts.fraction])?;
         let mut scale = parts.fraction.len() as i32;
-        match base {
-            Base::Ten => scale = scale.wrapping_sub(exponent),
-            Base::Two => unscaled.multiply(1 << exponent),
+        if format == Format::BinarySi {
+            unscaled.multiply_add(1 << exponent, 0);
+        } else {
+            scale = scale.wrapping_sub(exponent);
         }
         if !unscaled.is_zero() {
             unscaled.rescale(i64::from(scale), -i64::from(NANO))?;
             scale = -NANO;
         }
         if format == Format::BinarySi && scale == -NANO {
-            let mut billion = Natural::from(1_000_000_000);
+            let mut billion = Natural(vec![1_000_000_000]);
             if unscaled.compare(&billion) == Ordering::Less && !unscaled.is_zero() {
                 format = Format::DecimalSi;
             }
-            billion.multiply(i64::MAX as u64);
+            billion.multiply_add(i64::MAX as u64, 0);
             if unscaled.compare(&billion) == Ordering::Greater {
-                (unscaled, scale) = (Natural::from(i64::MAX as u64), 0);
+                (unscaled, scale) = (Natural(vec![i64::MAX as u64]), 0);
             }
         }
         let negative = parts.negative && !unscaled.is_zero();
@@ -215,19 +201,12 @@ impl Quantity {
 
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
-        let (a, b) = (self.normal(), other.normal());
-        let sign = |n: &(bool, String, i64)| match (n.1.is_empty(), n.0) {
-            (true, _) => 0,
-            (false, true) => -1,
-            (false, false) => 1,
-        };
-        let size = |n: &(bool, String, i64)| n.1.len() as i64 + n.2;
-        let magnitude = || size(&a).cmp(&size(&b)).then_with(|| a.1.cmp(&b.1));
-        sign(&a).cmp(&sign(&b)).then_with(|| match sign(&a) {
-            0 => Ordering::Equal,
-            1 => magnitude(),
-            _ => magnitude().reverse(),
-        })
+        let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal(), other.normal());
+        // Where the first digit stands, and the digits; zero is below all others.
+        let size = |digits: String, exponent| (!digits.is_empty()).then(|| (digits.len() as i64 + exponent, digits));
+        let (a, b) = (size(a, a_exponent), size(b, b_exponent));
+        let magnitude = if a_negative { b.cmp(&a) } else { a.cmp(&b) };
+        b_negative.cmp(&a_negative).then(magnitude)
     }
 }
 
@@ -244,13 +223,6 @@ impl PartialEq for Quantity {
 }
 
 impl Eq for Quantity {}
-
-impl FromStr for Quantity {
-    type Err = QuantityError;
-    fn from_str(text: &str) -> Result<Self, QuantityError> {
-        Self::parse(text)
-    }
-}
 
 impl<'de> Deserialize<'de> for Quantity {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -269,7 +241,7 @@ struct Parts<'a> {
     fraction: &'a str,
     suffix: &'a str,
     /// Whether a digit was there at all.
-    digits: bool,
+    has_digits: bool,
 }
 
 impl<'a> Parts<'a> {
@@ -291,12 +263,8 @@ impl<'a> Parts<'a> {
         if count_digits(exponent) != exponent.len() {
             return Err(QuantityError::Format);
         }
-        let digits = zeros || !whole.is_empty() || !fraction.is_empty();
-        Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix, digits })
-    }
-
-    fn has_digits(&self) -> bool {
-        self.digits
+        let has_digits = zeros || !whole.is_empty() || !fraction.is_empty();
+        Ok(Self { negative, whole: if whole.is_empty() { "0" } else { whole }, fraction, suffix, has_digits })
     }
 }
 
@@ -304,50 +272,24 @@ fn count_digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Base {
-    Two,
-    Ten,
-}
-
-fn suffix(text: &str) -> Result<(Base, i32, Format), QuantityError> {
-    let decimal = |exponent| Ok((Base::Ten, exponent, Format::DecimalSi));
-    let binary = |exponent| Ok((Base::Two, exponent, Format::BinarySi));
-    match text {
-        "n" => decimal(-9),
-        "u" => decimal(-6),
-        "m" => decimal(-3),
-        "" => decimal(0),
-        "k" => decimal(3),
-        "M" => decimal(6),
-        "G" => decimal(9),
-        "T" => decimal(12),
-        "P" => decimal(15),
-        "E" => decimal(18),
-        "Ki" => binary(10),
-        "Mi" => binary(20),
-        "Gi" => binary(30),
-        "Ti" => binary(40),
-        "Pi" => binary(50),
-        "Ei" => binary(60),
-        _ => {
-            let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-            // Upstream reads 64 bits and keeps 32 of them.
-            let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::Suffix)?;
-            Ok((Base::Ten, exponent as i32, Format::DecimalExponent))
-        }
+/// The power, of 2 in binary notation and of 10 otherwise, that a suffix means.
+fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
+    let place = |suffixes: &[&str]| suffixes.iter().position(|suffix| *suffix == text).map(|at| at as i32);
+    if let Some(thousands) = place(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {
+        return Ok((3 * thousands - 9, Format::DecimalSi));
     }
+    if let Some(at) = place(&["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]) {
+        return Ok((10 * (at + 1), Format::BinarySi));
+    }
+    let exponent = text.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+    // Upstream reads 64 bits and keeps 32 of them.
+    let exponent = exponent.parse::<i64>().map_err(|_| QuantityError::Suffix)?;
+    Ok((exponent as i32, Format::DecimalExponent))
 }
 
 /// A natural number of any size: 64-bit words, least significant first, none of them zero at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Natural(Vec<u64>);
-
-impl From<u64> for Natural {
-    fn from(value: u64) -> Self {
-        Self(if value == 0 { Vec::new() } else { vec![value] })
-    }
-}
 
 impl Natural {
     fn from_digits(parts: &[&str]) -> Result<Self, QuantityError> {
@@ -356,8 +298,7 @@ impl Natural {
         }
         let mut number = Self(Vec::new());
         for digit in parts.iter().flat_map(|p| p.bytes()) {
-            number.multiply(10);
-            number.add(u64::from(digit - b'0'));
+            number.multiply_add(10, u64::from(digit - b'0'));
         }
         Ok(number)
     }
@@ -366,29 +307,15 @@ impl Natural {
         self.0.is_empty()
     }
 
-    fn multiply(&mut self, by: u64) {
-        let mut carry = 0u128;
+    fn multiply_add(&mut self, by: u64, plus: u64) {
+        let mut carry = u128::from(plus);
         for word in &mut self.0 {
             carry += u128::from(*word) * u128::from(by);
             *word = carry as u64;
             carry >>= 64;
         }
-        self.push(carry as u64);
-    }
-
-    fn add(&mut self, what: u64) {
-        let mut carry = what;
-        for word in &mut self.0 {
-            let (sum, overflow) = word.overflowing_add(carry);
-            *word = sum;
-            carry = u64::from(overflow);
-        }
-        self.push(carry);
-    }
-
-    fn push(&mut self, word: u64) {
-        if word != 0 {
-            self.0.push(word);
+        if carry != 0 {
+            self.0.push(carry as u64);
         }
     }
 
@@ -412,7 +339,7 @@ impl Natural {
             return Err(QuantityError::TooLong);
         }
         for _ in scale..wanted {
-            self.multiply(10);
+            self.multiply_add(10, 0);
         }
         let mut rest = 0;
         for _ in wanted..scale {
@@ -422,7 +349,7 @@ impl Natural {
             }
         }
         if rest != 0 {
-            self.add(1);
+            self.multiply_add(1, 1);
         }
         Ok(())
     }

@@ -105,12 +105,6 @@ pub struct Claims<C> {
     pub release: Vec<C>,
 }
 
-impl<C> Default for Claims<C> {
-    fn default() -> Self {
-        Self { keep: Vec::new(), adopt: Vec::new(), release: Vec::new() }
-    }
-}
-
 /// Sorts candidates (those owned and the orphans of the namespace) into what is kept, adopted and released.
 ///
 /// A candidate matches if `selector` selects its labels and `eligible` says so. A selector that breaks the rules claims
@@ -122,10 +116,10 @@ pub fn claim<C: HasMeta>(
     eligible: impl Fn(&C) -> bool,
 ) -> Result<Claims<C>, SelectorError> {
     let selector = selector.checked()?;
-    let mut claims = Claims::default();
+    let mut claims = Claims { keep: Vec::new(), adopt: Vec::new(), release: Vec::new() };
     for candidate in candidates {
         let meta = candidate.meta();
-        if !owner.shares_namespace(meta) {
+        if !owner.namespace.is_empty() && owner.namespace != meta.namespace {
             continue;
         }
         let matches = || selector.matches(&meta.labels) && eligible(&candidate);
@@ -140,12 +134,6 @@ pub fn claim<C: HasMeta>(
         group.push(candidate);
     }
     Ok(claims)
-}
-
-impl Owner {
-    fn shares_namespace(&self, child: &Meta) -> bool {
-        self.namespace.is_empty() || self.namespace == child.namespace
-    }
 }
 
 /// The parent a controller reference means: of that kind, found under its name in the child's namespace, with its uid.

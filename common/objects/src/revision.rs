@@ -17,7 +17,6 @@ use crate::{
     meta::Meta,
     object::{Object, Resource},
     siphash::SipHash,
-    template::Template,
 };
 
 /// `ControllerRevisions` on the API server.
@@ -51,12 +50,7 @@ pub struct Data {
 impl Data {
     /// The data of a revision that has `template`: it replaces `spec.template` when it is applied as a patch.
     ///
-    /// Of a template with a [`Template::problem`] there is none.
-    pub fn new(template: &Template, numbers: Numbers) -> Option<Self> {
-        Self::from_value(template.value(), numbers)
-    }
-
-    /// The data of a revision of a template that is already parsed; `None` if the template is not an object.
+    /// `None` if the template is not an object.
     pub fn from_value(mut template: Value, numbers: Numbers) -> Option<Self> {
         template.as_object_mut()?.insert("$patch".to_owned(), Value::from("replace"));
         let value = json!({ "spec": { "template": template } });
@@ -183,9 +177,7 @@ pub fn next_revision<'a>(revisions: impl IntoIterator<Item = &'a ControllerRevis
 
 /// A digest of the canonical form without null members.
 fn digest(value: &Value, numbers: Numbers) -> u128 {
-    let mut out = Vec::with_capacity(1024);
-    Encoder { out: &mut out, numbers, nulls: Nulls::Drop }.value(value);
-    hash(&out)
+    hash(&encode(value, numbers, Nulls::Drop))
 }
 
 fn hash(bytes: &[u8]) -> u128 {
@@ -196,9 +188,13 @@ fn hash(bytes: &[u8]) -> u128 {
 
 /// JSON as Go's encoder writes it: compact, members sorted by name, `<`, `>`, `&`, U+2028 and U+2029 escaped.
 pub fn go_json(value: &Value, numbers: Numbers) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1024);
-    Encoder { out: &mut out, numbers, nulls: Nulls::Keep }.value(value);
-    out
+    encode(value, numbers, Nulls::Keep)
+}
+
+fn encode(value: &Value, numbers: Numbers, nulls: Nulls) -> Vec<u8> {
+    let mut encoder = Encoder { out: Vec::with_capacity(1024), numbers, nulls };
+    encoder.value(value);
+    encoder.out
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -207,18 +203,17 @@ enum Nulls {
     Drop,
 }
 
-struct Encoder<'a> {
-    out: &'a mut Vec<u8>,
+struct Encoder {
+    out: Vec<u8>,
     numbers: Numbers,
     nulls: Nulls,
 }
 
-impl Encoder<'_> {
+impl Encoder {
     fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.put("null"),
-            Value::Bool(true) => self.put("true"),
-            Value::Bool(false) => self.put("false"),
+            Value::Bool(is_true) => self.put(if *is_true { "true" } else { "false" }),
             Value::Number(number) => self.number(number),
             Value::String(text) => self.text(text),
             Value::Array(list) => {
@@ -306,7 +301,7 @@ mod tests {
     }
 
     fn data(template: &Value) -> Data {
-        Data::new(&Template::from_value(template), Numbers::Exact).unwrap()
+        Data::from_value(template.clone(), Numbers::Exact).unwrap()
     }
 
     fn with_data(name: &str, number: i64, created: i64, data: &Value) -> RevisionWithData {
@@ -322,7 +317,7 @@ mod tests {
     #[test]
     fn the_golden_revision() {
         for numbers in [Numbers::Exact, Numbers::Doubles] {
-            let data = Data::new(&Template::from_value(&template()), numbers).unwrap();
+            let data = Data::from_value(template(), numbers).unwrap();
             assert_eq!(String::from_utf8_lossy(data.bytes()), GOLDEN);
             assert_eq!(data.bytes().len(), 443);
             let names = [0, 1, 2].map(|count| controller_revision_hash(data.bytes(), Some(count)));
@@ -382,7 +377,7 @@ mod tests {
         for odd in [json!({}), json!(null), json!([1]), json!({"spec": {"template": null}})] {
             assert!(!revision("a", 1, 0, &odd).holds(&ours));
         }
-        assert!(Data::new(&Template::default(), Numbers::Exact).is_none());
+        assert!(Data::from_value(Value::Null, Numbers::Exact).is_none());
     }
 
     #[test]

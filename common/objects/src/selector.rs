@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::intern::{Labels, Text};
 
@@ -73,21 +73,7 @@ pub enum SelectorError {
 impl Selector {
     /// Compiles the `LabelSelector` that the API has in `spec.selector`; `null` is the selector that matches nothing.
     pub fn from_value(value: &Value) -> Self {
-        match compile(value) {
-            Ok(selector) => selector,
-            Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
-        }
-    }
-
-    /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
-    pub fn from_map(labels: Labels) -> Self {
-        if labels.is_empty() {
-            return Self::default();
-        }
-        match check_labels(&labels) {
-            Ok(()) => Self { state: State::Valid, labels, ..Self::default() },
-            Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
-        }
+        compile(value).unwrap_or_else(|error| Self { state: State::Invalid(Box::new(error)), ..Self::default() })
     }
 
     /// What is wrong with it, if anything is.
@@ -159,15 +145,12 @@ impl Selector {
 
 /// A copy of a `LabelSelector` in JSON with one more entry in `matchLabels`; everything else stays as it is.
 pub fn with_match_label(selector: &Value, key: &str, value: &str) -> Value {
-    let mut selector = selector.as_object().cloned().unwrap_or_default();
-    let labels = selector.entry("matchLabels").or_insert(Value::Null);
-    if !labels.is_object() {
-        *labels = Value::Object(serde_json::Map::new());
+    let mut selector = if selector.is_object() { selector.clone() } else { json!({}) };
+    if !selector["matchLabels"].is_object() {
+        selector["matchLabels"] = json!({});
     }
-    if let Value::Object(labels) = labels {
-        labels.insert(key.to_owned(), Value::String(value.to_owned()));
-    }
-    Value::Object(selector)
+    selector["matchLabels"][key] = value.into();
+    selector
 }
 
 impl Operator {
@@ -180,34 +163,24 @@ impl Operator {
 impl Requirement {
     /// Whether labels with this value of the key are selected; `None`: they do not have the key.
     fn admits(&self, value: Option<&str>) -> bool {
+        let is_listed = |value| self.values.binary_search_by(|listed| listed.as_str().cmp(value)).is_ok();
         match self.operator {
-            Operator::In => value.is_some_and(|v| self.has(v)),
-            Operator::NotIn => !value.is_some_and(|v| self.has(v)),
+            Operator::In => value.is_some_and(is_listed),
+            Operator::NotIn => !value.is_some_and(is_listed),
             Operator::Exists => value.is_some(),
             Operator::DoesNotExist => value.is_none(),
         }
-    }
-
-    fn has(&self, value: &str) -> bool {
-        self.values.binary_search_by(|v| v.as_str().cmp(value)).is_ok()
     }
 }
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.operator {
-            Operator::Exists => return write!(f, "{}", self.key),
-            Operator::DoesNotExist => return write!(f, "!{}", self.key),
-            Operator::In => write!(f, "{} in (", self.key)?,
-            Operator::NotIn => write!(f, "{} notin (", self.key)?,
+            Operator::Exists => f.write_str(&self.key),
+            Operator::DoesNotExist => write!(f, "!{}", self.key),
+            Operator::In => write!(f, "{} in ({})", self.key, self.values.join(",")),
+            Operator::NotIn => write!(f, "{} notin ({})", self.key, self.values.join(",")),
         }
-        for (at, value) in self.values.iter().enumerate() {
-            if at > 0 {
-                f.write_str(",")?;
-            }
-            f.write_str(value)?;
-        }
-        f.write_str(")")
     }
 }
 
@@ -222,13 +195,7 @@ impl fmt::Display for Selector {
         let mut parts: Vec<(&str, String)> = self.labels.iter().map(|(k, v)| (k, format!("{k}={v}"))).collect();
         parts.extend(self.expressions.iter().map(|r| (r.key.as_str(), r.to_string())));
         parts.sort_by(|a, b| a.0.cmp(b.0));
-        for (at, (_, part)) in parts.iter().enumerate() {
-            if at > 0 {
-                f.write_str(",")?;
-            }
-            f.write_str(part)?;
-        }
-        Ok(())
+        f.write_str(&parts.into_iter().map(|(_, part)| part).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -239,35 +206,24 @@ impl<'de> Deserialize<'de> for Selector {
 }
 
 fn compile(value: &Value) -> Result<Selector, SelectorError> {
-    let selector = match value {
+    match value {
         Value::Null => return Ok(Selector::default()),
-        Value::Object(selector) => selector,
+        Value::Object(_) => {}
         _ => return Err(SelectorError::Type("it", "an object")),
-    };
-    let labels = match selector.get("matchLabels") {
-        None | Some(Value::Null) => Labels::empty(),
-        Some(Value::Object(map)) => {
-            let pairs: Option<Vec<(&str, &str)>> = map.iter().map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect();
-            Labels::from_pairs(pairs.ok_or(SelectorError::Type("matchLabels", "a map of strings"))?)
-        }
-        Some(_) => return Err(SelectorError::Type("matchLabels", "a map of strings")),
-    };
-    check_labels(&labels)?;
-    let expressions = match selector.get("matchExpressions") {
-        None | Some(Value::Null) => Box::default(),
-        Some(Value::Array(list)) => {
-            let mut list = list.iter().map(requirement).collect::<Result<Box<[_]>, _>>()?;
-            list.sort_by(|a, b| a.key.cmp(&b.key));
-            list
-        }
-        Some(_) => return Err(SelectorError::Type("matchExpressions", "a list")),
-    };
+    }
+    let labels = Labels::from_value(&value["matchLabels"]);
+    let labels = labels.ok_or(SelectorError::Type("matchLabels", "a map of strings"))?;
+    labels.iter().try_for_each(|(key, value)| check(key, [value]))?;
+    let list = list(&value["matchExpressions"]).ok_or(SelectorError::Type("matchExpressions", "a list"))?;
+    let mut expressions = list.iter().map(requirement).collect::<Result<Box<[_]>, _>>()?;
+    expressions.sort_by(|a, b| a.key.cmp(&b.key));
     let needed = expressions.iter().filter(|requirement| requirement.operator.needs_key()).count();
     Ok(Selector { state: State::Valid, labels, expressions, needed })
 }
 
-fn check_labels(labels: &Labels) -> Result<(), SelectorError> {
-    labels.iter().try_for_each(|(key, value)| check(key, [value]))
+/// The elements of a list, or of `null`; `None` if it is something else.
+fn list(value: &Value) -> Option<&[Value]> {
+    if value.is_null() { Some(&[]) } else { value.as_array().map(Vec::as_slice) }
 }
 
 fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(), SelectorError> {
@@ -281,7 +237,7 @@ fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(),
 }
 
 fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
-    let text = |name| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name| value[name].as_str().unwrap_or_default();
     let key = text("key");
     let operator = match text("operator") {
         "In" => Operator::In,
@@ -290,14 +246,8 @@ fn requirement(value: &Value) -> Result<Requirement, SelectorError> {
         "DoesNotExist" => Operator::DoesNotExist,
         other => return Err(SelectorError::Operator(other.to_owned())),
     };
-    let mut values: Vec<Text> = match value.get("values") {
-        None | Some(Value::Null) => Vec::new(),
-        Some(Value::Array(list)) => list
-            .iter()
-            .map(|v| v.as_str().map(Text::new).ok_or(SelectorError::Type("values", "a list of strings")))
-            .collect::<Result<_, _>>()?,
-        Some(_) => return Err(SelectorError::Type("values", "a list of strings")),
-    };
+    let values = list(&value["values"]).and_then(|list| list.iter().map(|v| v.as_str().map(Text::new)).collect());
+    let mut values: Vec<Text> = values.ok_or(SelectorError::Type("values", "a list of strings"))?;
     match (operator, values.is_empty()) {
         (Operator::In | Operator::NotIn, true) => return Err(SelectorError::NoValues(key.to_owned())),
         (Operator::Exists | Operator::DoesNotExist, false) => return Err(SelectorError::Values(key.to_owned())),
@@ -328,18 +278,16 @@ pub fn is_label_value(value: &str) -> bool {
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            !bytes.is_empty()
-                && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-                && bytes.first() != Some(&b'-')
-                && bytes.last() != Some(&b'-')
+            !label.is_empty()
+                && label.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+                && !label.starts_with('-')
+                && !label.ends_with('-')
         })
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
@@ -422,15 +370,6 @@ mod tests {
             assert_eq!(compiled.problem().unwrap().to_string(), want, "{selector}");
             assert!(!compiled.matches(&labels(&[("a", "1")])) && !compiled.is_empty() && compiled.checked().is_err());
         }
-    }
-
-    #[test]
-    fn a_map_is_equality_and_an_empty_one_nothing() {
-        let selector = Selector::from_map(labels(&[("app", "web")]));
-        assert!(selector.matches(&labels(&[("app", "web"), ("x", "y")])));
-        assert!(!selector.matches(&labels(&[("app", "db")])));
-        assert!(!Selector::from_map(Labels::empty()).matches(&Labels::empty()));
-        assert!(Selector::from_map(labels(&[("a", "_")])).problem().is_some());
     }
 
     #[test]

@@ -64,19 +64,12 @@ impl Toleration {
         if !any_or(&self.effect, &taint.effect) || !any_or(&self.key, &taint.key) {
             return false;
         }
+        let numbers = || Some((taint.value.parse::<i64>().ok()?, self.value.parse::<i64>().ok()?));
         match self.operator.as_str() {
             "" | "Equal" => self.value == taint.value,
             "Exists" => true,
-            operator @ ("Lt" | "Gt") if compares => match (taint.value.parse::<i64>(), self.value.parse::<i64>()) {
-                (Ok(taint), Ok(own)) => {
-                    if operator == "Lt" {
-                        taint < own
-                    } else {
-                        taint > own
-                    }
-                }
-                _ => false,
-            },
+            "Lt" if compares => numbers().is_some_and(|(taint, own)| taint < own),
+            "Gt" if compares => numbers().is_some_and(|(taint, own)| taint > own),
             _ => false,
         }
     }

@@ -6,7 +6,7 @@ mod digest;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     hash,
@@ -98,44 +98,19 @@ impl Template {
 
     /// The specification for its Pods, unread.
     pub fn spec(&self) -> Option<Raw> {
-        #[derive(Deserialize)]
-        struct Parts {
-            spec: Option<Raw>,
-        }
-        self.part::<Parts>()?.spec
-    }
-
-    /// The restart policy of its Pods; empty if it names none.
-    pub fn restart_policy(&self) -> Text {
-        #[derive(Default, Deserialize)]
-        #[serde(rename_all = "camelCase", default)]
-        struct Spec {
-            restart_policy: Text,
-        }
-        #[derive(Deserialize)]
-        struct Parts {
-            spec: Option<Spec>,
-        }
-        self.part::<Parts>().and_then(|parts| parts.spec).unwrap_or_default().restart_policy
+        serde_json::from_str(self.parts().spec?.get()).ok()
     }
 
     /// The same with label `key` set.
     #[must_use]
     pub fn with_label(&self, key: &str, value: &str) -> Self {
-        self.with_edited_labels(|labels| {
-            labels.insert(key.to_owned(), Value::String(value.to_owned()));
-        })
-    }
-
-    /// The same without label `key`.
-    #[must_use]
-    pub fn without_label(&self, key: &str) -> Self {
-        if self.labels.get(key).is_none() {
+        let mut template = self.value();
+        if template.is_null() {
             return self.clone();
         }
-        self.with_edited_labels(|labels| {
-            labels.remove(key);
-        })
+        // Without a problem, metadata and labels are objects, null or absent.
+        template["metadata"]["labels"][key] = value.into();
+        Self::from_value(&template)
     }
 
     /// The hash that names the `ReplicaSet` (or the `DaemonSet`'s revision) made from this template.
@@ -143,34 +118,15 @@ impl Template {
         hash::pod_template_hash(&self.value(), collision_count)
     }
 
-    fn with_edited_labels(&self, edit: impl FnOnce(&mut Map<String, Value>)) -> Self {
-        let mut value = self.value();
-        let Some(template) = value.as_object_mut() else { return self.clone() };
-        let metadata = template.entry("metadata").or_insert(Value::Null);
-        if metadata.is_null() {
-            *metadata = Value::Object(Map::new());
-        }
-        let Some(metadata) = metadata.as_object_mut() else { return self.clone() };
-        let labels = metadata.entry("labels").or_insert(Value::Null);
-        if labels.is_null() {
-            *labels = Value::Object(Map::new());
-        }
-        let Some(labels) = labels.as_object_mut() else { return self.clone() };
-        edit(labels);
-        Self::from_value(&value)
-    }
-
     fn metadata(&self) -> Value {
-        #[derive(Deserialize)]
-        struct Parts {
-            metadata: Option<Value>,
-        }
-        self.part::<Parts>().and_then(|parts| parts.metadata).unwrap_or_default()
+        let metadata = self.parts().metadata.and_then(|metadata| serde_json::from_str(metadata.get()).ok());
+        metadata.unwrap_or_default()
     }
 
-    fn part<'a, T: Deserialize<'a>>(&'a self) -> Option<T> {
-        let raw = self.raw.as_ref().filter(|_| self.problem.is_none())?;
-        serde_json::from_str(raw.text()).ok()
+    /// Nothing if it has a [`Template::problem`].
+    fn parts(&self) -> Parts<'_> {
+        let raw = self.raw.as_ref().filter(|_| self.problem.is_none());
+        raw.and_then(|raw| serde_json::from_str(raw.text()).ok()).unwrap_or_default()
     }
 }
 
@@ -202,15 +158,17 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
+/// The parts of a template's text, unread.
+#[derive(Default, Deserialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    metadata: Option<&'a RawValue>,
+    #[serde(borrow)]
+    spec: Option<&'a RawValue>,
+}
+
 /// Digest and labels of a template's text, or what is wrong with it.
 fn read(text: &str) -> Result<(u128, Labels), String> {
-    #[derive(Deserialize)]
-    struct Parts<'a> {
-        #[serde(borrow)]
-        metadata: Option<&'a RawValue>,
-        #[serde(borrow)]
-        spec: Option<&'a RawValue>,
-    }
     #[derive(Default, Deserialize)]
     struct Metadata {
         #[serde(default)]

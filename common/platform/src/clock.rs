@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 pub use tokio::time::Instant;
 
+use crate::meta::Uid;
+
 /// A source of wall-clock time, monotonic time and randomness. Cheap to clone; clones share their state.
 #[derive(Clone, Debug)]
 pub struct Clock {
@@ -146,15 +148,7 @@ impl Clock {
         self.inner.rng.lock().fill_bytes(&mut bytes);
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let n = u128::from_be_bytes(bytes);
-        format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            n >> 96,
-            (n >> 80) & 0xffff,
-            (n >> 64) & 0xffff,
-            (n >> 48) & 0xffff,
-            n & 0xffff_ffff_ffff
-        )
+        Uid::from(bytes).to_string()
     }
 }
 

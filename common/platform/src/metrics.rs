@@ -10,12 +10,25 @@ mod process;
 mod text;
 mod workqueue;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{any::Any, collections::BTreeMap, fmt, sync::Arc};
 
 use parking_lot::Mutex;
-use prometheus_client::registry::Registry;
+use prometheus_client::{
+    metrics::{
+        MetricType, TypedMetric,
+        family::{Family, MetricConstructor},
+    },
+    registry::{Metric, Registry},
+};
 
-use crate::object::Resource;
+use self::{
+    family::{Buckets, LabelNames, Labelled},
+    text::Format,
+};
+use crate::{
+    object::Resource,
+    version::{self, VERSION, Version},
+};
 
 pub use family::{Counters, Gauges, Histograms};
 pub use informer::{HiddenMetrics, InformerMetrics};
@@ -58,22 +71,18 @@ impl Stability {
 }
 
 /// The metrics of a process. Cheap to clone.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Metrics {
     inner: Arc<Inner>,
 }
 
+#[derive(Default)]
 struct Inner {
     limits: Limits,
     registry: Mutex<Registry>,
-    families: Mutex<BTreeMap<&'static str, Family>>,
+    /// Of each name its [`Labelled`].
+    families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
-}
-
-enum Family {
-    Counters(Counters),
-    Gauges(Gauges),
-    Histograms(Histograms),
 }
 
 impl fmt::Debug for Metrics {
@@ -82,62 +91,25 @@ impl fmt::Debug for Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Metrics {
     /// No metrics yet.
     pub fn new() -> Self {
-        Self::limited(Limits::default())
+        Self::default()
     }
 
     /// No metrics yet, and never any but within these limits.
     pub fn limited(limits: Limits) -> Self {
-        let (registry, families, probes) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { limits, registry, families, probes }) }
+        Self { inner: Arc::new(Inner { limits, ..Inner::default() }) }
     }
 
     /// The counters called `name`: exactly that name is served, with or without `_total` at its end.
-    pub fn counter(
-        &self,
-        name: &'static str,
-        stability: Stability,
-        help: &str,
-        labels: &'static [&'static str],
-    ) -> Counters {
-        let mut families = self.inner.families.lock();
-        if let Some(Family::Counters(known)) = families.get(name) {
-            return known.clone();
-        }
-        let made = Counters::new(labels, self.inner.limits.of(name, labels));
-        if families.insert(name, Family::Counters(made.clone())).is_none() {
-            // The encoder appends the suffix by itself; `text` takes it off again where upstream has none.
-            let base = name.strip_suffix("_total").unwrap_or(name);
-            self.inner.registry.lock().register(base, stability.help(help), made.family());
-        }
-        made
+    pub fn counter(&self, name: &'static str, stability: Stability, help: &str, labels: LabelNames) -> Counters {
+        self.family(name, stability, help, labels, Counter::default)
     }
 
     /// The gauges called `name`.
-    pub fn gauge(
-        &self,
-        name: &'static str,
-        stability: Stability,
-        help: &str,
-        labels: &'static [&'static str],
-    ) -> Gauges {
-        let mut families = self.inner.families.lock();
-        if let Some(Family::Gauges(known)) = families.get(name) {
-            return known.clone();
-        }
-        let made = Gauges::new(labels, self.inner.limits.of(name, labels));
-        if families.insert(name, Family::Gauges(made.clone())).is_none() {
-            self.inner.registry.lock().register(name, stability.help(help), made.family());
-        }
-        made
+    pub fn gauge(&self, name: &'static str, stability: Stability, help: &str, labels: LabelNames) -> Gauges {
+        self.family(name, stability, help, labels, Gauge::default)
     }
 
     /// The histograms called `name`, with these upper bounds (`+Inf` is added).
@@ -146,30 +118,39 @@ impl Metrics {
         name: &'static str,
         stability: Stability,
         help: &str,
-        labels: &'static [&'static str],
+        labels: LabelNames,
         buckets: impl IntoIterator<Item = f64>,
     ) -> Histograms {
-        let mut families = self.inner.families.lock();
-        if let Some(Family::Histograms(known)) = families.get(name) {
-            return known.clone();
-        }
-        let made = Histograms::new(labels, self.inner.limits.of(name, labels), buckets);
-        if families.insert(name, Family::Histograms(made.clone())).is_none() {
-            self.inner.registry.lock().register(name, stability.help(help), made.family());
-        }
-        made
+        self.family(name, stability, help, labels, Buckets(buckets.into_iter().collect()))
     }
 
-    /// One counter of fractions, without labels.
-    fn float_counter(
+    /// The family called `name`, which is registered if it is new.
+    fn family<M, C>(
         &self,
         name: &'static str,
         stability: Stability,
         help: &str,
-    ) -> prometheus_client::metrics::counter::Counter<f64, std::sync::atomic::AtomicU64> {
-        let made = prometheus_client::metrics::counter::Counter::default();
-        let base = name.strip_suffix("_total").unwrap_or(name);
-        self.inner.registry.lock().register(base, stability.help(help), made.clone());
+        labels: LabelNames,
+        constructor: C,
+    ) -> Labelled<M, C>
+    where
+        M: Metric + TypedMetric + Clone,
+        C: MetricConstructor<M> + Clone + fmt::Debug + Send + Sync + 'static,
+    {
+        let mut families = self.inner.families.lock();
+        if let Some(known) = families.get(name).and_then(|known| known.downcast_ref::<Labelled<M, C>>()) {
+            return known.clone();
+        }
+        let allowed = self.inner.limits.of(name, labels);
+        let made = Labelled { names: labels, allowed, family: Family::new_with_constructor(constructor) };
+        if families.insert(name, Box::new(made.clone())).is_none() {
+            let base = match M::TYPE {
+                // The encoder appends the suffix by itself; `text` takes it off again where upstream has none.
+                MetricType::Counter => name.strip_suffix("_total").unwrap_or(name),
+                _ => name,
+            };
+            self.inner.registry.lock().register(base, stability.help(help), made.family.clone());
+        }
         made
     }
 
@@ -195,87 +176,56 @@ impl Metrics {
 
     /// States which version of which controller runs: `nonet_build_info`.
     pub fn program(&self, name: &str, version: &str) {
-        self.gauge(
-            "nonet_build_info",
-            Stability::Alpha,
-            "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it has.",
-            &["controller", "version", "commit", "kubernetes_version"],
-        )
-        .with(&[name, version, crate::version::VERSION.commit, crate::version::VERSION.git_version])
-        .set(1.0);
+        let help = "A metric with a constant '1' value labeled by the name of the controller, its own version and commit, and the version of Kubernetes whose behaviour it has.";
+        let labels = &["controller", "version", "commit", "kubernetes_version"];
+        let info = self.gauge("nonet_build_info", Stability::Alpha, help, labels);
+        info.with(&[name, version, VERSION.commit, VERSION.git_version]).set(1.0);
     }
 
     /// States what runs: `kubernetes_build_info` and `version_info`.
     pub fn build(&self, component: &str) {
-        let v = crate::version::VERSION;
+        let platform = format!("{}/{}", version::os(), version::arch());
+        let Version { major, minor, minor_version, previous_minor_version, git_version, commit } = VERSION;
         self.gauge(
             "kubernetes_build_info",
             Stability::Beta,
             "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
             &["build_date", "compiler", "git_commit", "git_tree_state", "git_version", "go_version", "major", "minor", "platform"],
         )
-        .with(&[
-            "",
-            "rustc",
-            v.commit,
-            "",
-            v.git_version,
-            "",
-            v.major,
-            v.minor,
-            &format!("{}/{}", crate::version::os(), crate::version::arch()),
-        ])
+        .with(&["", "rustc", commit, "", git_version, "", major, minor, &platform])
         .set(1.0);
-        self.gauge(
-            "version_info",
-            Stability::Alpha,
-            "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.",
-            &["binary", "component", "emulation", "min_compat"],
-        )
-        .with(&[v.minor_version, component, v.minor_version, v.previous_minor_version])
-        .set(1.0);
+        let help = "Provides the compatibility version info of the component. The component label is the name of the component, usually kube, but is relevant for aggregated-apiservers.";
+        let labels = &["binary", "component", "emulation", "min_compat"];
+        let info = self.gauge("version_info", Stability::Alpha, help, labels);
+        info.with(&[minor_version, component, minor_version, previous_minor_version]).set(1.0);
     }
 
     /// States the position of a feature gate: `kubernetes_feature_enabled`. `stage` is `ALPHA`, `BETA` or empty for GA.
     pub fn feature(&self, name: &str, stage: &str, on: bool) {
-        self.gauge(
-            "kubernetes_feature_enabled",
-            Stability::Beta,
-            "This metric records the data about the stage and enablement of a k8s feature.",
-            &["name", "stage"],
-        )
-        .with(&[name, stage])
-        .set(f64::from(u8::from(on)));
+        let help = "This metric records the data about the stage and enablement of a k8s feature.";
+        let enabled = self.gauge("kubernetes_feature_enabled", Stability::Beta, help, &["name", "stage"]);
+        enabled.with(&[name, stage]).set(f64::from(u8::from(on)));
     }
 
     /// Everything, as Prometheus text 0.0.4 the way Kubernetes components serve it.
     pub fn prometheus(&self) -> String {
-        text::prometheus(&self.encode(), &self.bare_counters(), &self.inner.limits)
+        self.text(Format::Prometheus)
     }
 
     /// Everything, as `OpenMetrics` 1.0.
     pub fn openmetrics(&self) -> String {
-        text::openmetrics(&self.encode(), &self.bare_counters(), &self.inner.limits)
+        self.text(Format::OpenMetrics)
     }
 
-    fn encode(&self) -> String {
-        for probe in self.inner.probes.lock().iter() {
-            probe();
-        }
-        let mut text = String::new();
+    fn text(&self, format: Format) -> String {
+        self.inner.probes.lock().iter().for_each(|probe| probe());
+        let mut encoded = String::new();
         // Writing into a string cannot fail.
-        let _ = prometheus_client::encoding::text::encode(&mut text, &self.inner.registry.lock());
-        text
-    }
-
-    /// Counters whose name does not end in `_total`.
-    fn bare_counters(&self) -> Vec<&'static str> {
+        let _ = prometheus_client::encoding::text::encode(&mut encoded, &self.inner.registry.lock());
         let families = self.inner.families.lock();
-        families
-            .iter()
-            .filter(|(name, family)| matches!(family, Family::Counters(_)) && !name.ends_with("_total"))
-            .map(|(name, _)| *name)
-            .collect()
+        let counters = families.iter().filter(|(_, family)| family.is::<Counters>()).map(|(name, _)| *name);
+        let bare_counters: Vec<&str> = counters.filter(|name| !name.ends_with("_total")).collect();
+        text::render(&encoded, &bare_counters, &self.inner.limits, format)
     }
 }
 

@@ -32,7 +32,7 @@ use crate::clock::Instant;
 #[derive(Clone, Debug, Default)]
 pub struct Pace(Option<Arc<State>>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     period: Duration,
     /// How much own work is under way.
@@ -73,13 +73,7 @@ impl Drop for Work {
 impl Pace {
     /// A pace by which a thread sleeps for at most `period`; never, if that is zero.
     pub fn new(period: Duration) -> Self {
-        let state = State {
-            period,
-            works: AtomicUsize::new(0),
-            has_worked: AtomicBool::new(false),
-            has_received: AtomicBool::new(false),
-            timers: Mutex::default(),
-        };
+        let state = State { period, ..State::default() };
         Self((!period.is_zero()).then(|| Arc::new(state)))
     }
 

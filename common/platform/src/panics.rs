@@ -2,12 +2,7 @@
 //!
 //! A silently dead task is worse than a dead process, which is restarted.
 
-use std::{
-    cell::Cell,
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll},
-};
+use std::{cell::Cell, future::poll_fn};
 
 thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
@@ -16,13 +11,13 @@ thread_local! {
 /// The exit code of a process that panicked.
 pub const EXIT_CODE: i32 = 2;
 
-/// A future whose panics its caller catches.
-#[derive(Debug)]
-pub struct Guarded<F>(Pin<Box<F>>);
-
 /// Marks a future whose panics the caller catches: the process survives them.
-pub fn guard<F: Future>(future: F) -> Guarded<F> {
-    Guarded(Box::pin(future))
+pub fn guard<F: Future>(future: F) -> impl Future<Output = F::Output> + Unpin {
+    let mut future = Box::pin(future);
+    poll_fn(move |context| {
+        let _mark = Mark(GUARDED.replace(true));
+        future.as_mut().poll(context)
+    })
 }
 
 /// Resets the mark when a poll ends, also by unwinding.
@@ -34,24 +29,10 @@ impl Drop for Mark {
     }
 }
 
-impl<F: Future> Future for Guarded<F> {
-    type Output = F::Output;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let _mark = Mark(GUARDED.replace(true));
-        self.0.as_mut().poll(context)
-    }
-}
-
 /// Logs panics as one line, and ends the process for those that nobody catches.
 pub fn install() {
     std::panic::set_hook(Box::new(|info| {
-        let payload = info.payload();
-        let what = payload
-            .downcast_ref::<&str>()
-            .map(|s| (*s).to_owned())
-            .or_else(|| payload.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "something that is no text".to_owned());
+        let what = info.payload_as_str().unwrap_or("something that is no text");
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(panic = what, at = place, "Observed a panic");
         if !GUARDED.get() {

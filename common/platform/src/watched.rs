@@ -63,12 +63,10 @@ impl<T> Sender<T> {
 
     /// Changes the value, if `change` says so.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
-        let modified = {
-            let mut state = self.0.state.lock();
-            let modified = change(&mut state.value);
-            state.version += u64::from(modified);
-            modified
-        };
+        let mut state = self.0.state.lock();
+        let modified = change(&mut state.value);
+        state.version += u64::from(modified);
+        drop(state);
         if modified {
             self.0.changed.notify_waiters();
         }
@@ -143,12 +141,10 @@ impl<T> Receiver<T> {
 
     /// Waits until the value is as wanted. Safe to cancel.
     pub async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), Gone> {
-        loop {
-            if wanted(&self.borrow_and_update()) {
-                return Ok(());
-            }
+        while !wanted(&self.borrow_and_update()) {
             self.changed().await?;
         }
+        Ok(())
     }
 }
 

@@ -56,12 +56,14 @@ pub fn sort_for_deletion(pods: &[&Pod]) -> Vec<usize> {
 /// fall through to the next rule), so no sort can honour every pair of it. This order is total and honours every pair
 /// that differs in a rule before the times or in magnitude; within one magnitude Pods of the very same second stay
 /// together, such groups ordered by their smallest uid. Upstream: `pkg/controller`, `ActivePodsWithRanks`.
-pub fn rank_for_deletion(candidates: &[Candidate<'_>], now: Timestamp) -> Vec<usize> {
-    let mut keys: Vec<Key<'_>> =
+pub fn rank_for_deletion<'a>(candidates: &[Candidate<'a>], now: Timestamp) -> Vec<usize> {
+    let mut keys: Vec<Key<'a>> =
         candidates.iter().enumerate().map(|(position, candidate)| Key::new(position, candidate, now)).collect();
-    group(&mut keys, Key::by_ready_time, |key, uid| key.ready_group = uid);
-    group(&mut keys, Key::by_creation_time, |key, uid| key.creation_group = uid);
-    keys.sort_by_key(Key::whole);
+    group(&mut keys, |key| (key.first, key.ready_bucket, key.ready), |key, uid| key.ready_group = uid);
+    let by_creation =
+        |key: &Key<'a>| (key.first, key.ready_bucket, key.ready_group, key.restarts, key.created_bucket, key.created);
+    group(&mut keys, by_creation, |key, uid| key.creation_group = uid);
+    keys.sort();
     keys.into_iter().map(|key| key.position).collect()
 }
 
@@ -71,25 +73,22 @@ pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
     if age <= 0 { -1 } else { age.ilog2() as i32 }
 }
 
-/// What a candidate is sorted by.
+/// What a candidate is sorted by, in the order of the fields; the times only make the groups.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
-    position: usize,
     first: First,
-    ready: Option<Timestamp>,
     ready_bucket: Option<i32>,
     /// The smallest uid among those that were ready at the same time.
     ready_group: &'a Uid,
     restarts: Reverse<Restarts>,
-    created: Option<Timestamp>,
     created_bucket: Option<i32>,
     /// The smallest uid among those that were created at the same time.
     creation_group: &'a Uid,
     uid: &'a Uid,
+    position: usize,
+    ready: Option<Timestamp>,
+    created: Option<Timestamp>,
 }
-
-type ByReadyTime = (First, Option<i32>, Option<Timestamp>);
-type ByCreationTime<'a> = (First, Option<i32>, &'a Uid, Reverse<Restarts>, Option<i32>, Option<Timestamp>);
-type Whole<'a> = (First, Option<i32>, &'a Uid, Reverse<Restarts>, Option<i32>, &'a Uid, (&'a Uid, usize));
 
 impl<'a> Key<'a> {
     fn new(position: usize, candidate: &Candidate<'a>, now: Timestamp) -> Self {
@@ -108,20 +107,6 @@ impl<'a> Key<'a> {
             creation_group: uid,
             uid,
         }
-    }
-
-    fn by_ready_time(&self) -> ByReadyTime {
-        (self.first, self.ready_bucket, self.ready)
-    }
-
-    fn by_creation_time(&self) -> ByCreationTime<'a> {
-        (self.first, self.ready_bucket, self.ready_group, self.restarts, self.created_bucket, self.created)
-    }
-
-    fn whole(&self) -> Whole<'a> {
-        let last = (self.uid, self.position);
-        let (ready, created) = (self.ready_bucket, self.created_bucket);
-        (self.first, ready, self.ready_group, self.restarts, created, self.creation_group, last)
     }
 }
 

@@ -1,7 +1,5 @@
 //! A Pod template in the form that revisions store.
 
-use serde_json::Value;
-
 use super::{Data, Numbers};
 use crate::{intern::Labels, json::Raw};
 
@@ -22,7 +20,8 @@ impl PodTemplate {
                 return Err(format!("spec.template.{part} is not an object"));
             }
         }
-        let labels = labels(&value).ok_or("spec.template.metadata.labels is not a map of strings")?;
+        let labels = Labels::from_value(&value["metadata"]["labels"]);
+        let labels = labels.ok_or("spec.template.metadata.labels is not a map of strings")?;
         let data = Data::from_value(value, numbers).ok_or("spec.template is not an object")?;
         Ok(Self { raw, labels, data })
     }
@@ -43,17 +42,9 @@ impl PodTemplate {
     }
 }
 
-fn labels(template: &Value) -> Option<Labels> {
-    let Some(labels) = template.pointer("/metadata/labels").filter(|labels| !labels.is_null()) else {
-        return Some(Labels::empty());
-    };
-    let pairs = labels.as_object()?.iter().map(|(key, value)| Some((key.as_str(), value.as_str()?)));
-    Some(Labels::from_pairs(pairs.collect::<Option<Vec<_>>>()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

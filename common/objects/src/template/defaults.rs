@@ -19,11 +19,9 @@ pub fn apply_defaults(template: &mut Value) {
 
 /// Defaults the parts of a Pod spec that templates have too.
 pub fn spec(spec: &mut Object) {
-    for (field, value) in
-        [("dnsPolicy", "ClusterFirst"), ("restartPolicy", "Always"), ("schedulerName", "default-scheduler")]
-    {
-        default_to(spec, field, value);
-    }
+    default_to(spec, "dnsPolicy", "ClusterFirst");
+    default_to(spec, "restartPolicy", "Always");
+    default_to(spec, "schedulerName", "default-scheduler");
     default_to(spec, "securityContext", Value::Object(Map::new()));
     default_to(spec, "terminationGracePeriodSeconds", 30);
     service_account(spec);
@@ -47,11 +45,7 @@ fn service_account(spec: &mut Object) {
 }
 
 fn container(container: &mut Object) {
-    if !container.contains_key("imagePullPolicy") {
-        let image = container.get("image").and_then(Value::as_str).unwrap_or_default();
-        let policy = pull_policy(image);
-        container.insert("imagePullPolicy".to_owned(), policy.into());
-    }
+    default_pull_policy(container, "imagePullPolicy", "image");
     default_to(container, "terminationMessagePath", "/dev/termination-log");
     default_to(container, "terminationMessagePolicy", "File");
     each(container, "ports", |port| default_to(port, "protocol", "TCP"));
@@ -69,6 +63,14 @@ fn container(container: &mut Object) {
             within(lifecycle, hook, |handler| within(handler, "httpGet", http_get));
         }
     });
+}
+
+/// Defaults the policy by which the image that is named in `image` is pulled.
+fn default_pull_policy(object: &mut Object, policy: &str, image: &str) {
+    if !object.contains_key(policy) {
+        let default = pull_policy(object.get(image).and_then(Value::as_str).unwrap_or_default());
+        object.insert(policy.to_owned(), default.into());
+    }
 }
 
 /// `Always` for images that say or imply `latest`, `IfNotPresent` for all others and for what is not an image's name.
@@ -90,11 +92,10 @@ fn field_ref(reference: &mut Object) {
 }
 
 fn probe(probe: &mut Object) {
-    for (field, value) in
-        [("timeoutSeconds", 1), ("periodSeconds", 10), ("successThreshold", 1), ("failureThreshold", 3)]
-    {
-        default_to(probe, field, value);
-    }
+    default_to(probe, "timeoutSeconds", 1);
+    default_to(probe, "periodSeconds", 10);
+    default_to(probe, "successThreshold", 1);
+    default_to(probe, "failureThreshold", 3);
     within(probe, "httpGet", http_get);
     within(probe, "grpc", |grpc| default_to(grpc, "service", ""));
 }
@@ -129,12 +130,7 @@ fn volume(volume: &mut Object) {
     within(volume, "ephemeral", |ephemeral| {
         within(ephemeral, "volumeClaimTemplate", |claim| within(claim, "spec", claim_spec));
     });
-    within(volume, "image", |image| {
-        if !image.contains_key("pullPolicy") {
-            let policy = pull_policy(image.get("reference").and_then(Value::as_str).unwrap_or_default());
-            image.insert("pullPolicy".to_owned(), policy.into());
-        }
-    });
+    within(volume, "image", |image| default_pull_policy(image, "pullPolicy", "reference"));
     persistent_sources(volume);
 }
 

@@ -22,8 +22,7 @@ const ZERO: u128 = 0;
 /// The digest of a template's text; an error if that is no JSON, or nested too deeply.
 pub(super) fn meaning(json: &str) -> serde_json::Result<u128> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let layout = Layout::get();
-    let root = Reader { layout, shape: Some(Shape::plain(layout.template())), place: Place::Template };
+    let root = Reader { shape: Some(Shape::plain(Layout::get().template())), place: Place::Template };
     let node = root.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(node.present().unwrap_or(ZERO))
@@ -102,7 +101,6 @@ impl Place {
 /// Reads one value.
 #[derive(Clone, Copy)]
 struct Reader {
-    layout: &'static Layout,
     /// What it should look like, where the layout knows.
     shape: Option<Shape>,
     place: Place,
@@ -139,7 +137,7 @@ impl Reader {
     /// How the elements of this list or map are read.
     fn element(self, wrapper: Wrapper) -> Self {
         let shape = self.shape.filter(|shape| shape.wrapper == wrapper).map(|shape| Shape::plain(shape.base));
-        Self { shape, place: Place::Elsewhere, ..self }
+        Self { shape, place: Place::Elsewhere }
     }
 }
 
@@ -226,15 +224,10 @@ impl<'de> Visitor<'de> for Reader {
                 },
             ));
         }
-        // Of a repeated name the last member counts: the sort is stable, and of equal neighbours the later one is kept.
+        // Of a repeated name the last member counts: it comes first after the reversal, and the sort is stable.
+        members.reverse();
         members.sort_by_key(|(name, _)| *name);
-        members.dedup_by(|later, earlier| {
-            let repeated = later.0 == earlier.0;
-            if repeated {
-                earlier.1 = later.1;
-            }
-            repeated
-        });
+        members.dedup_by_key(|(name, _)| *name);
         let mut hash = SipHash::new(KEY);
         hash.update(&[Kind::Object as u8]);
         let mut empty = true;
@@ -275,7 +268,7 @@ impl Visitor<'_> for Name {
         }
         let mut reader = self.reader.element(Wrapper::Map);
         if let Some(id) = self.structure {
-            reader.shape = self.reader.layout.member(id, name);
+            reader.shape = Layout::get().member(id, name);
         }
         reader.place = self.reader.place.under(name);
         Ok(Some((Kind::Name.digest(&[name.as_bytes()]), reader)))

@@ -9,97 +9,28 @@ use prometheus_client::metrics::{
 
 use super::{Counter, Gauge, limits::Allowed};
 
+/// The names of a family's labels.
+pub(super) type LabelNames = &'static [&'static str];
 type Labels = Vec<(&'static str, String)>;
 
-/// The names of labels, and the values they may have.
+/// Metrics of one name and type; `C` makes the metric of a set of label values that is new.
 #[derive(Clone, Debug)]
-struct Names {
-    names: &'static [&'static str],
-    allowed: Allowed,
-}
-
-impl Names {
-    fn with(&self, values: &[&str]) -> Labels {
-        debug_assert_eq!(self.names.len(), values.len(), "one value per label: {:?}", self.names);
-        let value = |(position, value): (usize, &&str)| self.allowed.value(position, value).to_owned();
-        self.names.iter().copied().zip(values.iter().enumerate().map(value)).collect()
-    }
+pub struct Labelled<M, C = fn() -> M> {
+    pub(super) names: LabelNames,
+    pub(super) allowed: Allowed,
+    pub(super) family: Family<Labels, M, C>,
 }
 
 /// Counters of one name.
-#[derive(Clone, Debug)]
-pub struct Counters {
-    names: Names,
-    family: Family<Labels, Counter>,
-}
-
-impl Counters {
-    pub(super) fn new(names: &'static [&'static str], allowed: Allowed) -> Self {
-        Self { names: Names { names, allowed }, family: Family::default() }
-    }
-
-    pub(super) fn family(&self) -> Family<Labels, Counter> {
-        self.family.clone()
-    }
-
-    /// The counter with these label values, in the order of the label names. Keep it where it is used often.
-    pub fn with(&self, values: &[&str]) -> Counter {
-        self.family.get_or_create_owned(&self.names.with(values))
-    }
-
-    /// Serves the counter with these label values no longer.
-    pub fn remove(&self, values: &[&str]) {
-        self.family.remove(&self.names.with(values));
-    }
-
-    /// Begins anew. Counters handed out before are served no longer.
-    pub fn clear(&self) {
-        self.family.clear();
-    }
-}
-
+pub type Counters = Labelled<Counter>;
 /// Gauges of one name.
-#[derive(Clone, Debug)]
-pub struct Gauges {
-    names: Names,
-    family: Family<Labels, Gauge>,
-}
-
-impl Gauges {
-    pub(super) fn new(names: &'static [&'static str], allowed: Allowed) -> Self {
-        Self { names: Names { names, allowed }, family: Family::default() }
-    }
-
-    pub(super) fn family(&self) -> Family<Labels, Gauge> {
-        self.family.clone()
-    }
-
-    /// The gauge with these label values, in the order of the label names. Keep it where it is used often.
-    pub fn with(&self, values: &[&str]) -> Gauge {
-        self.family.get_or_create_owned(&self.names.with(values))
-    }
-
-    /// Serves the gauge with these label values no longer.
-    pub fn remove(&self, values: &[&str]) {
-        self.family.remove(&self.names.with(values));
-    }
-
-    /// Serves none any longer.
-    pub fn clear(&self) {
-        self.family.clear();
-    }
-}
-
+pub type Gauges = Labelled<Gauge>;
 /// Histograms of one name.
-#[derive(Clone, Debug)]
-pub struct Histograms {
-    names: Names,
-    family: Family<Labels, Histogram, Buckets>,
-}
+pub type Histograms = Labelled<Histogram, Buckets>;
 
 /// Upper bounds of buckets.
 #[derive(Clone, Debug)]
-pub(super) struct Buckets(Arc<[f64]>);
+pub struct Buckets(pub(super) Arc<[f64]>);
 
 impl MetricConstructor<Histogram> for Buckets {
     fn new_metric(&self) -> Histogram {
@@ -107,22 +38,25 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
-impl Histograms {
-    pub(super) fn new(
-        names: &'static [&'static str],
-        allowed: Allowed,
-        buckets: impl IntoIterator<Item = f64>,
-    ) -> Self {
-        let buckets = Buckets(buckets.into_iter().collect());
-        Self { names: Names { names, allowed }, family: Family::new_with_constructor(buckets) }
+impl<M: Clone, C: MetricConstructor<M>> Labelled<M, C> {
+    /// The metric with these label values, in the order of the label names. Keep it where it is used often.
+    pub fn with(&self, values: &[&str]) -> M {
+        self.family.get_or_create_owned(&self.labels(values))
     }
 
-    pub(super) fn family(&self) -> Family<Labels, Histogram, Buckets> {
-        self.family.clone()
+    /// Serves the metric with these label values no longer.
+    pub fn remove(&self, values: &[&str]) {
+        self.family.remove(&self.labels(values));
     }
 
-    /// The histogram with these label values, in the order of the label names. Keep it where it is used often.
-    pub fn with(&self, values: &[&str]) -> Histogram {
-        self.family.get_or_create_owned(&self.names.with(values))
+    /// Begins anew. Metrics handed out before are served no longer.
+    pub fn clear(&self) {
+        self.family.clear();
+    }
+
+    fn labels(&self, values: &[&str]) -> Labels {
+        debug_assert_eq!(self.names.len(), values.len(), "one value per label: {:?}", self.names);
+        let value = |(position, value): (usize, &&str)| self.allowed.value(position, value).to_owned();
+        self.names.iter().copied().zip(values.iter().enumerate().map(value)).collect()
     }
 }

@@ -23,27 +23,17 @@ pub struct InformerMetrics {
 impl InformerMetrics {
     pub(super) fn new(metrics: &Metrics, resource: Resource) -> Self {
         let labels = &[resource.group, NAME, resource.plural, resource.version];
+        let gauge = |name, help| metrics.gauge(name, Alpha, help, LABELS).with(labels);
+        let latency = "Time taken to process events after popping from the queue.";
         Self {
-            queued: metrics
-                .gauge("informer_queued_items", Alpha, "Number of items currently queued in the FIFO.", LABELS)
-                .with(labels),
+            queued: gauge("informer_queued_items", "Number of items currently queued in the FIFO."),
             latency: metrics
-                .histogram(
-                    "informer_processing_latency_seconds",
-                    Alpha,
-                    "Time taken to process events after popping from the queue.",
-                    LABELS,
-                    LATENCIES,
-                )
+                .histogram("informer_processing_latency_seconds", Alpha, latency, LABELS, LATENCIES)
                 .with(labels),
-            version: metrics
-                .gauge(
-                    "informer_store_resource_version",
-                    Alpha,
-                    "The 15 least significant digits of the resource version of the store.",
-                    LABELS,
-                )
-                .with(labels),
+            version: gauge(
+                "informer_store_resource_version",
+                "The 15 least significant digits of the resource version of the store.",
+            ),
         }
     }
 

@@ -1,13 +1,16 @@
 //! `process_*`: what the process takes of its machine, from `/proc`.
 
-use std::fs;
+use std::{fs, sync::atomic::AtomicU64};
 
-use super::{Metrics, Stability::Unstated};
+use super::{Labelled, Metrics, Stability::Unstated};
 
 /// Clock ticks a second in `/proc`: part of Linux' interface to programs, the same on every architecture in use.
 const TICKS: f64 = 100.0;
 /// Bytes of a page where `/proc` does not say (it does, in kB, for the resident set).
 const KB: f64 = 1024.0;
+
+/// A counter of seconds and their fractions.
+type Seconds = prometheus_client::metrics::counter::Counter<f64, AtomicU64>;
 
 pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
     let gauge = |name, help| metrics.gauge(name, Unstated, help, &[]).with(&[]);
@@ -17,11 +20,9 @@ pub(super) fn register(metrics: &Metrics, started: jiff::Timestamp) {
     let max_fds = gauge("process_max_fds", "Maximum number of open file descriptors.");
     let start = gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.");
     start.set(started.as_millisecond() as f64 / 1000.0);
-    let cpu = metrics.float_counter(
-        "process_cpu_seconds_total",
-        Unstated,
-        "Total user and system CPU time spent in seconds.",
-    );
+    let help = "Total user and system CPU time spent in seconds.";
+    let cpu: Labelled<Seconds> = metrics.family("process_cpu_seconds_total", Unstated, help, &[], Seconds::default);
+    let cpu = cpu.with(&[]);
     metrics.before_scrape(move || {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         if let Some(kb) = field(&status, "VmRSS:") {

@@ -60,24 +60,23 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, le: None, value })
 }
 
-pub(super) fn prometheus(encoded: &str, bare_counters: &[&str], limits: &Limits) -> String {
-    render(encoded, bare_counters, limits, false)
+/// What the text is written as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Prometheus,
+    OpenMetrics,
 }
 
-pub(super) fn openmetrics(encoded: &str, bare_counters: &[&str], limits: &Limits) -> String {
-    render(encoded, bare_counters, limits, true)
-}
-
-fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, openmetrics: bool) -> String {
+pub(super) fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, format: Format) -> String {
     let mut families = parse(encoded);
     families.sort_by_key(|f| f.name);
     let mut out = String::with_capacity(encoded.len());
     for family in &families {
         let bare = bare_counters.contains(&family.name);
         let total = family.kind == "counter" && !bare;
-        let (suffix, kind) = match (openmetrics, family.kind) {
-            (true, "counter") if bare => ("", "unknown"),
-            (false, "counter") if total => ("_total", "counter"),
+        let (suffix, kind) = match (format, family.kind) {
+            (Format::OpenMetrics, "counter") if bare => ("", "unknown"),
+            (Format::Prometheus, "counter") if total => ("_total", "counter"),
             (_, kind) => ("", kind),
         };
         let name = family.name;
@@ -92,10 +91,9 @@ fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, openmetrics: b
         for sample in &family.samples {
             series.entry(sample.labels).or_default().push(sample);
         }
-        for samples in series.values() {
-            let buckets = samples.iter().filter(|s| s.le.is_some());
-            let rest = samples.iter().filter(|s| s.le.is_none());
-            for sample in buckets.chain(rest) {
+        for samples in series.values_mut() {
+            samples.sort_by_key(|sample| sample.le.is_none());
+            for sample in samples {
                 let name = if bare { sample.name.strip_suffix("_total").unwrap_or(sample.name) } else { sample.name };
                 out.push_str(name);
                 labels(&mut out, sample);
@@ -103,7 +101,7 @@ fn render(encoded: &str, bare_counters: &[&str], limits: &Limits, openmetrics: b
             }
         }
     }
-    if openmetrics {
+    if format == Format::OpenMetrics {
         out.push_str("# EOF\n");
     }
     out

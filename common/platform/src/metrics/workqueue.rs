@@ -23,49 +23,30 @@ pub struct QueueMetrics {
 impl QueueMetrics {
     pub(super) fn new(metrics: &Metrics, name: &str) -> Self {
         let label = &[name];
+        let counter = |name, help| metrics.counter(name, Beta, help, LABELS).with(label);
+        let gauge = |name, help| metrics.gauge(name, Beta, help, LABELS).with(label);
         let buckets = || exponential_buckets(1e-8, 10.0, 10);
+        let histogram = |name, help| metrics.histogram(name, Beta, help, LABELS, buckets()).with(label);
         Self {
-            depth: metrics.gauge("workqueue_depth", Beta, "Current depth of workqueue", LABELS).with(label),
-            adds: metrics
-                .counter("workqueue_adds_total", Beta, "Total number of adds handled by workqueue", LABELS)
-                .with(label),
-            queue_duration: metrics
-                .histogram(
-                    "workqueue_queue_duration_seconds",
-                    Beta,
-                    "How long in seconds an item stays in workqueue before being requested.",
-                    LABELS,
-                    buckets(),
-                )
-                .with(label),
-            work_duration: metrics
-                .histogram(
-                    "workqueue_work_duration_seconds",
-                    Beta,
-                    "How long in seconds processing an item from workqueue takes.",
-                    LABELS,
-                    buckets(),
-                )
-                .with(label),
-            unfinished: metrics
-                .gauge(
-                    "workqueue_unfinished_work_seconds",
-                    Beta,
-                    "How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
-                    LABELS,
-                )
-                .with(label),
-            longest: metrics
-                .gauge(
-                    "workqueue_longest_running_processor_seconds",
-                    Beta,
-                    "How many seconds has the longest running processor for workqueue been running.",
-                    LABELS,
-                )
-                .with(label),
-            retries: metrics
-                .counter("workqueue_retries_total", Beta, "Total number of retries handled by workqueue", LABELS)
-                .with(label),
+            depth: gauge("workqueue_depth", "Current depth of workqueue"),
+            adds: counter("workqueue_adds_total", "Total number of adds handled by workqueue"),
+            queue_duration: histogram(
+                "workqueue_queue_duration_seconds",
+                "How long in seconds an item stays in workqueue before being requested.",
+            ),
+            work_duration: histogram(
+                "workqueue_work_duration_seconds",
+                "How long in seconds processing an item from workqueue takes.",
+            ),
+            unfinished: gauge(
+                "workqueue_unfinished_work_seconds",
+                "How many seconds of work has done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads. One can deduce the number of stuck threads by observing the rate at which this increases.",
+            ),
+            longest: gauge(
+                "workqueue_longest_running_processor_seconds",
+                "How many seconds has the longest running processor for workqueue been running.",
+            ),
+            retries: counter("workqueue_retries_total", "Total number of retries handled by workqueue"),
         }
     }
 
