@@ -20,7 +20,9 @@ use crate::{
     clock::Clock,
     leader, logging, panics,
     runtime::LoopDefinition,
-    settings::{FeatureGate, SECOND_WRITER_PERIOD, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag},
+    settings::{
+        FeatureGate, MIN_RESYNC_PERIOD, SECOND_WRITER_PERIOD, Tune, WATCH_BATCH_PERIOD, WATCH_LIST_CLIENT, WorkersFlag,
+    },
     version,
 };
 
@@ -51,16 +53,17 @@ pub struct Definition {
 impl Definition {
     /// The gates its loops know, and those of the machinery.
     pub(crate) fn all_gates(&self) -> Vec<FeatureGate> {
-        let mut all = self.gates.to_vec();
-        all.push(WATCH_LIST_CLIENT);
-        all
+        [self.gates, &[WATCH_LIST_CLIENT]].concat()
     }
 
     /// The values behind `--tune` that its loops know, and those of the machinery.
     pub(crate) fn all_tunes(&self) -> Vec<Tune> {
-        let mut all = self.tunes.to_vec();
-        all.extend([SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]);
-        all
+        [self.tunes, &[SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD]].concat()
+    }
+
+    /// The values with a flag each that its loops know, and those of the machinery.
+    fn all_flags(&self) -> impl Iterator<Item = &Tune> {
+        self.flags.iter().chain([&MIN_RESYNC_PERIOD])
     }
 }
 
@@ -95,11 +98,7 @@ pub fn main_with(definition: &Definition, arguments: impl IntoIterator<Item = St
     let ended = runtime.block_on(process::run(definition, *options, clock, pace, log));
     // Whatever still runs has nothing left to write: the gate is shut.
     runtime.shutdown_background();
-    match ended {
-        process::Ended::Well => ExitCode::SUCCESS,
-        process::Ended::Badly => ExitCode::FAILURE,
-        process::Ended::Refused(error) => refuse(definition, &error),
-    }
+    ended.unwrap_or_else(|error| refuse(definition, &error.to_string()))
 }
 
 /// One line on stderr and exit code 2.

@@ -101,28 +101,24 @@ type Sink = Box<dyn Fn(&str) + Send + Sync>;
 
 /// Writes events as lines.
 struct Log {
-    format: Format,
-    verbosity: Arc<AtomicU8>,
-    modules: Vec<(String, u8)>,
+    settings: Settings,
+    /// What counts now instead of the verbosity in `settings`.
+    handle: Handle,
     clock: Clock,
     sink: Sink,
 }
 
 impl Log {
     fn new(settings: Settings, clock: Clock, sink: Sink) -> (Self, Handle) {
-        let verbosity = Arc::new(AtomicU8::new(settings.verbosity));
-        let handle = Handle { verbosity: Arc::clone(&verbosity) };
-        (Self { format: settings.format, verbosity, modules: settings.modules, clock, sink }, handle)
+        let handle = Handle { verbosity: Arc::new(AtomicU8::new(settings.verbosity)) };
+        (Self { settings, handle: handle.clone(), clock, sink }, handle)
     }
 
     /// The verbosity in force at a place.
     fn verbosity(&self, metadata: &Metadata<'_>) -> u8 {
-        let general = self.verbosity.load(Ordering::Relaxed);
-        if self.modules.is_empty() {
-            return general;
-        }
         let stem = metadata.file().map_or("", stem);
-        self.modules.iter().find(|(pattern, _)| matches(pattern, stem)).map_or(general, |(_, level)| *level)
+        let module = self.settings.modules.iter().find(|(pattern, _)| matches(pattern, stem));
+        module.map_or_else(|| self.handle.verbosity(), |(_, level)| *level)
     }
 }
 
@@ -136,31 +132,13 @@ fn foreign(target: &str) -> bool {
 
 /// The least verbosity at which an event of that level shows, unless it states its own.
 fn default_verbosity(metadata: &Metadata<'_>) -> u8 {
-    let foreign = foreign(metadata.target());
-    match *metadata.level() {
-        Level::ERROR | Level::WARN => 0,
-        Level::INFO => {
-            if foreign {
-                8
-            } else {
-                0
-            }
-        }
-        Level::DEBUG => {
-            if foreign {
-                8
-            } else {
-                4
-            }
-        }
-        Level::TRACE => {
-            if foreign {
-                10
-            } else {
-                6
-            }
-        }
-    }
+    let (own, of_library) = match *metadata.level() {
+        Level::ERROR | Level::WARN => (0, 0),
+        Level::INFO => (0, 8),
+        Level::DEBUG => (4, 8),
+        Level::TRACE => (6, 10),
+    };
+    if foreign(metadata.target()) { of_library } else { own }
 }
 
 /// File name without directory and ending: `store` of `src/store.rs`.
@@ -184,19 +162,19 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
         if metadata.is_span() {
             return !foreign(metadata.target());
         }
-        let verbosity = self.verbosity(metadata);
-        match *metadata.level() {
-            Level::ERROR | Level::WARN | Level::INFO if !foreign(metadata.target()) => true,
+        let least = match *metadata.level() {
+            _ if foreign(metadata.target()) => default_verbosity(metadata),
+            Level::ERROR | Level::WARN | Level::INFO => 0,
             // An event may state less than what its level stands for.
-            Level::DEBUG if !foreign(metadata.target()) => verbosity >= 1,
-            Level::TRACE if !foreign(metadata.target()) => verbosity >= 5,
-            _ => verbosity >= default_verbosity(metadata),
-        }
+            Level::DEBUG => 1,
+            Level::TRACE => 5,
+        };
+        self.verbosity(metadata) >= least
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        let most = self.modules.iter().map(|(_, level)| *level).max().unwrap_or(0);
-        Some(match most.max(self.verbosity.load(Ordering::Relaxed)) {
+        let levels = self.settings.modules.iter().map(|(_, level)| *level);
+        Some(match levels.fold(self.handle.verbosity(), u8::max) {
             0 => LevelFilter::INFO,
             1..5 => LevelFilter::DEBUG,
             5.. => LevelFilter::TRACE,
@@ -234,19 +212,11 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Log {
         if verbosity > self.verbosity(metadata) {
             return;
         }
-        let line = Line {
-            level: *metadata.level(),
-            file: metadata.file().unwrap_or(metadata.target()),
-            number: metadata.line().unwrap_or(0),
-            verbosity,
-            at: self.clock.now(),
-            fields: &fields,
-        };
-        let text = match self.format {
+        let line = Line { metadata, verbosity, at: self.clock.now(), fields: &fields };
+        (self.sink)(&match self.settings.format {
             Format::Text => line.text(),
             Format::Json => line.json(),
-        };
-        (self.sink)(&text);
+        });
     }
 }
 

@@ -19,7 +19,7 @@ mod evidence;
 mod foreign_events;
 mod metrics;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use jiff::SignedDuration;
 use parking_lot::Mutex;
@@ -74,11 +74,10 @@ pub(crate) struct SecondWriterWatch {
 impl SecondWriterWatch {
     /// Runs until it is dropped.
     pub(crate) async fn run(self, metrics: Metrics) {
-        let names: Vec<&'static str> = self.loops.iter().map(|l| l.name).collect();
         let findings = Mutex::new(Findings {
-            metrics: SecondWriterMetrics::new(&metrics, &names),
-            evidences: Evidences::new(names.len(), self.period),
-            announced: Vec::new(),
+            metrics: SecondWriterMetrics::new(&metrics, self.loops.iter().map(|l| l.name).collect()),
+            evidences: Evidences::new(self.period),
+            announced: BTreeMap::new(),
             built_in_leads: false,
         });
         loop {
@@ -131,9 +130,7 @@ impl SecondWriterWatch {
                 match foreign_events::any(&self.api, definition.component, &self.sent).await {
                     Ok(true) => findings.lock().evidences.note(loop_index, Evidence::Events, self.clock().instant()),
                     Ok(false) => {}
-                    Err(error) => {
-                        tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer");
-                    }
+                    Err(error) => tracing::debug!(err = %error, "Cannot watch Events for signs of a second writer"),
                 }
             }
             // The first reading tells no live Lease from an old one: the second follows soon.
@@ -162,16 +159,11 @@ impl SecondWriterWatch {
         }
         if !is_found && !findings.announced.is_empty() {
             findings.announced.clear();
-            self.announce_end();
-        }
-    }
-
-    /// Tells readers of the Lease that nothing is seen of a second writer of any loop any more.
-    fn announce_end(&self) {
-        tracing::info!("There are no signs of a second writer any more");
-        if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
-            let message = "there are no signs of a second writer any more".to_owned();
-            self.recorder.event(&lease, EventType::Normal, GONE, message);
+            tracing::info!("There are no signs of a second writer any more");
+            if let Some(lease) = self.election.as_ref().and_then(leader::Status::lease) {
+                let message = "there are no signs of a second writer any more".to_owned();
+                self.recorder.event(&lease, EventType::Normal, GONE, message);
+            }
         }
     }
 
@@ -196,7 +188,7 @@ struct Findings {
     metrics: SecondWriterMetrics,
     evidences: Evidences,
     /// What was announced, and when.
-    announced: Vec<(usize, Evidence, Instant)>,
+    announced: BTreeMap<(usize, Evidence), Instant>,
     /// Whether kube-controller-manager leads, as far as is known.
     built_in_leads: bool,
 }
@@ -204,14 +196,12 @@ struct Findings {
 impl Findings {
     /// Whether the evidence was not announced within the last hour; notes that it is now.
     fn is_to_be_announced(&mut self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.saturating_duration_since(at) < ANNOUNCE_EVERY;
-        let is_same = |known: &usize, kind: &Evidence| *known == loop_index && *kind == evidence;
-        if self.announced.iter().any(|(known, kind, at)| is_same(known, kind) && is_recent(*at)) {
-            return false;
+        let last = self.announced.get(&(loop_index, evidence));
+        let is_due = last.is_none_or(|at| now.saturating_duration_since(*at) >= ANNOUNCE_EVERY);
+        if is_due {
+            self.announced.insert((loop_index, evidence), now);
         }
-        self.announced.retain(|(known, kind, _)| !is_same(known, kind));
-        self.announced.push((loop_index, evidence, now));
-        true
+        is_due
     }
 }
 

@@ -31,7 +31,7 @@ use axum::{
 use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpSocket},
-    task::JoinHandle,
+    task::JoinSet,
 };
 
 use crate::{clock::Clock, logging, metrics::Metrics, runtime::Running};
@@ -171,11 +171,11 @@ impl State {
             .route("/readyz", routing::get(ready))
             .route("/metrics", routing::get(metrics))
             .route("/metrics/slis", routing::get(slis).delete(reset))
-            .route("/debug/queue", routing::get(debug::queue))
-            .route("/debug/cache", routing::get(debug::cache))
-            .route("/debug/explain", routing::get(debug::explain))
+            .route("/debug/queue", debug::page(|running, _| running.debug_queue()))
+            .route("/debug/cache", debug::page(|running, _| running.debug_cache()))
+            .route("/debug/explain", debug::page(|running, key| running.explain(key)))
             .route("/debug/graph", routing::get(debug::graph))
-            .route("/debug/controllers/{name}/graph", routing::any(debug::graph_of))
+            .route("/debug/controllers/{name}/graph", routing::any(debug::graph))
             .route("/debug/flags/v", routing::get(debug::verbosity).put(debug::set_verbosity))
             .layer(extract::DefaultBodyLimit::max(BODY))
             .layer(middleware::map_response(secure_headers))
@@ -183,10 +183,14 @@ impl State {
     }
 }
 
+/// What a client prefers to be answered with.
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
 /// Metrics in the format the client prefers.
 fn exposition(metrics: &Metrics, headers: &HeaderMap) -> Response {
-    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if accept.contains("application/openmetrics-text") {
+    if accept(headers).contains("application/openmetrics-text") {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         return ([(header::CONTENT_TYPE, kind)], metrics.openmetrics()).into_response();
     }
@@ -209,53 +213,46 @@ pub struct Server {
     pub secure: Option<SocketAddr>,
     /// Where local use is really served.
     pub debug: Option<SocketAddr>,
-    tasks: Vec<JoinHandle<()>>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
+    _tasks: JoinSet<()>,
 }
 
 /// Starts to serve, as tasks: must be called inside a tokio runtime. `access` guards what is served over TLS; without it everything is open.
 pub fn start(settings: &Settings, state: &State, access: Option<Access>, clock: &Clock) -> Result<Server, Error> {
-    let mut server = Server { secure: None, debug: None, tasks: Vec::new() };
+    let mut tasks = JoinSet::new();
+    let plain = connections::Service {
+        router: state.router(),
+        tls: None,
+        streams: Some(STREAMS),
+        limits: Limits::default(),
+        clock: clock.clone(),
+    };
+    let mut secure = None;
     if let Some(address) = settings.secure {
         let mut certificates = tls::Certificates::load(settings.tls.clone())?;
         let (listener, address) = listen(address, settings.share_port)?;
-        let mut router = state.router();
+        let mut service = plain.clone();
         if let Some(access) = access {
-            router = router
+            service.router = service
+                .router
                 .layer(middleware::from_fn_with_state(Arc::new(access), access::guard))
                 .layer(middleware::map_response(secure_headers));
         }
-        let current = certificates.current();
-        server.tasks.push(tokio::spawn({
-            let clock = clock.clone();
-            async move { certificates.keep_fresh(&clock).await }
-        }));
-        let streams = (!settings.tls.only_http1).then(|| settings.streams.unwrap_or(STREAMS));
-        let service = connections::Service {
-            router,
-            tls: Some(current),
-            streams,
-            limits: Limits::default(),
-            clock: clock.clone(),
-        };
-        server.tasks.push(tokio::spawn(connections::accept(listener, service)));
-        server.secure = Some(address);
+        service.tls = Some(certificates.current());
+        service.streams = (!settings.tls.only_http1).then(|| settings.streams.unwrap_or(STREAMS));
+        let clock = clock.clone();
+        tasks.spawn(async move { certificates.keep_fresh(&clock).await });
+        tasks.spawn(connections::accept(listener, service));
         tracing::info!(address = %address, "Serving securely");
+        secure = Some(address);
     }
+    let mut debug = None;
     if let Some(address) = settings.debug {
         let (listener, address) = listen(address, false)?;
-        let (router, limits) = (state.router(), Limits::default());
-        let service = connections::Service { router, tls: None, streams: Some(STREAMS), limits, clock: clock.clone() };
-        server.tasks.push(tokio::spawn(connections::accept(listener, service)));
-        server.debug = Some(address);
+        tasks.spawn(connections::accept(listener, plain));
         tracing::info!(address = %address, "Serving without TLS for local use");
+        debug = Some(address);
     }
-    Ok(server)
+    Ok(Server { secure, debug, _tasks: tasks })
 }
 
 fn listen(address: SocketAddr, share_port: bool) -> Result<(TcpListener, SocketAddr), Error> {

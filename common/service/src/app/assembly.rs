@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use futures::future;
 use parking_lot::Mutex;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::{
     api::{Api, Requests, Throttle},
@@ -138,11 +138,10 @@ pub struct Assembly {
     gate: Gate,
     metrics: Metrics,
     loops: Loops,
-    starter: JoinHandle<()>,
     sender: Option<Sender>,
     election: Option<Campaign>,
-    /// Looks for a second writer.
-    watch: Option<JoinHandle<()>>,
+    /// Starts the loops, and looks for a second writer.
+    tasks: JoinSet<()>,
 }
 
 /// An election in progress.
@@ -200,7 +199,8 @@ pub fn assemble(parts: Parts) -> Assembly {
     };
     let sampler = (!shadow && !parts.second_writer_period.is_zero())
         .then(|| WriteSampler::new(parts.clock.clone(), writes.clone(), parts.loops.iter().map(|l| l.owned_writes)));
-    let watch = sampler.as_ref().map(|sampler| {
+    let mut tasks = JoinSet::new();
+    if let Some(sampler) = &sampler {
         let watch = SecondWriterWatch {
             api: api(&parts.client, "second-writer-watch", &gate),
             gate: gate.clone(),
@@ -211,8 +211,8 @@ pub fn assemble(parts: Parts) -> Assembly {
             loops: parts.loops.clone(),
             period: parts.second_writer_period,
         };
-        tokio::spawn(watch.run(parts.metrics.clone()))
-    });
+        tasks.spawn(watch.run(parts.metrics.clone()));
+    }
     let shared = Shared::default();
     let starts: Vec<_> = parts
         .loops
@@ -242,16 +242,14 @@ pub fn assemble(parts: Parts) -> Assembly {
             loops.lock().push((definition.name, running));
         }
     };
-    let at_once = parts.start_interval.is_zero() && (parts.standby_warm || shadow);
-    let starter = if at_once {
+    let cold = !parts.standby_warm && !shadow;
+    if parts.start_interval.is_zero() && !cold {
         for (definition, context) in starts {
             begin(definition, context);
         }
-        tokio::spawn(async {})
     } else {
         let (clock, gate, interval) = (parts.clock.clone(), gate.clone(), parts.start_interval);
-        let cold = !parts.standby_warm && !shadow;
-        tokio::spawn(async move {
+        tasks.spawn(async move {
             if cold {
                 gate.opened().await;
             }
@@ -259,9 +257,9 @@ pub fn assemble(parts: Parts) -> Assembly {
                 clock.sleep(clock.jitter(interval, 1.0)).await;
                 begin(definition, context);
             }
-        })
-    };
-    Assembly { keeper, gate, metrics: parts.metrics, loops, starter, sender, election, watch }
+        });
+    }
+    Assembly { keeper, gate, metrics: parts.metrics, loops, sender, election, tasks }
 }
 
 /// Whether all loops have started and have their caches filled; always, if standbys do not fill them.
@@ -296,13 +294,9 @@ impl Assembly {
 
     /// Waits until the election ends by itself, which means that the Lease was lost. Safe to cancel.
     pub async fn lost(&mut self) {
-        match &mut self.election {
-            Some(election) => {
-                let ended = (&mut election.task).await;
-                tracing::debug!(?ended, "The election ended");
-            }
-            None => future::pending().await,
-        }
+        let Some(election) = &mut self.election else { return future::pending().await };
+        let ended = (&mut election.task).await;
+        tracing::debug!(?ended, "The election ended");
     }
 
     /// Resolves when a standby of a new version asks for the Lease that this process holds. The process then has to
@@ -310,17 +304,14 @@ impl Assembly {
     pub fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
         let question = self.election.as_ref().map(|election| election.question.clone());
         async {
-            match question {
-                Some(question) => question.asked().await,
-                None => future::pending().await,
-            }
+            let Some(question) = question else { return future::pending().await };
+            question.asked().await;
         }
     }
 
     /// Finishes what is being done, within `timeout` if there is one, and then gives the Lease up.
     pub async fn shutdown(mut self, timeout: Option<Duration>) -> Stopped {
-        self.starter.abort();
-        self.stop_watch();
+        self.tasks.abort_all();
         // Who waits for a busy server's better moment holds up the Lease of everybody else.
         self.keeper.drain();
         if let Some(election) = &self.election {
@@ -328,15 +319,7 @@ impl Assembly {
         }
         let loops = self.loops();
         let finished = future::join_all(loops.iter().map(|(_, running)| running.shutdown()));
-        let in_time = async {
-            if let Some(timeout) = timeout {
-                tokio::time::timeout(timeout, finished).await.is_ok()
-            } else {
-                finished.await;
-                true
-            }
-        };
-        if !in_time.await {
+        if tokio::time::timeout(timeout.unwrap_or(Duration::MAX), finished).await.is_err() {
             return Stopped::TimedOut;
         }
         drop(loops);
@@ -354,12 +337,6 @@ impl Assembly {
         }
     }
 
-    fn stop_watch(&self) {
-        if let Some(watch) = &self.watch {
-            watch.abort();
-        }
-    }
-
     /// Ends everything at once, as a crash would: in-flight writes are cut, nothing is released.
     pub fn kill(self) {
         drop(self);
@@ -368,8 +345,7 @@ impl Assembly {
 
 impl Drop for Assembly {
     fn drop(&mut self) {
-        self.starter.abort();
-        self.stop_watch();
+        self.tasks.abort_all();
         if let Some(election) = &self.election {
             election.task.abort();
         }

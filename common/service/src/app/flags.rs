@@ -9,12 +9,12 @@ use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use clap::{
     Arg, ArgAction, ArgMatches, Command,
-    builder::{OsStringValueParser, TypedValueParser},
+    builder::{OsStringValueParser, TypedValueParser as _},
     error::ErrorKind,
+    value_parser,
 };
 
 use super::{Definition, values};
-use crate::names;
 use crate::{
     client, duration,
     leader::{self, probation::Probation},
@@ -22,7 +22,7 @@ use crate::{
     metrics::Limits,
     runtime::LoopDefinition,
     server,
-    settings::{MIN_RESYNC_PERIOD, Settings, TuneValue},
+    settings::{Settings, TuneValue},
     version,
 };
 
@@ -80,172 +80,148 @@ pub enum Parsed {
     Print(String),
 }
 
-fn flag(group: &'static str, name: &'static str, help: impl Into<String>) -> Arg {
-    let help: String = help.into();
-    Arg::new(name).long(name).help_heading(group).help(help).action(ArgAction::Set)
+fn flag(name: &'static str, value_name: &'static str, help: impl Into<String>) -> Arg {
+    Arg::new(name).long(name).value_name(value_name).help(help.into())
 }
 
-fn switch(group: &'static str, name: &'static str, default: bool, help: &'static str) -> Arg {
-    flag(group, name, help)
-        .value_name("BOOL")
+/// A flag that may be given without a value, as Go takes it.
+fn switch(name: &'static str, default: bool, help: &'static str) -> Arg {
+    flag(name, "BOOL", help)
         .num_args(0..=1)
         .require_equals(true)
         .default_missing_value("true")
-        .default_value(if default { "true" } else { "false" })
+        .default_value(default.to_string())
         .value_parser(values::boolean)
 }
 
-fn time(group: &'static str, name: &'static str, default: Duration, help: &'static str) -> Arg {
-    flag(group, name, help)
-        .value_name("DURATION")
-        .default_value(duration::format(default))
-        .value_parser(duration::parse)
+fn time(name: &'static str, default: Duration, help: &'static str) -> Arg {
+    flag(name, "DURATION", help).default_value(duration::format(default)).value_parser(duration::parse)
 }
 
-/// A path, or nothing: an empty one stands for none.
-fn path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
+/// A number, which may be negative.
+fn number(name: &'static str, default: impl ToString, help: &'static str) -> Arg {
+    flag(name, "N", help).default_value(default.to_string()).allow_hyphen_values(true)
+}
+
+/// A path. An empty one stands for none.
+fn file(name: &'static str, help: impl Into<String>) -> Arg {
+    flag(name, "FILE", help).value_parser(OsStringValueParser::new().map(PathBuf::from))
+}
+
+/// Values with commas in between. Repeated flags add up.
+fn list(name: &'static str, help: impl Into<String>) -> Arg {
+    flag(name, "LIST", help).value_delimiter(',').action(ArgAction::Append)
 }
 
 /// The flags of a program.
 fn command(definition: &Definition) -> Command {
-    accepted::add(own(definition), definition)
-}
-
-/// The flags that do something.
-fn own(definition: &Definition) -> Command {
-    const API: &str = "API server";
-    const LOOPS: &str = "Controllers";
-    const ELECTION: &str = "Leader election";
-    const LOGS: &str = "Logs";
     let election = leader::Settings::new("", "", String::new());
     let names: Vec<_> = definition.loops.iter().map(|l| l.name).collect();
+    let workers = definition
+        .workers
+        .iter()
+        .map(|flag| number(flag.name, flag.default, flag.help).value_parser(value_parser!(i64)));
+    let tunes = definition.all_flags().map(|tune| {
+        let default = values::shown(tune.default);
+        match tune.default {
+            TuneValue::Duration(_) => flag(tune.name, "DURATION", tune.help).default_value(default),
+            TuneValue::Count(_) | TuneValue::Integer(_) | TuneValue::Ratio(_) => number(tune.name, default, tune.help),
+            TuneValue::Switch(on) => switch(tune.name, on, tune.help).value_parser(value_parser!(String)),
+        }
+    });
     let mut command = Command::new(definition.name)
         .about(definition.about)
         .disable_version_flag(true)
         .disable_help_subcommand(true)
         .override_usage(format!("{} [flags]", definition.name))
         .max_term_width(120)
-        .arg(flag(API, "kubeconfig", "Path of a kubeconfig; inside a cluster the Pod's own credentials are used").value_name("FILE").value_parser(path()))
-        .arg(flag(API, "master", "Address of the API server; overrides the one in the kubeconfig").value_name("URL"))
-        .arg(flag(API, "kube-api-qps", "Requests a second that each controller may send. 0 or less: no limit of the client's, the API server's priority and fairness governs").value_name("N").default_value("0").allow_hyphen_values(true).value_parser(clap::value_parser!(f64)))
-        .arg(flag(API, "kube-api-burst", "Requests at once that each controller may send, where --kube-api-qps is given").value_name("N").default_value("30").allow_hyphen_values(true).value_parser(clap::value_parser!(i64)))
-        .arg(flag(LOOPS, "controllers", format!("Which controllers to run: '*' for all, 'foo' for foo, '-foo' for all but foo. Here: {}", names.join(", "))).value_name("LIST").default_value("*").allow_hyphen_values(true).value_delimiter(',').action(ArgAction::Append));
-    for workers in definition.workers {
-        command = command.arg(
-            flag(LOOPS, workers.name, workers.help)
-                .value_name("N")
-                .default_value(workers.default.to_string())
-                .allow_hyphen_values(true)
-                .value_parser(clap::value_parser!(i64)),
-        );
-    }
-    for tune in definition.flags.iter().chain([&MIN_RESYNC_PERIOD]) {
-        let arg = flag(LOOPS, tune.name, tune.help).default_value(values::shown(tune.default));
-        command = command.arg(match tune.default {
-            TuneValue::Duration(_) => arg.value_name("DURATION"),
-            TuneValue::Count(_) | TuneValue::Integer(_) | TuneValue::Ratio(_) => {
-                arg.value_name("N").allow_hyphen_values(true)
-            }
-            TuneValue::Switch(_) => {
-                arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
-            }
-        });
-    }
-    command = command
-        .arg(time(LOOPS, "controller-start-interval", Duration::ZERO, "Pause before each controller starts"))
-        .arg(time(
-            LOOPS,
-            "controller-shutdown-timeout",
-            Duration::from_secs(10),
-            "How long controllers may take to finish what they are doing; 0: as long as it takes",
-        ))
-        .arg(
-            flag(LOOPS, "feature-gates", "Feature gates to switch, listed below")
-                .value_name("NAME=BOOL,...")
-                .action(ArgAction::Append),
-        )
-        .arg(
-            flag(LOOPS, "tune", "Values to change that are fixed upstream, listed below")
-                .value_name("NAME=VALUE,...")
-                .action(ArgAction::Append),
-        )
-        .arg(switch(LOOPS, "shadow", false, "Compute and count, write nothing; takes no part in leader election"))
-        .arg(
-            flag(LOOPS, "threads", "Threads to work with; one is enough for most clusters")
-                .value_name("N")
-                .default_value("1")
-                .value_parser(clap::value_parser!(u16).range(1..=64)),
-        )
-        .arg(switch(ELECTION, "leader-elect", true, "Whether to hold a Lease before doing anything"))
-        .arg(time(
-            ELECTION,
-            "leader-elect-lease-duration",
-            election.lease_duration,
-            "How long others wait after the Lease was last renewed",
-        ))
-        .arg(time(
-            ELECTION,
-            "leader-elect-renew-deadline",
-            election.renew_deadline,
-            "How long a leader goes on without renewing",
-        ))
-        .arg(time(
-            ELECTION,
-            "leader-elect-retry-period",
-            election.retry_period,
-            "Pause between attempts to acquire or renew",
-        ))
-        .arg(
-            flag(ELECTION, "leader-elect-resource-lock", "Kind of the lock; there is only one")
-                .value_name("KIND")
-                .default_value("leases"),
-        )
-        .arg(
-            flag(ELECTION, "leader-elect-resource-name", "Name of the Lease")
-                .value_name("NAME")
-                .default_value(definition.name),
-        )
-        .arg(
-            flag(ELECTION, "leader-elect-resource-namespace", "Namespace of the Lease")
-                .value_name("NAMESPACE")
-                .default_value("kube-system"),
-        )
-        .arg(switch(
-            ELECTION,
-            "standby-warm",
-            true,
-            "Whether a standby keeps its caches filled, so that it can take over at once",
-        ))
-        .arg(time(
-            ELECTION,
-            "probation",
-            Duration::ZERO,
-            "How long a version that has not led before has to lead until it is ready; it asks the leader of another version for the Lease, which another version takes back if it dies before. 0: versions do not matter",
-        ));
-    counting::add(serving::add(command, definition.name))
-        .arg(
-            flag(LOGS, "v", "How much to log: 0 (what an operator must know) to 10")
-                .short('v')
-                .value_name("N")
-                .default_value("0")
-                .value_parser(clap::value_parser!(u8)),
-        )
-        .arg(
-            flag(LOGS, "vmodule", "How much to log in single files: file=N,...")
-                .value_name("LIST")
-                .default_value("")
-                .hide_default_value(true)
-                .value_parser(|text: &str| logging::Settings::parse_modules(text)),
-        )
-        .arg(
-            flag(LOGS, "logging-format", "text or json")
-                .value_name("FORMAT")
-                .default_value("text")
-                .value_parser(["text", "json"]),
-        )
-        .arg(Arg::new("version").long("version").help("Print the version and end").action(ArgAction::SetTrue))
         .after_help(appendix(definition))
+        .next_help_heading("API server")
+        .args([
+            file("kubeconfig", "Path of a kubeconfig; inside a cluster the Pod's own credentials are used"),
+            flag("master", "URL", "Address of the API server; overrides the one in the kubeconfig"),
+            number(
+                "kube-api-qps",
+                0,
+                "Requests a second that each controller may send. 0 or less: no limit of the client's, the API server's \
+                 priority and fairness governs",
+            )
+            .value_parser(value_parser!(f64)),
+            number(
+                "kube-api-burst",
+                30,
+                "Requests at once that each controller may send, where --kube-api-qps is given",
+            )
+            .value_parser(value_parser!(i64)),
+        ])
+        .next_help_heading("Controllers")
+        .arg(
+            list(
+                "controllers",
+                format!(
+                    "Which controllers to run: '*' for all, 'foo' for foo, '-foo' for all but foo. Here: {}",
+                    names.join(", ")
+                ),
+            )
+            .default_value("*")
+            .allow_hyphen_values(true),
+        )
+        .args(workers)
+        .args(tunes)
+        .args([
+            time("controller-start-interval", Duration::ZERO, "Pause before each controller starts"),
+            time(
+                "controller-shutdown-timeout",
+                Duration::from_secs(10),
+                "How long controllers may take to finish what they are doing; 0: as long as it takes",
+            ),
+            flag("feature-gates", "NAME=BOOL,...", "Feature gates to switch, listed below").action(ArgAction::Append),
+            flag("tune", "NAME=VALUE,...", "Values to change that are fixed upstream, listed below")
+                .action(ArgAction::Append),
+            switch("shadow", false, "Compute and count, write nothing; takes no part in leader election"),
+            flag("threads", "N", "Threads to work with; one is enough for most clusters")
+                .default_value("1")
+                .value_parser(value_parser!(u16).range(1..=64)),
+        ])
+        .next_help_heading("Leader election")
+        .args([
+            switch("leader-elect", true, "Whether to hold a Lease before doing anything"),
+            time(
+                "leader-elect-lease-duration",
+                election.lease_duration,
+                "How long others wait after the Lease was last renewed",
+            ),
+            time(
+                "leader-elect-renew-deadline",
+                election.renew_deadline,
+                "How long a leader goes on without renewing",
+            ),
+            time("leader-elect-retry-period", election.retry_period, "Pause between attempts to acquire or renew"),
+            flag("leader-elect-resource-lock", "KIND", "Kind of the lock; there is only one").default_value("leases"),
+            flag("leader-elect-resource-name", "NAME", "Name of the Lease").default_value(definition.name),
+            flag("leader-elect-resource-namespace", "NAMESPACE", "Namespace of the Lease").default_value("kube-system"),
+            switch("standby-warm", true, "Whether a standby keeps its caches filled, so that it can take over at once"),
+            time(
+                "probation",
+                Duration::ZERO,
+                "How long a version that has not led before has to lead until it is ready; it asks the leader of another \
+                 version for the Lease, which another version takes back if it dies before. 0: versions do not matter",
+            ),
+        ]);
+    command = serving::add(command, definition.name);
+    command = counting::add(command).next_help_heading("Logs").args([
+        flag("v", "N", "How much to log: 0 (what an operator must know) to 10")
+            .short('v')
+            .default_value("0")
+            .value_parser(value_parser!(u8)),
+        flag("vmodule", "LIST", "How much to log in single files: file=N,...")
+            .default_value("")
+            .hide_default_value(true)
+            .value_parser(logging::Settings::parse_modules),
+        flag("logging-format", "FORMAT", "text or json").default_value("text").value_parser(["text", "json"]),
+    ]);
+    let version = Arg::new("version").long("version").help("Print the version and end").action(ArgAction::SetTrue);
+    accepted::add(command.next_help_heading(None).arg(version), definition)
 }
 
 /// Gates and tuned values, for the end of the help text.
@@ -261,16 +237,6 @@ fn appendix(definition: &Definition) -> String {
         let _ = writeln!(text, "  {} [default: {}]\n          {}", tune.name, values::shown(tune.default), tune.help);
     }
     text
-}
-
-fn version_line(definition: &Definition) -> String {
-    let v = version::VERSION;
-    format!("{} {} (Kubernetes {}, commit {})", definition.name, definition.version, v.git_version, v.commit)
-}
-
-/// The version that a Lease shows: with the commit, so that two builds of one version differ.
-fn full_version(definition: &Definition) -> String {
-    format!("{}+{}", definition.version, version::VERSION.commit)
 }
 
 /// Flag names may be written with underscores.
@@ -313,22 +279,18 @@ pub fn parse(
         Err(error) => return Err(one_line(&error)),
     };
     if matches.get_flag("version") {
-        return Ok(Parsed::Print(format!("{}\n", version_line(definition))));
+        let (name, version, v) = (definition.name, definition.version, version::VERSION);
+        return Ok(Parsed::Print(format!("{name} {version} (Kubernetes {}, commit {})\n", v.git_version, v.commit)));
     }
-    options(definition, &matches, identity).map(|options| Parsed::Run(Box::new(options)))
+    options(definition, &Given(&matches), identity).map(|options| Parsed::Run(Box::new(options)))
 }
 
-fn options(
-    definition: &Definition,
-    matches: &ArgMatches,
-    identity: impl FnOnce() -> String,
-) -> Result<Options, String> {
-    let given = Given(matches);
-    let mut warnings: Vec<String> = accepted::warning(definition, matches).into_iter().collect();
-    let shadow = given.switch("shadow");
+fn options(definition: &Definition, given: &Given<'_>, identity: impl FnOnce() -> String) -> Result<Options, String> {
+    let mut warnings: Vec<String> = accepted::warning(definition, given).into_iter().collect();
+    let shadow: bool = given.get("shadow");
     let mut settings = Settings::new().with_shadow(shadow);
     for workers in definition.workers {
-        let given = given.number(workers.name);
+        let given: i64 = given.get(workers.name);
         ranges::check(workers.name, given)?;
         // Where none are enough, fewer are none, as upstream has it.
         let wanted = usize::try_from(given).unwrap_or(0);
@@ -337,8 +299,8 @@ fn options(
         }
         settings = settings.with_workers(workers.name, wanted);
     }
-    for tune in definition.flags.iter().chain([&MIN_RESYNC_PERIOD]) {
-        let text = given.text(tune.name);
+    for tune in definition.all_flags() {
+        let text: String = given.get(tune.name);
         if let Ok(number) = text.parse() {
             ranges::check(tune.name, number)?;
         }
@@ -346,47 +308,43 @@ fn options(
         ranges::check_share(tune.name, &text, value)?;
         settings = settings.with_tune(tune.name, value);
     }
-    settings = values::gates(&definition.all_gates(), &given.list("feature-gates"), settings, &mut warnings)?;
-    settings = values::tunes(&definition.all_tunes(), &given.list("tune"), settings)?;
-    let server = serving::settings(matches, definition.name, &mut warnings)?;
-    let format = if given.text("logging-format") == "json" { logging::Format::Json } else { logging::Format::Text };
+    settings = values::gates(&definition.all_gates(), &given.all("feature-gates"), settings, &mut warnings)?;
+    settings = values::tunes(&definition.all_tunes(), &given.all("tune"), settings)?;
+    let is_json = given.get::<String>("logging-format") == "json";
+    let is_candidate = given.get("leader-elect") && !shadow;
     Ok(Options {
+        server: serving::settings(given, definition.name, &mut warnings)?,
         client: client::Options {
-            kubeconfig: given.path("kubeconfig").filter(|path| !path.as_os_str().is_empty()),
-            master: Some(given.text("master")).filter(|master| !master.is_empty()),
+            kubeconfig: given.path("kubeconfig"),
+            master: given.option("master").filter(|master: &String| !master.is_empty()),
         },
-        rate: rate(&given)?,
-        election: if given.switch("leader-elect") && !shadow {
-            Some(election(definition, &given, identity)?)
-        } else {
-            None
-        },
-        server,
-        reviews: serving::reviews(matches),
-        metrics: counting::limits(matches)?,
-        metrics_manifest: counting::manifest(matches),
-        authentication: serving::path(&given, "authentication-kubeconfig"),
-        authorization: serving::path(&given, "authorization-kubeconfig"),
-        insecure_debug: given.switch("insecure-debug"),
-        loops: values::controllers(definition.loops, &given.list("controllers"))?,
+        rate: rate(given)?,
+        election: is_candidate.then(|| election(definition, given, identity)).transpose()?,
+        reviews: serving::reviews(given),
+        metrics: counting::limits(given)?,
+        metrics_manifest: given.path("allow-metric-labels-manifest"),
+        authentication: given.path("authentication-kubeconfig"),
+        authorization: given.path("authorization-kubeconfig"),
+        insecure_debug: given.get("insecure-debug"),
+        loops: values::controllers(definition.loops, &given.all("controllers"))?,
         settings,
-        start_interval: given.time("controller-start-interval"),
-        shutdown_timeout: given.time("controller-shutdown-timeout"),
-        standby_warm: given.switch("standby-warm"),
-        threads: usize::from(matches.get_one::<u16>("threads").copied().unwrap_or(1)),
+        start_interval: given.get("controller-start-interval"),
+        shutdown_timeout: given.get("controller-shutdown-timeout"),
+        standby_warm: given.get("standby-warm"),
+        threads: given.get::<u16>("threads").into(),
         logging: logging::Settings {
-            format,
-            verbosity: matches.get_one::<u8>("v").copied().unwrap_or(0),
-            modules: matches.get_one::<Vec<(String, u8)>>("vmodule").cloned().unwrap_or_default(),
+            format: if is_json { logging::Format::Json } else { logging::Format::Text },
+            verbosity: given.get("v"),
+            modules: given.get("vmodule"),
         },
         warnings,
-        given: given.all(),
+        given: given.texts(),
     })
 }
 
 fn rate(given: &Given<'_>) -> Result<Option<(f64, u32)>, String> {
-    let qps = given.0.get_one::<f64>("kube-api-qps").copied().unwrap_or(0.0);
-    let burst = given.number("kube-api-burst");
+    let qps: f64 = given.get("kube-api-qps");
+    let burst: i64 = given.get("kube-api-burst");
     if !qps.is_finite() {
         return Err(format!("--kube-api-qps must be a number, but is {qps}"));
     }
@@ -404,81 +362,68 @@ fn election(
     given: &Given<'_>,
     identity: impl FnOnce() -> String,
 ) -> Result<leader::Settings, String> {
-    let kind = given.text("leader-elect-resource-lock");
+    let kind: String = given.get("leader-elect-resource-lock");
     if kind != "leases" {
         return Err(format!("--leader-elect-resource-lock must be \"leases\", but is {kind:?}"));
     }
-    let name = given.text("leader-elect-resource-name");
-    let namespace = given.text("leader-elect-resource-namespace");
+    let name: String = given.get("leader-elect-resource-name");
+    let namespace: String = given.get("leader-elect-resource-namespace");
     for (flag, value) in [("name", &name), ("namespace", &namespace)] {
-        let valid = !value.is_empty()
-            && value.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.');
-        if !valid {
+        let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+        if value.is_empty() || !value.bytes().all(is_valid) {
             return Err(format!("--leader-elect-resource-{flag}: {value:?} is not a valid name"));
         }
     }
     if name == BUILT_IN_LEASE {
         return Err(format!("--leader-elect-resource-name: {name} is the built-in controllers' own Lease"));
     }
+    // The version that a Lease shows has the commit, so that two builds of one version differ.
+    let version = format!("{}+{}", definition.version, version::VERSION.commit);
     let settings = leader::Settings {
-        lease_duration: given.time("leader-elect-lease-duration"),
-        renew_deadline: given.time("leader-elect-renew-deadline"),
-        retry_period: given.time("leader-elect-retry-period"),
-        probation: Some(given.time("probation"))
-            .filter(|time| !time.is_zero())
-            .map(|time| Probation { version: full_version(definition), time }),
+        lease_duration: given.get("leader-elect-lease-duration"),
+        renew_deadline: given.get("leader-elect-renew-deadline"),
+        retry_period: given.get("leader-elect-retry-period"),
+        probation: given
+            .option("probation")
+            .filter(|time: &Duration| !time.is_zero())
+            .map(|time| Probation { version, time }),
         ..leader::Settings::new(&namespace, &name, identity())
     };
     settings.check().map(|()| settings).map_err(|why| format!("--leader-elect-*: {why}"))
 }
 
-/// Values of flags that have a default, and therefore always have one.
+/// The values of flags.
 struct Given<'a>(&'a ArgMatches);
 
 impl Given<'_> {
-    fn text(&self, name: &str) -> String {
-        self.0.get_one::<String>(name).cloned().unwrap_or_default()
+    fn option<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Option<T> {
+        self.0.get_one(name).cloned()
     }
 
-    fn switch(&self, name: &str) -> bool {
-        self.0.get_one::<bool>(name).copied().unwrap_or(false)
+    /// The value of a flag that has a default, and therefore always a value.
+    fn get<T: Clone + Default + Send + Sync + 'static>(&self, name: &str) -> T {
+        self.option(name).unwrap_or_default()
     }
 
-    fn number(&self, name: &str) -> i64 {
-        self.0.get_one::<i64>(name).copied().unwrap_or(0)
-    }
-
-    fn time(&self, name: &str) -> Duration {
-        self.0.get_one::<Duration>(name).copied().unwrap_or_default()
-    }
-
+    /// The path of a file. An empty one is none, as upstream has it.
     fn path(&self, name: &str) -> Option<PathBuf> {
-        self.0.get_one::<PathBuf>(name).cloned()
+        self.option(name).filter(|path: &PathBuf| !path.as_os_str().is_empty())
     }
 
-    fn list(&self, name: &str) -> Vec<String> {
-        self.0.get_many::<String>(name).map(|all| all.cloned().collect()).unwrap_or_default()
+    fn all<T: Clone + Send + Sync + 'static>(&self, name: &str) -> Vec<T> {
+        self.0.get_many(name).unwrap_or_default().cloned().collect()
     }
 
     /// Flags and values as they were given.
-    fn all(&self) -> Vec<(String, String)> {
-        let mut all: Vec<_> = self
-            .0
-            .ids()
-            .filter_map(|id| {
-                let raw = self.0.get_raw(id.as_str())?;
-                let text: Vec<_> = raw.map(|value| value.to_string_lossy().into_owned()).collect();
-                Some((id.as_str().to_owned(), text.join(",")))
-            })
-            .collect();
+    fn texts(&self) -> Vec<(String, String)> {
+        let text = |id: &clap::Id| {
+            let values: Vec<_> = self.0.get_raw(id.as_str())?.map(|value| value.to_string_lossy()).collect();
+            Some((id.to_string(), values.join(",")))
+        };
+        let mut all: Vec<_> = self.0.ids().filter_map(text).collect();
         all.sort();
         all
     }
-}
-
-/// The stage of a gate, for metrics.
-pub(super) fn stage(name: &str, locked: bool) -> &'static str {
-    names::stage(name, locked)
 }
 
 #[cfg(test)]

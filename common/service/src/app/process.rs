@@ -1,23 +1,24 @@
 //! The life of the process: up, leading, down.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::{
-    runtime::Runtime,
+    runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
 };
 
-use super::{Assembly, Definition, Leadership, Options, Parts, Stopped, assemble, flags};
+use super::{Assembly, Definition, Leadership, Options, Parts, Stopped, assemble};
 use crate::{
     api::{Api, Error},
     client::{self, Connections},
     clock::Clock,
     gate, leader, logging,
     metrics::{Limits, Metrics, Stability},
+    names,
     pace::Pace,
     panics,
-    server::{self, Access, Server},
+    server::{self, Access},
     settings::{SECOND_WRITER_PERIOD, WATCH_BATCH_PERIOD},
     version,
 };
@@ -30,16 +31,6 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is said that loops still work.
 const STILL_WAITING: Duration = Duration::from_secs(5);
 
-/// How the process ended.
-pub(super) enum Ended {
-    /// Told to stop, and stopped.
-    Well,
-    /// Otherwise. The log says why.
-    Badly,
-    /// Before it began, for this reason.
-    Refused(String),
-}
-
 /// How events of watches are handled. Threads that work side by side have no common pace.
 pub(super) fn pace(options: &Options) -> Pace {
     let is_alone = options.threads <= 1;
@@ -48,13 +39,9 @@ pub(super) fn pace(options: &Options) -> Pace {
 
 /// What the process runs on.
 pub(super) fn runtime(threads: usize, pace: &Pace, clock: &Clock) -> std::io::Result<Runtime> {
-    let mut builder = if threads > 1 {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.worker_threads(threads);
-        builder
-    } else {
-        tokio::runtime::Builder::new_current_thread()
-    };
+    // One thread takes no notice of the number of workers.
+    let mut builder = if threads > 1 { Builder::new_multi_thread() } else { Builder::new_current_thread() };
+    builder.worker_threads(threads);
     if pace.is_on() {
         let (pace, clock) = (pace.clone(), clock.clone());
         builder.on_thread_park(move || {
@@ -100,46 +87,22 @@ impl Signals {
 }
 
 /// What `/readyz` says before the loops have a say.
-#[derive(Clone)]
-struct Phase(Arc<Mutex<Result<(), String>>>);
+type Phase = Arc<Mutex<Result<(), String>>>;
 
-impl Phase {
-    fn new(waiting_for: &str) -> Self {
-        Self(Arc::new(Mutex::new(Err(waiting_for.to_owned()))))
-    }
-
-    fn set(&self, now: Result<(), String>) {
-        *self.0.lock() = now;
-    }
-
-    fn get(&self) -> Result<(), String> {
-        self.0.lock().clone()
-    }
-}
-
-/// Runs until told to stop or the Lease is lost.
+/// Runs until told to stop or the Lease is lost. An error says why it has not begun.
 pub(super) async fn run(
     definition: &Definition,
     options: Options,
     clock: Clock,
     pace: Pace,
     log: logging::Handle,
-) -> Ended {
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => return Ended::Refused(format!("cannot listen for signals: {error}")),
-    };
-    let connections = match Connections::load(&options.client).await {
-        Ok(connections) => connections,
-        Err(error) => return Ended::Refused(error.to_string()),
-    };
+) -> Result<ExitCode, Box<dyn std::error::Error>> {
+    let mut signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let connections = Connections::load(&options.client).await?;
     // The election has connections of its own: a burst of writes must not delay a renewal.
     let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
-    let clients = connections.client().and_then(|client| Ok((client, connections.urgent_client(lease_timeout)?)));
-    let (client, lease_client) = match clients {
-        Ok(clients) => clients,
-        Err(error) => return Ended::Refused(error.to_string()),
-    };
+    let client = connections.client()?;
+    let lease_client = connections.urgent_client(lease_timeout)?;
     let v = version::VERSION;
     tracing::info!(
         version = definition.version,
@@ -154,10 +117,7 @@ pub(super) async fn run(
     for warning in &options.warnings {
         tracing::warn!("{warning}");
     }
-    let metrics = match metrics(definition, &options, &clock) {
-        Ok(metrics) => metrics,
-        Err(error) => return Ended::Refused(error),
-    };
+    let metrics = metrics(definition, &options, &clock)?;
     count_certificate(&metrics, &connections);
     // It ends with the process.
     tokio::spawn(Arc::clone(&connections).follow(clock.clone()));
@@ -167,29 +127,19 @@ pub(super) async fn run(
         Api::new(client.clone(), clock.clone(), open, &client::user_agent(definition.name)).with_pace(pace.clone());
 
     let state = server::State::new(metrics.clone(), log);
-    let reached = Phase::new("the API server has not been reached yet");
-    let running = Phase::new("starting");
+    let reached = Phase::new(Mutex::new(Err("the API server has not been reached yet".to_owned())));
+    let running = Phase::new(Mutex::new(Err("starting".to_owned())));
     for (name, phase) in [("apiserver", &reached), ("running", &running)] {
-        let phase = phase.clone();
-        state.ready().add(name, move || phase.get());
+        let phase = Arc::clone(phase);
+        state.ready().add(name, move || phase.lock().clone());
     }
     count_readiness(&metrics, &state);
-    let access = if options.insecure_debug {
-        None
-    } else {
-        match access(definition, &options, &free).await {
-            Ok(access) => Some(access),
-            Err(error) => return Ended::Refused(error.to_string()),
-        }
-    };
-    let _server: Server = match server::start(&options.server, &state, access, &clock) {
-        Ok(server) => server,
-        Err(error) => return Ended::Refused(error.to_string()),
-    };
+    let access = if options.insecure_debug { None } else { Some(access(definition, &options, &free).await?) };
+    let _server = server::start(&options.server, &state, access, &clock)?;
 
     tokio::select! {
         biased;
-        () = signals.asked() => return Ended::Well,
+        () = signals.asked() => return Ok(ExitCode::SUCCESS),
         () = reach(&free, &reached) => {}
     }
 
@@ -216,37 +166,37 @@ pub(super) async fn run(
         state.ready().add("probation", move || status.ready());
         state.ready().note("probation", move || Some(told.summary()));
     }
-    running.set(Ok(()));
+    *running.lock() = Ok(());
 
     let asked = assembly.asked();
     tokio::select! {
         biased;
         () = signals.asked() => {}
-        () = assembly.lost() => return Ended::Badly,
+        () = assembly.lost() => return Ok(ExitCode::FAILURE),
         () = asked => tracing::info!("Ending to hand the lease over; to be started again as a standby"),
     }
-    running.set(Err("shutting down".to_owned()));
+    *running.lock() = Err("shutting down".to_owned());
     let timeout = Some(options.shutdown_timeout).filter(|timeout| !timeout.is_zero());
     let ended = tokio::select! {
         biased;
         () = signals.asked() => {
             tracing::error!("Received a second signal, exiting at once");
-            Ended::Badly
+            ExitCode::FAILURE
         }
         stopped = stop(assembly, timeout, &clock) => match stopped {
             Stopped::Clean => {
                 tracing::info!("All controllers terminated");
-                Ended::Well
+                ExitCode::SUCCESS
             }
             Stopped::TimedOut => {
                 tracing::error!("Controller shutdown timeout reached");
-                Ended::Badly
+                ExitCode::FAILURE
             }
-            Stopped::Lost => Ended::Badly,
+            Stopped::Lost => ExitCode::FAILURE,
         },
     };
     state.clear_loops();
-    ended
+    Ok(ended)
 }
 
 /// Who may read what is served: asked of the API server, or where kubeconfigs of their own say.
@@ -295,11 +245,11 @@ async fn reach(api: &Api, reached: &Phase) {
             Err(_) => format!("no answer within {}s", LOOK_TIMEOUT.as_secs()),
         };
         tracing::error!(err = why, again_in = crate::duration::format(pause), "Cannot reach the API server");
-        reached.set(Err(why));
+        *reached.lock() = Err(why);
         api.clock().sleep(api.clock().jitter(pause, 0.1)).await;
         pause = (pause * 2).min(LOOK_LAST);
     }
-    reached.set(Ok(()));
+    *reached.lock() = Ok(());
 }
 
 fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<Metrics, String> {
@@ -308,7 +258,7 @@ fn metrics(definition: &Definition, options: &Options, clock: &Clock) -> Result<
     metrics.build("kube");
     metrics.program(definition.name, definition.version);
     for gate in definition.all_gates() {
-        metrics.feature(gate.name, flags::stage(gate.name, gate.locked), options.settings.gate(&gate));
+        metrics.feature(gate.name, names::stage(gate.name, gate.locked), options.settings.gate(&gate));
     }
     Ok(metrics)
 }
@@ -340,7 +290,7 @@ fn count_readiness(metrics: &Metrics, state: &server::State) {
     let ready = metrics.gauge("nonet_ready", Stability::Alpha, help, &[]).with(&[]);
     let state = state.clone();
     metrics.before_scrape(move || {
-        ready.set(f64::from(u8::from(state.ready().failures().is_empty())));
+        ready.set(f64::from(state.ready().failures().is_empty()));
     });
 }
 

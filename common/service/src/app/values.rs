@@ -1,11 +1,10 @@
 //! Reading flags whose values are lists of names.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, str::FromStr};
 
-use crate::names;
 use crate::{
     built_in_flags::{Controllers, Entry},
-    duration,
+    duration, names,
     runtime::LoopDefinition,
     settings::{FeatureGate, Settings, Tune, TuneValue},
 };
@@ -79,17 +78,18 @@ pub(super) fn gates(
         }
     }
     for (name, on) in given {
-        match known.iter().find(|gate| gate.name == name) {
-            None if names::fixed(name) == Some(on) => {}
-            None if names::fixed(name).is_some() => {
-                warnings.push(format!("feature gate {name} is always {} here", !on));
+        match (known.iter().find(|gate| gate.name == name), names::fixed(name)) {
+            (Some(FeatureGate { locked: true, default, .. }), _) if *default != on => {
+                return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {default}"));
             }
-            None => warnings.push(format!("feature gate {name} is not known to this program and has no effect")),
-            Some(gate) if gate.locked && gate.default != on => {
-                let locked = gate.default;
-                return Err(format!("cannot set feature gate {name} to {on}, feature is locked to {locked}"));
+            (Some(_), _) => settings = settings.with_gate(name, on),
+            (None, None) => {
+                warnings.push(format!("feature gate {name} is not known to this program and has no effect"))
             }
-            Some(_) => settings = settings.with_gate(name, on),
+            (None, Some(position)) if position != on => {
+                warnings.push(format!("feature gate {name} is always {position} here"));
+            }
+            (None, Some(_)) => {}
         }
     }
     let is_on = |name: &str| known.iter().find(|gate| gate.name == name).is_some_and(|gate| settings.gate(gate));
@@ -121,15 +121,15 @@ pub(super) fn tunes(known: &[Tune], lists: &[String], mut settings: Settings) ->
 pub(super) fn tuned(tune: &Tune, text: &str) -> Result<TuneValue, String> {
     match tune.default {
         TuneValue::Duration(_) => duration::parse(text).map(TuneValue::Duration),
-        TuneValue::Count(_) => {
-            text.parse().map(TuneValue::Count).map_err(|_| format!("{text:?} is not a whole number"))
-        }
-        TuneValue::Integer(_) => {
-            text.parse().map(TuneValue::Integer).map_err(|_| format!("{text:?} is not a whole number"))
-        }
-        TuneValue::Ratio(_) => text.parse().map(TuneValue::Ratio).map_err(|_| format!("{text:?} is not a number")),
+        TuneValue::Count(_) => number(text, "a whole number").map(TuneValue::Count),
+        TuneValue::Integer(_) => number(text, "a whole number").map(TuneValue::Integer),
+        TuneValue::Ratio(_) => number(text, "a number").map(TuneValue::Ratio),
         TuneValue::Switch(_) => boolean(text).map(TuneValue::Switch),
     }
+}
+
+fn number<T: FromStr>(text: &str, kind: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} is not {kind}"))
 }
 
 /// Writes a value as it is read.

@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write as _};
 
-use jiff::{Timestamp, tz::TimeZone};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tracing::{
-    Level,
+    Level, Metadata,
     field::{Field, Visit},
 };
 
@@ -56,10 +56,6 @@ impl Visit for Fields {
         self.put(field, json!(value));
     }
 
-    fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        self.put(field, json!(value.to_string()));
-    }
-
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.put(field, json!(format!("{value:?}")));
     }
@@ -67,37 +63,30 @@ impl Visit for Fields {
 
 /// What one line says.
 pub(super) struct Line<'a> {
-    pub(super) level: Level,
-    pub(super) file: &'a str,
-    pub(super) number: u32,
+    pub(super) metadata: &'a Metadata<'a>,
     pub(super) verbosity: u8,
     pub(super) at: Timestamp,
     pub(super) fields: &'a Fields,
 }
 
 impl Line<'_> {
+    /// The path of the source, from that many directories above it, and the number of the line.
+    fn caller(&self, directories: usize) -> String {
+        let path = self.metadata.file().unwrap_or(self.metadata.target());
+        let start = path.rmatch_indices('/').nth(directories).map_or(0, |(at, _)| at + 1);
+        format!("{}:{}", &path[start..], self.metadata.line().unwrap_or(0))
+    }
+
     /// klog: `I0102 03:04:05.123456       1 file.rs:7] "Message" key="value"`.
     pub(super) fn text(&self) -> String {
-        let severity = match self.level {
+        let severity = match *self.metadata.level() {
             Level::ERROR => 'E',
             Level::WARN => 'W',
             _ => 'I',
         };
-        let at = self.at.to_zoned(TimeZone::UTC);
-        let file = self.file.rsplit('/').next().unwrap_or(self.file);
+        let (at, pid) = (self.at.strftime("%m%d %H:%M:%S%.6f"), std::process::id());
         let mut out = String::with_capacity(128);
-        let _ = write!(
-            out,
-            "{severity}{:02}{:02} {:02}:{:02}:{:02}.{:06} {:>7} {file}:{}] ",
-            at.month(),
-            at.day(),
-            at.hour(),
-            at.minute(),
-            at.second(),
-            at.subsec_nanosecond() / 1000,
-            std::process::id(),
-            self.number,
-        );
+        let _ = write!(out, "{severity}{at} {pid:>7} {}] ", self.caller(0));
         quote(&mut out, &self.fields.message);
         for (key, value) in &self.fields.values {
             let _ = write!(out, " {key}=");
@@ -116,13 +105,13 @@ impl Line<'_> {
     pub(super) fn json(&self) -> String {
         let mut line = Map::new();
         line.insert("ts".to_owned(), json!(self.at.as_microsecond() as f64 / 1000.0));
-        line.insert("caller".to_owned(), json!(format!("{}:{}", last_two(self.file), self.number)));
+        line.insert("caller".to_owned(), json!(self.caller(1)));
         line.insert("msg".to_owned(), json!(self.fields.message));
-        if self.level == Level::INFO || self.level == Level::DEBUG || self.level == Level::TRACE {
-            line.insert("v".to_owned(), json!(self.verbosity));
-        } else if self.level == Level::WARN {
-            line.insert("severity".to_owned(), json!("warning"));
-        }
+        match *self.metadata.level() {
+            Level::ERROR => None,
+            Level::WARN => line.insert("severity".to_owned(), json!("warning")),
+            _ => line.insert("v".to_owned(), json!(self.verbosity)),
+        };
         for (key, value) in &self.fields.values {
             line.insert((*key).to_owned(), value.clone());
         }
@@ -130,12 +119,6 @@ impl Line<'_> {
         out.push('\n');
         out
     }
-}
-
-/// `dir/file.rs` of a path.
-fn last_two(path: &str) -> &str {
-    let mut slashes = path.rmatch_indices('/').map(|(at, _)| at);
-    slashes.nth(1).map_or(path, |at| &path[at + 1..])
 }
 
 /// Quotes as Go's `%q` does, so that one event is one line whatever it says.

@@ -1,6 +1,6 @@
 //! What is known of kube-controller-manager: whether it leads, and which loops its Pods run.
 
-use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{
     api::{Api, Error, Target},
@@ -73,20 +73,9 @@ impl BuiltIn {
 
 /// `spec.renewTime` of a Lease that somebody holds.
 fn renewal(lease: impl AsRef<[u8]>) -> String {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Lease {
-        spec: Spec,
-    }
-    #[derive(Deserialize, Default)]
-    #[serde(rename_all = "camelCase", default)]
-    struct Spec {
-        holder_identity: Option<String>,
-        renew_time: Option<String>,
-    }
-    let lease: Lease = serde_json::from_slice(lease.as_ref()).unwrap_or_default();
-    let is_held = lease.spec.holder_identity.is_some_and(|holder| !holder.is_empty());
-    lease.spec.renew_time.filter(|_| is_held).unwrap_or_default()
+    let lease: Value = serde_json::from_slice(lease.as_ref()).unwrap_or_default();
+    let text = |field| lease["spec"][field].as_str().unwrap_or_default();
+    if text("holderIdentity").is_empty() { String::new() } else { text("renewTime").to_owned() }
 }
 
 async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
@@ -104,50 +93,20 @@ async fn pods(api: &Api) -> Result<Vec<Controllers>, Error> {
 
 /// The `--controllers` of each Pod of a list that has not ended.
 fn controllers_of_pods(json: &[u8]) -> Vec<Controllers> {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct List {
-        items: Vec<Pod>,
-    }
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Pod {
-        spec: Spec,
-        status: Status,
-    }
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Status {
-        phase: String,
-    }
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Spec {
-        containers: Vec<Container>,
-    }
-    let list: List = serde_json::from_slice(json).unwrap_or_default();
-    let living = list.items.into_iter().filter(|pod| !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed"));
-    living
-        .filter_map(|pod| command_line(pod.spec.containers))
+    let list: Value = serde_json::from_slice(json).unwrap_or_default();
+    let pods = list["items"].as_array().into_iter().flatten();
+    pods.filter(|pod| !matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")))
+        .filter_map(|pod| command_line(pod["spec"]["containers"].as_array()?))
         .map(|command_line| Controllers::of_command_line(&command_line))
         .collect()
 }
 
 /// The command line of kube-controller-manager; nothing if the Pod does not show it.
-fn command_line(containers: Vec<Container>) -> Option<Vec<String>> {
-    let is_named = |container: &Container| container.name == NAME;
-    let place = containers.iter().position(is_named).unwrap_or_default();
-    let container = containers.into_iter().nth(place)?;
-    let command_line = [container.command, container.args].concat();
+fn command_line(containers: &[Value]) -> Option<Vec<String>> {
+    let container = containers.iter().find(|container| container["name"] == NAME).or_else(|| containers.first())?;
+    let words = ["command", "args"].into_iter().filter_map(|field| container[field].as_array()).flatten();
+    let command_line: Vec<String> = words.filter_map(Value::as_str).map(str::to_owned).collect();
     (!command_line.is_empty()).then_some(command_line)
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Container {
-    name: String,
-    command: Vec<String>,
-    args: Vec<String>,
 }
 
 #[cfg(test)]

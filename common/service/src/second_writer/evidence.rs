@@ -1,6 +1,9 @@
 //! How much evidence is enough, and for how long it counts: no I/O, no clock.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use crate::clock::Instant;
 
@@ -8,7 +11,7 @@ use crate::clock::Instant;
 const WINDOW: Duration = Duration::from_mins(10);
 
 /// What shows that a second writer is at work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Evidence {
     /// Writes of the loop's kind that this process has not made.
     Writes,
@@ -62,24 +65,20 @@ impl Evidence {
 
 /// What was seen of each loop, and when.
 pub(super) struct Evidences {
-    /// The sightings of each loop, by kind of evidence.
-    sightings: Vec<[VecDeque<Instant>; 4]>,
+    sightings: BTreeMap<(usize, Evidence), VecDeque<Instant>>,
     /// How far back they count.
     window: Duration,
 }
 
 impl Evidences {
-    /// Nothing was seen of that many loops. What is asked for once in a period counts until it is asked for again.
-    pub(super) fn new(loops: usize, period: Duration) -> Self {
-        let sightings = (0..loops).map(|_| Default::default()).collect();
-        Self { sightings, window: WINDOW.max(period.saturating_mul(2)) }
+    /// Nothing was seen. What is asked for once in a period counts until it is asked for again.
+    pub(super) fn new(period: Duration) -> Self {
+        Self { sightings: BTreeMap::new(), window: WINDOW.max(period.saturating_mul(2)) }
     }
 
     /// Notes a sighting. The latest ones are kept.
     pub(super) fn note(&mut self, loop_index: usize, evidence: Evidence, now: Instant) {
-        let Some(sightings) = self.sightings.get_mut(loop_index).map(|kinds| &mut kinds[evidence as usize]) else {
-            return;
-        };
+        let sightings = self.sightings.entry((loop_index, evidence)).or_default();
         if sightings.len() == evidence.enough() {
             sightings.pop_front();
         }
@@ -88,10 +87,8 @@ impl Evidences {
 
     /// Whether there are enough sightings within the window.
     pub(super) fn is_present(&self, loop_index: usize, evidence: Evidence, now: Instant) -> bool {
-        let Some(sightings) = self.sightings.get(loop_index).map(|kinds| &kinds[evidence as usize]) else {
-            return false;
-        };
-        let recent = sightings.iter().filter(|at| now.saturating_duration_since(**at) < self.window);
+        let sightings = self.sightings.get(&(loop_index, evidence)).into_iter().flatten();
+        let recent = sightings.filter(|at| now.saturating_duration_since(**at) < self.window);
         recent.count() >= evidence.enough()
     }
 }
@@ -104,7 +101,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn three_writes_within_ten_minutes_are_enough_and_count_for_ten_minutes() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let mut evidences = Evidences::new(2, WINDOW / 2);
+        let mut evidences = Evidences::new(WINDOW / 2);
         for _ in 0..2 {
             evidences.note(1, Evidence::Writes, clock.instant());
             clock.sleep(Duration::from_mins(4)).await;
@@ -120,7 +117,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_argument_is_enough() {
         let clock = Clock::simulated(jiff::Timestamp::UNIX_EPOCH, 0);
-        let mut evidences = Evidences::new(1, WINDOW / 2);
+        let mut evidences = Evidences::new(WINDOW / 2);
         evidences.note(0, Evidence::Arguments, clock.instant());
         assert!(evidences.is_present(0, Evidence::Arguments, clock.instant()));
         assert!(!evidences.is_present(0, Evidence::Events, clock.instant()));

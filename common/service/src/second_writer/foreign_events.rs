@@ -8,9 +8,8 @@ use crate::{
     api::{Api, Error, FIELD_MANAGER, escape},
     events::{EVENTS, SentEvents},
     meta::Version,
+    sampler::{Object, WatchLine},
 };
-
-use crate::sampler::{Object, WatchLine};
 
 /// How long Events are watched.
 const WATCH: Duration = Duration::from_secs(30);

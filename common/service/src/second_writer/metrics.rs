@@ -13,30 +13,28 @@ pub(super) struct SecondWriterMetrics {
 }
 
 impl SecondWriterMetrics {
-    pub(super) fn new(metrics: &Metrics, loops: &[&'static str]) -> Self {
-        let found = metrics.gauge(
-            "nonet_second_writer",
-            Stability::Alpha,
-            "1 while there is evidence of a second writer that runs a control loop of this leader. 'lease' only says that kube-controller-manager leads and that its loops are not known.",
-            &["controller", "evidence"],
-        );
-        let expected = metrics.gauge(
-            "nonet_second_writer_expected",
-            Stability::Alpha,
-            "1 while an annotation of the lease says that a second writer is expected beside this one.",
-            &[],
-        );
-        let built_in_leads = metrics.gauge(
-            "nonet_built_in_manager_leads",
-            Stability::Alpha,
-            "1 while the lease of kube-controller-manager is renewed, as far as this leader has seen.",
-            &[],
-        );
+    pub(super) fn new(metrics: &Metrics, loops: Vec<&'static str>) -> Self {
+        let gauge = |name, help, labels| metrics.gauge(name, Stability::Alpha, help, labels);
         let made = Self {
-            found,
-            expected: expected.with(&[]),
-            built_in_leads: built_in_leads.with(&[]),
-            loops: loops.to_vec(),
+            found: gauge(
+                "nonet_second_writer",
+                "1 while there is evidence of a second writer that runs a control loop of this leader. 'lease' only says \
+                 that kube-controller-manager leads and that its loops are not known.",
+                &["controller", "evidence"],
+            ),
+            expected: gauge(
+                "nonet_second_writer_expected",
+                "1 while an annotation of the lease says that a second writer is expected beside this one.",
+                &[],
+            )
+            .with(&[]),
+            built_in_leads: gauge(
+                "nonet_built_in_manager_leads",
+                "1 while the lease of kube-controller-manager is renewed, as far as this leader has seen.",
+                &[],
+            )
+            .with(&[]),
+            loops,
         };
         made.clear();
         made
@@ -54,18 +52,14 @@ impl SecondWriterMetrics {
     }
 
     pub(super) fn set(&self, name: &str, evidence: Evidence, is_present: bool) {
-        self.found.with(&[name, evidence.label()]).set(number(is_present));
+        self.found.with(&[name, evidence.label()]).set(f64::from(is_present));
     }
 
     pub(super) fn set_expected(&self, is_expected: bool) {
-        self.expected.set(number(is_expected));
+        self.expected.set(f64::from(is_expected));
     }
 
     pub(super) fn set_built_in_leads(&self, leads: bool) {
-        self.built_in_leads.set(number(leads));
+        self.built_in_leads.set(f64::from(leads));
     }
-}
-
-fn number(yes: bool) -> f64 {
-    f64::from(u8::from(yes))
 }

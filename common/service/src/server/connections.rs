@@ -20,6 +20,7 @@ use tokio::{
     sync::oneshot,
     task::JoinSet,
 };
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::{
@@ -160,7 +161,8 @@ async fn negotiate(service: Service, stream: impl AsyncRead + AsyncWrite + Send 
         let protocol = if service.streams.is_some() { Protocol::Either } else { Protocol::Http1 };
         return serve(stream, router, protocol, service.streams, place).await;
     };
-    match tls.acceptor().accept(stream).await {
+    let acceptor = TlsAcceptor::from(Arc::clone(&tls.borrow()));
+    match acceptor.accept(stream).await {
         Ok(stream) => {
             let session = stream.get_ref().1;
             let certificates = session.peer_certificates().unwrap_or_default();

@@ -6,11 +6,12 @@ use axum::{
     extract::{Path, Query, State as Extract},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse as _, Response},
+    routing::{self, MethodRouter},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::State;
+use super::{State, accept};
 use crate::runtime::Running;
 
 /// What may be asked.
@@ -20,71 +21,41 @@ pub(super) struct Parameters {
     format: Option<String>,
 }
 
-fn answer(state: &State, parameters: &Parameters, headers: &HeaderMap, of: impl Fn(&dyn Running) -> Value) -> Response {
-    let loops = state.inner.loops.lock().clone();
-    let all: Map<String, Value> = loops.iter().map(|(name, running)| ((*name).to_owned(), of(&**running))).collect();
-    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let text = match parameters.format.as_deref() {
-        Some("text") => true,
-        Some(_) => false,
-        None => accept.starts_with("text/"),
+/// A page that shows a value of every loop: as JSON, or as text for people.
+pub(super) fn page(of: fn(&dyn Running, Option<&str>) -> Value) -> MethodRouter<State> {
+    let answer = move |Extract(state): Extract<State>, Query(parameters): Query<Parameters>, headers: HeaderMap| async move {
+        let key = parameters.key.as_deref().filter(|key| !key.is_empty());
+        let loops = state.inner.loops.lock().clone();
+        let all: Map<_, _> = loops.iter().map(|(name, running)| ((*name).to_owned(), of(&**running, key))).collect();
+        let value = Value::Object(all);
+        let is_text = match parameters.format {
+            Some(format) => format == "text",
+            None => accept(&headers).starts_with("text/"),
+        };
+        if is_text {
+            let mut out = String::new();
+            render(&mut out, &value, 0);
+            return ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], out);
+        }
+        let mut out = serde_json::to_string_pretty(&value).unwrap_or_default();
+        out.push('\n');
+        ([(header::CONTENT_TYPE, "application/json")], out)
     };
-    let value = Value::Object(all);
-    if text {
-        let mut out = String::new();
-        render(&mut out, &value, 0);
-        return ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], out).into_response();
-    }
-    let mut out = serde_json::to_string_pretty(&value).unwrap_or_default();
-    out.push('\n');
-    ([(header::CONTENT_TYPE, "application/json")], out).into_response()
+    routing::get(answer)
 }
 
-pub(super) async fn queue(
-    Extract(state): Extract<State>,
-    Query(parameters): Query<Parameters>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&state, &parameters, &headers, |running| running.debug_queue())
-}
-
-pub(super) async fn cache(
-    Extract(state): Extract<State>,
-    Query(parameters): Query<Parameters>,
-    headers: HeaderMap,
-) -> Response {
-    answer(&state, &parameters, &headers, |running| running.debug_cache())
-}
-
-pub(super) async fn explain(
-    Extract(state): Extract<State>,
-    Query(parameters): Query<Parameters>,
-    headers: HeaderMap,
-) -> Response {
-    let key = parameters.key.clone().filter(|key| !key.is_empty());
-    answer(&state, &parameters, &headers, |running| running.explain(key.as_deref()))
-}
-
-/// The graph of the first loop that keeps one.
-pub(super) async fn graph(Extract(state): Extract<State>, query: Query<Vec<(String, String)>>) -> Response {
-    draw(&state, &query, |_| true)
-}
-
-/// The same of the loop of that name, where upstream has it.
-pub(super) async fn graph_of(
-    Extract(state): Extract<State>,
-    Path(name): Path<String>,
-    query: Query<Vec<(String, String)>>,
-) -> Response {
-    draw(&state, &query, |known| known == name)
-}
-
+/// The graph of the first loop that keeps one, or of the loop of that name, where upstream has it.
+///
 /// Of parameters only `uid` counts, as often as it is given.
-fn draw(state: &State, query: &[(String, String)], wanted: impl Fn(&str) -> bool) -> Response {
-    let uids: Vec<String> = query.iter().filter(|(name, _)| name == "uid").map(|(_, uid)| uid.clone()).collect();
+pub(super) async fn graph(
+    Extract(state): Extract<State>,
+    name: Option<Path<String>>,
+    Query(query): Query<Vec<(String, String)>>,
+) -> Response {
+    let uids: Vec<String> = query.into_iter().filter(|(name, _)| name == "uid").map(|(_, uid)| uid).collect();
     let loops = state.inner.loops.lock().clone();
-    let graph = loops.iter().filter(|(name, _)| wanted(name)).find_map(|(_, running)| running.debug_graph(&uids));
-    match graph {
+    let mut wanted = loops.iter().filter(|(known, _)| name.as_ref().is_none_or(|Path(name)| name == known));
+    match wanted.find_map(|(_, running)| running.debug_graph(&uids)) {
         Some(graph) => ([(header::CONTENT_TYPE, "text/vnd.graphviz")], graph).into_response(),
         None => (StatusCode::NOT_FOUND, "\n").into_response(),
     }

@@ -39,24 +39,12 @@ impl fmt::Debug for Health {
 
 impl Health {
     pub(super) fn new(kind: &'static str, slis: &Metrics) -> Self {
-        let stable = Stability::Stable;
-        Self {
-            kind,
-            checks: Mutex::default(),
-            notes: Mutex::default(),
-            state: slis.gauge(
-                "kubernetes_healthcheck",
-                stable,
-                "This metric records the result of a single healthcheck.",
-                &["name", "type"],
-            ),
-            results: slis.counter(
-                "kubernetes_healthchecks_total",
-                stable,
-                "This metric records the results of all healthcheck.",
-                &["name", "status", "type"],
-            ),
-        }
+        let help = "This metric records the result of a single healthcheck.";
+        let state = slis.gauge("kubernetes_healthcheck", Stability::Stable, help, &["name", "type"]);
+        let (name, labels) = ("kubernetes_healthchecks_total", &["name", "status", "type"]);
+        let help = "This metric records the results of all healthcheck.";
+        let results = slis.counter(name, Stability::Stable, help, labels);
+        Self { kind, checks: Mutex::default(), notes: Mutex::default(), state, results }
     }
 
     /// Forgets what was counted.
@@ -98,7 +86,7 @@ impl Health {
         }
         for (name, result) in &results {
             let status = if result.is_ok() { "success" } else { "error" };
-            self.state.with(&[name, self.kind]).set(f64::from(u8::from(result.is_ok())));
+            self.state.with(&[name, self.kind]).set(f64::from(result.is_ok()));
             self.results.with(&[name, status, self.kind]).inc();
         }
         results
@@ -111,7 +99,6 @@ impl Health {
         let verbose = parameters.iter().any(|p| *p == "verbose" || p.starts_with("verbose="));
         let results = self.run(&excluded);
         let failed = results.iter().any(|(_, result)| result.is_err());
-        let kind = self.kind;
         let mut text = String::new();
         for (name, result) in &results {
             // Writing into a string cannot fail.
@@ -125,16 +112,13 @@ impl Health {
         for name in excluded.iter().filter(|name| self.checks.lock().iter().all(|(known, _)| known != *name)) {
             let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {name:?}");
         }
-        if failed {
-            text.push_str(kind);
-            text.push_str(" check failed\n");
-        } else if verbose {
-            text.push_str(kind);
-            text.push_str(" check passed\n");
+        let (code, outcome) =
+            if failed { (StatusCode::INTERNAL_SERVER_ERROR, "failed") } else { (StatusCode::OK, "passed") };
+        if failed || verbose {
+            let _ = writeln!(text, "{} check {outcome}", self.kind);
         } else {
             "ok".clone_into(&mut text);
         }
-        let code = if failed { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK };
         (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
     }
 }

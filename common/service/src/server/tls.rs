@@ -6,7 +6,7 @@
 mod names;
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +20,6 @@ use rustls::{
     sign::CertifiedKey,
 };
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
 
 use super::Error;
 use crate::clock::Clock;
@@ -116,15 +115,8 @@ pub(super) struct Certificates {
     sender: watch::Sender<Arc<ServerConfig>>,
 }
 
-/// The certificate that is in use whenever it is asked for.
-#[derive(Clone, Debug)]
-pub(super) struct Current(watch::Receiver<Arc<ServerConfig>>);
-
-impl Current {
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.0.borrow()))
-    }
-}
+/// The configuration that is in use whenever it is asked for.
+pub(super) type Current = watch::Receiver<Arc<ServerConfig>>;
 
 impl Certificates {
     pub(super) fn load(settings: Tls) -> Result<Self, Error> {
@@ -142,7 +134,7 @@ impl Certificates {
     }
 
     pub(super) fn current(&self) -> Current {
-        Current(self.sender.subscribe())
+        self.sender.subscribe()
     }
 
     /// Looks at the files for as long as it runs; what is broken is logged and left.
@@ -172,15 +164,15 @@ fn read(settings: &Tls) -> Result<Vec<Vec<u8>>, Error> {
     settings.files().into_iter().map(|path| fs::read(path).map_err(|e| unusable(path, &e))).collect()
 }
 
-fn unusable(path: &Path, why: &dyn std::fmt::Display) -> Error {
+fn unusable(path: &Path, why: &dyn fmt::Display) -> Error {
     Error::Certificate(format!("{}: {why}", path.display()))
 }
 
 /// A certificate for local names that nobody vouches for.
 struct Made(rcgen::CertifiedKey<rcgen::KeyPair>);
 
-impl std::fmt::Debug for Made {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Made").finish_non_exhaustive()
     }
 }
@@ -237,7 +229,7 @@ fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
 
 /// TLS as it is set, with what the files hold.
 fn config(settings: &Tls, made: Option<&Made>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
-    let failed = |e: rustls::Error| Error::Certificate(e.to_string());
+    let failed = |e: &dyn fmt::Display| Error::Certificate(e.to_string());
     let provider = Arc::new(settings.provider());
     let mut files = files.iter().map(Vec::as_slice);
     let mut next = || files.next().unwrap_or_default();
@@ -258,15 +250,16 @@ fn config(settings: &Tls, made: Option<&Made>, files: &[Vec<u8>]) -> Result<Arc<
         .filter(|version| version.version == ProtocolVersion::TLSv1_3 || (tls12 && !settings.only_tls13))
         .copied()
         .collect();
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(&versions);
-    let builder = builder.map_err(failed)?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(&versions)
+        .map_err(|e| failed(&e))?;
     let builder = match roots {
         None => builder.with_no_client_auth(),
         Some(roots) => {
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
-                .map_err(|e| Error::Certificate(e.to_string()))?;
+                .map_err(|e| failed(&e))?;
             builder.with_client_cert_verifier(verifier)
         }
     };

@@ -3,7 +3,7 @@
 //! Who moves a command line over from kube-controller-manager, or gives one to all services, finds every flag accepted; one
 //! line at the start names those that ask for something that does not happen.
 
-use clap::{ArgMatches, Command, parser::ValueSource};
+use clap::{Command, parser::ValueSource, value_parser};
 
 use super::{Given, flag, switch};
 use crate::{app::Definition, duration, version};
@@ -87,25 +87,21 @@ const ACCEPTED: &[(&str, Kind)] = &[
 ];
 
 /// Adds them to a program that does not have them itself.
-pub(super) fn add(mut command: Command, definition: &Definition) -> Command {
-    for (name, kind) in missing(definition) {
+pub(super) fn add(command: Command, definition: &Definition) -> Command {
+    command.args(missing(definition).map(|(name, kind)| {
+        let valued = |default: &'static str| flag(name, name, "").default_value(default).allow_hyphen_values(true);
         let arg = match *kind {
-            Switch(default) => switch("", name, default, ""),
-            Count(default) => valued(name, default).value_parser(clap::value_parser!(i64)),
-            Number(default) => valued(name, default).value_parser(clap::value_parser!(f64)),
-            Duration(default) => valued(name, default).value_parser(duration::parse),
-            Size => valued(name, "0").value_parser(size),
-            Text => valued(name, ""),
-            Versions => valued(name, "").value_parser(versions),
-            PreviousVersion => valued(name, "").value_parser(previous_version),
+            Switch(default) => switch(name, default, ""),
+            Count(default) => valued(default).value_parser(value_parser!(i64)),
+            Number(default) => valued(default).value_parser(value_parser!(f64)),
+            Duration(default) => valued(default).value_parser(duration::parse),
+            Size => valued("0").value_parser(size),
+            Text => valued(""),
+            Versions => valued("").value_parser(versions),
+            PreviousVersion => valued("").value_parser(previous_version),
         };
-        command = command.arg(arg.hide(true));
-    }
-    command
-}
-
-fn valued(name: &'static str, default: &'static str) -> clap::Arg {
-    flag("", name, "").default_value(default).allow_hyphen_values(true)
+        arg.hide(true)
+    }))
 }
 
 fn missing(definition: &Definition) -> impl Iterator<Item = &'static (&'static str, Kind)> {
@@ -116,12 +112,11 @@ fn missing(definition: &Definition) -> impl Iterator<Item = &'static (&'static s
 }
 
 /// One line that names those that were given and change nothing.
-pub(super) fn warning(definition: &Definition, matches: &ArgMatches) -> Option<String> {
-    let given = Given(matches);
+pub(super) fn warning(definition: &Definition, given: &Given<'_>) -> Option<String> {
     let without_effect: Vec<String> = missing(definition)
-        .filter(|(name, _)| matches.value_source(name) == Some(ValueSource::CommandLine))
+        .filter(|(name, _)| given.0.value_source(name) == Some(ValueSource::CommandLine))
         // What asks for the usual gets it.
-        .filter(|(name, kind)| !matches!(kind, Switch(default) if given.switch(name) == *default))
+        .filter(|(name, kind)| !matches!(kind, Switch(default) if given.get::<bool>(name) == *default))
         .map(|(name, _)| format!("--{name}"))
         .collect();
     match &*without_effect {
@@ -139,10 +134,9 @@ fn versions(text: &str) -> Result<String, String> {
     };
     let valid = |part: &str| minor(part.split_once('=').map_or(part, |(_, version)| version));
     if text.is_empty() || text.split(',').all(valid) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("{text:?} is not a version such as 1.35"))
+        return Ok(text.to_owned());
     }
+    Err(format!("{text:?} is not a version such as 1.35"))
 }
 
 fn previous_version(text: &str) -> Result<String, String> {

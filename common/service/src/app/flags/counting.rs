@@ -1,49 +1,32 @@
 //! What is counted.
 
-use std::path::PathBuf;
+use clap::{ArgAction, Command};
 
-use clap::{ArgAction, ArgMatches, Command};
-
-use super::{Given, flag, path, serving};
+use super::{Given, file, flag, list};
 use crate::metrics::Limits;
-
-const METRICS: &str = "Metrics";
 
 /// The flags.
 pub(super) fn add(command: Command) -> Command {
-    command
-        .arg(
-            flag(METRICS, "disabled-metrics", "Metrics that are not served, by their full names")
-                .value_name("LIST")
-                .value_delimiter(',')
-                .action(ArgAction::Append),
+    command.next_help_heading("Metrics").args([
+        list("disabled-metrics", "Metrics that are not served, by their full names"),
+        flag(
+            "allow-metric-labels",
+            "METRIC,LABEL=VALUE,...",
+            "Values that labels may have; others are served as 'unexpected'",
         )
-        .arg(
-            flag(METRICS, "allow-metric-labels", "Values that labels may have; others are served as 'unexpected'")
-                .value_name("METRIC,LABEL=VALUE,...")
-                .action(ArgAction::Append),
-        )
-        .arg(
-            flag(METRICS, "allow-metric-labels-manifest", "File of the same, as YAML: \"metric,label\": \"value,...\"")
-                .value_name("FILE")
-                .value_parser(path()),
-        )
+        .action(ArgAction::Append),
+        file("allow-metric-labels-manifest", "File of the same, as YAML: \"metric,label\": \"value,...\""),
+    ])
 }
 
 /// What is not counted, as far as the command line says.
-pub(super) fn limits(matches: &ArgMatches) -> Result<Limits, String> {
-    let given = Given(matches);
-    let disabled = given.list("disabled-metrics").into_iter().filter(|name| !name.is_empty());
-    let lists = given.list("allow-metric-labels");
+pub(super) fn limits(given: &Given<'_>) -> Result<Limits, String> {
+    let disabled = given.all("disabled-metrics").into_iter().filter(|name: &String| !name.is_empty());
+    let lists: Vec<String> = given.all("allow-metric-labels");
     lists
         .iter()
         .try_fold(Limits::default().without(disabled), |limits, list| limits.with_pairs(pairs(list)?))
         .map_err(|e| format!("--allow-metric-labels: {e}"))
-}
-
-/// The file that says the rest, where the command line allows everything.
-pub(super) fn manifest(matches: &ArgMatches) -> Option<PathBuf> {
-    serving::path(&Given(matches), "allow-metric-labels-manifest")
 }
 
 /// Takes `key=value` apart, or a list of such pairs, each of which is then in double quotes for the commas in it.

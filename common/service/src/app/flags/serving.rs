@@ -1,113 +1,78 @@
 //! What is served, how, and to whom.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::net::{IpAddr, SocketAddr};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{ArgAction, Command, value_parser};
 use rustls::{CipherSuite, NamedGroup};
 
-use super::{Given, flag, switch, time};
+use super::{Given, file, flag, list, switch, time};
 use crate::server::{self, Certificate, Pair, ReviewOptions, Tls};
-
-const SERVING: &str = "Serving";
 
 /// The flags.
 pub(super) fn add(command: Command, program: &'static str) -> Command {
-    let path = |name: &'static str, help: &'static str| file(name, help.to_owned());
     let kept = ReviewOptions::new(&[]);
-    command
-        .arg(
-            flag(SERVING, "bind-address", "Address to serve on")
-                .value_name("IP")
-                .default_value("0.0.0.0")
-                .value_parser(clap::value_parser!(std::net::IpAddr)),
+    command.next_help_heading("Serving").args([
+        flag("bind-address", "IP", "Address to serve on").default_value("0.0.0.0").value_parser(value_parser!(IpAddr)),
+        flag("secure-port", "PORT", "Port to serve TLS on; 0: do not")
+            .default_value("10257")
+            .value_parser(value_parser!(u16)),
+        switch("permit-port-sharing", false, "Whether other processes may serve on the same port"),
+        switch("disable-http2-serving", false, "Serve HTTP/1.1 alone"),
+        flag(
+            "http2-max-streams-per-connection",
+            "N",
+            "Requests at once on one connection; 0: the usual number",
         )
-        .arg(
-            flag(SERVING, "secure-port", "Port to serve TLS on; 0: do not")
-                .value_name("PORT")
-                .default_value("10257")
-                .value_parser(clap::value_parser!(u16)),
-        )
-        .arg(switch(SERVING, "permit-port-sharing", false, "Whether other processes may serve on the same port"))
-        .arg(switch(SERVING, "disable-http2-serving", false, "Serve HTTP/1.1 alone"))
-        .arg(
-            flag(SERVING, "http2-max-streams-per-connection", "Requests at once on one connection; 0: the usual number")
-                .value_name("N")
-                .default_value("0")
-                .value_parser(clap::value_parser!(u32)),
-        )
-        .arg(path(
+        .default_value("0")
+        .value_parser(value_parser!(u32)),
+        file(
             "tls-cert-file",
             "Certificate, with intermediates; read again when it changes. Self-signed in memory without",
-        ))
-        .arg(path("tls-private-key-file", "Key of the certificate"))
-        .arg(file(
+        ),
+        file("tls-private-key-file", "Key of the certificate"),
+        file(
             "cert-dir",
-            format!("Directory of {program}.crt and {program}.key, which are made if they are missing; ignored where --tls-cert-file is given"),
-        ).value_name("DIR"))
-        .arg(
-            flag(
-                SERVING,
-                "tls-sni-cert-key",
-                "Certificate and key for clients that ask for a name; for the names in the certificate where none are given",
-            )
-            .value_name("FILE,FILE[:NAME,...]")
-            .value_parser(named)
-            .action(ArgAction::Append),
+            format!(
+                "Directory of {program}.crt and {program}.key, which are made if they are missing; ignored where \
+                 --tls-cert-file is given"
+            ),
         )
-        .arg(
-            flag(SERVING, "tls-min-version", "Oldest TLS that is served: VersionTLS12 (older ones count as that) or VersionTLS13")
-                .value_name("VERSION")
-                .value_parser(["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
+        .value_name("DIR"),
+        flag(
+            "tls-sni-cert-key",
+            "FILE,FILE[:NAME,...]",
+            "Certificate and key for clients that ask for a name; for the names in the certificate where none are given",
         )
-        .arg(
-            flag(SERVING, "tls-cipher-suites", "Suites that TLS 1.2 may use")
-                .value_name("LIST")
-                .value_delimiter(',')
-                .action(ArgAction::Append),
+        .value_parser(named)
+        .action(ArgAction::Append),
+        flag(
+            "tls-min-version",
+            "VERSION",
+            "Oldest TLS that is served: VersionTLS12 (older ones count as that) or VersionTLS13",
         )
-        .arg(
-            flag(SERVING, "tls-curve-preferences", "Groups to exchange keys in, by their numbers, in the order of preference")
-                .value_name("LIST")
-                .value_delimiter(',')
-                .value_parser(clap::value_parser!(u16))
-                .action(ArgAction::Append),
+        .value_parser(["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
+        list("tls-cipher-suites", "Suites that TLS 1.2 may use"),
+        list("tls-curve-preferences", "Groups to exchange keys in, by their numbers, in the order of preference")
+            .value_parser(value_parser!(u16)),
+        file(
+            "client-ca-file",
+            "Authorities of client certificates; a certificate's common name is the user, its organizations are the groups",
+        ),
+        file("authentication-kubeconfig", "Where to ask whose a token is, if not at the controllers' API server"),
+        time("authentication-token-webhook-cache-ttl", kept.token, "How long it counts whose a token is"),
+        file("authorization-kubeconfig", "Where to ask who may read what, if not at the controllers' API server"),
+        time("authorization-webhook-cache-authorized-ttl", kept.allowed, "How long it counts that somebody may"),
+        time("authorization-webhook-cache-unauthorized-ttl", kept.denied, "How long it counts that somebody may not"),
+        list("authorization-always-allow-paths", "Paths that need no permission; '*' at the end for anything below")
+            .default_value("/healthz,/readyz,/livez"),
+        switch("insecure-debug", false, "Let everybody read metrics and diagnostics, without asking the API server"),
+        flag(
+            "debug-address",
+            "IP:PORT",
+            "Loopback address to serve without TLS and without asking, for local use; port 0 picks one and logs it",
         )
-        .arg(path("client-ca-file", "Authorities of client certificates; a certificate's common name is the user, its organizations are the groups"))
-        .arg(path("authentication-kubeconfig", "Where to ask whose a token is, if not at the controllers' API server"))
-        .arg(time(SERVING, "authentication-token-webhook-cache-ttl", kept.token, "How long it counts whose a token is"))
-        .arg(path("authorization-kubeconfig", "Where to ask who may read what, if not at the controllers' API server"))
-        .arg(time(SERVING, "authorization-webhook-cache-authorized-ttl", kept.allowed, "How long it counts that somebody may"))
-        .arg(time(SERVING, "authorization-webhook-cache-unauthorized-ttl", kept.denied, "How long it counts that somebody may not"))
-        .arg(
-            flag(
-                SERVING,
-                "authorization-always-allow-paths",
-                "Paths that need no permission; '*' at the end for anything below",
-            )
-            .value_name("LIST")
-            .default_value("/healthz,/readyz,/livez")
-            .value_delimiter(',')
-            .action(ArgAction::Append),
-        )
-        .arg(switch(
-            SERVING,
-            "insecure-debug",
-            false,
-            "Let everybody read metrics and diagnostics, without asking the API server",
-        ))
-        .arg(
-            flag(
-                SERVING,
-                "debug-address",
-                "Loopback address to serve without TLS and without asking, for local use; port 0 picks one and logs it",
-            )
-            .value_name("IP:PORT")
-            .value_parser(loopback),
-        )
-}
-
-fn file(name: &'static str, help: String) -> Arg {
-    flag(SERVING, name, help).value_name("FILE").value_parser(super::path())
+        .value_parser(loopback),
+    ])
 }
 
 fn loopback(text: &str) -> Result<SocketAddr, String> {
@@ -117,55 +82,46 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 /// What is served and how. What is not possible is named in `warnings`.
 pub(super) fn settings(
-    matches: &ArgMatches,
+    given: &Given<'_>,
     program: &str,
     warnings: &mut Vec<String>,
 ) -> Result<server::Settings, String> {
-    let given = Given(matches);
-    let port = matches.get_one::<u16>("secure-port").copied().unwrap_or(0);
-    let address = matches.get_one::<std::net::IpAddr>("bind-address").copied();
+    let port: u16 = given.get("secure-port");
     let (suites, groups) = server::offered();
-    let version = given.text("tls-min-version");
+    let version: String = given.get("tls-min-version");
     if matches!(version.as_str(), "VersionTLS10" | "VersionTLS11") {
         warnings.push(format!("--tls-min-version={version}: the oldest that is served is VersionTLS12"));
     }
     let tls = Tls {
-        certificate: certificate(&given, program)?,
-        named: matches.get_many("tls-sni-cert-key").map(|all| all.cloned().collect()).unwrap_or_default(),
-        client_ca: path(&given, "client-ca-file"),
+        certificate: certificate(given, program)?,
+        named: given.all("tls-sni-cert-key"),
+        client_ca: given.path("client-ca-file"),
         only_tls13: version == "VersionTLS13",
-        suites: chosen_suites(&given.list("tls-cipher-suites"), &suites, warnings)?,
-        groups: chosen_groups(matches, &groups)?,
-        only_http1: given.switch("disable-http2-serving"),
+        suites: chosen_suites(&given.all("tls-cipher-suites"), &suites, warnings)?,
+        groups: chosen_groups(&given.all("tls-curve-preferences"), &groups)?,
+        only_http1: given.get("disable-http2-serving"),
     };
-    let streams = matches.get_one::<u32>("http2-max-streams-per-connection").copied();
     Ok(server::Settings {
-        secure: address.filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
+        secure: given.option("bind-address").filter(|_| port != 0).map(|ip| SocketAddr::new(ip, port)),
         tls,
-        streams: streams.filter(|n| *n != 0),
-        share_port: given.switch("permit-port-sharing"),
-        debug: matches.get_one("debug-address").copied(),
+        streams: given.option("http2-max-streams-per-connection").filter(|streams| *streams != 0),
+        share_port: given.get("permit-port-sharing"),
+        debug: given.option("debug-address"),
     })
 }
 
 /// Who may read what.
-pub(super) fn reviews(matches: &ArgMatches) -> ReviewOptions {
-    let given = Given(matches);
+pub(super) fn reviews(given: &Given<'_>) -> ReviewOptions {
     ReviewOptions {
-        open: given.list("authorization-always-allow-paths"),
-        token: given.time("authentication-token-webhook-cache-ttl"),
-        allowed: given.time("authorization-webhook-cache-authorized-ttl"),
-        denied: given.time("authorization-webhook-cache-unauthorized-ttl"),
+        open: given.all("authorization-always-allow-paths"),
+        token: given.get("authentication-token-webhook-cache-ttl"),
+        allowed: given.get("authorization-webhook-cache-authorized-ttl"),
+        denied: given.get("authorization-webhook-cache-unauthorized-ttl"),
     }
 }
 
-/// A file that was named; an empty name is none, as upstream has it.
-pub(super) fn path(given: &Given<'_>, name: &str) -> Option<PathBuf> {
-    given.path(name).filter(|path| !path.as_os_str().is_empty())
-}
-
 fn certificate(given: &Given<'_>, program: &str) -> Result<Certificate, String> {
-    match (path(given, "tls-cert-file"), path(given, "tls-private-key-file"), path(given, "cert-dir")) {
+    match (given.path("tls-cert-file"), given.path("tls-private-key-file"), given.path("cert-dir")) {
         (Some(certificate), Some(key), _) => Ok(Certificate::Files(Pair { certificate, key })),
         (None, None, Some(directory)) => Ok(Certificate::MadeIfMissing(Pair {
             certificate: directory.join(format!("{program}.crt")),
@@ -243,13 +199,11 @@ fn chosen_suites(
     Ok(Some(chosen))
 }
 
-fn chosen_groups(matches: &ArgMatches, offered: &[NamedGroup]) -> Result<Option<Vec<NamedGroup>>, String> {
-    let Some(numbers) = matches.get_many::<u16>("tls-curve-preferences") else { return Ok(None) };
-    let chosen: Vec<NamedGroup> =
-        numbers.map(|n| NamedGroup::from(*n)).filter(|group| offered.contains(group)).collect();
-    if chosen.is_empty() {
+fn chosen_groups(numbers: &[u16], offered: &[NamedGroup]) -> Result<Option<Vec<NamedGroup>>, String> {
+    let chosen: Vec<_> = numbers.iter().map(|n| NamedGroup::from(*n)).filter(|group| offered.contains(group)).collect();
+    if chosen.is_empty() && !numbers.is_empty() {
         let known: Vec<String> = offered.iter().map(|group| u16::from(*group).to_string()).collect();
         return Err(format!("--tls-curve-preferences: none of them can be served; known are: {}", known.join(", ")));
     }
-    Ok(Some(chosen))
+    Ok(Some(chosen).filter(|chosen| !chosen.is_empty()))
 }

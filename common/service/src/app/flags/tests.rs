@@ -4,7 +4,7 @@ use rustls::{CipherSuite, NamedGroup};
 use crate::{
     runtime::{Context, Running},
     server::{Certificate, Pair},
-    settings::{FeatureGate, Tune, WATCH_LIST_CLIENT, WorkersFlag},
+    settings::{FeatureGate, MIN_RESYNC_PERIOD, Tune, WATCH_LIST_CLIENT, WorkersFlag},
 };
 use std::sync::Arc;
 
