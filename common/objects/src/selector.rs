@@ -76,6 +76,17 @@ impl Selector {
         compile(value).unwrap_or_else(|error| Self { state: State::Invalid(Box::new(error)), ..Self::default() })
     }
 
+    /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
+    pub fn from_map(labels: Labels) -> Self {
+        if labels.is_empty() {
+            return Self::default();
+        }
+        match check_labels(&labels) {
+            Ok(()) => Self { state: State::Valid, labels, ..Self::default() },
+            Err(error) => Self { state: State::Invalid(Box::new(error)), ..Self::default() },
+        }
+    }
+
     /// What is wrong with it, if anything is.
     pub fn problem(&self) -> Option<&SelectorError> {
         match &self.state {
@@ -213,7 +224,7 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
     }
     let labels = Labels::from_value(&value["matchLabels"]);
     let labels = labels.ok_or(SelectorError::Type("matchLabels", "a map of strings"))?;
-    labels.iter().try_for_each(|(key, value)| check(key, [value]))?;
+    check_labels(&labels)?;
     let list = list(&value["matchExpressions"]).ok_or(SelectorError::Type("matchExpressions", "a list"))?;
     let mut expressions = list.iter().map(requirement).collect::<Result<Box<[_]>, _>>()?;
     expressions.sort_by(|a, b| a.key.cmp(&b.key));
@@ -224,6 +235,10 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
 /// The elements of a list, or of `null`; `None` if it is something else.
 fn list(value: &Value) -> Option<&[Value]> {
     if value.is_null() { Some(&[]) } else { value.as_array().map(Vec::as_slice) }
+}
+
+fn check_labels(labels: &Labels) -> Result<(), SelectorError> {
+    labels.iter().try_for_each(|(key, value)| check(key, [value]))
 }
 
 fn check<'a>(key: &str, values: impl IntoIterator<Item = &'a str>) -> Result<(), SelectorError> {
