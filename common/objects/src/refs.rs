@@ -105,6 +105,12 @@ pub struct Claims<C> {
     pub release: Vec<C>,
 }
 
+impl<C> Default for Claims<C> {
+    fn default() -> Self {
+        Self { keep: Vec::new(), adopt: Vec::new(), release: Vec::new() }
+    }
+}
+
 /// Sorts candidates (those owned and the orphans of the namespace) into what is kept, adopted and released.
 ///
 /// A candidate matches if `selector` selects its labels and `eligible` says so. A selector that breaks the rules claims
@@ -116,7 +122,7 @@ pub fn claim<C: HasMeta>(
     eligible: impl Fn(&C) -> bool,
 ) -> Result<Claims<C>, SelectorError> {
     let selector = selector.checked()?;
-    let mut claims = Claims { keep: Vec::new(), adopt: Vec::new(), release: Vec::new() };
+    let mut claims = Claims::default();
     for candidate in candidates {
         let meta = candidate.meta();
         if !owner.namespace.is_empty() && owner.namespace != meta.namespace {

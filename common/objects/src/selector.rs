@@ -221,7 +221,7 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
     Ok(Selector { state: State::Valid, labels, expressions, needed })
 }
 
-/// The elements of a list, or of `null`; `None` if it is something else.
+/// The elements of a list, none for `null`; `None` if the value is something else.
 fn list(value: &Value) -> Option<&[Value]> {
     if value.is_null() { Some(&[]) } else { value.as_array().map(Vec::as_slice) }
 }
