@@ -159,7 +159,7 @@ impl Labels {
         Self::from_texts(pairs.into_iter().map(|(k, v)| (Text::new(k), Text::new(v))).collect())
     }
 
-    /// The labels in a map of strings, or none in `null`; `None` if it is something else.
+    /// The labels of a map of strings, none for `null`; `None` if the value is something else.
     pub(crate) fn from_value(map: &Value) -> Option<Self> {
         if map.is_null() {
             return Some(Self::empty());

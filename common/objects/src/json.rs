@@ -54,7 +54,7 @@ impl Deref for Str<'_> {
     }
 }
 
-/// Makes a value of a string that is not copied, and the default of nothing where nothing is allowed.
+/// Reads a string without copying it; `null` is the default value where the deserializer allows it.
 pub(crate) struct StrVisitor<T> {
     /// What error messages call the string.
     pub(crate) expected: &'static str,

@@ -40,7 +40,7 @@ pub(crate) struct Field {
     /// Its type in Go.
     #[serde(rename = "type")]
     pub(crate) kind: &'static str,
-    /// What its values look like: what its type means in the file that names it.
+    /// What its values look like; derived from `kind` once all types are read.
     #[serde(skip)]
     pub(crate) shape: Shape,
     /// Whether its members stand directly in the object of the structure around it.

@@ -36,11 +36,8 @@ pub fn seed(mut random: impl FnMut() -> u64) {
 
 impl Seeded {
     fn under(seeds: Option<&'static Seeds>) -> Self {
-        Self(
-            seeds.map_or_else(SeedableRandomState::fixed, |seeds| {
-                SeedableRandomState::with_seed(seeds.own, &seeds.shared)
-            }),
-        )
+        let under = |seeds: &'static Seeds| SeedableRandomState::with_seed(seeds.own, &seeds.shared);
+        Self(seeds.map_or_else(SeedableRandomState::fixed, under))
     }
 }
 

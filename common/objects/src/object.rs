@@ -40,10 +40,8 @@ impl Resource {
             path.push_str("/namespaces");
             push_segment(&mut path, namespace);
         }
-        for part in [self.plural, name, subresource] {
-            if !part.is_empty() {
-                push_segment(&mut path, part);
-            }
+        for part in [self.plural, name, subresource].into_iter().filter(|part| !part.is_empty()) {
+            push_segment(&mut path, part);
         }
         path
     }

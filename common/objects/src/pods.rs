@@ -151,10 +151,7 @@ impl Pod {
 
     /// Since when it is ready: nothing if it is not, or nobody wrote when.
     pub fn ready_since(&self) -> Option<Timestamp> {
-        match self.readiness {
-            Readiness::Ready { since } => since,
-            Readiness::NotReady => None,
-        }
+        if let Readiness::Ready { since } = self.readiness { since } else { None }
     }
 
     /// Whether it has been ready for at least `min_ready_seconds`.

@@ -202,7 +202,7 @@ impl Quantity {
 impl Ord for Quantity {
     fn cmp(&self, other: &Self) -> Ordering {
         let ((a_negative, a, a_exponent), (b_negative, b, b_exponent)) = (self.normal(), other.normal());
-        // Where the first digit stands, and the digits; zero is below all others.
+        // The place of the first digit, and the digits. Zero is below all others.
         let size = |digits: String, exponent| (!digits.is_empty()).then(|| (digits.len() as i64 + exponent, digits));
         let (a, b) = (size(a, a_exponent), size(b, b_exponent));
         let magnitude = if a_negative { b.cmp(&a) } else { a.cmp(&b) };
@@ -272,7 +272,7 @@ fn count_digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// The power, of 2 in binary notation and of 10 otherwise, that a suffix means.
+/// The exponent that a suffix stands for: of 2 in binary notation, of 10 otherwise.
 fn suffix(text: &str) -> Result<(i32, Format), QuantityError> {
     let place = |suffixes: &[&str]| suffixes.iter().position(|suffix| *suffix == text).map(|at| at as i32);
     if let Some(thousands) = place(&["n", "u", "m", "", "k", "M", "G", "T", "P", "E"]) {

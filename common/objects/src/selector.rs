@@ -73,7 +73,20 @@ pub enum SelectorError {
 impl Selector {
     /// Compiles the `LabelSelector` that the API has in `spec.selector`; `null` is the selector that matches nothing.
     pub fn from_value(value: &Value) -> Self {
-        compile(value).unwrap_or_else(|error| Self { state: State::Invalid(Box::new(error)), ..Self::default() })
+        compile(value).unwrap_or_else(Self::invalid)
+    }
+
+    /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
+    pub fn from_map(labels: Labels) -> Self {
+        if labels.is_empty() {
+            return Self::default();
+        }
+        let checked = check_labels(&labels).map(|()| Self { state: State::Valid, labels, ..Self::default() });
+        checked.unwrap_or_else(Self::invalid)
+    }
+
+    fn invalid(error: SelectorError) -> Self {
+        Self { state: State::Invalid(Box::new(error)), ..Self::default() }
     }
 
     /// The selector of a kind that has only equality (`ReplicationController`); without any label it matches nothing.
@@ -89,10 +102,7 @@ impl Selector {
 
     /// What is wrong with it, if anything is.
     pub fn problem(&self) -> Option<&SelectorError> {
-        match &self.state {
-            State::Invalid(error) => Some(error),
-            State::Null | State::Valid => None,
-        }
+        if let State::Invalid(error) = &self.state { Some(error) } else { None }
     }
 
     /// Itself, unless something is wrong with it.
@@ -232,7 +242,7 @@ fn compile(value: &Value) -> Result<Selector, SelectorError> {
     Ok(Selector { state: State::Valid, labels, expressions, needed })
 }
 
-/// The elements of a list, or of `null`; `None` if it is something else.
+/// The elements of a list, none for `null`; `None` if the value is something else.
 fn list(value: &Value) -> Option<&[Value]> {
     if value.is_null() { Some(&[]) } else { value.as_array().map(Vec::as_slice) }
 }
@@ -385,6 +395,15 @@ mod tests {
             assert_eq!(compiled.problem().unwrap().to_string(), want, "{selector}");
             assert!(!compiled.matches(&labels(&[("a", "1")])) && !compiled.is_empty() && compiled.checked().is_err());
         }
+    }
+
+    #[test]
+    fn a_map_is_equality_and_an_empty_one_nothing() {
+        let selector = Selector::from_map(labels(&[("app", "web")]));
+        assert!(selector.matches(&labels(&[("app", "web"), ("x", "y")])));
+        assert!(!selector.matches(&labels(&[("app", "db")])));
+        assert!(!Selector::from_map(Labels::empty()).matches(&Labels::empty()));
+        assert!(Selector::from_map(labels(&[("a", "_")])).problem().is_some());
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl Template {
         metadata.unwrap_or_default()
     }
 
-    /// Nothing if it has a [`Template::problem`].
+    /// The unread parts; none if the template has a [`Template::problem`].
     fn parts(&self) -> Parts<'_> {
         let raw = self.raw.as_ref().filter(|_| self.problem.is_none());
         raw.and_then(|raw| serde_json::from_str(raw.text()).ok()).unwrap_or_default()

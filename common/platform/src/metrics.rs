@@ -80,7 +80,7 @@ pub struct Metrics {
 struct Inner {
     limits: Limits,
     registry: Mutex<Registry>,
-    /// Of each name its [`Labelled`].
+    /// The [`Labelled`] of each name.
     families: Mutex<BTreeMap<&'static str, Box<dyn Any + Send>>>,
     probes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
@@ -225,6 +225,7 @@ impl Metrics {
         let families = self.inner.families.lock();
         let counters = families.iter().filter(|(_, family)| family.is::<Counters>()).map(|(name, _)| *name);
         let bare_counters: Vec<&str> = counters.filter(|name| !name.ends_with("_total")).collect();
+        drop(families);
         text::render(&encoded, &bare_counters, &self.inner.limits, format)
     }
 }

@@ -73,7 +73,7 @@ pub fn log2_bucket(time: Timestamp, now: Timestamp) -> i32 {
     if age <= 0 { -1 } else { age.ilog2() as i32 }
 }
 
-/// What a candidate is sorted by, in the order of the fields; the times only make the groups.
+/// What a candidate is sorted by, in the order of the fields; the times only form the groups.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Key<'a> {
     first: First,

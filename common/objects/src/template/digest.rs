@@ -205,24 +205,16 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let structure = match self.shape {
-            Some(Shape { wrapper: Wrapper::Plain | Wrapper::Pointer, base: Base::Struct(id) }) => Some(id),
-            _ => None,
-        };
         let is_map = self.shape.is_some_and(|shape| shape.wrapper == Wrapper::Map);
         let mut members: Vec<(u128, Option<u128>)> = Vec::with_capacity(map.size_hint().unwrap_or(8));
-        while let Some(member) = map.next_key_seed(Name { structure, reader: self })? {
+        while let Some(member) = map.next_key_seed(Name(self))? {
             let Some((name, reader)) = member else {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            members.push((
-                name,
-                match map.next_value_seed(reader)? {
-                    Node::Zero if is_map => Some(ZERO),
-                    node => node.present(),
-                },
-            ));
+            let node = map.next_value_seed(reader)?;
+            let zero = (is_map && matches!(node, Node::Zero)).then_some(ZERO);
+            members.push((name, node.present().or(zero)));
         }
         // Of a repeated name the last member counts: it comes first after the reversal, and the sort is stable.
         members.reverse();
@@ -243,10 +235,7 @@ impl<'de> Visitor<'de> for Reader {
 }
 
 /// Reads the name of a member: its digest and how its value is to be read; nothing for the label that is left out.
-struct Name {
-    structure: Option<usize>,
-    reader: Reader,
-}
+struct Name(Reader);
 
 impl<'de> DeserializeSeed<'de> for Name {
     type Value = Option<(u128, Reader)>;
@@ -263,14 +252,14 @@ impl Visitor<'_> for Name {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        if self.reader.place == Place::Labels && name == POD_TEMPLATE_HASH {
+        if self.0.place == Place::Labels && name == POD_TEMPLATE_HASH {
             return Ok(None);
         }
-        let mut reader = self.reader.element(Wrapper::Map);
-        if let Some(id) = self.structure {
+        let mut reader = self.0.element(Wrapper::Map);
+        if let Some(Shape { wrapper: Wrapper::Plain | Wrapper::Pointer, base: Base::Struct(id) }) = self.0.shape {
             reader.shape = Layout::get().member(id, name);
         }
-        reader.place = self.reader.place.under(name);
+        reader.place = self.0.place.under(name);
         Ok(Some((Kind::Name.digest(&[name.as_bytes()]), reader)))
     }
 }

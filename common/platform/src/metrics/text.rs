@@ -60,7 +60,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
     Some(Sample { name, labels, le: None, value })
 }
 
-/// What the text is written as.
+/// The exposition format that is served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     Prometheus,
