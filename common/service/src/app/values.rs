@@ -83,7 +83,7 @@ pub(super) fn gates(
             }
             (Some(_), _) => settings = settings.with_gate(name, on),
             (None, None) => {
-                warnings.push(format!("feature gate {name} is not known to this program and has no effect"))
+                warnings.push(format!("feature gate {name} is not known to this program and has no effect"));
             }
             (None, Some(position)) if position != on => {
                 warnings.push(format!("feature gate {name} is always {position} here"));
