@@ -21,27 +21,25 @@
 //! is left that could write.
 
 mod counted;
-pub mod lease;
+mod lease;
 mod orders;
 pub mod probation;
 mod settings;
 mod status;
-pub mod step;
+mod step;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
-use serde_json::Value;
+use futures::future::OptionFuture;
 use tokio::sync::watch as channel;
 
 use crate::{
     api::{self, Api, Target},
     clock::{Clock, Instant},
     duration,
-    events::{EventType, ObjectRef, Recorder},
+    events::{EventType, Recorder},
     gate::Keeper,
-    intern::Text,
-    meta::{Uid, Version},
     metrics::Metrics,
     object::Resource,
     succession::Writes,
@@ -116,10 +114,9 @@ impl Election {
         metrics: &Metrics,
     ) -> Self {
         let clock = api.clock().clone();
-        let status = Status::new(&settings, clock.clone());
+        let status = Status { state: Arc::default(), clock: clock.clone(), settings: settings.clone() };
         let (sender, order) = channel::channel(Order::Stand);
-        let memory =
-            Memory::new(&settings.identity, settings.told_duration()).with_probation(settings.probation.clone());
+        let memory = Memory::new(&settings.identity, settings.told_duration(), settings.probation.clone());
         let metrics = ElectionMetrics::new(metrics, &settings);
         Self {
             settings,
@@ -175,33 +172,29 @@ impl Election {
         let watch = self.settings.probation.is_some().then_some(watch);
         self.metrics.leading.set(1.0);
         tracing::info!(lock = self.lock(), "Successfully acquired lease");
-        self.announce("became leader");
+        self.event(EventType::Normal, "LeaderElection", format!("{} became leader", self.settings.identity));
         self.begin_term();
         let lost = self.keep(deadline, watch.as_ref()).await;
         drop(watch);
         self.keeper.close();
         self.metrics.leading.set(0.0);
-        self.status.state().leading = false;
+        self.status.state.lock().leading = false;
         if let Some(why) = lost {
-            self.status.state().last_error.clone_from(&why);
+            self.status.state.lock().last_error.clone_from(&why);
             tracing::error!(lock = self.lock(), err = why, "Leader election lost");
-            self.announce("stopped leading");
+            let message = format!("{} stopped leading", self.settings.identity);
+            self.event(EventType::Normal, "LeaderElection", message);
             return End::Lost;
         }
         match tokio::time::timeout(self.settings.renew_deadline, self.release()).await {
             Ok(Ok(())) => {
                 tracing::info!(lock = self.lock(), "Released lease");
-                End::Released
+                return End::Released;
             }
-            Ok(Err(err)) => {
-                tracing::error!(lock = self.lock(), err, "Failed to release lease");
-                End::NotReleased
-            }
-            Err(_) => {
-                tracing::error!(lock = self.lock(), "Failed to release lease in time");
-                End::NotReleased
-            }
+            Ok(Err(err)) => tracing::error!(lock = self.lock(), err, "Failed to release lease"),
+            Err(_) => tracing::error!(lock = self.lock(), "Failed to release lease in time"),
         }
+        End::NotReleased
     }
 
     fn lock(&self) -> String {
@@ -214,18 +207,17 @@ impl Election {
             if *self.order.borrow_and_update() != Order::Stand {
                 return None;
             }
-            self.memory.set_warm((self.warm)());
-            self.memory.leave_alone_until(watch.deleted_until());
+            self.memory.warm = (self.warm)();
+            self.memory.left_alone_until = self.memory.left_alone_until.max(*watch.seen.deleted_until.lock());
             let mut pause = self.clock.jitter(self.settings.retry_period, JITTER);
             match self.attempt().await {
                 Ended::Leads { since } => {
-                    let left = self.memory.left().cloned();
-                    if let Some(left) = &left {
+                    if let Some(left) = &self.memory.left {
                         self.writes.inherit(left);
                     }
-                    self.keeper.inherit(left);
-                    if self.memory.term().is_some_and(|term| term.on_probation) {
-                        self.status.state().on_probation_since = Some(self.clock.instant());
+                    self.keeper.inherit(self.memory.left.clone());
+                    if self.memory.term.as_ref().is_some_and(|term| term.on_probation) {
+                        self.status.state.lock().on_probation_since = Some(self.clock.instant());
                     }
                     return Some(self.extend(since));
                 }
@@ -237,7 +229,7 @@ impl Election {
             tokio::select! {
                 biased;
                 _ = self.order.changed() => {}
-                () = watch.released() => {}
+                () = watch.seen.release.notified() => {}
                 () = self.clock.sleep(pause) => {}
             }
         }
@@ -250,20 +242,14 @@ impl Election {
             if *self.order.borrow_and_update() == Order::Release {
                 return None;
             }
-            let watch = watch.filter(|_| self.heir.is_none());
-            let asked = async {
-                match watch {
-                    Some(watch) => watch.asked().await,
-                    None => std::future::pending().await,
-                }
-            };
+            let asked = watch.filter(|_| self.heir.is_none()).map(|watch| watch.seen.question.notified());
             // Counted from the beginning of the last attempt: a slow server leaves no time to lose.
             let next = began + self.settings.retry_period;
             tokio::select! {
                 biased;
                 _ = self.order.changed() => continue,
                 // The Lease has changed, so that the attempt has to read it: that is where the question is judged.
-                () = asked => {}
+                Some(()) = OptionFuture::from(asked) => {}
                 () = tokio::time::sleep_until(next.min(deadline)) => {}
             }
             if self.keeper.has_expired() {
@@ -271,8 +257,9 @@ impl Election {
             }
             began = self.clock.instant();
             let passes = self.has_led_long_enough();
-            if passes {
-                self.memory.pass();
+            if passes && let Some(term) = &mut self.memory.term {
+                // The next write of the Lease says so.
+                term.on_probation = false;
             }
             // An attempt in flight ends at the deadline: its outcome no longer matters.
             let ended = tokio::select! {
@@ -288,8 +275,13 @@ impl Election {
                     if passes {
                         self.end_probation();
                     }
-                    if let Some(applicant) = self.memory.take_applicant() {
-                        self.prepare_hand_over(applicant);
+                    // The Lease will be released for this standby. The process is told to end.
+                    if let Some(applicant) = self.memory.applicant.take() {
+                        let Applicant { identity, version } = &applicant;
+                        let lock = self.lock();
+                        tracing::info!(lock, identity, version, "A standby of another version asks for the lease");
+                        self.heir = Some(applicant);
+                        self.asked.send_replace(true);
                     }
                 }
                 Ended::Held { by } => return Some(format!("the lease is held by {by}")),
@@ -301,19 +293,16 @@ impl Election {
 
     /// Tells what the version of this process is from now on, and what became of the version before.
     fn begin_term(&mut self) {
-        let condemned = self.memory.take_condemned();
+        let condemned = self.memory.condemned.take();
         let (Some(probation), Some(probations), Some(term)) =
-            (&self.settings.probation, &self.metrics.probations, self.memory.term())
+            (&self.settings.probation, &self.metrics.probations, &self.memory.term)
         else {
             return;
         };
         if let Some(version) = condemned {
             probations.failed.inc();
-            tracing::error!(
-                lock = self.lock(),
-                version,
-                "A version has failed its probation, and is not given the lease again"
-            );
+            let lock = self.lock();
+            tracing::error!(lock, version, "A version has failed its probation, and is not given the lease again");
             let message = format!("version {version} has failed its probation; version {} leads", term.version);
             self.event(EventType::Warning, "ProbationFailed", message);
         }
@@ -321,17 +310,14 @@ impl Election {
             probations.begun.inc();
             let time = duration::format(probation.time);
             tracing::info!(lock = self.lock(), version = term.version, time, "Leading on probation");
-            self.event(
-                EventType::Normal,
-                "ProbationBegun",
-                format!("version {} leads on probation for {time}", term.version),
-            );
+            let message = format!("version {} leads on probation for {time}", term.version);
+            self.event(EventType::Normal, "ProbationBegun", message);
         }
     }
 
     /// Whether this leader is on probation and has led for the time of it.
     fn has_led_long_enough(&self) -> bool {
-        let since = self.status.state().on_probation_since;
+        let since = self.status.state.lock().on_probation_since;
         let led_for = since.map(|since| self.clock.instant().saturating_duration_since(since));
         let time = self.settings.probation.as_ref().map(|probation| probation.time);
         led_for.is_some() && led_for >= time
@@ -339,7 +325,7 @@ impl Election {
 
     /// Tells that the version of this process is proven, once its Lease says so.
     fn end_probation(&mut self) {
-        self.status.state().on_probation_since = None;
+        self.status.state.lock().on_probation_since = None;
         let Some(Probation { version, time }) = &self.settings.probation else { return };
         tracing::info!(lock = self.lock(), version, "Passed probation");
         let message = format!("version {version} has led for {} and passed its probation", duration::format(*time));
@@ -347,14 +333,6 @@ impl Election {
         if let Some(probations) = &self.metrics.probations {
             probations.passed.inc();
         }
-    }
-
-    /// Notes which standby the Lease will be released for, and tells the process to end.
-    fn prepare_hand_over(&mut self, applicant: Applicant) {
-        let Applicant { identity, version } = &applicant;
-        tracing::info!(lock = self.lock(), identity, version, "A standby of another version asks for the lease");
-        self.heir = Some(applicant);
-        self.asked.send_replace(true);
     }
 
     fn too_late(&mut self) -> String {
@@ -367,7 +345,7 @@ impl Election {
         let now = self.clock.instant();
         let suspended = self.clock.suspended().saturating_sub(self.suspended);
         let deadline = step::holds_until(since, suspended, self.settings.renew_deadline);
-        let mut state = self.status.state();
+        let mut state = self.status.state.lock();
         state.leading = true;
         state.renewed = Some(now);
         drop(state);
@@ -387,57 +365,37 @@ impl Election {
                 self.trouble = Some(format!("{}: {why}", request.verb()));
             }
             match attempt.answered(&mut self.memory, reply, since, now) {
-                step::Next::Ask(next) => request = next,
-                step::Next::End(ended) => break ended,
+                ControlFlow::Continue(next) => request = next,
+                ControlFlow::Break(ended) => break ended,
             }
         };
-        if attempt.took_slow_path() {
+        if attempt.slow_path {
             self.metrics.slow_path.inc();
         }
         if matches!(ended, Ended::Leads { .. }) {
             self.trouble = None;
         }
-        self.note_hold();
-        let lease = self.lease_reference();
-        let mut state = self.status.state();
-        self.memory.holder().clone_into(&mut state.holder);
-        state.annotations = self.memory.annotations();
-        state.is_held = self.memory.is_held();
+        let lease = self.memory.lease().cloned();
+        let (is_held, was_held) = (lease.as_ref().is_some_and(|lease| lease.record.is_hold()), self.status.is_held());
+        self.metrics.held.set(f64::from(is_held));
+        let lock = self.lock();
+        if is_held && !was_held {
+            tracing::info!(lock, "The lease is held for a hand-over: standing by until the hold is deleted");
+        }
+        if was_held && !is_held {
+            tracing::info!(lock, "The lease is no longer held for a hand-over");
+        }
+        let mut state = self.status.state.lock();
         state.lease = lease;
-        state.second_writer_expected_until = expected_until(&self.memory.metadata());
-        state.last_error = match &ended {
-            Ended::Failed { why } => why.clone(),
-            _ => String::new(),
-        };
+        state.last_error = if let Ended::Failed { why } = &ended { why.clone() } else { String::new() };
         drop(state);
         match &ended {
             Ended::Leads { .. } => {}
-            Ended::Held { by } => {
-                tracing::debug!(lock = self.lock(), holder = by, "The lease is held and has not expired yet");
-            }
-            Ended::LeftToOthers { .. } => {
-                tracing::debug!(lock = self.lock(), "The lease is free and left to others for a while");
-            }
-            Ended::Failed { why } => {
-                tracing::error!(lock = self.lock(), err = why, "Error retrieving or updating lease lock");
-            }
+            Ended::Held { by } => tracing::debug!(lock, holder = by, "The lease is held and has not expired yet"),
+            Ended::LeftToOthers { .. } => tracing::debug!(lock, "The lease is free and left to others for a while"),
+            Ended::Failed { why } => tracing::error!(lock, err = why, "Error retrieving or updating lease lock"),
         }
         ended
-    }
-
-    /// Tells when a hold begins and when it ends.
-    fn note_hold(&self) {
-        let (is_held, was_held) = (self.memory.is_held(), self.status.is_held());
-        self.metrics.held.set(f64::from(u8::from(is_held)));
-        if is_held && !was_held {
-            tracing::info!(
-                lock = self.lock(),
-                "The lease is held for a hand-over: standing by until the hold is deleted"
-            );
-        }
-        if was_held && !is_held {
-            tracing::info!(lock = self.lock(), "The lease is no longer held for a hand-over");
-        }
     }
 
     fn moment(&self) -> Moment {
@@ -447,31 +405,21 @@ impl Election {
     /// Puts one request to the API server.
     async fn ask(&self, request: &Request) -> Reply {
         let (namespace, name) = (&*self.settings.namespace, &*self.settings.name);
-        let target = Target::object(LEASES, namespace, name);
+        let (lease, leases) = (Target::object(LEASES, namespace, name), Target::object(LEASES, namespace, ""));
+        let body = |lease| lease::body(namespace, name, lease);
         let exchange = async {
             match request {
-                Request::Get => self.api.get(target).await,
-                Request::Create(lease) => {
-                    let body = lease::body(namespace, name, lease);
-                    self.api.create(Target::object(LEASES, namespace, ""), &body).await
-                }
-                Request::Replace(lease) => {
-                    let body = lease::body(namespace, name, lease);
-                    self.api.replace(target, &body).await
-                }
+                Request::Get => self.api.get(lease).await,
+                Request::Create(created) => self.api.create(leases, &body(created)).await,
+                Request::Replace(replaced) => self.api.replace(lease, &body(replaced)).await,
             }
         };
-        let answer = match tokio::time::timeout(self.settings.request_timeout(), exchange).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err(api::Error::Lost(format!("no answer within {}", duration::format(self.settings.request_timeout()))))
-            }
-        };
+        let timeout = self.settings.request_timeout();
+        let answer = tokio::time::timeout(timeout, exchange)
+            .await
+            .unwrap_or_else(|_| Err(api::Error::Lost(format!("no answer within {}", duration::format(timeout)))));
         match answer {
-            Ok(bytes) => match lease::read(&bytes) {
-                Ok(lease) => Reply::Lease(lease),
-                Err(why) => Reply::Failed(why),
-            },
+            Ok(bytes) => lease::read(&bytes).map_or_else(Reply::Failed, Reply::Lease),
             Err(error) if error.is_not_found() => Reply::Missing(error.to_string()),
             Err(error) => Reply::Failed(error.to_string()),
         }
@@ -499,36 +447,12 @@ impl Election {
         }
     }
 
-    /// Tells the Lease's readers who leads.
-    fn announce(&self, what: &str) {
-        self.event(EventType::Normal, "LeaderElection", format!("{} {what}", self.settings.identity));
-    }
-
     /// Records an Event about the Lease.
     fn event(&self, kind: EventType, reason: &'static str, message: String) {
-        if let Some(lease) = self.lease_reference() {
+        if let Some(lease) = self.status.lease() {
             self.recorder.event(&lease, kind, reason, message);
         }
     }
-
-    /// The Lease as it was last read or written, as Events refer to it; nothing if it never was.
-    fn lease_reference(&self) -> Option<ObjectRef> {
-        let metadata = self.memory.metadata();
-        let text = |key: &str| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
-        (!metadata.is_empty()).then(|| ObjectRef {
-            api_version: Text::new("coordination.k8s.io/v1"),
-            kind: Text::new("Lease"),
-            namespace: Text::new(&self.settings.namespace),
-            name: Text::new(&self.settings.name),
-            uid: Uid::new(text("uid")),
-            version: Version::parse(text("resourceVersion")),
-        })
-    }
-}
-
-/// Until when an operator expects a second writer, as the metadata of the Lease says.
-fn expected_until(metadata: &serde_json::Map<String, Value>) -> Option<jiff::Timestamp> {
-    metadata.get("annotations")?.get(SECOND_WRITER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
 }
 
 impl Drop for Election {

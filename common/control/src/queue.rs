@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -138,8 +139,7 @@ pub trait QueueObserver: Send + Sync {
     fn waits_until(&self, _due: Instant) {}
 }
 
-struct Unobserved;
-impl QueueObserver for Unobserved {}
+impl QueueObserver for () {}
 
 /// A work queue. Clones share it.
 pub struct Queue<K> {
@@ -288,7 +288,7 @@ impl<K: QueueKey> Queue<K> {
             overflowed: false,
             closed: false,
         };
-        let observer = observer.unwrap_or_else(|| Arc::new(Unobserved));
+        let observer = observer.unwrap_or_else(|| Arc::new(()));
         let shared = Shared { state: Mutex::new(state), changed: Notify::new(), clock, backoff, observer };
         Self { inner: Arc::new(shared) }
     }
@@ -306,8 +306,7 @@ impl<K: QueueKey> Queue<K> {
             return;
         }
         let now = self.inner.clock.instant();
-        let known = state.dirty.get_mut(&key);
-        match known {
+        match state.dirty.get_mut(&key) {
             Some((p, _)) if *p >= priority => return,
             Some((p, _)) => *p = priority,
             None => {
@@ -347,9 +346,7 @@ impl<K: QueueKey> Queue<K> {
 
     /// Adds a key after a delay. A key that is delayed already keeps the earlier time.
     pub fn add_after(&self, key: K, delay: Duration) {
-        if !self.inner.state.lock().held {
-            self.inner.observer.retried();
-        }
+        self.count_retry();
         self.add_debounced(key, delay);
     }
 
@@ -368,10 +365,14 @@ impl<K: QueueKey> Queue<K> {
         if delay.is_zero() {
             return self.add_after(key, delay);
         }
+        self.count_retry();
+        self.set_timer(key, delay, |state| &mut state.rechecks);
+    }
+
+    fn count_retry(&self) {
         if !self.inner.state.lock().held {
             self.inner.observer.retried();
         }
-        self.set_timer(key, delay, |state| &mut state.rechecks);
     }
 
     fn set_timer(&self, key: K, delay: Duration, timers: impl FnOnce(&mut State<K>) -> &mut Timers<K>) {
@@ -390,30 +391,23 @@ impl<K: QueueKey> Queue<K> {
     /// Adds a key that failed, after its back-off.
     pub fn add_rate_limited(&self, key: K) {
         let now = self.inner.clock.instant();
-        let (failures, limited) = {
-            let mut state = self.inner.state.lock();
-            let count = state.failures.entry(key.clone()).or_insert(0);
-            *count += 1;
-            let failures = *count - 1;
-            let limits = state.retry_limits.as_mut();
-            (failures, limits.map_or(Duration::ZERO, |limits| limits.reserve(key.tenant(), now)))
-        };
-        self.add_after(key, self.inner.backoff.delay(failures).max(limited));
+        let mut state = self.inner.state.lock();
+        let failures = state.failures.entry(key.clone()).or_default();
+        let backoff = self.inner.backoff.delay(*failures);
+        *failures += 1;
+        let limited = state.retry_limits.as_mut().map(|limits| limits.reserve(key.tenant(), now));
+        drop(state);
+        self.add_after(key, backoff.max(limited.unwrap_or_default()));
     }
 
     /// Adds a key whose sync met a conflict, which counts as a failure: at once if it is the first failure in a row, after its back-off
     /// otherwise.
     pub fn add_conflicting(&self, key: K) {
-        let is_first = {
-            let mut state = self.inner.state.lock();
-            let failures = state.failures.entry(key.clone()).or_insert(0);
-            let is_first = *failures == 0;
-            if is_first {
-                *failures = 1;
-            }
-            is_first
-        };
-        if is_first { self.add_after(key, Duration::ZERO) } else { self.add_rate_limited(key) }
+        if self.failures(&key) > 0 {
+            return self.add_rate_limited(key);
+        }
+        self.inner.state.lock().failures.insert(key.clone(), 1);
+        self.add_after(key, Duration::ZERO);
     }
 
     /// Forgets a key's failures.
@@ -437,7 +431,9 @@ impl<K: QueueKey> Queue<K> {
                     return None;
                 }
                 let now = self.inner.clock.instant();
-                self.release_due(&mut state, now);
+                while let Some(key) = state.delayed.pop_due(now).or_else(|| state.rechecks.pop_due(now)) {
+                    self.push(&mut state, key, Priority::Normal);
+                }
                 if let Some(key) = self.pop(&mut state, now) {
                     if state.lines.iter().any(|l| !l.is_empty()) {
                         self.inner.changed.notify_one();
@@ -449,23 +445,11 @@ impl<K: QueueKey> Queue<K> {
             if let Some(due) = due {
                 self.inner.observer.waits_until(due);
             }
-            let expiry = async {
-                match due {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
                 () = self.inner.changed.notified() => {}
-                () = expiry => {}
+                Some(()) = OptionFuture::from(due.map(tokio::time::sleep_until)) => {}
             }
-        }
-    }
-
-    fn release_due(&self, state: &mut State<K>, now: Instant) {
-        while let Some(key) = state.delayed.pop_due(now).or_else(|| state.rechecks.pop_due(now)) {
-            self.push(state, key, Priority::Normal);
         }
     }
 
@@ -531,7 +515,7 @@ impl<K: QueueKey> Queue<K> {
         let state = self.inner.state.lock();
         let now = self.inner.clock.instant();
         let ages = state.processing.values().map(|since| now.saturating_duration_since(*since));
-        ages.fold((Duration::ZERO, Duration::ZERO), |(sum, max), age| (sum + age, max.max(age)))
+        (ages.clone().sum(), ages.max().unwrap_or_default())
     }
 
     /// What the queue holds, at most `limit` keys of each sort.

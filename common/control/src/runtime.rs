@@ -3,11 +3,10 @@
 use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
-    future::Future,
-    pin::Pin,
     sync::{Arc, Weak},
 };
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -167,7 +166,7 @@ pub trait Running: Send + Sync {
         None
     }
     /// Stops taking keys and waits for the syncs in progress; nothing is written after it returns.
-    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
+    fn shutdown(&self) -> BoxFuture<'_, ()>;
 }
 
 /// A loop, and one that serves it: together they count as one.
@@ -205,7 +204,7 @@ impl Running for Pair {
         out
     }
 
-    fn shutdown(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             futures::join!(self.main.shutdown(), self.second.shutdown());
         })

@@ -189,22 +189,19 @@ impl Settings {
         if gate.locked { gate.default } else { self.gates.get(gate.name).copied().unwrap_or(gate.default) }
     }
 
+    /// What `read` finds in the value of a tune, or else in its default.
+    fn value<T: Default>(&self, tune: &Tune, read: impl Fn(TuneValue) -> Option<T>) -> T {
+        self.tunes.get(tune.name).copied().and_then(&read).or_else(|| read(tune.default)).unwrap_or_default()
+    }
+
     /// The duration behind a tune; its default where it is no duration.
     pub fn duration(&self, tune: &Tune) -> Duration {
-        match (self.tunes.get(tune.name), tune.default) {
-            (Some(TuneValue::Duration(d)), _) => *d,
-            (_, TuneValue::Duration(d)) => d,
-            _ => Duration::ZERO,
-        }
+        self.value(tune, |value| if let TuneValue::Duration(duration) = value { Some(duration) } else { None })
     }
 
     /// The count behind a tune; its default where it is no count.
     pub fn count(&self, tune: &Tune) -> u64 {
-        match (self.tunes.get(tune.name), tune.default) {
-            (Some(TuneValue::Count(n)), _) => *n,
-            (_, TuneValue::Count(n)) => n,
-            _ => 0,
-        }
+        self.value(tune, |value| if let TuneValue::Count(count) = value { Some(count) } else { None })
     }
 
     /// The count behind a tune as the size of something that has at least one member.
@@ -219,29 +216,17 @@ impl Settings {
 
     /// The number behind a tune; its default where it is no such number.
     pub fn integer(&self, tune: &Tune) -> i64 {
-        match (self.tunes.get(tune.name), tune.default) {
-            (Some(TuneValue::Integer(n)), _) => *n,
-            (_, TuneValue::Integer(n)) => n,
-            _ => 0,
-        }
+        self.value(tune, |value| if let TuneValue::Integer(number) = value { Some(number) } else { None })
     }
 
     /// The number behind a tune; its default where it is no such number.
     pub fn ratio(&self, tune: &Tune) -> f32 {
-        match (self.tunes.get(tune.name), tune.default) {
-            (Some(TuneValue::Ratio(n)), _) => *n,
-            (_, TuneValue::Ratio(n)) => n,
-            _ => 0.0,
-        }
+        self.value(tune, |value| if let TuneValue::Ratio(number) = value { Some(number) } else { None })
     }
 
     /// The position behind a tune; its default where it is no switch.
     pub fn switch(&self, tune: &Tune) -> bool {
-        match (self.tunes.get(tune.name), tune.default) {
-            (Some(TuneValue::Switch(on)), _) => *on,
-            (_, TuneValue::Switch(on)) => on,
-            _ => false,
-        }
+        self.value(tune, |value| if let TuneValue::Switch(on) = value { Some(on) } else { None })
     }
 
     /// The number of workers behind a flag.

@@ -4,7 +4,7 @@ use crate::names;
 
 /// The value of `--controllers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Controllers(Vec<Entry>);
+pub struct Controllers(pub(crate) Vec<Entry>);
 
 /// An entry of `--controllers`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +19,6 @@ impl Default for Controllers {
     /// Upstream's default, `*`.
     fn default() -> Self {
         Self::parse("*")
-    }
-}
-
-impl From<Vec<Entry>> for Controllers {
-    fn from(entries: Vec<Entry>) -> Self {
-        Self(entries)
     }
 }
 

@@ -18,7 +18,7 @@ mod health;
 mod peer;
 mod tls;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc};
 
 use axum::{
     Extension, Router,
@@ -94,12 +94,6 @@ struct Inner {
     ready: Health,
     slis: Metrics,
     loops: Mutex<Vec<(&'static str, Arc<dyn Running>)>>,
-}
-
-impl fmt::Debug for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
-    }
 }
 
 impl State {

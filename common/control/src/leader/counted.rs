@@ -36,32 +36,25 @@ pub(super) struct ElectionMetrics {
 
 impl ElectionMetrics {
     pub(super) fn new(metrics: &Metrics, settings: &Settings) -> Self {
-        let leading = metrics
-            .gauge(
-                "leader_election_master_status",
-                Stability::Alpha,
-                "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. 'name' is the string used to identify the lease. Please make sure to group by name.",
-                &["name"],
-            )
-            .with(&[&settings.name]);
-        leading.set(0.0);
-        let held = metrics
-            .gauge(
-                "nonet_leader_election_held",
-                Stability::Alpha,
-                "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. 'name' is the string used to identify the lease.",
-                &["name"],
-            )
-            .with(&[&settings.name]);
-        held.set(0.0);
-        let slow_path = metrics
-            .counter(
-                "leader_election_slowpath_total",
-                Stability::Alpha,
-                "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the lease. Please make sure to group by name.",
-                &["name"],
-            )
-            .with(&[&settings.name]);
+        let name = &[&*settings.name];
+        let gauge = |metric, help| {
+            let gauge = metrics.gauge(metric, Stability::Alpha, help, &["name"]).with(name);
+            gauge.set(0.0);
+            gauge
+        };
+        let leading = gauge(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master. \
+             'name' is the string used to identify the lease. Please make sure to group by name.",
+        );
+        let held = gauge(
+            "nonet_leader_election_held",
+            "1 while the lease is held for a hand-over, so that nobody leads and nobody is meant to. \
+             'name' is the string used to identify the lease.",
+        );
+        let help = "Total number of slow path exercised in renewing leader leases. \
+                    'name' is the string used to identify the lease. Please make sure to group by name.";
+        let slow_path = metrics.counter("leader_election_slowpath_total", Stability::Alpha, help, &["name"]).with(name);
         let probations = settings.probation.as_ref().map(|_| Probations::new(metrics, &settings.name));
         Self { leading, held, slow_path, probations }
     }

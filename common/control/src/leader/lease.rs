@@ -29,32 +29,6 @@ pub struct Record {
     pub transitions: i64,
 }
 
-impl From<&Record> for LeaseSpec {
-    fn from(record: &Record) -> Self {
-        let number = |number: i64| Some(i32::try_from(number).unwrap_or(i32::MAX));
-        Self {
-            holder_identity: Some(record.holder.clone()),
-            lease_duration_seconds: number(record.duration_seconds),
-            acquire_time: record.acquired.map(MicroTime),
-            renew_time: record.renewed.map(MicroTime),
-            lease_transitions: number(record.transitions),
-            ..Self::default()
-        }
-    }
-}
-
-impl From<LeaseSpec> for Record {
-    fn from(spec: LeaseSpec) -> Self {
-        Self {
-            holder: spec.holder_identity.unwrap_or_default(),
-            duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
-            acquired: spec.acquire_time.map(|time| time.0),
-            renewed: spec.renew_time.map(|time| time.0),
-            transitions: spec.lease_transitions.unwrap_or_default().into(),
-        }
-    }
-}
-
 impl Record {
     /// Equality as upstream sees it: times count by their seconds.
     pub(super) fn looks_like(&self, other: &Self) -> bool {
@@ -86,20 +60,25 @@ pub struct Lease {
 }
 
 /// A Lease as it is sent. All five fields are always written, an empty holder too.
-pub fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
+pub(super) fn body(namespace: &str, name: &str, lease: &Lease) -> Value {
     let mut metadata = lease.metadata.clone();
     metadata.insert("namespace".to_owned(), json!(namespace));
     metadata.insert("name".to_owned(), json!(name));
-    json!({
-        "apiVersion": v1::Lease::API_VERSION,
-        "kind": v1::Lease::KIND,
-        "metadata": metadata,
-        "spec": LeaseSpec::from(&lease.record),
-    })
+    let record = &lease.record;
+    let number = |number: i64| Some(i32::try_from(number).unwrap_or(i32::MAX));
+    let spec = LeaseSpec {
+        holder_identity: Some(record.holder.clone()),
+        lease_duration_seconds: number(record.duration_seconds),
+        acquire_time: record.acquired.map(MicroTime),
+        renew_time: record.renewed.map(MicroTime),
+        lease_transitions: number(record.transitions),
+        ..LeaseSpec::default()
+    };
+    json!({ "apiVersion": v1::Lease::API_VERSION, "kind": v1::Lease::KIND, "metadata": metadata, "spec": spec })
 }
 
 /// A Lease as it is received. Fields that are absent count as empty.
-pub fn read(bytes: &[u8]) -> Result<Lease, String> {
+pub(super) fn read(bytes: &[u8]) -> Result<Lease, String> {
     /// Metadata goes back as it came, whatever is in it.
     #[derive(Deserialize)]
     struct Received {
@@ -110,5 +89,12 @@ pub fn read(bytes: &[u8]) -> Result<Lease, String> {
     let Received { mut metadata, spec } =
         serde_json::from_slice(bytes).map_err(|error| format!("the lease cannot be read: {error}"))?;
     metadata.remove("managedFields");
-    Ok(Lease { metadata, record: spec.into() })
+    let record = Record {
+        holder: spec.holder_identity.unwrap_or_default(),
+        duration_seconds: spec.lease_duration_seconds.unwrap_or_default().into(),
+        acquired: spec.acquire_time.map(|time| time.0),
+        renewed: spec.renew_time.map(|time| time.0),
+        transitions: spec.lease_transitions.unwrap_or_default().into(),
+    };
+    Ok(Lease { metadata, record })
 }

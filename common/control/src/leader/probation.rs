@@ -97,10 +97,12 @@ impl Annotations {
         let Some(all) = lease.metadata.get("annotations").and_then(Value::as_object) else { return Self::default() };
         let text = |key: &str| all.get(key).and_then(Value::as_str);
         let failed = list(text(FAILED));
-        if !text(TERM)
-            .and_then(|text| serde_json::from_str(text).ok())
-            .is_some_and(|office| is_of(&office, &lease.record))
-        {
+        // The holder that the record names, or the last one before it was released, has to have held that office.
+        let record = &lease.record;
+        let is_of = |office: Office| {
+            office.transitions == record.transitions && (record.holder.is_empty() || record.holder == office.holder)
+        };
+        if !text(TERM).and_then(|text| serde_json::from_str(text).ok()).is_some_and(is_of) {
             return Self { failed, ..Self::default() };
         }
         let term = text(VERSION).map(|version| Term {
@@ -257,11 +259,6 @@ fn annotate(lease: &mut Lease, key: &str, value: Option<String>) {
         (None, Some(value)) => drop(lease.metadata.insert("annotations".to_owned(), json!({ key: value }))),
         (None, None) => {}
     }
-}
-
-/// Whether the holder that a record names, or the last one before it was released, held that office.
-fn is_of(office: &Office, record: &Record) -> bool {
-    office.transitions == record.transitions && (record.holder.is_empty() || record.holder == office.holder)
 }
 
 fn list(text: Option<&str>) -> Vec<String> {

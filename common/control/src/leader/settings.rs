@@ -51,28 +51,22 @@ impl Settings {
     /// Upstream compares the durations as they are given, and so lets a leader with a lease duration of 10.9s go on for the
     /// 10.5s of its renew deadline while others wait for the 10s that its Lease tells them. Here the Lease counts.
     pub fn check(&self) -> Result<(), String> {
-        let show = duration::format;
+        let [lease, deadline, retry] =
+            [self.lease_duration, self.renew_deadline, self.retry_period].map(duration::format);
         if self.retry_period.is_zero() || self.renew_deadline.is_zero() || self.lease_duration.is_zero() {
             return Err("lease duration, renew deadline and retry period must be greater than zero".to_owned());
         }
         let told = self.told_duration();
         if told.is_zero() {
-            return Err(format!("lease duration ({}) must be at least 1s", show(self.lease_duration)));
+            return Err(format!("lease duration ({lease}) must be at least 1s"));
         }
         if told <= self.renew_deadline {
             let whole = if told == self.lease_duration { "" } else { ", in whole seconds as others are told it," };
-            return Err(format!(
-                "lease duration ({}){whole} must be greater than renew deadline ({})",
-                show(self.lease_duration),
-                show(self.renew_deadline)
-            ));
+            return Err(format!("lease duration ({lease}){whole} must be greater than renew deadline ({deadline})"));
         }
         if self.renew_deadline <= self.retry_period.mul_f64(JITTER) {
-            return Err(format!(
-                "renew deadline ({}) must be greater than {JITTER} times the retry period ({})",
-                show(self.renew_deadline),
-                show(self.retry_period)
-            ));
+            let least = format!("{JITTER} times the retry period ({retry})");
+            return Err(format!("renew deadline ({deadline}) must be greater than {least}"));
         }
         Ok(())
     }

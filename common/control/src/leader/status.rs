@@ -1,18 +1,22 @@
 //! What the rest of the process may know of its election.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use serde_json::Value;
 
 use super::{
-    Settings,
+    SECOND_WRITER_EXPECTED_UNTIL, Settings,
+    lease::Lease,
     probation::{self, Annotations, Probation, Standing},
 };
 use crate::{
     clock::{Clock, Instant},
     duration,
     events::ObjectRef,
+    intern::Text,
+    meta::{Uid, Version},
 };
 
 /// By how much a leader's last success may lie behind the end of its Lease before it counts as ill.
@@ -21,139 +25,128 @@ const HEALTH_TOLERANCE: Duration = Duration::from_secs(20);
 /// What the rest of the process may know of its election.
 #[derive(Clone)]
 pub struct Status {
-    inner: Arc<Mutex<State>>,
-    clock: Clock,
-    tolerance: Duration,
-    probation: Option<Probation>,
-    /// Namespace and name of the Lease, as kubectl takes them.
-    lease: Arc<str>,
+    /// What the election knows of itself.
+    pub(super) state: Arc<Mutex<State>>,
+    pub(super) clock: Clock,
+    pub(super) settings: Settings,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) leading: bool,
-    pub(super) holder: String,
     pub(super) renewed: Option<Instant>,
     pub(super) last_error: String,
     /// Since when this process leads on probation, if it does.
     pub(super) on_probation_since: Option<Instant>,
-    /// What the annotations of the Lease say, once it was read.
-    pub(super) annotations: Option<Annotations>,
-    /// Whether the Lease is held for a hand-over.
-    pub(super) is_held: bool,
-    /// The Lease as Events refer to it, once it was read.
-    pub(super) lease: Option<ObjectRef>,
-    /// Until when an operator expects a second writer beside this one.
-    pub(super) second_writer_expected_until: Option<Timestamp>,
+    /// The Lease as it was last read or written.
+    pub(super) lease: Option<Lease>,
 }
 
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.lock().fmt(f)
+impl State {
+    /// Who holds the Lease; empty if nobody.
+    fn holder(&self) -> &str {
+        self.lease.as_ref().map_or("", |lease| &lease.record.holder)
+    }
+
+    fn is_held(&self) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.record.is_hold())
     }
 }
 
 impl Status {
-    pub(super) fn new(settings: &Settings, clock: Clock) -> Self {
-        Self {
-            inner: Arc::default(),
-            clock,
-            tolerance: settings.lease_duration + HEALTH_TOLERANCE,
-            probation: settings.probation.clone(),
-            lease: format!("-n {} {}", settings.namespace, settings.name).into(),
-        }
-    }
-
-    /// What the election knows of itself, to be changed.
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.inner.lock()
-    }
-
     /// Whether this process leads.
     pub fn is_leading(&self) -> bool {
-        self.inner.lock().leading
+        self.state.lock().leading
     }
 
     /// Whether the Lease is held for a hand-over, so that nobody is to lead.
     pub fn is_held(&self) -> bool {
-        self.inner.lock().is_held
+        self.state.lock().is_held()
     }
 
     /// The Lease as Events refer to it, at the version that was last seen; nothing before it was read.
     pub fn lease(&self) -> Option<ObjectRef> {
-        self.inner.lock().lease.clone()
+        let state = self.state.lock();
+        let metadata = &state.lease.as_ref().filter(|lease| !lease.metadata.is_empty())?.metadata;
+        let text = |key| metadata.get(key).and_then(Value::as_str).unwrap_or_default();
+        Some(ObjectRef {
+            api_version: Text::new("coordination.k8s.io/v1"),
+            kind: Text::new("Lease"),
+            namespace: Text::new(&self.settings.namespace),
+            name: Text::new(&self.settings.name),
+            uid: Uid::new(text("uid")),
+            version: Version::parse(text("resourceVersion")),
+        })
     }
 
     /// Until when an operator expects a second writer beside this one, as an annotation of the Lease says.
     pub fn second_writer_expected_until(&self) -> Option<Timestamp> {
-        self.inner.lock().second_writer_expected_until
+        let state = self.state.lock();
+        let annotations = state.lease.as_ref()?.metadata.get("annotations")?;
+        annotations.get(SECOND_WRITER_EXPECTED_UNTIL)?.as_str()?.parse().ok()
     }
 
     /// Namespace and name of the Lease, as kubectl takes them: `-n kube-system job-controller`.
-    pub fn lease_arguments(&self) -> &str {
-        &self.lease
+    pub fn lease_arguments(&self) -> String {
+        format!("-n {} {}", self.settings.namespace, self.settings.name)
     }
 
     /// The role of this process in the election, as a phrase for operators.
     pub fn summary(&self) -> String {
-        let state = self.inner.lock();
+        let state = self.state.lock();
         if state.leading {
             "leads".to_owned()
-        } else if state.is_held {
+        } else if state.is_held() {
             format!(
                 "stands by, as every replica does: the Lease is held for a hand-over. To end the hold: kubectl delete lease {}",
-                self.lease
+                self.lease_arguments()
             )
-        } else if state.holder.is_empty() {
+        } else if state.holder().is_empty() {
             "stands by, and nobody holds the Lease".to_owned()
         } else {
-            format!("stands by for {}", state.holder)
+            format!("stands by for {}", state.holder())
         }
     }
 
     /// Who was last seen to hold the Lease; empty if nobody.
     pub fn holder(&self) -> String {
-        self.inner.lock().holder.clone()
+        self.state.lock().holder().to_owned()
     }
 
     /// Why the last attempt failed, if it did; why the Lease was lost, once it is.
     pub fn last_error(&self) -> String {
-        self.inner.lock().last_error.clone()
+        self.state.lock().last_error.clone()
     }
 
     /// Fails if this process leads and has not renewed its Lease for much too long: it hangs. A standby is healthy.
     pub fn healthy(&self) -> Result<(), String> {
-        let state = self.inner.lock();
-        let late = state.renewed.map(|at| self.clock.instant().saturating_duration_since(at));
-        match late {
-            Some(late) if state.leading && late > self.tolerance => {
-                Err(format!("failed election to renew leadership on lease: last renewed {}s ago", late.as_secs()))
-            }
-            _ => Ok(()),
+        let state = self.state.lock();
+        let renewed = state.renewed.filter(|_| state.leading);
+        let late = renewed.map_or(Duration::ZERO, |at| self.clock.instant().saturating_duration_since(at));
+        if late > self.settings.lease_duration + HEALTH_TOLERANCE {
+            return Err(format!("failed election to renew leadership on lease: last renewed {}s ago", late.as_secs()));
         }
+        Ok(())
     }
 
     /// Fails while this process's version is not proven: a leader on probation, and a standby of a version that has not led, or
     /// has failed. Standbys of the version that leads, or has led before, can follow at once.
     pub fn ready(&self) -> Result<(), String> {
-        let Some(Probation { version, time }) = &self.probation else { return Ok(()) };
-        let state = self.inner.lock();
+        let Some(Probation { version, time }) = &self.settings.probation else { return Ok(()) };
+        let state = self.state.lock();
         if state.leading {
             let Some(since) = state.on_probation_since else { return Ok(()) };
             let leads_for = Duration::from_secs(self.clock.instant().saturating_duration_since(since).as_secs());
-            return Err(format!(
-                "on probation: leads for {} of {}",
-                duration::format(leads_for),
-                duration::format(*time)
-            ));
+            let (leads_for, time) = (duration::format(leads_for), duration::format(*time));
+            return Err(format!("on probation: leads for {leads_for} of {time}"));
         }
-        let Some(annotations) = &state.annotations else { return Err("the Lease has not been read yet".to_owned()) };
-        match annotations.standing_of(version) {
+        let Some(lease) = &state.lease else { return Err("the Lease has not been read yet".to_owned()) };
+        match Annotations::read(lease).standing_of(version) {
             Standing::Unrelated | Standing::Proven => Ok(()),
             Standing::OnProbation => Err(format!("version {version} leads on probation in another replica")),
             Standing::Failed => Err(format!(
                 "version {version} has failed its probation and stands by as the last resort; to let it try again: kubectl annotate lease {} {}-",
-                self.lease,
+                self.lease_arguments(),
                 probation::FAILED
             )),
             Standing::New { leader, leader_on_probation: false } => Err(format!(

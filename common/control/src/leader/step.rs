@@ -2,7 +2,7 @@
 //!
 //! Upstream: `client-go/tools/leaderelection`, `tryAcquireOrRenew`.
 
-use std::time::Duration;
+use std::{ops::ControlFlow, time::Duration};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -18,48 +18,48 @@ use crate::{
 
 /// Now, on both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub(super) struct Moment {
     /// Monotonic: what waits are measured by.
-    pub instant: Instant,
+    pub(super) instant: Instant,
     /// Wall clock: what is written, never compared.
-    pub wall: Timestamp,
+    pub(super) wall: Timestamp,
 }
 
 /// What a candidate remembers between attempts.
 #[derive(Clone, Debug)]
-pub struct Memory {
+pub(super) struct Memory {
     identity: String,
     lease_duration: Duration,
     /// The Lease as last read or written, and since when it has looked like that.
     observed: Option<(Lease, Instant)>,
     /// The record as last read, which changes are judged by; our own writes do not touch it.
     read: Option<Record>,
-    /// What the last holder left, as of the last look.
-    left: Option<WrittenVersions>,
+    /// What the last holder left, as of the last look at a Lease that nobody held.
+    pub(super) left: Option<WrittenVersions>,
     /// Nothing if versions do not matter.
     probation: Option<Probation>,
     /// Whether this candidate could lead at once, and may ask for the Lease therefore.
-    warm: bool,
+    pub(super) warm: bool,
     /// What this candidate says about its version as a leader, since it last tried to become one.
-    term: Option<Term>,
+    pub(super) term: Option<Term>,
     /// The version that failed in the term before, until it is told.
-    condemned: Option<String>,
-    /// The standby that has asked for the Lease, until it is told.
-    applicant: Option<Applicant>,
-    /// Until when a Lease that is missing is left to the leader it was deleted under.
-    left_alone_until: Option<Instant>,
+    pub(super) condemned: Option<String>,
+    /// The standby that has asked for the Lease and may have it, until it is told.
+    pub(super) applicant: Option<Applicant>,
+    /// Until when a Lease that is missing is left to the leader it was deleted under, which may lead until then.
+    pub(super) left_alone_until: Option<Instant>,
 }
 
 impl Memory {
     /// A candidate that has seen nothing.
-    pub fn new(identity: &str, lease_duration: Duration) -> Self {
+    pub(super) fn new(identity: &str, lease_duration: Duration, probation: Option<Probation>) -> Self {
         Self {
             identity: identity.to_owned(),
             lease_duration,
             observed: None,
             read: None,
             left: None,
-            probation: None,
+            probation,
             warm: false,
             term: None,
             condemned: None,
@@ -68,43 +68,9 @@ impl Memory {
         }
     }
 
-    /// The same candidate, of a version that matters.
-    #[must_use]
-    pub fn with_probation(mut self, probation: Option<Probation>) -> Self {
-        self.probation = probation;
-        self
-    }
-
-    /// Notes whether this candidate could lead at once.
-    pub fn set_warm(&mut self, warm: bool) {
-        self.warm = warm;
-    }
-
-    /// Ends the probation of this leader. Its next write of the Lease says so.
-    pub fn pass(&mut self) {
-        if let Some(term) = &mut self.term {
-            term.on_probation = false;
-        }
-    }
-
-    /// What this candidate says about its version as a leader; nothing if it never tried to lead, or versions do not matter.
-    pub fn term(&self) -> Option<&Term> {
-        self.term.as_ref()
-    }
-
-    /// The version that failed in the term before. It is told once.
-    pub fn take_condemned(&mut self) -> Option<String> {
-        self.condemned.take()
-    }
-
-    /// The standby that has asked for the Lease and may have it. It is told once.
-    pub fn take_applicant(&mut self) -> Option<Applicant> {
-        self.applicant.take()
-    }
-
-    /// What the annotations of the Lease said when it was last read or written; nothing if it never was.
-    pub fn annotations(&self) -> Option<Annotations> {
-        self.observed.as_ref().map(|(lease, _)| Annotations::read(lease))
+    /// The Lease as it was last read or written; nothing if it never was.
+    pub(super) fn lease(&self) -> Option<&Lease> {
+        self.observed.as_ref().map(|(lease, _)| lease)
     }
 
     /// Notes the Lease as it was read, and returns since when it has looked like that.
@@ -118,37 +84,12 @@ impl Memory {
         since
     }
 
-    /// Notes that the Lease was deleted while another candidate held it. That candidate may lead until then.
-    pub fn leave_alone_until(&mut self, until: Option<Instant>) {
-        self.left_alone_until = self.left_alone_until.max(until);
-    }
-
-    /// Whether the Lease was last seen to be held for a hand-over.
-    pub fn is_held(&self) -> bool {
-        self.observed.as_ref().is_some_and(|(lease, _)| lease.record.is_hold())
-    }
-
     /// When the Lease expires that another candidate was last seen to hold; nothing if nobody holds it, or for good.
     fn lease_of_another_expires(&self) -> Option<Instant> {
         let (lease, since) = self.observed.as_ref()?;
         let record = &lease.record;
         let is_another = !record.holder.is_empty() && record.holder != self.identity && !record.is_hold();
         is_another.then(|| *since + record.duration())
-    }
-
-    /// Who was last seen to hold the Lease.
-    pub fn holder(&self) -> &str {
-        self.observed.as_ref().map_or("", |(lease, _)| &lease.record.holder)
-    }
-
-    /// What the holder before has left, as of the last look at a Lease that nobody held.
-    pub fn left(&self) -> Option<&WrittenVersions> {
-        self.left.as_ref()
-    }
-
-    /// Metadata of the Lease as last seen.
-    pub fn metadata(&self) -> Map<String, Value> {
-        self.observed.as_ref().map(|(lease, _)| lease.metadata.clone()).unwrap_or_default()
     }
 
     /// The record this candidate writes to begin holding the Lease.
@@ -191,7 +132,7 @@ impl Memory {
 
 /// What is asked of the API server.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request {
+pub(super) enum Request {
     /// Read the Lease, live.
     Get,
     /// Create it.
@@ -202,7 +143,7 @@ pub enum Request {
 
 impl Request {
     /// What it does to the Lease, in one word.
-    pub fn verb(&self) -> &'static str {
+    pub(super) fn verb(&self) -> &'static str {
         match self {
             Self::Get => "get",
             Self::Create(_) => "create",
@@ -213,7 +154,7 @@ impl Request {
 
 /// What the API server answered.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub(super) enum Reply {
     /// The Lease, as it is now.
     Lease(Lease),
     /// There is none.
@@ -222,45 +163,25 @@ pub enum Reply {
     Failed(String),
 }
 
-/// What comes next.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Next {
-    /// Another request.
-    Ask(Request),
-    /// Nothing: the attempt is over.
-    End(Ended),
-}
-
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The Lease is ours, by a write that was sent at `since`.
-    Leads {
-        /// When the successful write was sent.
-        since: Instant,
-    },
+pub(super) enum Ended {
+    /// The Lease is ours, by a write that was sent then.
+    Leads { since: Instant },
     /// Another holds it and has changed it within its duration.
-    Held {
-        /// Who.
-        by: String,
-    },
+    Held { by: String },
     /// Nobody holds it, and it is left to others for a while.
-    LeftToOthers {
-        /// Until when.
-        until: Instant,
-    },
+    LeftToOthers { until: Instant },
     /// Nothing is known.
-    Failed {
-        /// Why.
-        why: String,
-    },
+    Failed { why: String },
 }
 
 /// One attempt to acquire or renew.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attempt {
+pub(super) struct Attempt {
     waiting_for: Waiting,
-    slow_path: bool,
+    /// A holder had to read its Lease before it could renew it.
+    pub(super) slow_path: bool,
     /// A write was refused, and the Lease is read again: who holds it now has to be known before it may be missing.
     was_refused: bool,
 }
@@ -278,8 +199,12 @@ enum Waiting {
 }
 
 impl Attempt {
+    fn waiting_for(waiting_for: Waiting) -> Self {
+        Self { waiting_for, slow_path: false, was_refused: false }
+    }
+
     /// Begins an attempt: a holder renews what it remembers, everyone else looks first.
-    pub fn begin(memory: &Memory, now: Moment) -> (Self, Request) {
+    pub(super) fn begin(memory: &Memory, now: Moment) -> (Self, Request) {
         if let Some((lease, since)) = &memory.observed
             && lease.record.holder == memory.identity
             && *since + lease.record.duration() > now.instant
@@ -288,86 +213,86 @@ impl Attempt {
             renewal.record.renewed = Some(now.wall);
             renewal.record.duration_seconds = memory.lease_duration.as_secs() as i64;
             memory.sign(&mut renewal);
-            let attempt = Self { waiting_for: Waiting::Renewal, slow_path: false, was_refused: false };
-            return (attempt, Request::Replace(renewal));
+            return (Self::waiting_for(Waiting::Renewal), Request::Replace(renewal));
         }
-        (Self { waiting_for: Waiting::Lease, slow_path: false, was_refused: false }, Request::Get)
-    }
-
-    /// Whether a holder had to read its Lease before it could renew it.
-    pub fn took_slow_path(&self) -> bool {
-        self.slow_path
+        (Self::waiting_for(Waiting::Lease), Request::Get)
     }
 
     /// Takes an answer to a request sent at `sent`.
-    pub fn answered(&mut self, memory: &mut Memory, reply: Reply, sent: Instant, now: Moment) -> Next {
+    pub(super) fn answered(
+        &mut self,
+        memory: &mut Memory,
+        reply: Reply,
+        sent: Instant,
+        now: Moment,
+    ) -> ControlFlow<Ended, Request> {
         match (self.waiting_for, reply) {
             (Waiting::Renewal | Waiting::Write, Reply::Lease(lease)) => {
                 memory.observed = Some((lease, now.instant));
-                Next::End(Ended::Leads { since: sent })
+                ControlFlow::Break(Ended::Leads { since: sent })
             }
             // A renewal fails for many reasons, the loss of an earlier answer among them: look.
             (Waiting::Renewal, Reply::Missing(_) | Reply::Failed(_)) => {
                 self.waiting_for = Waiting::Lease;
-                Next::Ask(Request::Get)
+                ControlFlow::Continue(Request::Get)
             }
             // What was refused or lost is not repeated at once.
-            (Waiting::Lease, Reply::Missing(why)) if self.was_refused => Next::End(Ended::Failed { why }),
+            (Waiting::Lease, Reply::Missing(why)) if self.was_refused => ControlFlow::Break(Ended::Failed { why }),
             (Waiting::Lease, Reply::Lease(lease)) if self.was_refused => {
                 memory.note(&lease, now);
-                Next::End(Ended::Held { by: lease.record.holder })
+                ControlFlow::Break(Ended::Held { by: lease.record.holder })
             }
             (Waiting::Lease, Reply::Missing(_)) => {
                 // A Lease that was deleted under its leader: the leader creates it anew, and may write until it notices.
                 let until = memory.lease_of_another_expires().max(memory.left_alone_until);
                 if let Some(until) = until.filter(|until| *until > now.instant) {
-                    return Next::End(Ended::LeftToOthers { until });
+                    return ControlFlow::Break(Ended::LeftToOthers { until });
                 }
                 self.waiting_for = Waiting::Write;
                 let mut created = Lease { metadata: Map::new(), record: memory.taking(now.wall, 0) };
                 memory.accede(&Annotations::default(), &Record::default(), &mut created);
-                Next::Ask(Request::Create(created))
+                ControlFlow::Continue(Request::Create(created))
             }
             (Waiting::Lease, Reply::Lease(lease)) => self.judge(memory, lease, now),
             // Somebody else was faster, or the answer was lost.
             (Waiting::Write, Reply::Failed(_) | Reply::Missing(_)) if !self.was_refused => {
                 (self.was_refused, self.waiting_for) = (true, Waiting::Lease);
-                Next::Ask(Request::Get)
+                ControlFlow::Continue(Request::Get)
             }
             (Waiting::Lease, Reply::Failed(why)) | (Waiting::Write, Reply::Failed(why) | Reply::Missing(why)) => {
-                Next::End(Ended::Failed { why })
+                ControlFlow::Break(Ended::Failed { why })
             }
             (Waiting::Question, reply) => {
                 // A question that is not understood, or comes too late, is asked again by the next attempt.
                 if let (Reply::Lease(lease), Some((observed, _))) = (reply, &mut memory.observed) {
                     *observed = lease;
                 }
-                Next::End(Ended::Held { by: memory.holder().to_owned() })
+                let holder = memory.lease().map(|lease| lease.record.holder.clone());
+                ControlFlow::Break(Ended::Held { by: holder.unwrap_or_default() })
             }
         }
     }
 
     /// Decides whether the Lease can be had.
-    fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> Next {
+    fn judge(&mut self, memory: &mut Memory, mut lease: Lease, now: Moment) -> ControlFlow<Ended, Request> {
         let since = memory.note(&lease, now);
         let record = &lease.record.clone();
         let found = Annotations::read(&lease);
         let ours = record.holder == memory.identity;
+        let held = Ended::Held { by: record.holder.clone() };
         if record.is_hold() {
-            return Next::End(Ended::Held { by: record.holder.clone() });
+            return ControlFlow::Break(held);
         }
         let free_at = if record.holder.is_empty() { since } else { since + record.duration() };
         if !record.holder.is_empty() && !ours && free_at > now.instant {
-            if let Some(question) = memory.question(&lease, &found) {
-                self.waiting_for = Waiting::Question;
-                return Next::Ask(Request::Replace(question));
-            }
-            return Next::End(Ended::Held { by: record.holder.clone() });
+            let Some(question) = memory.question(&lease, &found) else { return ControlFlow::Break(held) };
+            self.waiting_for = Waiting::Question;
+            return ControlFlow::Continue(Request::Replace(question));
         }
         if let Some(probation) = memory.probation.as_ref().filter(|_| !ours) {
             let until = free_at + found.restraint(&memory.identity, &probation.version, record, memory.lease_duration);
             if until > now.instant {
-                return Next::End(Ended::LeftToOthers { until });
+                return ControlFlow::Break(Ended::LeftToOthers { until });
             }
         }
         let mut record_written = memory.taking(now.wall, record.transitions.saturating_add(1));
@@ -385,7 +310,7 @@ impl Attempt {
             memory.accede(&found, record, &mut written);
         }
         self.waiting_for = Waiting::Write;
-        Next::Ask(Request::Replace(written))
+        ControlFlow::Continue(Request::Replace(written))
     }
 }
 
@@ -401,14 +326,14 @@ fn take_left(metadata: &mut Map<String, Value>, record: &Record) -> Option<Writt
 /// Others may take over a lease duration after they saw that write, which is no earlier than `sent`. Counting from `sent`
 /// rather than from the answer leaves them apart by the difference of lease duration and renew deadline, however slow the
 /// answer was. `suspended` is how long the machine has been suspended since `sent`.
-pub fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
+pub(super) fn holds_until(sent: Instant, suspended: Duration, renew_deadline: Duration) -> Instant {
     sent + renew_deadline.saturating_sub(suspended)
 }
 
 /// The Lease as its holder leaves it behind, with what it has written; nothing if it is not its holder.
 ///
 /// A leader whose version matters reserves it for `heir`, or else for a standby that has asked for it meanwhile.
-pub fn given_up(
+pub(super) fn given_up(
     lease: &Lease,
     memory: &Memory,
     now: Timestamp,

@@ -8,12 +8,13 @@ use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody}
 use jiff::SignedDuration;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::broadcast, task::JoinHandle};
 
 use super::*;
 use crate::{
     gate::{self, Gate},
+    meta::Version,
     succession,
 };
 
@@ -555,7 +556,7 @@ fn renewals_within_one_second_look_like_none() {
         renewed: at(renewed),
         transitions: 0,
     };
-    let mut memory = Memory::new("me", SECOND * 15);
+    let mut memory = Memory::new("me", SECOND * 15, None);
     let start = tokio::time::Instant::from_std(std_instant());
     let mut look = |record: lease::Record, seconds: u64| {
         let now = Moment { instant: start + SECOND * seconds as u32, wall: jiff::Timestamp::UNIX_EPOCH };
@@ -563,11 +564,11 @@ fn renewals_within_one_second_look_like_none() {
         assert_eq!(request, Request::Get);
         attempt.answered(&mut memory, Reply::Lease(lease::Lease { record, ..Default::default() }), now.instant, now)
     };
-    let held = step::Next::End(Ended::Held { by: "other".to_owned() });
+    let held = ControlFlow::Break(Ended::Held { by: "other".to_owned() });
     assert_eq!(look(record("2026-01-01T00:00:10.100Z"), 0), held);
     assert_eq!(look(record("2026-01-01T00:00:10.900Z"), 10), held);
     // Fifteen seconds after the record was first seen: the change in between did not show.
-    let step::Next::Ask(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
+    let ControlFlow::Continue(Request::Replace(lease)) = look(record("2026-01-01T00:00:10.900Z"), 15) else {
         panic!("the lease has run out");
     };
     assert_eq!((lease.record.holder.as_str(), lease.record.transitions), ("me", 1));

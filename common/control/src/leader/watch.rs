@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::{sync::Notify, task::JoinHandle};
+use tokio::{sync::Notify, task::JoinSet};
 
 use super::{HOLDER_OF_HOLDS, LEASES, Settings, probation};
 use crate::{
@@ -24,45 +24,27 @@ const BREATH: Duration = Duration::from_secs(1);
 
 /// Watches the Lease for as long as it lives.
 pub(super) struct LeaseWatch {
-    seen: Arc<Seen>,
-    task: JoinHandle<()>,
+    pub(super) seen: Arc<Seen>,
+    _task: JoinSet<()>,
 }
 
 /// What was seen and not waited for yet.
 #[derive(Default)]
-struct Seen {
-    /// When the Lease expires that was deleted under its leader.
-    deleted_until: Mutex<Option<Instant>>,
-    release: Notify,
-    question: Notify,
+pub(super) struct Seen {
+    /// When the Lease would have expired that was seen to be deleted while somebody held it; nothing if none was.
+    pub(super) deleted_until: Mutex<Option<Instant>>,
+    /// The Lease is free.
+    pub(super) release: Notify,
+    /// A standby asks for the Lease.
+    pub(super) question: Notify,
 }
 
 impl LeaseWatch {
     pub(super) fn new(api: &Api, settings: &Settings) -> Self {
         let seen = Arc::new(Seen::default());
-        let task = tokio::spawn(watch(api.clone(), settings.clone(), Arc::clone(&seen)));
-        Self { seen, task }
-    }
-
-    /// Waits until the Lease is seen to be free. Safe to cancel.
-    pub(super) async fn released(&self) {
-        self.seen.release.notified().await;
-    }
-
-    /// When the Lease would have expired that was seen to be deleted while somebody held it; nothing if none was.
-    pub(super) fn deleted_until(&self) -> Option<Instant> {
-        *self.seen.deleted_until.lock()
-    }
-
-    /// Waits until a standby is seen to ask for the Lease. Safe to cancel.
-    pub(super) async fn asked(&self) {
-        self.seen.question.notified().await;
-    }
-}
-
-impl Drop for LeaseWatch {
-    fn drop(&mut self) {
-        self.task.abort();
+        let mut task = JoinSet::new();
+        task.spawn(watch(api.clone(), settings.clone(), Arc::clone(&seen)));
+        Self { seen, _task: task }
     }
 }
 
@@ -90,18 +72,16 @@ async fn one_watch(api: &Api, settings: &Settings, seen: &Seen, free: &mut Optio
     let mut lines = api.watch(LEASES, &settings.namespace, &query, "application/json").await?;
     while let Some(line) = lines.next().await? {
         let event: Value = serde_json::from_slice(&line)?;
+        let spec = &event["object"]["spec"];
+        let holder = spec["holderIdentity"].as_str().unwrap_or_default();
         let now_free = match event["type"].as_str() {
             Some("DELETED") => {
-                let spec = &event["object"]["spec"];
-                let holder = spec["holderIdentity"].as_str().unwrap_or_default();
                 let is_led = !holder.is_empty() && holder != HOLDER_OF_HOLDS;
                 let duration = Duration::from_secs(spec["leaseDurationSeconds"].as_u64().unwrap_or_default());
                 *seen.deleted_until.lock() = is_led.then(|| api.clock().instant() + duration);
                 !is_led
             }
-            Some("ADDED" | "MODIFIED") => {
-                event["object"]["spec"]["holderIdentity"].as_str().unwrap_or_default().is_empty()
-            }
+            Some("ADDED" | "MODIFIED") => holder.is_empty(),
             Some("ERROR") => return Err(Error::Lost(format!("the watch failed: {}", event["object"]["message"]))),
             _ => continue,
         };

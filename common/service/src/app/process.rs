@@ -103,14 +103,9 @@ pub(super) async fn run(
     let lease_timeout = options.election.as_ref().map(leader::Settings::request_timeout).unwrap_or_default();
     let client = connections.client()?;
     let lease_client = connections.urgent_client(lease_timeout)?;
+    let Definition { name, version, .. } = definition;
     let v = version::VERSION;
-    tracing::info!(
-        version = definition.version,
-        kubernetes = v.git_version,
-        commit = v.commit,
-        "Starting {}",
-        definition.name
-    );
+    tracing::info!(version, kubernetes = v.git_version, commit = v.commit, "Starting {name}");
     for (name, value) in &options.given {
         tracing::debug!(v = 1, "FLAG: --{name}={value:?}");
     }
@@ -268,14 +263,9 @@ fn count_certificate(metrics: &Metrics, connections: &Arc<Connections>) {
     if connections.certificate_expiry().is_none() {
         return;
     }
-    let expiry = metrics
-        .gauge(
-            "nonet_client_certificate_expiration_timestamp_seconds",
-            Stability::Alpha,
-            "When the client certificate in the kubeconfig ends, in seconds since unix epoch.",
-            &[],
-        )
-        .with(&[]);
+    let name = "nonet_client_certificate_expiration_timestamp_seconds";
+    let help = "When the client certificate in the kubeconfig ends, in seconds since unix epoch.";
+    let expiry = metrics.gauge(name, Stability::Alpha, help, &[]).with(&[]);
     let connections = Arc::clone(connections);
     metrics.before_scrape(move || {
         if let Some(at) = connections.certificate_expiry() {

@@ -33,8 +33,7 @@ pub(super) fn controllers(known: &[LoopDefinition], list: &[String]) -> Result<V
         let name = known.ok_or_else(|| format!("{name:?} is not in the list of known controllers"))?;
         Ok(Entry { is_on, name: name.to_owned() })
     };
-    let entries: Vec<Entry> = list.iter().map(entry).collect::<Result<_, String>>()?;
-    let controllers = Controllers::from(entries);
+    let controllers = Controllers(list.iter().map(entry).collect::<Result<_, String>>()?);
     let chosen: Vec<_> = known.iter().filter(|l| controllers.contains(l.name)).copied().collect();
     if chosen.is_empty() {
         let names: Vec<_> = known.iter().map(|l| l.name).collect();
@@ -84,7 +83,7 @@ pub(super) fn gates(
             }
             (Some(_), _) => settings = settings.with_gate(name, on),
             (None, None) => {
-                warnings.push(format!("feature gate {name} is not known to this program and has no effect"))
+                warnings.push(format!("feature gate {name} is not known to this program and has no effect"));
             }
             (None, Some(position)) if position != on => {
                 warnings.push(format!("feature gate {name} is always {position} here"));

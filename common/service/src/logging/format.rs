@@ -84,9 +84,11 @@ impl Line<'_> {
             Level::WARN => 'W',
             _ => 'I',
         };
-        let (at, pid) = (self.at.strftime("%m%d %H:%M:%S%.6f"), std::process::id());
+        // `2026-01-02T03:04:05.123456Z`
+        let at = format!("{:.6}", self.at);
+        let (month, day, time) = (&at[5..7], &at[8..10], &at[11..26]);
         let mut out = String::with_capacity(128);
-        let _ = write!(out, "{severity}{at} {pid:>7} {}] ", self.caller(0));
+        let _ = write!(out, "{severity}{month}{day} {time} {:>7} {}] ", std::process::id(), self.caller(0));
         quote(&mut out, &self.fields.message);
         for (key, value) in &self.fields.values {
             let _ = write!(out, " {key}=");

@@ -7,7 +7,7 @@
 //! Upstream: delegated authentication and authorization of `k8s.io/apiserver`. Request headers of a front proxy are not accepted
 //! here, and the authority of client certificates is not looked up in the cluster.
 
-use std::{collections::BTreeMap, fmt, net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::Ipv4Addr, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Request, State},
@@ -85,14 +85,10 @@ impl User {
 }
 
 /// Answers that count for a while: the newest [`CACHE`] of them.
-#[derive(Debug)]
+#[derive(Default)]
 struct Cache<K, V>(Mutex<BTreeMap<K, (Instant, V)>>);
 
 impl<K: Ord + Clone, V: Clone> Cache<K, V> {
-    fn new() -> Self {
-        Self(Mutex::default())
-    }
-
     fn get(&self, key: &K, now: Instant) -> Option<V> {
         self.0.lock().get(key).filter(|(until, _)| *until > now).map(|(_, value)| value.clone())
     }
@@ -154,12 +150,6 @@ type Digest = u128;
 /// User, verb and path.
 type Question = (User, String, String);
 
-impl fmt::Debug for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Access").field("options", &self.options).finish_non_exhaustive()
-    }
-}
-
 /// Why somebody may not.
 #[derive(Debug, PartialEq, Eq)]
 enum Denied {
@@ -180,11 +170,11 @@ impl Access {
             options,
             budget: Budget::default(),
             secret,
-            users: Cache::new(),
-            strangers: Cache::new(),
-            allowed: Cache::new(),
-            denied: Cache::new(),
-            trusted: Cache::new(),
+            users: Cache::default(),
+            strangers: Cache::default(),
+            allowed: Cache::default(),
+            denied: Cache::default(),
+            trusted: Cache::default(),
         }
     }
 
@@ -337,7 +327,6 @@ impl Call {
 /// How many reviews are asked for, in all and for each peer.
 ///
 /// Each bogus token, and each path that an anonymous caller makes up, costs the API server a review.
-#[derive(Debug)]
 struct Budget {
     all: Option<Throttle>,
     peers: Mutex<BTreeMap<Peer, Throttle>>,

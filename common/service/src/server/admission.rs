@@ -102,14 +102,14 @@ impl<H> Table<H> {
         }
     }
 
-    /// Forgets a connection that has ended.
-    pub(super) fn remove(&mut self, peer: Peer, id: Id) {
-        if let Some(entries) = self.peers.get_mut(&peer) {
-            entries.remove(&id);
-            if entries.is_empty() {
-                self.peers.remove(&peer);
-            }
+    /// Takes out a connection.
+    pub(super) fn remove(&mut self, peer: Peer, id: Id) -> Option<H> {
+        let entries = self.peers.get_mut(&peer)?;
+        let removed = entries.remove(&id);
+        if entries.is_empty() {
+            self.peers.remove(&peer);
         }
+        removed.map(|entry| entry.handle)
     }
 
     /// The peer with the most connections; among equals the one whose connection has been silent for longest.
@@ -121,14 +121,8 @@ impl<H> Table<H> {
 
     /// Takes out the connection of a peer that has been silent for longest.
     fn evict(&mut self, peer: Peer) -> Option<H> {
-        let entries = self.peers.get_mut(&peer)?;
-        let (id, _) = entries.iter().min_by_key(|(id, entry)| (entry.since, **id))?;
-        let id = *id;
-        let handle = entries.remove(&id).map(|entry| entry.handle);
-        if entries.is_empty() {
-            self.peers.remove(&peer);
-        }
-        handle
+        let (id, _) = self.peers.get(&peer)?.iter().min_by_key(|(id, entry)| (entry.since, **id))?;
+        self.remove(peer, *id)
     }
 }
 

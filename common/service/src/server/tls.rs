@@ -109,7 +109,7 @@ pub fn offered() -> (Vec<CipherSuite>, Vec<NamedGroup>) {
 pub(super) struct Certificates {
     settings: Tls,
     /// The certificate that is in no file.
-    made: Option<Made>,
+    made: Option<CertifiedKey>,
     /// What the files held when they were last used.
     seen: Vec<Vec<u8>>,
     sender: watch::Sender<Arc<ServerConfig>>,
@@ -120,14 +120,17 @@ pub(super) type Current = watch::Receiver<Arc<ServerConfig>>;
 
 impl Certificates {
     pub(super) fn load(settings: Tls) -> Result<Self, Error> {
-        let made = match &settings.certificate {
-            Certificate::InMemory => Some(Made::new()?),
+        let mut made = None;
+        match &settings.certificate {
+            Certificate::InMemory => made = Some(in_memory(&settings.provider())?),
             Certificate::MadeIfMissing(pair) if !pair.certificate.exists() && !pair.key.exists() => {
-                Made::new()?.write(pair)?;
-                None
+                let made = self_signed()?;
+                let key = made.signing_key.serialize_pem();
+                write_private(&pair.key, key.as_bytes()).map_err(|e| unusable(&pair.key, &e))?;
+                fs::write(&pair.certificate, made.cert.pem()).map_err(|e| unusable(&pair.certificate, &e))?;
             }
-            Certificate::MadeIfMissing(_) | Certificate::Files(_) => None,
-        };
+            Certificate::MadeIfMissing(_) | Certificate::Files(_) => {}
+        }
         let seen = read(&settings)?;
         let config = config(&settings, made.as_ref(), &seen)?;
         Ok(Self { settings, made, seen, sender: watch::channel(config).0 })
@@ -169,31 +172,15 @@ fn unusable(path: &Path, why: &dyn fmt::Display) -> Error {
 }
 
 /// A certificate for local names that nobody vouches for.
-struct Made(rcgen::CertifiedKey<rcgen::KeyPair>);
-
-impl fmt::Debug for Made {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Made").finish_non_exhaustive()
-    }
+fn self_signed() -> Result<rcgen::CertifiedKey<rcgen::KeyPair>, Error> {
+    rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])
+        .map_err(|e| Error::Certificate(e.to_string()))
 }
 
-impl Made {
-    fn new() -> Result<Self, Error> {
-        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()])
-            .map(Self)
-            .map_err(|e| Error::Certificate(e.to_string()))
-    }
-
-    fn write(&self, pair: &Pair) -> Result<(), Error> {
-        write_private(&pair.key, self.0.signing_key.serialize_pem().as_bytes()).map_err(|e| unusable(&pair.key, &e))?;
-        fs::write(&pair.certificate, self.0.cert.pem()).map_err(|e| unusable(&pair.certificate, &e))
-    }
-
-    fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
-        let key = PrivatePkcs8KeyDer::from(self.0.signing_key.serialize_der()).into();
-        CertifiedKey::from_der(vec![self.0.cert.der().clone()], key, provider)
-            .map_err(|e| Error::Certificate(e.to_string()))
-    }
+fn in_memory(provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+    let made = self_signed()?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into();
+    CertifiedKey::from_der(vec![made.cert.der().clone()], key, provider).map_err(|e| Error::Certificate(e.to_string()))
 }
 
 /// Writes what only its owner may read, with the directories it lies in.
@@ -228,15 +215,15 @@ fn authorities(path: &Path, content: &[u8]) -> Result<RootCertStore, Error> {
 }
 
 /// TLS as it is set, with what the files hold.
-fn config(settings: &Tls, made: Option<&Made>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
+fn config(settings: &Tls, made: Option<&CertifiedKey>, files: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Error> {
     let failed = |e: &dyn fmt::Display| Error::Certificate(e.to_string());
     let provider = Arc::new(settings.provider());
     let mut files = files.iter().map(Vec::as_slice);
     let mut next = || files.next().unwrap_or_default();
     let default = match (&settings.certificate, made) {
         (Certificate::Files(pair) | Certificate::MadeIfMissing(pair), _) => certified(pair, next(), next(), &provider)?,
-        (Certificate::InMemory, Some(made)) => made.certified(&provider)?,
-        (Certificate::InMemory, None) => Made::new()?.certified(&provider)?,
+        (Certificate::InMemory, Some(made)) => made.clone(),
+        (Certificate::InMemory, None) => in_memory(&provider)?,
     };
     let mut names = Names::new(default);
     for (pair, patterns) in &settings.named {
