@@ -283,7 +283,7 @@ impl Ledger {
             let wait = last.saturating_duration_since(now).min(left).min(CONFLICT_CHECK);
             return Some((Behind::Conflicts { resource, count }, wait));
         }
-        let read = |resource| cache_of(caches, resource).map_or(Version::UNKNOWN, |cache| cache.version());
+        let read = |resource| cache_of(caches, resource).map_or(Version::UNKNOWN, Cache::version);
         record.written.retain(|(resource, written)| read(*resource).is_known() && read(*resource) < *written);
         if let Some((resource, written)) = record.written.first().copied() {
             return Some((Behind::Write { resource, written, read: read(resource) }, left));

@@ -63,7 +63,7 @@ impl<K: Ord, V> Lru<K, V> {
     }
 }
 
-/// What Events are about, as far as any cache looks: the object has no version.
+/// What Events are about, as far as any cache looks. The version of the object does not matter: it is unknown here.
 type Object = (Source, ObjectRef, EventType);
 
 /// A subject on which messages are combined.
@@ -140,7 +140,7 @@ impl Correlator {
         let subject = (object.clone(), event.reason.clone());
         let message = digest(&event.message);
         let combined = self.aggregate(subject.clone(), message, now);
-        // Told apart by time.
+        // Told apart by time, or random where the name of the object cannot be part of a name.
         let mut name = format!("{}.{:x}", event.object.name, event.at.as_nanosecond());
         let repeat = if combined {
             event.message = format!("(combined from similar events): {}", event.message);

@@ -150,12 +150,12 @@ impl Task {
                 Item::Flush(done) => drop(done.send(())),
                 Item::Event(event) => match self.correlator.correlate(event) {
                     None => self.count("suppressed"),
-                    Some(event) => {
-                        let client = event.event.source.client;
-                        self.names.note(&event.name);
+                    Some(outgoing) => {
+                        let client = outgoing.event.source.client;
+                        self.names.note(&outgoing.name);
                         let named = || self.api.clone().with_user_agent(&user_agent(client));
                         let api = self.clients.entry(client).or_insert_with(named).clone();
-                        self.deliver(&api, &event).await;
+                        self.deliver(&api, &outgoing).await;
                     }
                 },
             }
@@ -167,29 +167,29 @@ impl Task {
     }
 
     /// Sends one Event, again after failures below HTTP; what the server refuses is dropped.
-    async fn deliver(&self, api: &Api, event: &Outgoing) {
+    async fn deliver(&self, api: &Api, outgoing: &Outgoing) {
         for tries in 1.. {
-            let error = match Self::send(api, event).await {
+            let error = match Self::send(api, outgoing).await {
                 Ok(result) => return self.count(result),
                 Err(error) => error,
             };
             match &error {
                 Error::Unsent(_) | Error::Lost(_) if tries < TRIES => {
-                    tracing::warn!(err = %error, event = event.name, "Unable to write event (may retry after sleeping)");
+                    tracing::warn!(err = %error, event = outgoing.name, "Unable to write event (may retry after sleeping)");
                     let wait = if tries == 1 { RETRY.mul_f64(api.clock().fraction()) } else { RETRY };
                     api.clock().sleep(wait).await;
                 }
                 Error::Unsent(_) | Error::Lost(_) => {
-                    tracing::error!(err = %error, event = event.name, "Unable to write event (retry limit exceeded!)");
+                    tracing::error!(err = %error, event = outgoing.name, "Unable to write event (retry limit exceeded!)");
                     return self.count("lost");
                 }
                 Error::NotLeader => return self.count("lost"),
                 Error::Answer(_) => return self.count("created"),
                 Error::Status(_) => {
                     if error.is_already_exists() || error.is_namespace_terminating() {
-                        tracing::debug!(v = 5, err = %error, event = event.name, "Server rejected event (will not retry!)");
+                        tracing::debug!(v = 5, err = %error, event = outgoing.name, "Server rejected event (will not retry!)");
                     } else {
-                        tracing::error!(err = %error, event = event.name, "Server rejected event (will not retry!)");
+                        tracing::error!(err = %error, event = outgoing.name, "Server rejected event (will not retry!)");
                     }
                     return self.count("rejected");
                 }
@@ -197,24 +197,25 @@ impl Task {
         }
     }
 
-    async fn send(api: &Api, event: &Outgoing) -> Result<&'static str, Error> {
-        let namespace = event.event.object.event_namespace();
-        if event.known {
-            let target = Target::object(EVENTS, namespace, &event.name);
-            match api.patch(target, Patch::Strategic, &patch(event)).await {
+    async fn send(api: &Api, outgoing: &Outgoing) -> Result<&'static str, Error> {
+        let namespace = outgoing.event.object.event_namespace();
+        if outgoing.known {
+            let target = Target::object(EVENTS, namespace, &outgoing.name);
+            match api.patch(target, Patch::Strategic, &patch(outgoing)).await {
                 Ok(_) => return Ok("patched"),
                 // Events expire: begin again, with the whole count.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }
         }
-        api.create(Target::object(EVENTS, namespace, ""), &body(event)).await?;
+        api.create(Target::object(EVENTS, namespace, ""), &body(outgoing)).await?;
         Ok("created")
     }
 }
 
-fn patch(event: &Outgoing) -> Value {
-    json!({"count": event.count, "lastTimestamp": Time(event.event.at), "message": event.event.message})
+/// What a repeat changes. Times of Events are whole seconds: so `Time` writes them.
+fn patch(Outgoing { event, count, .. }: &Outgoing) -> Value {
+    json!({"count": count, "lastTimestamp": Time(event.at), "message": event.message})
 }
 
 fn body(outgoing: &Outgoing) -> Event {
